@@ -1,0 +1,50 @@
+# Everything here starts from a fresh clone: `bootstrap` makes .venv, finds Java and fetches the jars when needed.
+SHELL := /bin/sh
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null && { echo $$python; break; }; done)
+RUN := .venv/bin/python
+SOURCES = $(wildcard thermocline ingest serving tests benchmarks bootstrap.py)
+LOCK = CUSTOM_COMPILE_COMMAND="make lock" $(RUN) -m piptools compile --quiet --generate-hashes --allow-unsafe \
+	--strip-extras --no-emit-options --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench bootstrap lock clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: bootstrap ## Run all of it on this machine for two minutes and compare it with the truth (ARGS="--seconds 30")
+	@.venv/bin/thermocline demo $(ARGS)
+
+test: bootstrap ## Run the fast tests, then those on real Kafka, Spark and Iceberg (ARGS="-k tombstone")
+	@$(RUN) -m pytest -m "not jvm" $(ARGS)
+	@$(RUN) -m pytest -m jvm $(ARGS)
+
+check: bootstrap ## Check format, lint, types and layers
+	@$(RUN) -m ruff format --check
+	@$(RUN) -m ruff check
+	@$(RUN) -m mypy $(SOURCES)
+	@.venv/bin/lint-imports
+
+format: bootstrap ## Format the code and fix what can be fixed
+	@$(RUN) -m ruff check --fix-only
+	@$(RUN) -m ruff format
+
+bench: bootstrap ## Run the benchmarks; each prints one line of JSON
+	@for benchmark in benchmarks/*.py; do $(RUN) $$benchmark $(ARGS) || exit 1; done
+
+bootstrap: ## Make .venv, find Java, fetch the jars (the other targets do it by themselves)
+	@test -n "$(PYTHON)" || { echo "Error   no Python found; install Python 3.11, 3.12 or 3.13"; exit 1; }
+	@$(PYTHON) bootstrap.py
+
+lock: bootstrap ## Lock the requirements again (ARGS="--upgrade", or ARGS="--upgrade-package duckdb")
+	@$(LOCK) $(ARGS) -o requirements/build.txt requirements/build.in
+	@$(LOCK) $(ARGS) -o requirements/jdk.txt requirements/jdk.in
+	@$(LOCK) $(ARGS) -c requirements/build.txt --extra ingest --extra serving --extra dev \
+		-o requirements/dev.txt pyproject.toml
+	@$(LOCK) -c requirements/dev.txt --extra ingest -o requirements/ingest.txt pyproject.toml
+	@$(LOCK) -c requirements/dev.txt --extra serving -o requirements/serving.txt pyproject.toml
+
+clean: ## Remove .venv and all caches of this clone (the fetched jars stay in the cache folder of the user)
+	@rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

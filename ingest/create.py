@@ -1,0 +1,108 @@
+"""Create a live table: its definition, its first seam and its quarantine."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pyiceberg.exceptions import NoSuchTableError
+
+from ingest.commit import Change, summary_fields
+from ingest.java import JavaCatalog, small_jvm
+from ingest.quarantine import create_quarantine
+from thermocline.catalog import (
+    BATCH_PROPERTY,
+    DEFINITION_PROPERTY,
+    EPOCH_PROPERTY,
+    SEAM_PROPERTY,
+    SnapshotState,
+    current_state,
+    load_table,
+    open_catalog,
+)
+from thermocline.errors import ConfigInvalid, TableExists
+from thermocline.log import Log
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+    from thermocline.definition import LiveTable
+    from thermocline.seam import Seam
+    from thermocline.settings import Settings
+
+_TABLE_PROPERTIES = {
+    "write.parquet.compression-codec": "zstd",
+    "write.delete.mode": "merge-on-read",
+    "write.update.mode": "merge-on-read",
+    "write.merge.mode": "merge-on-read",
+    # One metadata file a commit, each holding all snapshots: the last hundred are history enough.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+}
+
+
+def create_table(settings: Settings, name: str) -> SnapshotState:
+    """Create the table as configured, with a first, empty snapshot that carries the seam to start from.
+
+    ``start`` is resolved to offsets here, once. Table and first snapshot appear together or not at all.
+
+    Raises:
+        TopicMissing: a topic of the definition does not exist.
+        TableExists: the catalog has the table already.
+    """
+    definition = settings.table(name).definition(name)
+    log = Log(settings.kafka)
+    facts = log.describe(definition.topics)
+    change = Change(
+        seam=_first_seam(log, definition, settings.table(name).start),
+        cluster_id=log.cluster_id(),
+        topic_ids={topic: fact.topic_id for topic, fact in facts.items()},
+        watermark_ms=-1,
+    )
+    catalog = open_catalog(settings.catalog, may_create=True)
+    _refuse_existing(catalog, name, definition.identifier)
+    catalog.create_namespace_if_not_exists(definition.identifier.rpartition(".")[0])
+    create_quarantine(catalog, definition.identifier)
+    with small_jvm() as jvm:
+        _create(JavaCatalog(jvm, settings.catalog), definition, change)
+    return current_state(load_table(catalog, name, definition.identifier), name)
+
+
+def _create(catalog: JavaCatalog, definition: LiveTable, change: Change) -> None:
+    properties = {
+        **_TABLE_PROPERTIES,
+        "format-version": str(definition.format_version),
+        DEFINITION_PROPERTY: definition.to_json(),
+        EPOCH_PROPERTY: "0",
+        SEAM_PROPERTY: change.seam.to_json(),
+        BATCH_PROPERTY: change.batch_id,
+    }
+    schema = definition.iceberg_schema().model_dump_json()
+    bucket = (definition.bucket_column.name, definition.buckets)
+    transaction = catalog.create(definition.identifier, schema, bucket, properties)
+    append = transaction.newAppend()
+    for key, value in summary_fields(change, epoch=0, definition_version=definition.version, totals_before={}).items():
+        append.set(key, value)
+    append.commit()
+    transaction.commitTransaction()
+
+
+def _first_seam(log: Log, definition: LiveTable, start: str) -> Seam:
+    if start == "earliest":
+        return log.starts(definition.topics)
+    if start == "latest":
+        return log.ends(definition.topics)
+    try:
+        moment = datetime.fromisoformat(start)
+    except ValueError:
+        problem = f'tables.{definition.name}.start: "{start}" is neither "earliest", "latest" nor an ISO 8601 time'
+        raise ConfigInvalid(path="", problems=(problem,)) from None
+    return log.offsets_at(definition.topics, int(moment.timestamp() * 1000))
+
+
+def _refuse_existing(catalog: Catalog, name: str, identifier: str) -> None:
+    try:
+        catalog.load_table(identifier)
+    except NoSuchTableError:
+        return
+    raise TableExists(table=name, identifier=identifier)

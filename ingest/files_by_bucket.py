@@ -1,0 +1,32 @@
+"""The driver's list of live files: read once, then carried from commit to commit."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from ingest.bucket_task import BucketResult
+from thermocline.files import DataFile
+
+FilesByBucket = Mapping[int, Sequence[DataFile]]
+
+
+def by_bucket(files: Iterable[DataFile]) -> FilesByBucket:
+    """Group files by their bucket, in the order given."""
+    grouped: dict[int, list[DataFile]] = defaultdict(list)
+    for file in files:
+        grouped[file.bucket].append(file)
+    return grouped
+
+
+def after_commit(files: FilesByBucket, results: Sequence[BucketResult]) -> FilesByBucket:
+    """The files of the snapshot that a commit of these results made."""
+    return {**files, **{done.bucket: _after(files.get(done.bucket, ()), done) for done in results}}
+
+
+def _after(files: Sequence[DataFile], done: BucketResult) -> list[DataFile]:
+    kept = [replace(file, deletes=done.vectors.get(file.path, file.deletes)) for file in files]
+    if done.added is not None:
+        kept.append(DataFile(done.added.path, done.bucket, done.added.rows, done.added.file_bytes))
+    return kept

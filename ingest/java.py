@@ -1,0 +1,78 @@
+"""Reach Iceberg's Java library: through Spark's JVM, or through a small one of our own where Spark isn't needed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+from thermocline.catalog import java_properties
+from thermocline.embedded.jars import jars_of
+from thermocline.embedded.java import find_java
+
+if TYPE_CHECKING:
+    from thermocline.settings import CatalogSettings
+
+# Enough for a catalog and one table's metadata.
+_HEAP = "-Xmx512m"
+
+
+class JavaCatalog:
+    """Our catalog as an ``org.apache.iceberg.catalog.Catalog``. ``jvm`` is a py4j view of any JVM that has Iceberg."""
+
+    def __init__(self, jvm: Any, settings: CatalogSettings) -> None:
+        self.jvm = jvm
+        properties = jvm.java.util.HashMap()
+        for name, value in java_properties(settings).items():
+            properties.put(name, value)
+        self._catalog = jvm.org.apache.iceberg.CatalogUtil.buildIcebergCatalog(
+            settings.name, properties, jvm.org.apache.hadoop.conf.Configuration()
+        )
+
+    def load(self, identifier: str) -> Any:
+        """The ``org.apache.iceberg.Table``."""
+        return self._catalog.loadTable(self._identifier(identifier))
+
+    def create(self, identifier: str, schema_json: str, bucket: tuple[str, int], properties: dict[str, str]) -> Any:
+        """A transaction that creates a table partitioned by ``bucket`` (column, count); nothing is there before its commit."""
+        iceberg = self.jvm.org.apache.iceberg
+        schema = iceberg.SchemaParser.fromJson(schema_json)
+        spec = iceberg.PartitionSpec.builderFor(schema).bucket(bucket[0], bucket[1], "bucket").build()
+        builder = self._catalog.buildTable(self._identifier(identifier), schema).withPartitionSpec(spec)
+        for name, value in properties.items():
+            builder = builder.withProperty(name, value)
+        return builder.createTransaction()
+
+    def _identifier(self, identifier: str) -> Any:
+        return self.jvm.org.apache.iceberg.catalog.TableIdentifier.parse(identifier)
+
+
+@contextmanager
+def small_jvm() -> Iterator[Any]:
+    """A JVM with Iceberg and without a Spark session, up in about a second; ends with the block."""
+    java = find_java()
+    port, token = launch_gateway(
+        classpath=":".join(str(path) for path in _class_path()),
+        javaopts=[_HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"],
+        java_path=str(java.executable),
+        die_on_exit=True,
+        enable_auth=True,
+        return_proc=False,
+    )
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True))
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    try:
+        yield gateway.jvm
+    finally:
+        gateway.shutdown()
+
+
+def _class_path() -> list[Path]:
+    import pyspark
+
+    # The Iceberg runtime brings itself; Hadoop's file systems, its logging and JSON come with Spark.
+    return [*jars_of("spark"), Path(pyspark.__file__).parent / "jars" / "*"]

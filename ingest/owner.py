@@ -1,0 +1,323 @@
+"""The owner's loop: plan from the seam, run a batch, commit, wait; until it is told to stop."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ingest.batch import BatchResult, run_batch
+from ingest.commit import Accounting, BucketFiles, Change, Committer, Landed
+from ingest.files_by_bucket import FilesByBucket, after_commit, by_bucket
+from ingest.java import JavaCatalog
+from ingest.plan import Batch, plan_batch, records_max_of, split_for_tasks
+from ingest.quarantine import open_quarantine
+from ingest.read_task import ReadReport, ReadTask
+from ingest.spark import start_spark
+from thermocline.catalog import SnapshotState, current_state, definition_of, load_table, open_catalog
+from thermocline.clock import Clock, SystemClock
+from thermocline.errors import (
+    BadRecord,
+    ClusterReplaced,
+    CommitUnknown,
+    DefinitionDiffers,
+    ExitCode,
+    InternalError,
+    ThermoclineError,
+    TopicReplaced,
+)
+from thermocline.files import plan_files
+from thermocline.log import Log
+from thermocline.logs import fields
+from thermocline.seam import Seam, check_against_log
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
+
+    from thermocline.definition import LiveTable
+    from thermocline.settings import Settings, TableSettings
+
+# A broker that restarts is back in some five seconds; asking sooner only fills the log.
+RETRY_SECONDS = 5.0
+
+_logger = logging.getLogger(__name__)
+
+
+def run(settings: Settings, name: str, once: bool, stop: threading.Event, clock: Clock | None = None) -> int:
+    """Own the table and ingest into it until ``stop`` is set; the exit code.
+
+    With ``once``, only up to the ends that the log has at the start; `ExitCode.NOTHING_TO_DO` where the table
+    is already there. Without it, errors that pass by themselves (a broker away, a catalog locked) are waited
+    out. Raises every other error, after which the table is as its last commit left it.
+    """
+    owner = Owner.open(settings, name, clock or SystemClock())
+    try:
+        return owner.catch_up(stop) if once else owner.follow(stop)
+    finally:
+        owner.close()
+
+
+@dataclass(slots=True)
+class _Position:
+    """Where the table stands: what the next batch is planned on."""
+
+    snapshot_id: int
+    seam: Seam
+    watermark_ms: int
+    files: FilesByBucket
+
+
+class Owner:
+    """One process that commits to one table. `open` makes one; nothing else of it may be shared."""
+
+    def __init__(
+        self, settings: TableSettings, definition: LiveTable, log: Log, table: Table, quarantine: Table,
+        spark: SparkSession, committer: Committer, task: ReadTask, state: SnapshotState, clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._definition = definition
+        self._log = log
+        self._table = table
+        self._quarantine = quarantine
+        self._spark = spark
+        self._committer = committer
+        self._task = task
+        self._clock = clock
+        self._topic_ids = task.topic_ids
+        self._cluster_id = state.cluster_id
+        self._bytes_per_record = 0.0
+        self._position = self._position_of(state)
+
+    @classmethod
+    def open(cls, settings: Settings, name: str, clock: Clock) -> Owner:
+        """Check definition and topics, start Spark, take ownership.
+
+        Raises:
+            DefinitionDiffers: the file does not say what the table's definition says.
+            ClusterReplaced: the cluster is not the one that the table was fed from.
+            TopicReplaced: a topic was deleted and made again.
+            OwnerLost: another owner took the table at the same moment.
+        """
+        catalog = open_catalog(settings.catalog)
+        table = load_table(catalog, name, settings.table(name).identifier)
+        definition = definition_of(table, name)
+        differences = definition.differences(settings.table(name).definition(name))
+        if differences:
+            raise DefinitionDiffers(table=name, differences=differences)
+        state = current_state(table, name)
+        log = Log(settings.kafka)
+        _check_source(name, log, state)
+        quarantine = open_quarantine(catalog, name, definition.identifier)
+        spark = start_spark(settings, name)
+        try:
+            jvm = spark.sparkContext._jvm
+            java_table = JavaCatalog(jvm, settings.catalog).load(definition.identifier)
+            committer = Committer(jvm, java_table, name, definition.version)
+            landed = committer.take_ownership()
+            table = table.refresh()
+            _logger.info(
+                "ownership taken",
+                extra=fields(
+                    table=name, epoch=committer.epoch, snapshot_id=landed.snapshot_id, last_batch_id=state.batch_id,
+                    seam=landed.seam.to_dict(),
+                ),
+            )
+            task = ReadTask(
+                definition, settings.kafka.client_config(), table.io, quarantine.location(), dict(state.topic_ids)
+            )
+            state = current_state(table, name)
+            return cls(
+                settings.table(name), definition, log, table, quarantine, spark, committer, task, state, clock
+            )
+        except BaseException:
+            spark.stop()
+            raise
+
+    def close(self) -> None:
+        self._spark.stop()
+
+    def catch_up(self, stop: threading.Event) -> int:
+        """Batches until the table holds what the log holds now."""
+        goal = self._log.ends(self._definition.topics)
+        if self._position.seam.at_least(goal):
+            return ExitCode.NOTHING_TO_DO
+        while not stop.is_set() and not self._position.seam.at_least(goal):
+            self.step()
+        return ExitCode.DONE if self._position.seam.at_least(goal) else ExitCode.PARTLY_DONE
+
+    def follow(self, stop: threading.Event) -> int:
+        """A batch every commit interval, at once while behind, until told to stop."""
+        while not stop.is_set():
+            started_at = self._clock.monotonic()
+            try:
+                is_behind = self.step()
+            except ThermoclineError as error:
+                if not error.retryable:
+                    raise
+                _logger.warning("will try again", extra=fields(table=self._name, code=error.code, detail=str(error)))
+                stop.wait(RETRY_SECONDS)
+                self._reload()
+                continue
+            if not is_behind:
+                due_at = started_at + self._settings.commit_interval_seconds
+                stop.wait(max(due_at - self._clock.monotonic(), 0))
+        return ExitCode.DONE
+
+    def step(self) -> bool:
+        """Plan, run and commit one batch; whether the log held more than the batch. No batch, no commit."""
+        topics = self._definition.topics
+        starts, ends = self._log.starts(topics), self._log.ends(topics)
+        check_against_log(self._name, self._position.seam, starts, ends)
+        records_max = records_max_of(
+            self._settings.batch_records_max, self._settings.batch_bytes_max, self._bytes_per_record
+        )
+        batch = plan_batch(_with_new_partitions(self._position.seam, starts), ends, records_max)
+        if batch.ranges:
+            self._run(batch)
+        return batch.end != ends
+
+    def _run(self, batch: Batch) -> None:
+        started_at = self._clock.monotonic()
+        planned_at_ms = self._clock.now_ms()
+        tasks = split_for_tasks(batch.ranges, self._spark.sparkContext.defaultParallelism)
+        result = run_batch(self._spark, self._task, _data_location(self._table), tasks, self._position.files)
+        ran_at = self._clock.monotonic()
+        try:
+            landed = self._commit(batch, result, planned_at_ms)
+        except CommitUnknown:
+            raise  # its files may be part of the table: they are kept
+        except ThermoclineError:
+            _discard(self._table.io, result)
+            raise
+        self._report(batch, result, landed, ran_at - started_at, self._clock.monotonic() - ran_at)
+
+    def _commit(self, batch: Batch, result: BatchResult, planned_at_ms: int) -> Landed:
+        # Retention may have cut the log while it was being read; then records could be missing from the ranges.
+        check_against_log(self._name, self._position.seam, self._log.starts(batch.end.topics), batch.log_ends)
+        accounting = account(result, self._definition.on_error)
+        if not accounting.is_closed():
+            raise InternalError(detail=f"the records of a batch do not add up: {accounting}", where="ingest")
+        self._deal_with_bad(result.reports)
+        change = Change(
+            seam=batch.end,
+            cluster_id=self._cluster_id,
+            topic_ids=self._topic_ids,
+            watermark_ms=watermark_ms(batch, result.reports, planned_at_ms, self._position.watermark_ms),
+            accounting=accounting,
+            files=[BucketFiles(done.bucket, done.added, done.vectors, done.replaced) for done in result.buckets],
+            ranges=", ".join(str(planned) for planned in batch.ranges),
+        )
+        landed = self._committer.commit(self._position.snapshot_id, self._position.seam, change)
+        files = after_commit(self._position.files, result.buckets)
+        self._position = _Position(landed.snapshot_id, batch.end, change.watermark_ms, files)
+        return landed
+
+    def _deal_with_bad(self, reports: Sequence[ReadReport]) -> None:
+        """Before the batch commits: keep bad records durably, or stop on the first one."""
+        first = next((report.first_bad for report in reports if report.first_bad is not None), None)
+        if first is None:
+            return
+        if self._definition.on_error == "fail":
+            raise BadRecord(
+                table=self._name, topic=first.topic, partition=first.partition, offset=first.offset,
+                stage=first.stage, reason=first.reason,
+            )
+        paths = [path for report in reports for path in report.quarantine_files]
+        if paths:
+            self._quarantine.refresh()
+            self._quarantine.add_files(paths, check_duplicate_files=False)
+
+    def _report(
+        self, batch: Batch, result: BatchResult, landed: Landed, run_seconds: float, commit_seconds: float
+    ) -> None:
+        read = sum(report.records for report in result.reports)
+        if read:
+            self._bytes_per_record = sum(report.value_bytes for report in result.reports) / read
+        conflicts = [done for done in result.buckets if done.keys_in_several_partitions]
+        if conflicts:
+            _logger.warning(
+                "keys in several partitions",
+                extra=fields(
+                    table=self._name, keys=sum(done.keys_in_several_partitions for done in conflicts),
+                    example=repr(conflicts[0].conflict_example),
+                ),
+            )
+        counts = account(result, self._definition.on_error).counts()
+        _logger.info(
+            "committed",
+            extra=fields(
+                table=self._name, snapshot_id=landed.snapshot_id, seam=batch.end.to_dict(), **counts,
+                run_seconds=round(run_seconds, 3), commit_seconds=round(commit_seconds, 3),
+            ),
+        )
+
+    def _reload(self) -> None:
+        with suppress(ThermoclineError):  # what is still away now is met again by the next step
+            self._table.refresh()
+            self._position = self._position_of(current_state(self._table, self._name))
+
+    def _position_of(self, state: SnapshotState) -> _Position:
+        files = by_bucket(plan_files(self._table, state.snapshot_id))
+        return _Position(state.snapshot_id, state.seam, state.watermark_ms, files)
+
+    @property
+    def _name(self) -> str:
+        return self._definition.name
+
+
+def account(result: BatchResult, on_error: str) -> Accounting:
+    """Where every record of the batch went."""
+    bad = sum(report.bad for report in result.reports)
+    return Accounting(
+        read=sum(report.records for report in result.reports),
+        applied=sum(done.applied for done in result.buckets),
+        superseded=sum(done.superseded for done in result.buckets),
+        unchanged=sum(done.unchanged for done in result.buckets),
+        quarantined=bad if on_error != "skip" else 0,
+        skipped=bad if on_error == "skip" else 0,
+    )
+
+
+def watermark_ms(batch: Batch, reports: Sequence[ReadReport], planned_at_ms: int, before_ms: int) -> int:
+    """The least, over partitions, of the last committed record's timestamp; plan time for drained partitions."""
+    last: Mapping[str, int] = {
+        place: timestamp for report in reports for place, timestamp in report.last_timestamps_ms.items()
+    }
+    return min(
+        planned_at_ms
+        if offset >= batch.log_ends.get((topic, partition), offset)
+        else last.get(f"{topic}/{partition}", before_ms)
+        for topic, partition, offset in batch.end.items()
+    )
+
+
+def _with_new_partitions(seam: Seam, starts: Seam) -> Seam:
+    """The seam, with partitions that a topic has grown by, from their first offset."""
+    return seam.advanced({(topic, p): offset for topic, p, offset in starts.items() if (topic, p) not in seam})
+
+
+def _check_source(name: str, log: Log, state: SnapshotState) -> None:
+    found = log.cluster_id()
+    if found != state.cluster_id:
+        raise ClusterReplaced(table=name, recorded=state.cluster_id, found=found)
+    for topic, facts in log.describe(tuple(state.topic_ids)).items():
+        if facts.topic_id != state.topic_ids[topic]:
+            raise TopicReplaced(table=name, topic=topic, recorded=state.topic_ids[topic], found=facts.topic_id)
+
+
+def _data_location(table: Table) -> str:
+    return table.properties.get("write.data.path", f"{table.location()}/data")
+
+
+def _discard(io: FileIO, result: BatchResult) -> None:
+    """Delete what a batch wrote that is certain not to be in the table; what stays is an orphan, and harmless."""
+    paths = [done.added.path for done in result.buckets if done.added is not None]
+    paths += [vector.path for done in result.buckets for vector in done.vectors.values()]
+    for path in dict.fromkeys(paths):
+        with suppress(OSError):
+            io.delete(path)

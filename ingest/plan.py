@@ -1,0 +1,123 @@
+"""Plan a batch: which offsets of which partitions come next. Pure but for two functions that ask the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from thermocline.catalog import current_state, definition_of, load_table, open_catalog
+from thermocline.log import Log, OffsetRange
+from thermocline.seam import Seam, check_against_log
+
+if TYPE_CHECKING:
+    from thermocline.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Ranges that start at the seam; ``end`` is the seam after them, ``log_ends`` what the log held at planning."""
+
+    ranges: tuple[OffsetRange, ...]
+    end: Seam
+    log_ends: Seam
+
+    @property
+    def records_max(self) -> int:
+        """The offsets that the batch spans; transaction markers and compaction may leave fewer records."""
+        return sum(planned.end - planned.first for planned in self.ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOffsets:
+    """One partition: what the log holds and how far the table is; ``lag`` counts offsets."""
+
+    topic: str
+    partition: int
+    log_start: int
+    seam: int
+    log_end: int
+    lag: int
+
+
+def plan_batch(seam: Seam, log_ends: Seam, records_max: int) -> Batch:
+    """The next batch: everything up to the log's ends, or a share of each partition where that is too much.
+
+    A partition's share is in proportion to its lag, so that all of them drain at the same time. Partitions
+    without new offsets have no range; the batch is empty when none has.
+    """
+    lags = {
+        (topic, partition): max(log_ends[topic, partition] - offset, 0) for topic, partition, offset in seam.items()
+    }
+    total = sum(lags.values())
+    ranges = tuple(
+        OffsetRange(topic, partition, seam[topic, partition], seam[topic, partition] + _share(lag, total, records_max))
+        for (topic, partition), lag in lags.items()
+        if lag
+    )
+    return Batch(ranges, seam.advanced(ranges), log_ends)
+
+
+def split_for_tasks(ranges: Sequence[OffsetRange], tasks: int) -> list[list[OffsetRange]]:
+    """The ranges as one list per task, none empty; within a task all are of different partitions.
+
+    Fewer ranges than tasks are cut into pieces, more are spread by size.
+    """
+    if len(ranges) < tasks:
+        pieces = -(-tasks // max(len(ranges), 1))
+        return [[piece] for whole in ranges for piece in _cut(whole, pieces)]
+    loads: list[list[OffsetRange]] = [[] for _ in range(tasks)]
+    for planned in sorted(ranges, key=lambda planned: planned.first - planned.end):
+        min(loads, key=_size).append(planned)
+    return loads
+
+
+def records_max_of(batch_records_max: int, batch_bytes_max: int, bytes_per_record: float) -> int:
+    """The bound of a batch in records, given the mean size of the records of the batch before (0: unknown)."""
+    if bytes_per_record <= 0:
+        return batch_records_max
+    return max(1, min(batch_records_max, int(batch_bytes_max / bytes_per_record)))
+
+
+def next_batch(settings: Settings, name: str) -> Batch:
+    """The batch that ingest would read now. Reads only; writes nothing."""
+    seam, log = _seam_and_log(settings, name)
+    ends = log.ends(seam.topics)
+    check_against_log(name, seam, log.starts(seam.topics), ends)
+    return plan_batch(seam, ends, settings.table(name).batch_records_max)
+
+
+def offsets(settings: Settings, name: str) -> list[PartitionOffsets]:
+    """Every partition of the table's topics, in order. Reads only, and shows a seam outside the log as it is."""
+    seam, log = _seam_and_log(settings, name)
+    starts, ends = log.starts(seam.topics), log.ends(seam.topics)
+    return [
+        PartitionOffsets(
+            topic, partition, starts[topic, partition], offset, ends[topic, partition], ends[topic, partition] - offset
+        )
+        for topic, partition, offset in seam.items()
+    ]
+
+
+def _seam_and_log(settings: Settings, name: str) -> tuple[Seam, Log]:
+    identifier = settings.table(name).identifier
+    table = load_table(open_catalog(settings.catalog), name, identifier)
+    definition_of(table, name)
+    return current_state(table, name).seam, Log(settings.kafka)
+
+
+def _share(lag: int, total: int, records_max: int) -> int:
+    # At least one offset each, so that no partition waits for ever behind larger ones.
+    return lag if total <= records_max else max(1, lag * records_max // total)
+
+
+def _cut(whole: OffsetRange, pieces: int) -> list[OffsetRange]:
+    step = -(-(whole.end - whole.first) // pieces)
+    return [
+        OffsetRange(whole.topic, whole.partition, first, min(first + step, whole.end))
+        for first in range(whole.first, whole.end, step)
+    ]
+
+
+def _size(ranges: Sequence[OffsetRange]) -> int:
+    return sum(planned.end - planned.first for planned in ranges)

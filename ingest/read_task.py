@@ -1,0 +1,160 @@
+"""The read task: planned ranges → decoded records, packed into one Arrow stream per bucket.
+
+Packing before the shuffle spares the JVM every single record. Knows nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from ingest.quarantine import bad_records, write_quarantine_file
+from thermocline.decode import Decoder, decoder_for, records_table
+from thermocline.errors import ThermoclineError
+from thermocline.keys import buckets
+from thermocline.log import OffsetRange, RecordChunk, read_ranges
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+
+    from thermocline.definition import LiveTable
+
+# Records held before they are packed: about 40 MB of columns.
+PACK_RECORDS_MAX = 200_000
+# Bad records held before they are written: with records of 1 MB, Kafka's default limit, still below 1 GB.
+QUARANTINE_RECORDS_MAX = 1_000
+# The bucket under which a task's report travels with the packed records.
+REPORT_BUCKET = -1
+
+PACKED_SCHEMA = pa.schema([("bucket", pa.int32()), ("stream", pa.binary())])
+
+
+class FirstBad(msgspec.Struct, frozen=True):
+    """The first bad record of a task, for the error that stops on it."""
+
+    topic: str
+    partition: int
+    offset: int
+    stage: str
+    reason: str
+
+
+class ReadReport(msgspec.Struct):
+    """What a read task covered and found.
+
+    ``last_timestamps_ms`` is by "topic/partition"; ``error`` is a pickled error of ours that ended the task.
+    """
+
+    covered: list[tuple[str, int, int, int]]
+    error: bytes | None = None
+    records: int = 0
+    value_bytes: int = 0
+    bad: int = 0
+    first_bad: FirstBad | None = None
+    quarantine_files: list[str] = msgspec.field(default_factory=list)
+    last_timestamps_ms: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """Everything that a read task needs, picklable; ``topic_ids`` is by topic."""
+
+    definition: LiveTable
+    client_config: Mapping[str, Any]
+    io: FileIO
+    quarantine_location: str
+    topic_ids: Mapping[str, str]
+
+
+def run_read_task(task: ReadTask, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
+    """Read the ranges (of different partitions) and give ``PACKED_SCHEMA`` batches, the report last.
+
+    Bad records are written as quarantine files where the definition wants them kept. A range that can't be
+    read whole ends the task with a report that covers nothing and carries the error.
+    """
+    report = ReadReport([(r.topic, r.partition, r.first, r.end) for r in ranges])
+    try:
+        yield from _read(task, ranges, report)
+    except ThermoclineError as error:
+        report.covered = []
+        report.error = pickle.dumps(error)
+    yield _batch([REPORT_BUCKET], [msgspec.msgpack.encode(report)])
+
+
+def _read(task: ReadTask, ranges: Sequence[OffsetRange], report: ReadReport) -> Iterator[pa.RecordBatch]:
+    decoder = decoder_for(task.definition)
+    held: list[pa.Table] = []
+    held_bad: list[pa.Table] = []
+    for chunk in read_ranges(task.client_config, ranges, task.definition.name):
+        good, bad = _decode(task, decoder, chunk, report)
+        held.append(good)
+        held_bad.append(bad)
+        if _rows(held) >= PACK_RECORDS_MAX:
+            yield _packed(task.definition, held)
+        if _rows(held_bad) >= QUARANTINE_RECORDS_MAX:
+            _quarantine(task, held_bad, report)
+    if _rows(held):
+        yield _packed(task.definition, held)
+    if _rows(held_bad):
+        _quarantine(task, held_bad, report)
+
+
+def _decode(
+    task: ReadTask, decoder: Decoder, chunk: RecordChunk, report: ReadReport
+) -> tuple[pa.Table, pa.Table]:
+    decoded = decoder.decode(chunk.keys, chunk.values)
+    report.records += len(chunk.offsets)
+    report.value_bytes += sum(len(value) for value in chunk.values if value is not None)
+    report.bad += len(decoded.bad)
+    report.last_timestamps_ms[f"{chunk.topic}/{chunk.partition}"] = chunk.timestamps_ms[-1]
+    if decoded.bad and report.first_bad is None:
+        first = decoded.bad[0]
+        report.first_bad = FirstBad(
+            chunk.topic, chunk.partition, chunk.offsets[first.index], first.stage.value, first.reason
+        )
+    good = records_table(
+        task.definition, decoded, chunk.topic, chunk.partition, chunk.offsets, chunk.timestamps_ms
+    )
+    kept = decoded.bad if task.definition.on_error == "quarantine" else []
+    return good, bad_records(chunk, task.topic_ids, kept)
+
+
+def _packed(definition: LiveTable, held: list[pa.Table]) -> pa.RecordBatch:
+    """The held records as one row per bucket; empties the list."""
+    records = pa.concat_tables(held).combine_chunks()
+    held.clear()
+    of_bucket = buckets(definition, records.column(definition.bucket_column.name).chunk(0))
+    order = np.argsort(of_bucket, kind="stable")
+    records = records.take(pa.array(order))
+    edges = np.searchsorted(of_bucket[order], np.arange(definition.buckets + 1))
+    filled = [bucket for bucket in range(definition.buckets) if edges[bucket] < edges[bucket + 1]]
+    return _batch(filled, [_stream(records.slice(edges[b], edges[b + 1] - edges[b])) for b in filled])
+
+
+def _stream(records: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, records.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_table(records)
+    stream: bytes = sink.getvalue().to_pybytes()
+    return stream
+
+
+def _quarantine(task: ReadTask, held_bad: list[pa.Table], report: ReadReport) -> None:
+    report.quarantine_files.append(
+        write_quarantine_file(task.io, task.quarantine_location, pa.concat_tables(held_bad))
+    )
+    held_bad.clear()
+
+
+def _batch(of_bucket: list[int], streams: list[bytes]) -> pa.RecordBatch:
+    return pa.record_batch([pa.array(of_bucket, pa.int32()), pa.array(streams, pa.binary())], schema=PACKED_SCHEMA)
+
+
+def _rows(tables: list[pa.Table]) -> int:
+    return sum(table.num_rows for table in tables)

@@ -1,0 +1,72 @@
+"""The Spark session that ingest runs its bucket tasks on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from thermocline.catalog import java_properties
+from thermocline.embedded.jars import jars_of
+from thermocline.embedded.java import find_java
+from thermocline.errors import EngineFailed
+
+if TYPE_CHECKING:
+    from thermocline.settings import Settings
+
+# The JVM only schedules and shuffles packed batches: a batch of two million records passes through it as some
+# 200 MB of Arrow streams. The work is done by Python workers beside it.
+_DRIVER_MEMORY = "1g"
+
+
+def start_spark(settings: Settings, name: str) -> SparkSession:
+    """A session on ``spark.master`` with our catalog under its own name; ``spark.conf`` has the last word.
+
+    Raises:
+        EngineFailed: the session did not come up.
+        DependencyMissing: no fitting Java, or the jars could not be fetched.
+    """
+    os.environ["JAVA_HOME"] = str(find_java().home)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(settings.spark.master).appName(f"thermocline ingest {name}")
+    conf = {**_defaults(), **_network_conf(settings.spark.master), **_catalog_conf(settings), **settings.spark.conf}
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:  # PySpark raises whatever its launcher met
+        raise EngineFailed(engine="Spark", detail=str(error).splitlines()[0]) from error
+
+def _defaults() -> dict[str, str]:
+    jars = ":".join(str(path) for path in jars_of("spark"))
+    return {
+        "spark.driver.memory": _DRIVER_MEMORY,
+        "spark.driver.extraClassPath": jars,
+        "spark.executor.extraClassPath": jars,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        # Packed buckets are few and large: adaptive execution would take them for little data and merge them.
+        "spark.sql.adaptive.enabled": "false",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={files('ingest') / 'log4j2.properties'}",
+    }
+
+
+def _network_conf(master: str) -> dict[str, str]:
+    """On one machine nothing of Spark's listens to others, and its host name need not resolve."""
+    is_local = master.startswith("local")
+    return {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"} if is_local else {}
+
+
+def _catalog_conf(settings: Settings) -> dict[str, str]:
+    prefix = f"spark.sql.catalog.{settings.catalog.name}"
+    properties = java_properties(settings.catalog)
+    return {
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        prefix: "org.apache.iceberg.spark.SparkCatalog",
+        f"{prefix}.cache-enabled": "false",
+        **{f"{prefix}.{key}": value for key, value in properties.items()},
+    }

@@ -1,0 +1,183 @@
+"""Rounds of random batches through the bucket task, on real files, against a plain dict."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from ingest.bucket_task import BucketResult, run_bucket_task
+from ingest.files_by_bucket import FilesByBucket, after_commit, by_bucket
+from thermocline.definition import LiveTable
+from thermocline.deletes import read_vector
+from thermocline.files import DataFile, local_path
+from thermocline.keys import encode_table
+from thermocline.sparse_index import load_sparse_index
+
+DEFINITION = LiveTable.build(
+    name="profiles",
+    identifier="app.profiles",
+    topics=["profiles"],
+    key=["app_id", "user_id", "key"],
+    entity=["app_id", "user_id"],
+    buckets=2,
+    columns={"app_id": "int", "user_id": "string", "key": "string", "value": "string"},
+)
+IO = PyArrowFileIO()
+Key = tuple[int, str, str]
+Record = tuple[int, Key, str | None]
+
+
+def records_of(batch: Sequence[Record], partition: int = 0) -> pa.Table:
+    """Records (offset, key, value or None for a tombstone) as decoding gives them."""
+    keys = [key for _, key, _ in batch]
+    table = pa.table(
+        {
+            "app_id": pa.array([k[0] for k in keys], pa.int32()),
+            "user_id": pa.array([k[1] for k in keys], pa.string()),
+            "key": pa.array([k[2] for k in keys], pa.string()),
+            "value": pa.array([value for _, _, value in batch], pa.string()),
+            "_kafka_topic": pa.array(["profiles"] * len(batch), pa.string()),
+            "_kafka_partition": pa.array([partition] * len(batch), pa.int32()),
+            "_kafka_offset": pa.array([offset for offset, _, _ in batch], pa.int64()),
+            "_kafka_timestamp": pa.array([0] * len(batch), pa.timestamp("us", "UTC")),
+            "_tombstone": pa.array([value is None for _, _, value in batch], pa.bool_()),
+        }
+    )
+    return table.append_column("_key", encode_table(DEFINITION, table)).cast(DEFINITION.records_schema)
+
+
+def live_rows(files: FilesByBucket) -> list[tuple[Key, str]]:
+    rows = []
+    for file in (file for some in files.values() for file in some):
+        deleted = read_vector(IO, file.deletes) if file.deletes else ()
+        for position, row in enumerate(pq.read_table(local_path(file.path), partitioning=None).to_pylist()):
+            if position not in deleted:
+                rows.append(((row["app_id"], row["user_id"], row["key"]), row["value"]))
+    return rows
+
+
+class OneBucketTable:
+    """A table of one bucket that is only ever changed by bucket tasks."""
+
+    def __init__(self, folder: Path) -> None:
+        self.location = folder.as_uri()
+        self.files: FilesByBucket = by_bucket(())
+
+    def upsert(self, batch: Sequence[Record]) -> BucketResult:
+        done = run_bucket_task(IO, DEFINITION, self.location, 0, self.files.get(0, ()), records_of(batch))
+        self.files = after_commit(self.files, [done])
+        return done
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> OneBucketTable:
+    return OneBucketTable(tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_files_hold_each_key_once_as_the_replay_of_all_batches_says(table: OneBucketTable, seed: int) -> None:
+    """Goal: probe, fold and deletes keep exactly the last value of each key.
+
+    Method: twelve batches over a small key space, so that keys are updated, deleted and come back across
+    many files and merged deletion vectors; a dict replays them; every count is recomputed from the dict.
+    """
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    expected: dict[Key, str] = {}
+    offset = 0
+    for _ in range(12):
+        batch: list[Record] = []
+        for _ in range(rng.choice([1, 30, 6_000])):
+            key = (rng.randrange(2), f"u{rng.randrange(60)}", f"k{rng.randrange(60)}")
+            batch.append((offset, key, None if rng.random() < 0.2 else f"v{offset}"))
+            offset += 1
+        before = dict(expected)
+        winners: dict[Key, str | None] = {}
+        for _, key, value in batch:
+            winners[key] = value
+        for key, value in winners.items():
+            expected.pop(key, None) if value is None else expected.update({key: value})
+
+        done = table.upsert(batch)
+
+        absent = sum(value is None and key not in before for key, value in winners.items())
+        counts = SimpleNamespace(applied=done.applied, superseded=done.superseded, unchanged=done.unchanged)
+        assert counts == SimpleNamespace(
+            applied=len(winners) - absent, superseded=len(batch) - len(winners), unchanged=absent
+        )
+        rows = live_rows(table.files)
+        assert len(rows) == len(expected)
+        assert dict(rows) == expected
+
+
+def test_a_tombstone_for_an_absent_key_writes_nothing(table: OneBucketTable) -> None:
+    done = table.upsert([(0, (1, "u1", "plan"), None)])
+    assert (done.added, done.vectors, done.unchanged) == (None, {}, 1)
+
+
+def test_a_row_that_was_already_deleted_is_not_deleted_again(table: OneBucketTable) -> None:
+    key = (1, "u1", "plan")
+    table.upsert([(0, key, "gold")])
+    assert table.upsert([(1, key, None)]).applied == 1
+    again = table.upsert([(2, key, None)])
+    assert (again.applied, again.unchanged, again.vectors) == (0, 1, {})
+
+
+def test_replaced_vectors_are_the_ones_that_the_new_vectors_contain(table: OneBucketTable) -> None:
+    table.upsert([(0, (1, "u1", "a"), "1"), (1, (1, "u1", "b"), "1")])
+    first = table.upsert([(2, (1, "u1", "a"), None)])
+    second = table.upsert([(3, (1, "u1", "b"), None)])
+    (path,) = first.vectors
+    assert second.replaced == {path: first.vectors[path]}
+    assert sorted(read_vector(IO, second.vectors[path])) == [0, 1]
+
+
+def test_a_data_file_carries_the_first_key_of_each_of_its_row_groups(table: OneBucketTable) -> None:
+    done = table.upsert([(i, (1, f"u{i:05}", "plan"), "gold") for i in range(5_000)])
+    assert done.added is not None
+    index = load_sparse_index(IO, done.added.path, DEFINITION)
+    file = pq.ParquetFile(local_path(done.added.path))
+    assert list(index.rows) == [2048, 2048, 904]
+    assert index.first_keys == [
+        encode_table(DEFINITION, file.read_row_group(group)).to_pylist()[0] for group in range(3)
+    ]
+
+
+def test_a_file_without_an_index_of_ours_is_indexed_by_reading_it(tmp_path: Path) -> None:
+    records = records_of([(i, (1, f"u{i:03}", "plan"), "gold") for i in range(100)])
+    pq.write_table(records.select(DEFINITION.table_schema.names), tmp_path / "sorted.parquet", row_group_size=40)
+    pq.write_table(records.slice(50), tmp_path / "tail.parquet")
+    backwards = records.take(pa.array(range(99, -1, -1)))
+    pq.write_table(backwards, tmp_path / "backwards.parquet", row_group_size=40)
+
+    index = load_sparse_index(IO, (tmp_path / "sorted.parquet").as_uri(), DEFINITION)
+    unsorted = load_sparse_index(IO, (tmp_path / "backwards.parquet").as_uri(), DEFINITION)
+
+    assert (index.is_sorted, len(index.first_keys)) == (True, 3)
+    assert not unsorted.is_sorted
+    assert list(unsorted.candidates(b"", b"\x00")) == [0, 1, 2]
+
+
+def test_row_groups_that_cannot_hold_a_key_are_not_candidates(table: OneBucketTable) -> None:
+    done = table.upsert([(i, (1, f"u{i:05}", "plan"), "gold") for i in range(6_000)])
+    assert done.added is not None
+    index = load_sparse_index(IO, done.added.path, DEFINITION)
+    first, second, third = index.first_keys
+    assert index.groups_of([second]) == [1]
+    assert index.groups_of([first[:-1], third + b"\xff"]) == [2]
+    assert index.groups_of([b""]) == []
+    assert list(index.candidates(second, third)) == [1]
+    assert list(index.candidates(first + b"\x00", None)) == [0, 1, 2]
+
+
+def test_files_of_other_buckets_are_left_alone() -> None:
+    other = DataFile("file:///x.parquet", bucket=7, rows=1, bytes=1)
+    done = BucketResult(0, None, {}, {}, 0, 0, 0, 0)
+    assert after_commit(by_bucket([other]), [done])[7] == [other]

@@ -1,0 +1,220 @@
+"""Open a catalog and a table, and read what a snapshot of ours says of itself.
+
+Configuration is in PyIceberg's names; ``java_properties`` is the one table that translates it for the JVM.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog import load_catalog as load_pyiceberg_catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from sqlalchemy.exc import SQLAlchemyError
+
+from thermocline.definition import LiveTable
+from thermocline.errors import CatalogUnreachable, TableMissing, TableUnowned
+from thermocline.seam import Seam
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+    from thermocline.settings import CatalogSettings
+
+# Table properties.
+DEFINITION_PROPERTY = "thermocline.definition"
+EPOCH_PROPERTY = "thermocline.epoch"
+SEAM_PROPERTY = "thermocline.seam"
+BATCH_PROPERTY = "thermocline.batch-id"
+
+# Snapshot summary fields.
+SUMMARY_SEAM = "thermocline.seam"
+SUMMARY_EPOCH = "thermocline.epoch"
+SUMMARY_BATCH = "thermocline.batch-id"
+SUMMARY_CLUSTER = "thermocline.cluster-id"
+SUMMARY_TOPIC_IDS = "thermocline.topic-ids"
+SUMMARY_DEFINITION_VERSION = "thermocline.definition-version"
+SUMMARY_WATERMARK = "thermocline.watermark-ms"
+SUMMARY_RECORDS = "thermocline.records-"
+SUMMARY_RECORDS_TOTAL = "thermocline.total-records-"
+
+# SQLite lets one process write at a time; a commit of another one is over in milliseconds, a backup in seconds.
+SQLITE_BUSY_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotState:
+    """What one snapshot of ours carries in its summary.
+
+    ``counts`` are of its batch and ``totals`` over the table's life: read, applied, superseded, unchanged,
+    quarantined, skipped, filtered. ``watermark_ms`` is -1 before the first record.
+    """
+
+    snapshot_id: int
+    seam: Seam
+    epoch: int
+    batch_id: str
+    cluster_id: str
+    topic_ids: Mapping[str, str]
+    definition_version: int
+    watermark_ms: int
+    timestamp_ms: int
+    counts: Mapping[str, int] = field(default_factory=dict)
+    totals: Mapping[str, int] = field(default_factory=dict)
+
+
+def open_catalog(settings: CatalogSettings, may_create: bool = False) -> Catalog:
+    """The catalog, through PyIceberg.
+
+    An SQLite file that does not exist is an error unless ``may_create``: connecting would make an empty one.
+    Raises `CatalogUnreachable`.
+    """
+    sqlite = _sqlite_path(settings.uri)
+    if sqlite is not None:
+        _check_sqlite(settings, Path(sqlite), may_create)
+    try:
+        return load_pyiceberg_catalog(settings.name, **_pyiceberg_properties(settings))
+    except (SQLAlchemyError, OSError, ValueError) as error:
+        raise _unreachable(settings.uri, error) from error
+
+
+def load_table(catalog: Catalog, name: str, identifier: str) -> Table:
+    """The table as it is now. Raises `TableMissing` and `CatalogUnreachable`."""
+    try:
+        return catalog.load_table(identifier)
+    except (NoSuchTableError, NoSuchNamespaceError) as error:
+        raise TableMissing(table=name, identifier=identifier) from error
+    except (SQLAlchemyError, OSError) as error:
+        raise _unreachable(str(catalog.properties.get("uri", "")), error) from error
+
+
+def definition_of(table: Table, name: str) -> LiveTable:
+    """The definition that the table carries. Raises `TableUnowned` when it carries none."""
+    text = table.properties.get(DEFINITION_PROPERTY)
+    if text is None:
+        raise TableUnowned(
+            table=name,
+            snapshot_id=_snapshot_id(table),
+            detail=f"the table has no property {DEFINITION_PROPERTY}: it was not made by `table create`",
+        )
+    return LiveTable.from_json(text, name)
+
+
+def current_state(table: Table, name: str) -> SnapshotState:
+    """The state of the current snapshot.
+
+    Raises `TableUnowned` when it is not one of ours, or when the table's copy of the seam says otherwise:
+    then the table was rolled back or written by others.
+    """
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        raise TableUnowned(table=name, snapshot_id=-1, detail="the table has no snapshot")
+    state = state_of(snapshot, name)
+    copy = table.properties.get(SEAM_PROPERTY)
+    if copy is not None and Seam.from_json(copy) != state.seam:
+        raise TableUnowned(
+            table=name,
+            snapshot_id=state.snapshot_id,
+            detail=f"the current snapshot's seam is {state.seam.to_json()}, the table property says {copy}",
+        )
+    return state
+
+
+def state_of(snapshot: Snapshot, name: str) -> SnapshotState:
+    """The state that a snapshot carries. Raises `TableUnowned` when it carries no seam."""
+    summary: Mapping[str, str] = snapshot.summary.additional_properties if snapshot.summary else {}
+    if SUMMARY_SEAM not in summary:
+        raise TableUnowned(
+            table=name, snapshot_id=snapshot.snapshot_id, detail="the snapshot carries no seam: another writer made it"
+        )
+    return SnapshotState(
+        snapshot_id=snapshot.snapshot_id,
+        seam=Seam.from_json(summary[SUMMARY_SEAM]),
+        epoch=int(summary[SUMMARY_EPOCH]),
+        batch_id=summary[SUMMARY_BATCH],
+        cluster_id=summary[SUMMARY_CLUSTER],
+        topic_ids=json.loads(summary[SUMMARY_TOPIC_IDS]),
+        definition_version=int(summary[SUMMARY_DEFINITION_VERSION]),
+        watermark_ms=int(summary[SUMMARY_WATERMARK]),
+        timestamp_ms=snapshot.timestamp_ms,
+        counts=_counts(summary, SUMMARY_RECORDS),
+        totals=_counts(summary, SUMMARY_RECORDS_TOTAL),
+    )
+
+
+def java_properties(settings: CatalogSettings) -> dict[str, str]:
+    """The same catalog for Iceberg's Java library (``CatalogUtil.buildIcebergCatalog``) and for Spark."""
+    properties = {_JAVA_NAMES.get(name, name): value for name, value in settings.properties.items()}
+    properties["warehouse"] = _warehouse_uri(settings.warehouse)
+    if settings.type != "sql":
+        return {"type": settings.type, "uri": settings.uri, **properties}
+    uri, credentials = _jdbc_uri(settings.uri)
+    return {"type": "jdbc", "uri": uri, "jdbc.schema-version": "V1", **credentials, **properties}
+
+
+# PyIceberg's names on the left, Iceberg Java's on the right; names that are not here are the same in both.
+_JAVA_NAMES = {
+    "s3.region": "client.region",
+    "adls.account-name": "adls.auth.shared-key.account.name",
+    "adls.account-key": "adls.auth.shared-key.account.key",
+}
+
+
+def _pyiceberg_properties(settings: CatalogSettings) -> dict[str, Any]:
+    uri = settings.uri
+    if _sqlite_path(uri) is not None:
+        uri = f"{uri}?timeout={SQLITE_BUSY_SECONDS}"
+    return {
+        "type": settings.type,
+        "uri": uri,
+        "warehouse": _warehouse_uri(settings.warehouse),
+        **settings.properties,
+    }
+
+
+def _jdbc_uri(uri: str) -> tuple[str, dict[str, str]]:
+    sqlite = _sqlite_path(uri)
+    if sqlite is not None:
+        return f"jdbc:sqlite:{sqlite}?busy_timeout={SQLITE_BUSY_SECONDS * 1000}", {}
+    parts = urlsplit(uri)
+    host = parts.netloc.rpartition("@")[2]
+    jdbc = urlunsplit((parts.scheme.split("+")[0], host, parts.path, parts.query, ""))
+    credentials = {"jdbc.user": parts.username, "jdbc.password": parts.password}
+    return f"jdbc:{jdbc}", {name: value for name, value in credentials.items() if value}
+
+
+def _sqlite_path(uri: str) -> str | None:
+    prefix = "sqlite:///"
+    return uri[len(prefix) :] if uri.startswith(prefix) else None
+
+
+def _check_sqlite(settings: CatalogSettings, path: Path, may_create: bool) -> None:
+    if may_create:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    elif not path.exists():
+        raise CatalogUnreachable(uri=settings.uri, detail=f"the file {path} does not exist")
+
+
+def _warehouse_uri(warehouse: str) -> str:
+    return warehouse if urlsplit(warehouse).scheme else Path(warehouse).absolute().as_uri()
+
+
+def _counts(summary: Mapping[str, str], prefix: str) -> dict[str, int]:
+    return {name.removeprefix(prefix): int(value) for name, value in summary.items() if name.startswith(prefix)}
+
+
+def _snapshot_id(table: Table) -> int:
+    snapshot = table.current_snapshot()
+    return snapshot.snapshot_id if snapshot else -1
+
+
+def _unreachable(uri: str, error: Exception) -> CatalogUnreachable:
+    parts = urlsplit(uri)
+    masked = uri.replace(f":{parts.password}@", ":***@") if parts.password else uri
+    return CatalogUnreachable(uri=masked, detail=str(error).splitlines()[0])

@@ -1,0 +1,85 @@
+"""Writing a data file: Parquet in small row groups, sorted by key, with its sparse index in the footer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.conversions import to_bytes
+
+from thermocline.definition import KEY
+from thermocline.sparse_index import footer_entry
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+
+    from thermocline.definition import LiveTable
+
+# A lookup decodes one row group: 2,048 rows cost about 0.4 ms, and 5 % more bytes than row groups of 65,536.
+ROW_GROUP_ROWS = 2_048
+# Iceberg's own default for the bounds of strings: enough to prune by, short enough for a manifest.
+_BOUND_CHARACTERS = 16
+# Types that Arrow orders; the others (UUID, binary) go without bounds, which are optional.
+_ORDERED = (pa.types.is_integer, pa.types.is_string, pa.types.is_floating, pa.types.is_temporal, pa.types.is_decimal)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """What a manifest says of a file; the counts and bounds are by field id, bounds as single-value bytes."""
+
+    path: str
+    file_bytes: int
+    rows: int
+    null_counts: dict[int, int]
+    lower_bounds: dict[int, bytes]
+    upper_bounds: dict[int, bytes]
+
+
+def write_data_file(io: FileIO, path: str, definition: LiveTable, rows: pa.Table) -> WrittenFile:
+    """Write rows (``definition.records_schema``, sorted by key, at least one) as one data file."""
+    first_keys = rows.column(KEY).take(pa.array(range(0, rows.num_rows, ROW_GROUP_ROWS))).to_pylist()
+    table = rows.select(definition.table_schema.names).cast(definition.table_schema)
+    with io.new_output(path).create() as sink:
+        with pq.ParquetWriter(sink, table.schema, compression="zstd", write_page_index=True) as writer:
+            writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+            writer.add_key_value_metadata(footer_entry(first_keys))
+        file_bytes = sink.tell()
+    return _describe(path, file_bytes, definition, table)
+
+
+def _describe(path: str, file_bytes: int, definition: LiveTable, table: pa.Table) -> WrittenFile:
+    nulls: dict[int, int] = {}
+    lower: dict[int, bytes] = {}
+    upper: dict[int, bytes] = {}
+    for field in definition.iceberg_schema().fields:
+        column = table.column(field.name)
+        nulls[field.field_id] = column.null_count
+        if column.null_count == len(column) or not any(is_type(column.type) for is_type in _ORDERED):
+            continue
+        bounds = pc.min_max(column)
+        low, high = _lower(bounds["min"].as_py()), _upper(bounds["max"].as_py())
+        lower[field.field_id] = to_bytes(field.field_type, low)
+        if high is not None:
+            upper[field.field_id] = to_bytes(field.field_type, high)
+    return WrittenFile(path, file_bytes, table.num_rows, nulls, lower, upper)
+
+
+def _lower(value: object) -> object:
+    return value[:_BOUND_CHARACTERS] if isinstance(value, str) else value
+
+
+def _upper(value: object) -> object | None:
+    """An upper bound that is no smaller than the value; None when a cut string can't be raised."""
+    if not isinstance(value, str) or len(value) <= _BOUND_CHARACTERS:
+        return value
+    cut = value[:_BOUND_CHARACTERS]
+    for end in range(len(cut), 0, -1):
+        following = ord(cut[end - 1]) + 1
+        if 0xD800 <= following <= 0xDFFF:
+            following = 0xE000  # code points in between are surrogates, which no UTF-8 text holds
+        if following <= 0x10FFFF:
+            return cut[: end - 1] + chr(following)
+    return None

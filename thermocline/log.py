@@ -1,0 +1,374 @@
+"""The Kafka log: what it holds, reading planned ranges of it exactly, and tailing it.
+
+The only room that knows confluent-kafka (the embedded producer of the demo apart). Offsets that are read
+are always assigned, never subscribed, so nothing of ours depends on consumer groups.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+
+from thermocline.clock import Clock, SystemClock
+from thermocline.errors import KafkaUnreachable, OffsetsGone, RangeIncomplete, TopicMissing
+from thermocline.seam import Seam
+
+if TYPE_CHECKING:
+    from thermocline.settings import KafkaSettings
+
+# A metadata question that a healthy cluster answers in milliseconds; the user waits for it at a terminal.
+REQUEST_TIMEOUT_SECONDS = 10.0
+# No record and no end-of-partition event for this long means that a range cannot be finished now: longer
+# than a broker restart (5 s with the session timeout of the embedded broker), shorter than a person's patience.
+READ_STALL_SECONDS = 30.0
+# Messages taken from librdkafka's queue in one call: large enough to spread the cost of the call.
+CONSUME_RECORDS_MAX = 10_000
+# How long one call waits for the first message, so that a stalled read is noticed between calls.
+CONSUME_WAIT_SECONDS = 0.2
+# The end offsets are asked for this often while tailing; it bounds how old "read up to the end" can look.
+END_PROBE_SECONDS = 0.25
+
+# librdkafka demands a group id even where no group is used.
+_READER_CONFIG: dict[str, Any] = {
+    "group.id": "thermocline",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    "enable.partition.eof": True,
+    "isolation.level": "read_committed",
+    "fetch.min.bytes": 1,
+}
+# A range is read as fast as the broker can send; a tail waits for records that do not exist yet.
+_RANGE_CONFIG = {"fetch.wait.max.ms": 50, "queued.max.messages.kbytes": 131_072, "max.partition.fetch.bytes": 8 << 20}
+_TAIL_CONFIG = {"fetch.wait.max.ms": 100, "queued.max.messages.kbytes": 65_536}
+
+_kafka_logger = logging.getLogger("thermocline.kafka")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """The records of one partition from ``first`` up to, not including, ``end``."""
+
+    topic: str
+    partition: int
+    first: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition} [{self.first}, {self.end})"
+
+
+@dataclass(slots=True)
+class RecordChunk:
+    """Consecutive records of one partition, offsets ascending; the lists are aligned."""
+
+    topic: str
+    partition: int
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    offsets: list[int]
+    timestamps_ms: list[int]
+    messages: Sequence[Message] = ()
+
+    @classmethod
+    def of(cls, topic: str, partition: int, messages: Sequence[Message]) -> RecordChunk:
+        """The chunk of messages that carry no error."""
+        return cls(
+            topic,
+            partition,
+            [message.key() for message in messages],
+            [message.value() for message in messages],
+            [message.offset() for message in messages],
+            [message.timestamp()[1] for message in messages],
+            messages,
+        )
+
+    def header_of(self, index: int) -> list[tuple[str, bytes]] | None:
+        """The headers of one record; read only where they are wanted, since most records are good."""
+        headers: list[tuple[str, bytes]] | None = self.messages[index].headers()
+        return headers
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """What identifies a topic: a deleted and re-created topic keeps its name and changes its id."""
+
+    topic_id: str
+    partitions: int
+
+
+class Log:
+    """Questions about a cluster's topics. Raises `KafkaUnreachable` when no broker answers in time."""
+
+    def __init__(self, kafka: KafkaSettings) -> None:
+        self._bootstrap_servers = kafka.bootstrap_servers
+        self._admin = AdminClient({**kafka.client_config(), "log_level": 0}, logger=_kafka_logger)
+
+    def cluster_id(self) -> str:
+        """The id that the cluster was formatted with."""
+        return str(self._answer(self._admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_SECONDS)).cluster_id)
+
+    def describe(self, topics: Sequence[str]) -> dict[str, TopicFacts]:
+        """The facts of each topic. Raises `TopicMissing` for the first one that does not exist."""
+        futures = self._admin.describe_topics(
+            TopicCollection(list(topics)), request_timeout=REQUEST_TIMEOUT_SECONDS
+        )
+        facts = {}
+        for topic in topics:
+            described = self._answer(futures[topic], topic)
+            facts[topic] = TopicFacts(str(described.topic_id), len(described.partitions))
+        return facts
+
+    def starts(self, topics: Sequence[str]) -> Seam:
+        """The first offset that each partition still holds."""
+        return self._offsets(topics, OffsetSpec.earliest())
+
+    def ends(self, topics: Sequence[str]) -> Seam:
+        """The next offset of each partition that a committed reader can reach (the last stable offset)."""
+        return self._offsets(topics, OffsetSpec.latest())
+
+    def offsets_at(self, topics: Sequence[str], epoch_ms: int) -> Seam:
+        """The first offset at or after a time; the end of the log where nothing is that young."""
+        found = self._offsets(topics, OffsetSpec.for_timestamp(epoch_ms))
+        ends = self.ends(topics)
+        return Seam.of(
+            {
+                topic: {
+                    partition: offset if offset >= 0 else ends[topic, partition]
+                    for name, partition, offset in found.items()
+                    if name == topic
+                }
+                for topic in topics
+            }
+        )
+
+    def topic_configs(self, topic: str) -> dict[str, str]:
+        """The settings of a topic as the broker applies them."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        future = self._admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_SECONDS)[resource]
+        return {name: str(entry.value) for name, entry in self._answer(future, topic).items()}
+
+    def _offsets(self, topics: Sequence[str], spec: OffsetSpec) -> Seam:
+        facts = self.describe(topics)
+        asked = {TopicPartition(topic, p): spec for topic in topics for p in range(facts[topic].partitions)}
+        futures = self._admin.list_offsets(
+            asked,
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=REQUEST_TIMEOUT_SECONDS,
+        )
+        found: dict[str, dict[int, int]] = {topic: {} for topic in topics}
+        for partition, future in futures.items():
+            found[partition.topic][partition.partition] = self._answer(future, partition.topic).offset
+        return Seam.of(found)
+
+    def _answer(self, future: Future[Any], topic: str = "") -> Any:
+        try:
+            return future.result(timeout=REQUEST_TIMEOUT_SECONDS + 1)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise TopicMissing(topic=topic, bootstrap_servers=self._bootstrap_servers) from None
+            raise self._unreachable(error.args[0].str()) from error
+        except TimeoutError as error:
+            raise self._unreachable(f"no answer within {REQUEST_TIMEOUT_SECONDS:.0f} s") from error
+
+    def _unreachable(self, detail: str) -> KafkaUnreachable:
+        return KafkaUnreachable(bootstrap_servers=self._bootstrap_servers, detail=detail)
+
+
+def read_ranges(
+    client_config: Mapping[str, Any],
+    ranges: Sequence[OffsetRange],
+    table: str = "",
+    clock: Clock | None = None,
+) -> Iterator[RecordChunk]:
+    """The committed records of ranges of different partitions, all of them, each partition's in order.
+
+    A range counts as read only when a record or an end-of-partition event at or past its end was seen:
+    transaction markers and compaction leave holes, so the last offset may never arrive as a record.
+
+    Raises:
+        OffsetsGone: the log no longer reaches back to the first offset of a range.
+        RangeIncomplete: the end of a range was not reached; nothing says that it does not exist.
+    """
+    unread = {(wanted.topic, wanted.partition): wanted for wanted in ranges if wanted.first < wanted.end}
+    positions = {place: wanted.first for place, wanted in unread.items()}
+    consumer = _consumer(client_config, _RANGE_CONFIG)
+    clock = clock or SystemClock()
+    progressed_at = clock.monotonic()
+    try:
+        consumer.assign([TopicPartition(*place, offset) for place, offset in positions.items()])
+        while unread:
+            messages = _take(consumer, CONSUME_RECORDS_MAX, CONSUME_WAIT_SECONDS)
+            chunks, has_progressed = _sort_out(messages, unread, positions, consumer, table)
+            yield from chunks
+            if has_progressed:
+                progressed_at = clock.monotonic()
+            elif clock.monotonic() - progressed_at > READ_STALL_SECONDS:
+                place, wanted = next(iter(unread.items()))
+                raise RangeIncomplete(
+                    topic=wanted.topic,
+                    partition=wanted.partition,
+                    first=wanted.first,
+                    end=wanted.end,
+                    reached=positions[place],
+                )
+    finally:
+        consumer.close()
+
+
+def _sort_out(
+    messages: list[Message],
+    unread: dict[tuple[str, int], OffsetRange],
+    positions: dict[tuple[str, int], int],
+    consumer: Consumer,
+    table: str,
+) -> tuple[list[RecordChunk], bool]:
+    """The messages as chunks, a partition each; moves positions, and drops the ranges read to their end."""
+    records: dict[tuple[str, int], list[Message]] = {}
+    has_progressed = False
+    for message in messages:
+        place, error = (message.topic(), message.partition()), message.error()
+        wanted = unread.get(place)
+        if wanted is None:
+            continue  # fetched beyond the end of a range that is done
+        if error is None:
+            reached = message.offset() + 1
+            if message.offset() < wanted.end:
+                records.setdefault(place, []).append(message)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            reached = message.offset()
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            raise _offsets_gone(consumer, table, *place, positions[place])
+        else:
+            continue  # a broker that is away for a moment; the stall bound ends it when it stays away
+        has_progressed = has_progressed or reached > positions[place]
+        positions[place] = max(positions[place], reached)
+        if positions[place] >= wanted.end:
+            del unread[place]
+            consumer.pause([TopicPartition(*place)])
+    return [RecordChunk.of(*place, read) for place, read in records.items()], has_progressed
+
+
+class Tail:
+    """Follows the committed records of a topic's partitions from given offsets, for as long as it lives."""
+
+    def __init__(
+        self, client_config: Mapping[str, Any], start: Seam, table: str = "", clock: Clock | None = None
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._table = table
+        self._positions = {(topic, partition): offset for topic, partition, offset in start.items()}
+        self._reached_end_at: dict[tuple[str, int], float] = {}
+        self._consumer = _consumer(client_config, _TAIL_CONFIG)
+        self._consumer.assign([TopicPartition(*place, offset) for place, offset in self._positions.items()])
+        self._ends = _EndProbe(client_config, list(self._positions), self._clock)
+
+    def poll(self, timeout_seconds: float, records_max: int = CONSUME_RECORDS_MAX) -> list[RecordChunk]:
+        """The next records, a chunk a partition, offsets ascending; empty when nothing came in time.
+
+        A broker that is away does not raise: nothing comes, and `reached_end_at` grows old.
+        Raises `OffsetsGone` when the log was cut beyond a partition's position.
+        """
+        records: dict[tuple[str, int], list[Message]] = {}
+        for message in _take(self._consumer, records_max, timeout_seconds):
+            place = (message.topic(), message.partition())
+            error = message.error()
+            if error is None:
+                records.setdefault(place, []).append(message)
+                self._positions[place] = message.offset() + 1
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._positions[place] = max(self._positions[place], message.offset())
+                self._reached_end_at[place] = self._clock.monotonic()
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                raise _offsets_gone(self._consumer, self._table, *place, self._positions[place])
+        for place, end, asked_at in self._ends.answers():
+            if self._positions[place] >= end:
+                self._reached_end_at[place] = max(asked_at, self._reached_end_at.get(place, asked_at))
+        return [RecordChunk.of(*place, read) for place, read in records.items()]
+
+    def positions(self) -> Seam:
+        """The next offset to be read of each partition."""
+        nested: dict[str, dict[int, int]] = {}
+        for (topic, partition), offset in self._positions.items():
+            nested.setdefault(topic, {})[partition] = offset
+        return Seam.of(nested)
+
+    def reached_end_at(self) -> dict[tuple[str, int], float]:
+        """When (monotonic seconds) each partition was last known to be read up to its end; absent: never."""
+        return dict(self._reached_end_at)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class _EndProbe:
+    """Asks for the end offsets in the background, one question at a time."""
+
+    def __init__(self, client_config: Mapping[str, Any], places: list[tuple[str, int]], clock: Clock) -> None:
+        # The client must outlive its futures: kept here, or librdkafka destroys them unanswered.
+        self._admin = AdminClient({**client_config, "log_level": 0}, logger=_kafka_logger)
+        self._places = places
+        self._clock = clock
+        self._asked_at = float("-inf")
+        self._pending: dict[TopicPartition, Future[Any]] = {}
+
+    def answers(self) -> list[tuple[tuple[str, int], int, float]]:
+        """(partition, end offset, when it was asked) of a question that was answered since the last call."""
+        if not self._pending:
+            self._ask_when_due()
+            return []
+        if not all(future.done() for future in self._pending.values()):
+            return []
+        answered = [
+            ((place.topic, place.partition), future.result().offset, self._asked_at)
+            for place, future in self._pending.items()
+            if future.exception() is None
+        ]
+        self._pending = {}
+        return answered
+
+    def _ask_when_due(self) -> None:
+        now = self._clock.monotonic()
+        if now - self._asked_at < END_PROBE_SECONDS or not self._places:
+            return
+        self._asked_at = now
+        self._pending = self._admin.list_offsets(
+            {TopicPartition(*place): OffsetSpec.latest() for place in self._places},
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=REQUEST_TIMEOUT_SECONDS,
+        )
+
+
+def _consumer(client_config: Mapping[str, Any], pace: Mapping[str, Any]) -> Consumer:
+    return Consumer({**pace, **client_config, **_READER_CONFIG, "log_level": 0}, logger=_kafka_logger)
+
+
+def _take(consumer: Consumer, records_max: int, timeout_seconds: float) -> list[Message]:
+    # consume(n, timeout) waits for n messages or the whole timeout; waiting for one and then taking what is
+    # there gives each record away as soon as it arrives.
+    first = consumer.poll(timeout_seconds)
+    if first is None:
+        return []
+    return [first, *consumer.consume(records_max - 1, 0)] if records_max > 1 else [first]
+
+
+def _offsets_gone(consumer: Consumer, table: str, topic: str, partition: int, wanted: int) -> OffsetsGone:
+    try:
+        log_start = consumer.get_watermark_offsets(TopicPartition(topic, partition), REQUEST_TIMEOUT_SECONDS)[0]
+    except KafkaException:
+        log_start = -1
+    return OffsetsGone(table=table, topic=topic, partition=partition, wanted=wanted, log_start=log_start)
