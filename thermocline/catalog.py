@@ -44,7 +44,7 @@ SUMMARY_WATERMARK = "thermocline.watermark-ms"
 SUMMARY_RECORDS = "thermocline.records-"
 SUMMARY_RECORDS_TOTAL = "thermocline.total-records-"
 
-# SQLite lets one process write at a time; a commit of another one is over in milliseconds, a backup in seconds.
+# SQLite lets one process write at a time; another one's commit takes milliseconds, a backup seconds.
 SQLITE_BUSY_SECONDS = 30
 
 
@@ -131,7 +131,9 @@ def state_of(snapshot: Snapshot, name: str) -> SnapshotState:
     summary: Mapping[str, str] = snapshot.summary.additional_properties if snapshot.summary else {}
     if SUMMARY_SEAM not in summary:
         raise TableUnowned(
-            table=name, snapshot_id=snapshot.snapshot_id, detail="the snapshot carries no seam: another writer made it"
+            table=name,
+            snapshot_id=snapshot.snapshot_id,
+            detail="the snapshot carries no seam: another writer made it",
         )
     return SnapshotState(
         snapshot_id=snapshot.snapshot_id,
@@ -206,7 +208,9 @@ def _warehouse_uri(warehouse: str) -> str:
 
 
 def _counts(summary: Mapping[str, str], prefix: str) -> dict[str, int]:
-    return {name.removeprefix(prefix): int(value) for name, value in summary.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): int(value) for name, value in summary.items() if name.startswith(prefix)
+    }
 
 
 def _snapshot_id(table: Table) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.conversions import to_bytes
+from pyiceberg.types import PrimitiveType
 
 from thermocline.definition import KEY
 from thermocline.sparse_index import footer_entry
@@ -23,7 +24,13 @@ ROW_GROUP_ROWS = 2_048
 # Iceberg's own default for the bounds of strings: enough to prune by, short enough for a manifest.
 _BOUND_CHARACTERS = 16
 # Types that Arrow orders; the others (UUID, binary) go without bounds, which are optional.
-_ORDERED = (pa.types.is_integer, pa.types.is_string, pa.types.is_floating, pa.types.is_temporal, pa.types.is_decimal)
+_ORDERED = (
+    pa.types.is_integer,
+    pa.types.is_string,
+    pa.types.is_floating,
+    pa.types.is_temporal,
+    pa.types.is_decimal,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,7 @@ def _describe(path: str, file_bytes: int, definition: LiveTable, table: pa.Table
     for field in definition.iceberg_schema().fields:
         column = table.column(field.name)
         nulls[field.field_id] = column.null_count
+        assert isinstance(field.field_type, PrimitiveType)
         if column.null_count == len(column) or not any(is_type(column.type) for is_type in _ORDERED):
             continue
         bounds = pc.min_max(column)
@@ -67,11 +75,11 @@ def _describe(path: str, file_bytes: int, definition: LiveTable, table: pa.Table
     return WrittenFile(path, file_bytes, table.num_rows, nulls, lower, upper)
 
 
-def _lower(value: object) -> object:
+def _lower(value: Any) -> Any:
     return value[:_BOUND_CHARACTERS] if isinstance(value, str) else value
 
 
-def _upper(value: object) -> object | None:
+def _upper(value: Any) -> Any:
     """An upper bound that is no smaller than the value; None when a cut string can't be raised."""
     if not isinstance(value, str) or len(value) <= _BOUND_CHARACTERS:
         return value

@@ -38,7 +38,9 @@ def read_vector(io: FileIO, vector: DeletionVector) -> BitMap:
         return BitMap()
     (high_bits,) = struct.unpack_from("<I", body, 12)
     if bitmap_count != 1 or high_bits != 0:
-        raise ValueError(f"{vector.path} at byte {vector.offset}: positions beyond 2^32 rows are not supported")
+        raise ValueError(
+            f"{vector.path} at byte {vector.offset}: positions beyond 2^32 rows are not supported"
+        )
     return BitMap.deserialize(body[16:])
 
 

@@ -7,12 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlparse
 
 import pyarrow as pa
+from pyiceberg.avro.file import AvroFile
+from pyiceberg.manifest import (
+    DATA_FILE_TYPE,
+    MANIFEST_ENTRY_SCHEMAS,
+    DataFileContent,
+    FileFormat,
+    ManifestEntry,
+    ManifestEntryStatus,
+)
 from pyiceberg.manifest import DataFile as ManifestDataFile
-from pyiceberg.manifest import DataFileContent, FileFormat
 
 from thermocline.errors import TableUnowned
 
@@ -50,18 +58,18 @@ def plan_files(table: Table, snapshot_id: int) -> tuple[DataFile, ...]:
         TableUnowned: the snapshot holds deletes that we never write (equality deletes, position deletes
             that are not bound to one file), so that reading past them would show deleted rows.
     """
-    data: list[ManifestDataFile] = []
+    data: list[_Version3File] = []
     vectors: dict[str, DeletionVector] = {}
     for file in _live_files(table, snapshot_id):
         if file.content == DataFileContent.DATA:
             data.append(file)
-        elif file.file_format == FileFormat.PUFFIN and file.referenced_data_file:
-            vectors[file.referenced_data_file] = _vector(file)
+        elif file.file_format == FileFormat.PUFFIN and file.named(_REFERENCED):
+            vectors[file.named(_REFERENCED)] = _vector(file)
         else:
             raise TableUnowned(
                 table=".".join(table.name()),
                 snapshot_id=snapshot_id,
-                detail=f"{file.file_path} holds {file.content.name.lower().replace('_', ' ')} of another writer",
+                detail=f"{file.file_path} holds {file.content.name.lower()} of another writer",
             )
     files = [
         DataFile(f.file_path, f.partition[0], f.record_count, f.file_size_in_bytes, vectors.get(f.file_path))
@@ -87,22 +95,41 @@ def local_path(path: str) -> str | None:
     return parsed.path if parsed.scheme == "file" else None
 
 
-def _live_files(table: Table, snapshot_id: int) -> Iterator[ManifestDataFile]:
+_FORMAT_VERSION = 3
+_REFERENCED = "referenced_data_file"
+_FIELDS = [field.name for field in DATA_FILE_TYPE[_FORMAT_VERSION].fields]
+
+
+class _Version3File(ManifestDataFile):
+    """A manifest's file with the fields of version 3, which PyIceberg 0.12 knows but does not read."""
+
+    def named(self, field: str) -> Any:
+        return self._data[_FIELDS.index(field)]
+
+
+def _live_files(table: Table, snapshot_id: int) -> Iterator[_Version3File]:
     snapshot = table.snapshot_by_id(snapshot_id)
     if snapshot is None:
         raise TableUnowned(
             table=".".join(table.name()), snapshot_id=snapshot_id, detail="the snapshot is not in the table"
         )
     for manifest in snapshot.manifests(table.io):
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
-            yield entry.data_file
+        with AvroFile[ManifestEntry](
+            table.io.new_input(manifest.manifest_path),
+            MANIFEST_ENTRY_SCHEMAS[_FORMAT_VERSION],
+            read_types={-1: ManifestEntry, 2: _Version3File},
+            read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+        ) as entries:
+            for entry in entries:
+                if entry.status != ManifestEntryStatus.DELETED:
+                    yield cast(_Version3File, entry.data_file)
 
 
-def _vector(file: ManifestDataFile) -> DeletionVector:
+def _vector(file: _Version3File) -> DeletionVector:
     return DeletionVector(
         file.file_path,
-        file.content_offset,
-        file.content_size_in_bytes,
+        file.named("content_offset"),
+        file.named("content_size_in_bytes"),
         file.record_count,
         file.file_size_in_bytes,
     )

@@ -17,11 +17,15 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaError,
     KafkaException,
-    Message,
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, though its __all__ is missing
+    AdminClient,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+)
 
 from thermocline.clock import Clock, SystemClock
 from thermocline.errors import KafkaUnreachable, OffsetsGone, RangeIncomplete, TopicMissing
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
 # A metadata question that a healthy cluster answers in milliseconds; the user waits for it at a terminal.
 REQUEST_TIMEOUT_SECONDS = 10.0
 # No record and no end-of-partition event for this long means that a range cannot be finished now: longer
-# than a broker restart (5 s with the session timeout of the embedded broker), shorter than a person's patience.
+# than a broker restart (5 s with the session timeout of the embedded broker), shorter than patience.
 READ_STALL_SECONDS = 30.0
 # Messages taken from librdkafka's queue in one call: large enough to spread the cost of the call.
 CONSUME_RECORDS_MAX = 10_000
@@ -53,8 +57,21 @@ _READER_CONFIG: dict[str, Any] = {
     "fetch.min.bytes": 1,
 }
 # A range is read as fast as the broker can send; a tail waits for records that do not exist yet.
-_RANGE_CONFIG = {"fetch.wait.max.ms": 50, "queued.max.messages.kbytes": 131_072, "max.partition.fetch.bytes": 8 << 20}
+_RANGE_CONFIG = {
+    "fetch.wait.max.ms": 50,
+    "queued.max.messages.kbytes": 131_072,
+    "max.partition.fetch.bytes": 8 << 20,
+}
 _TAIL_CONFIG = {"fetch.wait.max.ms": 100, "queued.max.messages.kbytes": 65_536}
+
+_PARTITION_END = KafkaError._PARTITION_EOF  # noqa: SLF001  librdkafka's local errors have no other name
+_OFFSET_OUT_OF_LOG = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
+
+_EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+# The client's types say that every field of a message may be missing; of a consumed one none is.
+Message = Any
 
 _kafka_logger = logging.getLogger("thermocline.kafka")
 
@@ -120,7 +137,9 @@ class Log:
 
     def cluster_id(self) -> str:
         """The id that the cluster was formatted with."""
-        return str(self._answer(self._admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_SECONDS)).cluster_id)
+        return str(
+            self._answer(self._admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_SECONDS)).cluster_id
+        )
 
     def describe(self, topics: Sequence[str]) -> dict[str, TopicFacts]:
         """The facts of each topic. Raises `TopicMissing` for the first one that does not exist."""
@@ -135,11 +154,11 @@ class Log:
 
     def starts(self, topics: Sequence[str]) -> Seam:
         """The first offset that each partition still holds."""
-        return self._offsets(topics, OffsetSpec.earliest())
+        return self._offsets(topics, _EARLIEST)
 
     def ends(self, topics: Sequence[str]) -> Seam:
         """The next offset of each partition that a committed reader can reach (the last stable offset)."""
-        return self._offsets(topics, OffsetSpec.latest())
+        return self._offsets(topics, _LATEST)
 
     def offsets_at(self, topics: Sequence[str], epoch_ms: int) -> Seam:
         """The first offset at or after a time; the end of the log where nothing is that young."""
@@ -249,9 +268,9 @@ def _sort_out(
             reached = message.offset() + 1
             if message.offset() < wanted.end:
                 records.setdefault(place, []).append(message)
-        elif error.code() == KafkaError._PARTITION_EOF:
+        elif error.code() == _PARTITION_END:
             reached = message.offset()
-        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+        elif error.code() == _OFFSET_OUT_OF_LOG:
             raise _offsets_gone(consumer, table, *place, positions[place])
         else:
             continue  # a broker that is away for a moment; the stall bound ends it when it stays away
@@ -290,10 +309,10 @@ class Tail:
             if error is None:
                 records.setdefault(place, []).append(message)
                 self._positions[place] = message.offset() + 1
-            elif error.code() == KafkaError._PARTITION_EOF:
+            elif error.code() == _PARTITION_END:
                 self._positions[place] = max(self._positions[place], message.offset())
                 self._reached_end_at[place] = self._clock.monotonic()
-            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            elif error.code() == _OFFSET_OUT_OF_LOG:
                 raise _offsets_gone(self._consumer, self._table, *place, self._positions[place])
         for place, end, asked_at in self._ends.answers():
             if self._positions[place] >= end:
@@ -312,6 +331,7 @@ class Tail:
         return dict(self._reached_end_at)
 
     def close(self) -> None:
+        """Leaves the broker; positions stay readable."""
         self._consumer.close()
 
 
@@ -347,7 +367,7 @@ class _EndProbe:
             return
         self._asked_at = now
         self._pending = self._admin.list_offsets(
-            {TopicPartition(*place): OffsetSpec.latest() for place in self._places},
+            {TopicPartition(*place): _LATEST for place in self._places},
             isolation_level=IsolationLevel.READ_COMMITTED,
             request_timeout=REQUEST_TIMEOUT_SECONDS,
         )
@@ -368,7 +388,9 @@ def _take(consumer: Consumer, records_max: int, timeout_seconds: float) -> list[
 
 def _offsets_gone(consumer: Consumer, table: str, topic: str, partition: int, wanted: int) -> OffsetsGone:
     try:
-        log_start = consumer.get_watermark_offsets(TopicPartition(topic, partition), REQUEST_TIMEOUT_SECONDS)[0]
+        log_start = consumer.get_watermark_offsets(TopicPartition(topic, partition), REQUEST_TIMEOUT_SECONDS)[
+            0
+        ]
     except KafkaException:
         log_start = -1
     return OffsetsGone(table=table, topic=topic, partition=partition, wanted=wanted, log_start=log_start)

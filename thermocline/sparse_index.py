@@ -42,7 +42,9 @@ class SparseIndex:
     row_starts: np.ndarray[tuple[int], np.dtype[np.int64]] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "row_starts", np.concatenate(([0], np.cumsum(self.rows)[:-1])).astype(np.int64))
+        object.__setattr__(
+            self, "row_starts", np.concatenate(([0], np.cumsum(self.rows)[:-1])).astype(np.int64)
+        )
 
     def candidates(self, low: bytes, high: bytes | None) -> range:
         """The row groups that may hold a key in [low, high); ``high`` None means no upper bound."""

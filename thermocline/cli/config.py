@@ -1,0 +1,59 @@
+"""``thermocline config``: check the configuration, and show it as it is understood."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import typer
+from rich.text import Text
+
+from thermocline.cli.output import show
+from thermocline.cli.session import AsJson, session_of
+
+app = typer.Typer(help="Check and show the configuration.", no_args_is_help=True)
+
+
+@app.command()
+def check(context: typer.Context, as_json: AsJson = False) -> None:
+    """Check the configuration file and the environment, and say "ok" or every problem. Asks no server."""
+    from thermocline.settings import find_file
+
+    session = session_of(context)
+    file = find_file(session.config)
+    tables = sorted(session.settings().tables)
+    document = {"path": str(file), "tables": tables, "problems": []}
+    show(document, Text(f"ok: {file} (tables: {', '.join(tables) or 'none'})"), as_json)
+
+
+@app.command("show")
+def show_settings(context: typer.Context, as_json: AsJson = False) -> None:
+    """Show every setting with its value, from wherever it came. Secrets are masked."""
+    document = session_of(context).settings().shown()
+    show(document, Text("\n".join(_toml(document)).strip()), as_json)
+
+
+def _toml(section: Mapping[str, Any], name: str = "") -> Iterator[str]:
+    values = {key: value for key, value in section.items() if not _is_section(value, name)}
+    if name and (values or not section):
+        yield f"\n[{name}]"
+    yield from (f"{_key(key)} = {_value(value)}" for key, value in values.items())
+    for key, value in section.items():
+        if key not in values:
+            yield from _toml(value, f"{name}.{_key(key)}" if name else _key(key))
+
+
+def _is_section(value: object, parent: str) -> bool:
+    # A column with an epoch is a table in TOML, too, but reads best on its line.
+    return isinstance(value, dict) and not (parent.endswith(".columns") and "type" in value)
+
+
+def _key(key: str) -> str:
+    return key if key.replace("-", "_").isidentifier() else json.dumps(key)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_key(key)} = {_value(part)}" for key, part in value.items()) + " }"
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,142 @@
+"""The entry point: runs one command, and ends it with an exit code and at most one error."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from thermocline import logs
+from thermocline.cli import config, demo, explain, ingest, read, serve, status, table, version
+from thermocline.cli.output import error_document, show_error
+from thermocline.cli.session import Session
+from thermocline.errors import DependencyMissing, ExitCode, InternalError, ThermoclineError
+from thermocline.logs import fields
+
+INTERRUPTED: Final = 130  # what shells give for a command that ended by Ctrl-C
+TRACEBACK_VARIABLE: Final = "THERMOCLINE_TRACEBACK"
+# The optional part of the installation that a package comes with.
+PARTS: Final = {
+    "py4j": "ingest",
+    "pyspark": "ingest",
+    "duckdb": "serving",
+    "fastapi": "serving",
+    "httpx": "serving",
+    "lmdb": "serving",
+    "uvicorn": "serving",
+}
+
+log = logging.getLogger(__name__)
+
+app = typer.Typer(
+    name="thermocline",
+    help="Serves an Iceberg table as of now: Kafka upserts, merged and overlaid at an exact offset.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(config.app, name="config")
+app.add_typer(table.app, name="table")
+app.add_typer(ingest.app, name="ingest")
+app.command("demo")(demo.demo)
+app.command("status")(status.status)
+app.command("serve")(serve.serve)
+app.command("lookup")(read.lookup)
+app.command("extract")(read.extract)
+app.command("explain")(explain.explain)
+app.command("version")(version.version)
+
+
+@app.callback()
+def global_options(
+    context: typer.Context,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH", help="The configuration; else $THERMOCLINE_CONFIG, else ./thermocline.toml."
+        ),
+    ] = None,
+    log_level: Annotated[logs.Level | None, typer.Option(help="The least level that is logged.")] = None,
+    log_json: Annotated[bool, typer.Option("--log-json", help="Log one JSON object a line.")] = False,
+) -> None:
+    """What holds for every command."""
+    context.obj = Session(config, log_level, log_json)
+    context.obj.configure_logs("warning")
+
+
+def main() -> None:
+    """The ``thermocline`` command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command; its exit code. Prints at most one error, and raises nothing."""
+    try:
+        result = app(list(arguments), prog_name="thermocline", standalone_mode=False)
+        sys.stdout.flush()
+    except ThermoclineError as error:
+        return _fail(error, arguments)
+    except typer.TyperException as error:
+        return _refuse(error, arguments)
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        return _end_quietly()
+    except Exception as error:  # noqa: BLE001 -- this is where every bug ends, as an InternalError
+        return _fail(_known(error, arguments), arguments, bug=error)
+    return result if isinstance(result, int) else ExitCode.DONE
+
+
+def _fail(error: ThermoclineError, arguments: Sequence[str], bug: Exception | None = None) -> int:
+    """With --log-json stderr is a log, and the error is a line of it."""
+    if "--log-json" in arguments:
+        log.error("command failed", extra=fields(**error_document(error)))
+    else:
+        show_error(error, as_json="--json" in arguments)
+    log.debug("where it came from", exc_info=bug or error)
+    if os.environ.get(TRACEBACK_VARIABLE) == "1":
+        traceback.print_exception(bug or error)
+    return error.exit_code
+
+
+def _refuse(error: typer.TyperException, arguments: Sequence[str]) -> int:
+    """A command line that cannot be understood, or that is empty, and was answered with the help."""
+    message = error.format_message()
+    if not message:
+        return ExitCode.USAGE
+    if "--json" in arguments:
+        sys.stderr.write(json.dumps({"code": "usage", "what": message, "exit_code": ExitCode.USAGE}) + "\n")
+    else:
+        command = getattr(getattr(error, "ctx", None), "command_path", "thermocline")
+        sys.stderr.write(f"Error [usage]: {message}\n  Next    {command} --help\n")
+    return ExitCode.USAGE
+
+
+def _known(error: Exception, arguments: Sequence[str]) -> ThermoclineError:
+    missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if missing in PARTS:
+        install = f"pip install 'thermocline[{PARTS[missing]}]'"
+        return DependencyMissing(what_is_missing=f"the Python package {missing}", how_to_get=install)
+    return InternalError.of(error, f"`{_command_path(arguments)}`")
+
+
+def _command_path(arguments: Sequence[str]) -> str:
+    words, command = ["thermocline"], typer.main.get_command(app)
+    for argument in arguments:
+        command = getattr(command, "commands", {}).get(argument, command)
+        if command.name == argument:
+            words.append(argument)
+    return " ".join(words)
+
+
+def _end_quietly() -> int:
+    """The reader of a pipe went away, as ``head`` does; what is left must not be flushed into it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return ExitCode.DONE

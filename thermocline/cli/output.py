@@ -1,0 +1,104 @@
+"""Prints results on stdout and talk on stderr: text for people, one JSON document for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from thermocline.errors import ThermoclineError
+
+# Where nobody looks at the width, nothing is wrapped or cut: a pipe's reader wants whole lines.
+UNBOUNDED_WIDTH: Final = 100_000
+LABEL_WIDTH: Final = 10
+
+
+def show(document: object, text: RenderableType, as_json: bool) -> None:
+    """A command's result: the document as JSON, or the text."""
+    if as_json:
+        sys.stdout.write(json.dumps(document, indent=2, default=str, ensure_ascii=False) + "\n")
+    else:
+        _console(to_stderr=False).print(text)
+
+
+def say(text: str) -> None:
+    """A word to the person at the terminal."""
+    _console(to_stderr=True).print(Text(text))
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """A table of text; numbers stand to the right, with separators."""
+    cells = [list(row) for row in rows]
+    grid = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for index, heading in enumerate(headings):
+        numbers = bool(cells) and all(type(row[index]) in (int, float) for row in cells)
+        grid.add_column(Text(heading), justify="right" if numbers else "left", overflow="fold")
+    for row in cells:
+        grid.add_row(*(Text(_cell(value)) for value in row))
+    return grid
+
+
+def error_document(error: ThermoclineError) -> dict[str, object]:
+    """The facts of an error, for programs."""
+    return {
+        "code": error.code,
+        "what": error.what,
+        "state": error.state,
+        "cause": error.cause,
+        "next": error.next,
+        "docs": f"thermocline explain {error.code}",
+        "retryable": error.retryable,
+        "exit_code": int(error.exit_code),
+    }
+
+
+def show_error(error: ThermoclineError, as_json: bool) -> None:
+    """An error, on stderr."""
+    document = error_document(error)
+    if as_json:
+        sys.stderr.write(json.dumps(document, ensure_ascii=False) + "\n")
+        return
+    console = _console(to_stderr=True)
+    head = Text.assemble(("Error", "bold red"), f" [{error.code}]: {error.what}")
+    console.print(head)
+    for label in ("state", "cause", "next", "docs"):
+        if document[label]:
+            console.print(Text(_labelled(label.capitalize(), str(document[label]), console.width)))
+
+
+def _labelled(label: str, text: str, width: int) -> str:
+    paragraphs = [
+        textwrap.wrap(line, max(width - LABEL_WIDTH, 20), break_long_words=False, break_on_hyphens=False)
+        for line in text.splitlines()
+    ]
+    lines = [line for paragraph in paragraphs for line in paragraph]
+    return f"  {label:<{LABEL_WIDTH - 2}}" + f"\n{' ' * LABEL_WIDTH}".join(lines)
+
+
+def _cell(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return str(value).lower()
+        case int():
+            return f"{value:,}"
+        case _:
+            return str(value)
+
+
+def _console(to_stderr: bool) -> Console:
+    console = Console(stderr=to_stderr, highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = UNBOUNDED_WIDTH
+    return console

@@ -1,0 +1,185 @@
+"""``thermocline lookup`` and ``thermocline extract``: read a table as of now, with a server or without."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+
+import typer
+from rich.console import Console, Group
+from rich.progress import DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from thermocline.cli.output import say, show, table
+from thermocline.cli.session import AsJson, TableName, Url, session_of
+from thermocline.errors import BadParameter, ReadAfterTimeout
+
+if TYPE_CHECKING:
+    from thermocline.read_point import ReadPoint
+
+
+class Format(StrEnum):
+    """What an extract can be written as."""
+
+    ARROW = "arrow"
+    PARQUET = "parquet"
+
+
+def lookup(
+    context: typer.Context,
+    name: TableName,
+    key: Annotated[list[str], typer.Argument(metavar="COLUMN=VALUE...", help="The entity, or a whole key.")],
+    url: Url = None,
+    read_after: Annotated[
+        str | None,
+        typer.Option(metavar="TOPIC/PARTITION@OFFSET", help="Answer only once these records are included."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the rows of one entity, or one row, as of now: thermocline lookup profiles app_id=7 user_id=u1."""
+    values = _parse_key(key)
+    if url:
+        from serving.client import Client
+
+        answer = Client(url).lookup(name, values, read_after)
+    else:
+        from serving import private
+
+        answer = private.lookup(session_of(context).settings(), name, values)
+        _check_included(name, answer, read_after)
+    rows: list[dict[str, Any]] = answer["rows"]
+    columns = list(rows[0]) if rows else []
+    listed = table(columns, ([str(row[column]) for column in columns] for row in rows))
+    point = answer["read_point"]
+    words = f"{len(rows)} rows as of snapshot {point['snapshot_id']} and {point['end']}, {_age(answer)}"
+    show(answer, Group(listed, Text(words, style="dim")) if rows else Text(words, style="dim"), as_json)
+
+
+def extract(
+    context: typer.Context,
+    name: TableName,
+    columns: Annotated[str | None, typer.Option(metavar="A,B", help="These columns only.")] = None,
+    format: Annotated[Format | None, typer.Option(help="By default as PATH ends, else arrow.")] = None,  # noqa: A002
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="READ_POINT", help="As of there, a read point that an answer carried."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="PATH", help="Write to PATH, whole or not at all."),
+    ] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the whole table, as of one read point, as an Arrow stream or a Parquet file."""
+    chosen = format or (Format.PARQUET if output and output.suffix == ".parquet" else Format.ARROW)
+    wanted = [column.strip() for column in columns.split(",")] if columns else None
+    if url and at:
+        raise BadParameter(name="--at", problem="a server extracts as of now; leave --at or --url out")
+    read = _reader(context, name, wanted, chosen, at, url)
+    with _sink(output) as sink, _progress(in_bytes=url is not None) as progress:
+        point = read(sink, progress)
+    _report(name, output, point, as_json)
+
+
+def _reader(
+    context: typer.Context,
+    name: str,
+    columns: list[str] | None,
+    chosen: Format,
+    at: str | None,
+    url: str | None,
+) -> Callable[[BinaryIO, Callable[[int], None]], ReadPoint]:
+    if url:
+        from serving.client import Client
+
+        client = Client(url)
+        return lambda sink, progress: client.extract(name, columns, chosen.value, sink, progress)
+    from serving import private
+    from thermocline.read_point import ReadPoint
+
+    settings = session_of(context).settings()
+    point = ReadPoint.parse(at) if at else None
+    return lambda sink, progress: private.extract(
+        settings, name, columns, chosen.value, sink, point, progress
+    )
+
+
+def _report(name: str, output: Path | None, point: ReadPoint, as_json: bool) -> None:
+    """The data is the result; what is said of it goes to stderr, save where the data went into a file."""
+    document = {"table": name, "path": output and str(output), "read_point": point.to_dict()}
+    if output is None:
+        say(f"read point: {point.to_header()}")
+        return
+    size = output.stat().st_size
+    show(
+        document | {"bytes": size},
+        Text(f"{output}: {size:,} bytes\nread point: {point.to_header()}"),
+        as_json,
+    )
+
+
+def _parse_key(words: Sequence[str]) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for word in words:
+        column, equals, value = word.partition("=")
+        if not equals or not column:
+            raise BadParameter(name=word, problem="is not of the form COLUMN=VALUE")
+        if column in values:
+            raise BadParameter(name=column, problem="is given twice")
+        values[column] = value
+    return values
+
+
+def _check_included(name: str, answer: dict[str, Any], read_after: str | None) -> None:
+    """Without a server, what was acknowledged before the command began is included; anything else is not."""
+    if read_after is None:
+        return
+    from thermocline.read_point import parse_read_after
+    from thermocline.seam import Seam
+
+    end = Seam.from_dict(answer["read_point"]["end"])
+    if any(offset >= end.get(place) for place, offset in parse_read_after(read_after).items()):
+        raise ReadAfterTimeout(table=name, wanted=read_after, waited_seconds=0.0)
+
+
+def _age(answer: dict[str, Any]) -> str:
+    stale = ", stale" if answer.get("stale") else ""
+    return f"{answer.get('age_seconds') or 0.0:.2f} s old{stale}"
+
+
+@contextmanager
+def _sink(output: Path | None) -> Iterator[BinaryIO]:
+    """A file that appears when it is complete, or stdout."""
+    if output is None:
+        if sys.stdout.isatty():
+            raise BadParameter(name="-o", problem="name a file, or pipe: these bytes are not for a terminal")
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    partial = output.with_name(f".{output.name}.partial")
+    try:
+        with partial.open("wb") as sink:
+            yield sink
+        partial.replace(output)
+    except FileNotFoundError as error:
+        raise BadParameter(name="-o", problem=f"the folder {output.parent} does not exist") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def _progress(in_bytes: bool) -> Iterator[Callable[[int], None]]:
+    """Counts on a terminal's stderr what was written since the last call: bytes, or rows."""
+    console = Console(stderr=True)
+    count = DownloadColumn() if in_bytes else TextColumn("{task.completed:,} rows")
+    bar = Progress(
+        SpinnerColumn(), count, TimeElapsedColumn(), console=console, disable=not console.is_terminal
+    )
+    with bar:
+        task = bar.add_task("extract", total=None)
+        yield lambda more: bar.advance(task, more)

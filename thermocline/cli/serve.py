@@ -1,0 +1,17 @@
+"""``thermocline serve``: the lookup API."""
+
+from __future__ import annotations
+
+import typer
+
+from thermocline.cli.session import AsJson, session_of
+
+
+def serve(context: typer.Context, as_json: AsJson = False) -> int:  # noqa: ARG001 -- its errors are JSON then
+    """Serve lookups and extracts of all configured tables over HTTP, until SIGTERM or Ctrl-C."""
+    session = session_of(context)
+    settings = session.settings()
+    session.configure_logs("info")
+    from serving.server import serve as serve_until_stopped
+
+    return serve_until_stopped(settings)

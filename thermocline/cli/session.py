@@ -1,0 +1,46 @@
+"""What the global options say, handed to every command, and the options that commands share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from thermocline import logs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from thermocline.settings import Settings
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+TableName = Annotated[str, typer.Argument(metavar="TABLE", help="The NAME of a [tables.NAME] section.")]
+Url = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Ask the server there; without it, read the table and the log."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The global options of one call."""
+
+    config: Path | None
+    log_level: logs.Level | None
+    log_json: bool
+
+    def settings(self) -> Settings:
+        """The settings of this call. Raises `ConfigFileMissing` and `ConfigInvalid`."""
+        from thermocline.settings import load_settings
+
+        return load_settings(self.config)
+
+    def configure_logs(self, level: logs.Level) -> None:
+        """Logs at a command's own level, unless --log-level says otherwise."""
+        logs.configure(self.log_level or level, self.log_json)
+
+
+def session_of(context: typer.Context) -> Session:
+    """The session that the global options made."""
+    return cast("Session", context.obj)

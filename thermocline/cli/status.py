@@ -1,0 +1,153 @@
+"""``thermocline status``: what is there, how far it is, and which source is away."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import urllib.request
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from thermocline.cli.output import error_document, show, table
+from thermocline.cli.session import AsJson, session_of
+from thermocline.cli.table import snapshot_document
+from thermocline.errors import ExitCode, ServerUnreachable, ThermoclineError
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+    from thermocline.log import Log
+    from thermocline.seam import Seam
+    from thermocline.settings import ServingSettings, Settings
+
+SERVER_TIMEOUT_SECONDS: Final = 2.0  # a server that is well answers in milliseconds
+ANSWER_BYTES_MAX: Final = 1 << 20  # ours is a few kilobytes; whatever else listens there may send without end
+LISTENING_ON_ALL: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 -- to be asked, not listened on
+
+
+def status(context: typer.Context, as_json: AsJson = False) -> int:
+    """Show whether Kafka, the catalog and a server answer, and for each table its snapshot, seam and lag."""
+    report = _report(session_of(context).settings())
+    show(report, _described(report), as_json)
+    sources = (report["kafka"], report["catalog"], report["server"])
+    return ExitCode.DONE if any("error" not in source for source in sources) else ExitCode.AWAY
+
+
+def _report(settings: Settings) -> dict[str, Any]:
+    """What could be found out, and the error of each source that is away.
+
+    Such a source is asked once, not for every table: each question waits for its timeout.
+    """
+    log, kafka = _ask_kafka(settings)
+    catalog, answer = _ask_catalog(settings)
+    return {
+        "kafka": kafka,
+        "catalog": answer,
+        "server": _ask_server(settings.serving),
+        "tables": [_table(settings, name, catalog, log) for name in settings.tables],
+    }
+
+
+def _ask_kafka(settings: Settings) -> tuple[Log | None, dict[str, Any]]:
+    from thermocline.log import Log
+
+    answer: dict[str, Any] = {"at": settings.kafka.bootstrap_servers}
+    try:
+        log = Log(settings.kafka)
+        return log, answer | {"cluster_id": log.cluster_id()}
+    except ThermoclineError as error:
+        return None, answer | {"error": error_document(error)}
+
+
+def _ask_catalog(settings: Settings) -> tuple[Catalog | None, dict[str, Any]]:
+    from thermocline.catalog import open_catalog
+
+    answer: dict[str, Any] = {"at": settings.catalog.shown()["uri"], "type": settings.catalog.type}
+    try:
+        return open_catalog(settings.catalog), answer
+    except ThermoclineError as error:
+        return None, answer | {"error": error_document(error)}
+
+
+def _ask_server(serving: ServingSettings) -> dict[str, Any]:
+    url = f"http://{LISTENING_ON_ALL.get(serving.host, serving.host)}:{serving.port}"
+    try:
+        with urllib.request.urlopen(f"{url}/status", timeout=SERVER_TIMEOUT_SECONDS) as response:  # noqa: S310
+            return {"at": url, "status": json.loads(response.read(ANSWER_BYTES_MAX))}
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return {"at": url, "error": error_document(ServerUnreachable(url=url, detail=str(getattr(error, "reason", error))))}
+
+
+def _table(settings: Settings, name: str, catalog: Catalog | None, log: Log | None) -> dict[str, Any]:
+    from thermocline.catalog import current_state, load_table
+
+    identifier = settings.tables[name].identifier
+    found: dict[str, Any] = {"table": name, "identifier": identifier}
+    if catalog is None:
+        return found
+    try:
+        state = current_state(load_table(catalog, name, identifier), name)
+        found["snapshot"] = snapshot_document(state)
+        if log is not None:
+            found["lag"] = _lag(state.seam, log.starts(state.seam.topics), log.ends(state.seam.topics))
+    except ThermoclineError as error:
+        found["error"] = error_document(error)
+    return found
+
+
+def _lag(seam: Seam, starts: Seam, ends: Seam) -> dict[str, Any]:
+    """Offsets between seam and end, and the partitions whose seam the log does not hold any more, or yet."""
+    places = {(topic, partition): offset for topic, partition, offset in seam.items()}
+    outside = [
+        place for place, offset in places.items() if not starts.get(place) <= offset <= ends.get(place)
+    ]
+    return {
+        "offsets": sum(max(ends.get(place) - offset, 0) for place, offset in places.items()),
+        "log_start": starts.to_dict(),
+        "log_end": ends.to_dict(),
+        "outside_log": [f"{topic}/{partition}" for topic, partition in outside],
+    }
+
+
+def _described(report: dict[str, Any]) -> Group:
+    sources = [(name, report[name]["at"], _source(report[name])) for name in ("kafka", "catalog", "server")]
+    tables = [
+        (
+            entry["table"],
+            entry.get("snapshot", {}).get("snapshot_id", ""),
+            _compact(entry.get("snapshot", {}).get("seam", {})),
+            entry["lag"]["offsets"] if "lag" in entry else "unknown",
+            _remark(entry),
+        )
+        for entry in report["tables"]
+    ]
+    listed = table(("table", "snapshot", "seam", "lag (offsets)", ""), tables)
+    return Group(
+        table(("source", "at", ""), sources), Text(), listed if tables else Text("no table configured")
+    )
+
+
+def _source(source: dict[str, Any]) -> str:
+    if "error" in source:
+        return f"away [{source['error']['code']}] {source['error']['cause'] or source['error']['what']}"
+    if "cluster_id" in source:
+        return f"answers, cluster {source['cluster_id']}"
+    return f"answers {_compact(source['status'])}" if "status" in source else "answers"
+
+
+def _remark(entry: dict[str, Any]) -> str:
+    if "error" in entry:
+        return f"[{entry['error']['code']}] {entry['error']['what']}  next: {entry['error']['next']}"
+    if "snapshot" not in entry:
+        return "the catalog is away"
+    if "lag" not in entry:
+        return "Kafka is away"
+    outside = entry["lag"]["outside_log"]
+    return f"the log does not hold the seam of {', '.join(outside)}" if outside else ""
+
+
+def _compact(document: object) -> str:
+    return json.dumps(document, separators=(",", ":")) if document else ""

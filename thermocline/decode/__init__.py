@@ -1,0 +1,34 @@
+"""One record's bytes become a row, a tombstone, or a reason why not; no record touches another.
+
+``decoder_for`` picks the decoder of a table's format. It reads chunks of raw keys and values into
+``Decoded``: columns of natural Python values, and the bad records beside them. From there, rows go two ways:
+``records_table`` makes the Arrow table that ingest folds, ``pack_rows`` the payloads that the hot tier keeps,
+which an ``Unpacker`` reads back. Read ``record`` first, then ``json_records``, which is the record rule.
+"""
+
+from __future__ import annotations
+
+from thermocline.decode.arrow import records_table
+from thermocline.decode.json_records import JsonDecoder
+from thermocline.decode.payload import Unpacker, json_row, pack_rows
+from thermocline.decode.record import Bad, Decoded, Decoder, Stage
+from thermocline.definition import LiveTable
+
+__all__ = [
+    "Bad",
+    "Decoded",
+    "Decoder",
+    "Stage",
+    "Unpacker",
+    "decoder_for",
+    "json_row",
+    "pack_rows",
+    "records_table",
+]
+
+_DECODERS: dict[str, type[JsonDecoder]] = {"json": JsonDecoder}
+
+
+def decoder_for(definition: LiveTable) -> Decoder:
+    """The decoder of the definition's format."""
+    return _DECODERS[definition.format](definition)

@@ -1,0 +1,410 @@
+"""The definition of a live table: its topics, columns, key, entity and bucket, and the schemas that follow.
+
+The definition is written into the table as JSON and read back from there by every room, so that all of
+them mean the same thing by a record, a key and a bucket. ``LiveTable.build`` checks one that a person
+wrote; ``LiveTable.from_json`` reads the one that a table carries.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Final, Literal
+
+import pyarrow as pa
+from pyiceberg import types
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import PrimitiveType
+
+from thermocline.errors import DefinitionInvalid
+
+__all__ = ["BUCKET_FIELD", "KEY", "PROVENANCE", "TOMBSTONE", "Column", "ColumnType", "Kind", "LiveTable"]
+
+PROVENANCE: Final = ("_kafka_topic", "_kafka_partition", "_kafka_offset", "_kafka_timestamp")
+TOMBSTONE: Final = "_tombstone"
+KEY: Final = "_key"
+BUCKET_FIELD: Final = "bucket"
+
+FORMATS: Final = ("json",)
+KEY_SOURCES: Final = ("key", "value")
+ON_ERROR_MODES: Final = ("fail", "quarantine", "skip")
+FORMAT_VERSIONS: Final = (2, 3)
+BUCKETS_MAX: Final = 4096  # beyond it, a commit of every bucket writes more files than a manifest should list
+DECIMAL_PRECISION_MAX: Final = 38  # Iceberg's limit, and that of a 128-bit decimal
+PARTITION_FIELD_ID: Final = 1000  # where Iceberg starts to number partition fields
+TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
+COLUMN_NAME: Final = re.compile(r"""[^"'`\\\x00-\x1f\x7f]+""")  # what SQL and JSON spell without escapes
+DECIMAL_TYPE: Final = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)")
+
+Epoch = Literal["s", "ms", "us"]
+EPOCHS: Final[dict[str, Epoch]] = {"s": "s", "ms": "ms", "us": "us"}
+TypeText = str | Mapping[str, str]
+TIMESTAMP: Final = pa.timestamp("us", "UTC")
+
+
+class Kind(StrEnum):
+    """The kinds of column; the value is the word in the configuration."""
+
+    INT = "int"
+    LONG = "long"
+    STRING = "string"
+    DOUBLE = "double"
+    DECIMAL = "decimal"
+    BOOLEAN = "boolean"
+    DATE = "date"
+    TIMESTAMPTZ = "timestamptz"
+    UUID = "uuid"
+    BINARY = "binary"
+
+
+KEY_KINDS: Final = frozenset({Kind.INT, Kind.LONG, Kind.STRING, Kind.DATE, Kind.UUID, Kind.BINARY})
+
+_ARROW: Final = {
+    Kind.INT: pa.int32(),
+    Kind.LONG: pa.int64(),
+    Kind.STRING: pa.string(),
+    Kind.DOUBLE: pa.float64(),
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.DATE: pa.date32(),
+    Kind.TIMESTAMPTZ: TIMESTAMP,
+    Kind.UUID: pa.binary(16),
+    Kind.BINARY: pa.binary(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnType:
+    """The type of a column. ``precision`` and ``scale`` belong to decimals, ``epoch`` to timestamps."""
+
+    kind: Kind
+    precision: int | None = None
+    scale: int | None = None
+    epoch: Epoch | None = None
+
+    @classmethod
+    def parse(cls, text: TypeText) -> ColumnType:
+        """Reads ``"decimal(10,2)"`` or ``{"type": "timestamptz", "epoch": "ms"}``.
+
+        Raises:
+            ValueError: with one plain sentence, when it is no type of ours.
+        """
+        if not isinstance(text, str):
+            return _parse_with_epoch(text)
+        word = text.strip().lower()
+        if word.startswith(Kind.DECIMAL):
+            return _parse_decimal(word)
+        if word not in set(Kind):
+            raise ValueError(f'"{text}" is not a column type{_closest(word, [*_ARROW, "decimal(10,2)"])}')
+        return cls(Kind(word))
+
+    @property
+    def declared(self) -> str | dict[str, str]:
+        """What ``parse`` reads back to an equal type."""
+        return str(self) if self.epoch is None else {"type": str(self.kind), "epoch": self.epoch}
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The Arrow type of the column's values in every table of ours; a UUID is its 16 bytes."""
+        if self.kind is Kind.DECIMAL:
+            return pa.decimal128(self.precision, self.scale)
+        return _ARROW[self.kind]
+
+    @property
+    def iceberg(self) -> PrimitiveType:
+        """The Iceberg type of the column."""
+        if self.kind is Kind.DECIMAL:
+            assert self.precision is not None
+            assert self.scale is not None
+            return types.DecimalType(self.precision, self.scale)
+        plain: dict[Kind, PrimitiveType] = {
+            Kind.INT: types.IntegerType(),
+            Kind.LONG: types.LongType(),
+            Kind.STRING: types.StringType(),
+            Kind.DOUBLE: types.DoubleType(),
+            Kind.BOOLEAN: types.BooleanType(),
+            Kind.DATE: types.DateType(),
+            Kind.TIMESTAMPTZ: types.TimestamptzType(),
+            Kind.UUID: types.UUIDType(),
+            Kind.BINARY: types.BinaryType(),
+        }
+        return plain[self.kind]
+
+    def __str__(self) -> str:
+        if self.kind is Kind.DECIMAL:
+            return f"decimal({self.precision},{self.scale})"
+        return str(self.kind) if self.epoch is None else f"{self.kind} epoch {self.epoch}"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One declared column."""
+
+    name: str
+    type: ColumnType
+
+
+@dataclass(frozen=True)
+class LiveTable:
+    """One live table's definition.
+
+    ``columns`` stand in declared order; ``entity`` is a prefix of ``key``; ``version`` counts alterations.
+    """
+
+    name: str
+    identifier: str
+    topics: tuple[str, ...]
+    format: str
+    key: tuple[str, ...]
+    key_from: str
+    entity: tuple[str, ...]
+    columns: tuple[Column, ...]
+    buckets: int
+    format_version: int
+    on_error: str
+    transactional: bool
+    version: int = 1
+
+    @classmethod
+    def build(  # noqa: PLR0913  (a table has as many settings)
+        cls,
+        *,
+        name: str,
+        identifier: str,
+        topics: Sequence[str],
+        key: Sequence[str],
+        columns: Mapping[str, TypeText],
+        entity: Sequence[str] = (),
+        format: str = "json",  # noqa: A002  (the setting's name)
+        key_from: str = "key",
+        buckets: int = 16,
+        format_version: int = 3,
+        on_error: str = "quarantine",
+        transactional: bool = False,
+        version: int = 1,
+    ) -> LiveTable:
+        """A definition as a person writes it, checked; no ``entity`` means the whole key.
+
+        Raises:
+            DefinitionInvalid: with every problem found, not only the first.
+        """
+        problems: list[str] = []
+        parsed = tuple(_parse_columns(columns, problems))
+        live_table = cls(
+            name=name,
+            identifier=identifier,
+            topics=tuple(topics),
+            format=format,
+            key=tuple(key),
+            key_from=key_from,
+            entity=tuple(entity) or tuple(key),
+            columns=parsed,
+            buckets=buckets,
+            format_version=format_version,
+            on_error=on_error,
+            transactional=transactional,
+            version=version,
+        )
+        problems += _problems_of_key(live_table, declared=list(columns))
+        problems += _problems_of_choices(live_table)
+        if problems:
+            raise DefinitionInvalid(table=name, problems=tuple(problems))
+        return live_table
+
+    @classmethod
+    def from_json(cls, text: str, name: str) -> LiveTable:
+        """The definition that a table carries, under the name that the configuration gives it.
+
+        Raises:
+            DefinitionInvalid: when the text is not one that ``to_json`` wrote.
+        """
+        try:
+            fields = json.loads(text)
+            columns = {column.pop("name"): column for column in fields.pop("columns")}
+            types = {column: spec if "epoch" in spec else spec["type"] for column, spec in columns.items()}
+            return cls.build(name=name, columns=types, **fields)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            problem = f"the definition stored in the table can't be read: {error}"
+            raise DefinitionInvalid(table=name, problems=(problem,)) from error
+
+    def to_json(self) -> str:
+        """The definition as the table carries it: without its name, equal for equal definitions."""
+        fields = {field: getattr(self, field) for field in _STORED_FIELDS}
+        fields["columns"] = [
+            {"name": column.name, "type": str(column.type.kind), "epoch": column.type.epoch}
+            if column.type.epoch
+            else {"name": column.name, "type": str(column.type)}
+            for column in self.columns
+        ]
+        return json.dumps(fields, sort_keys=True, separators=(",", ":"))
+
+    def differences(self, other: LiveTable) -> tuple[str, ...]:
+        """What an alteration would have to change to make this definition the other; empty when nothing.
+
+        The name, the identifier and the version don't count: they say where a table is, not what it is.
+        """
+        fields = [field for field in _STORED_FIELDS if field not in ("identifier", "version", "columns")]
+        found = [
+            f"{field} is {_spelled(getattr(self, field))}, not {_spelled(getattr(other, field))}"
+            for field in fields
+            if getattr(self, field) != getattr(other, field)
+        ]
+        return (*found, *_differing_columns(self.columns, other.columns))
+
+    @cached_property
+    def key_columns(self) -> tuple[Column, ...]:
+        """The key's columns in key order."""
+        by_name = {column.name: column for column in self.columns}
+        return tuple(by_name[name] for name in self.key)
+
+    @cached_property
+    def value_columns(self) -> tuple[Column, ...]:
+        """The columns outside the key, in declared order."""
+        return tuple(column for column in self.columns if column.name not in self.key)
+
+    @cached_property
+    def bucket_column(self) -> Column:
+        """The column whose bucket transform partitions the table: the entity's last."""
+        return self.key_columns[len(self.entity) - 1]
+
+    @cached_property
+    def row_schema(self) -> pa.Schema:
+        """The declared columns."""
+        return pa.schema([(column.name, column.type.arrow) for column in self.columns])
+
+    @cached_property
+    def records_schema(self) -> pa.Schema:
+        """Decoded records: the declared columns, where each came from, whether it deletes, and its key."""
+        provenance = list(zip(PROVENANCE, _PROVENANCE_ARROW, strict=True))
+        ours = pa.schema([*provenance, (TOMBSTONE, pa.bool_()), (KEY, pa.binary())])
+        return pa.schema([*self.row_schema, *ours])
+
+    @cached_property
+    def table_schema(self) -> pa.Schema:
+        """A data file: the declared columns and provenance, with Iceberg's field ids; the key not null."""
+        names = [*self.row_schema.names, *PROVENANCE]
+        types = [*self.row_schema.types, *_PROVENANCE_ARROW]
+        return pa.schema(
+            pa.field(name, type_, name not in self.key, {"PARQUET:field_id": str(field_id)})
+            for field_id, (name, type_) in enumerate(zip(names, types, strict=True), start=1)
+        )
+
+    def iceberg_schema(self) -> Schema:
+        """The table's Iceberg schema: ids from 1 in declared order, the key required and the identifier."""
+        provenance = (types.StringType(), types.IntegerType(), types.LongType(), types.TimestamptzType())
+        names = [column.name for column in self.columns] + list(PROVENANCE)
+        kinds = [column.type.iceberg for column in self.columns] + list(provenance)
+        fields = [
+            types.NestedField(field_id, name, kind, required=name in self.key)
+            for field_id, (name, kind) in enumerate(zip(names, kinds, strict=True), start=1)
+        ]
+        return Schema(*fields, identifier_field_ids=[names.index(name) + 1 for name in self.key])
+
+    def iceberg_partition_spec(self) -> PartitionSpec:
+        """One field: the bucket of the entity's last column."""
+        source_id = self.columns.index(self.bucket_column) + 1
+        transform: BucketTransform[int] = BucketTransform(self.buckets)
+        return PartitionSpec(PartitionField(source_id, PARTITION_FIELD_ID, transform, BUCKET_FIELD))
+
+
+_PROVENANCE_ARROW: Final = (pa.string(), pa.int32(), pa.int64(), TIMESTAMP)
+_STORED_FIELDS: Final = tuple(sorted(set(LiveTable.__dataclass_fields__) - {"name"}))
+
+
+def _parse_with_epoch(fields: Mapping[str, str]) -> ColumnType:
+    unknown = sorted(set(fields) - {"type", "epoch"})
+    if unknown or not isinstance(fields.get("type"), str):
+        raise ValueError(f'{_spelled(dict(fields))} is not of the form {{ type = "...", epoch = "ms" }}')
+    column_type = ColumnType.parse(fields["type"])
+    epoch = fields.get("epoch")
+    if epoch is None:
+        return column_type
+    if column_type.kind is not Kind.TIMESTAMPTZ:
+        raise ValueError(f"an epoch belongs to timestamptz, not to {column_type}")
+    if epoch not in EPOCHS:
+        raise ValueError(f'the epoch "{epoch}" is none of {", ".join(EPOCHS)}')
+    return ColumnType(Kind.TIMESTAMPTZ, epoch=EPOCHS[epoch])
+
+
+def _parse_decimal(word: str) -> ColumnType:
+    match = DECIMAL_TYPE.fullmatch(word)
+    if match is None:
+        raise ValueError(f'"{word}" is not of the form decimal(precision,scale), such as decimal(10,2)')
+    precision, scale = int(match[1]), int(match[2])
+    if not 1 <= precision <= DECIMAL_PRECISION_MAX or scale > precision:
+        raise ValueError(
+            f'"{word}" needs a precision from 1 to {DECIMAL_PRECISION_MAX} and a scale within it'
+        )
+    return ColumnType(Kind.DECIMAL, precision, scale)
+
+
+def _parse_columns(columns: Mapping[str, TypeText], problems: list[str]) -> Iterable[Column]:
+    for name, text in columns.items():
+        if name.startswith("_") or name == BUCKET_FIELD:
+            problems.append(f'the column name "{name}" is reserved')
+        if not COLUMN_NAME.fullmatch(name):
+            problems.append(f"{_spelled(name)} is empty or has quotes, backslashes or control characters")
+        try:
+            yield Column(name, ColumnType.parse(text))
+        except ValueError as error:
+            problems.append(f"column {name}: {error}")
+    # Spark and Trino match names without regard to case.
+    folded = Counter(name.casefold() for name in columns)
+    problems += [f'two columns are called "{name}" but for case' for name, n in folded.items() if n > 1]
+
+
+def _problems_of_key(table: LiveTable, declared: Sequence[str]) -> Iterable[str]:
+    if not table.key:
+        yield "the key is empty: name the columns that identify a row"
+    if len(set(table.key)) < len(table.key):
+        yield f"the key {_spelled(table.key)} names a column twice"
+    for name in dict.fromkeys(table.key):
+        if name not in declared:
+            yield f'the key column "{name}" is not declared{_closest(name, declared)}'
+    for column in table.columns:
+        if column.name in table.key and column.type.kind not in KEY_KINDS:
+            yield f"the key column {column.name} can't be a {column.type}: use {', '.join(sorted(KEY_KINDS))}"
+    if table.entity != table.key[: len(table.entity)]:
+        yield f"the entity {_spelled(table.entity)} must be the key's leading columns, {_spelled(table.key)}"
+
+
+def _problems_of_choices(table: LiveTable) -> Iterable[str]:
+    if "." not in table.identifier or "" in table.identifier.split("."):
+        yield f'the identifier "{table.identifier}" is not of the form namespace.table'
+    if not table.topics or len(set(table.topics)) < len(table.topics):
+        yield "topics must name at least one topic, and each once"
+    yield from (f'"{name}" is not a topic name' for name in table.topics if not TOPIC_NAME.fullmatch(name))
+    if not 1 <= table.buckets <= BUCKETS_MAX:
+        yield f"buckets is {table.buckets}, not from 1 to {BUCKETS_MAX}"
+    if table.format_version not in FORMAT_VERSIONS:
+        yield f"format_version is {table.format_version}, not 2 or 3"
+    choices = (("format", FORMATS), ("key_from", KEY_SOURCES), ("on_error", ON_ERROR_MODES))
+    for field, known in choices:
+        if getattr(table, field) not in known:
+            yield f'{field} is "{getattr(table, field)}", not {" or ".join(known)}'
+
+
+def _differing_columns(ours: Sequence[Column], others: Sequence[Column]) -> Iterable[str]:
+    our_types, other_types = ({column.name: column.type for column in side} for side in (ours, others))
+    for name in dict.fromkeys([*our_types, *other_types]):
+        left, right = our_types.get(name, "absent"), other_types.get(name, "absent")
+        if left != right:
+            yield f"column {name} is {left}, not {right}"
+    if our_types == other_types and list(our_types) != list(other_types):
+        yield f"the columns are ordered {', '.join(our_types)}, not {', '.join(other_types)}"
+
+
+def _closest(word: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(word, known, n=1)
+    return f'; did you mean "{close[0]}"?' if close else f"; known: {', '.join(known)}"
+
+
+def _spelled(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

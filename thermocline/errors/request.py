@@ -1,0 +1,234 @@
+"""A request that is wrong, or that cannot be answered now."""
+
+from __future__ import annotations
+
+from thermocline.errors.root import ExitCode, ThermoclineError, did_you_mean
+from thermocline.masking import mask_password
+
+
+class RequestError(ThermoclineError):
+    """The request is wrong, or cannot be answered now."""
+
+    http_status = 422
+    exit_code = ExitCode.USAGE
+
+
+class UnknownTable(RequestError):
+    """The server has no table of that name.
+
+    TABLE is the name of a [tables.NAME] section of the server's configuration. GET /v1/tables lists them.
+    """
+
+    code = "unknown-table"
+    http_status = 404
+    _what = 'there is no table "{table}" here{_suggestion}'
+    _next = "use one of: {known}"
+
+    table: str
+    known: tuple[str, ...]
+
+    @property
+    def _suggestion(self) -> str:
+        return did_you_mean(self.table, self.known) or "."
+
+
+class UnknownColumn(RequestError):
+    """The table has no column of that name.
+
+    GET /v1/tables/TABLE and `thermocline table show TABLE` list the columns. Provenance columns
+    (_kafka_topic, _kafka_partition, _kafka_offset, _kafka_timestamp) are given only when asked for by name.
+    """
+
+    code = "unknown-column"
+    _what = 'table {table} has no column "{column}"{_suggestion}'
+    _next = "use some of: {known}"
+
+    table: str
+    column: str
+    known: tuple[str, ...]
+
+    @property
+    def _suggestion(self) -> str:
+        return did_you_mean(self.column, self.known) or "."
+
+
+class BadParameter(RequestError):
+    """A parameter of the request cannot be used.
+
+    It is missing, unknown, of the wrong type, out of range, or not in the form that it must have.
+    """
+
+    code = "bad-parameter"
+    _what = "{name}: {problem}"
+    _next = "correct it; the forms are in /docs of the server and in thermocline COMMAND --help"
+
+    name: str
+    problem: str
+
+
+class RowNotFound(RequestError):
+    """The table has no row with that key.
+
+    It was never written, or it was deleted. The answer is exact as of the newest record that was read. To
+    read your own write, send its place in the log as Thermocline-Read-After (--read-after).
+    """
+
+    code = "row-not-found"
+    http_status = 404
+    exit_code = ExitCode.BAD_ANSWER
+    _what = "table {table} has no row {key}."
+
+    table: str
+    key: str
+
+
+class RouteNotFound(RequestError):
+    """The server has nothing at that path.
+
+    The paths are listed at /docs and in /openapi.json.
+    """
+
+    code = "route-not-found"
+    http_status = 404
+    _what = "there is nothing at {path}."
+    _next = "the paths are listed at /docs"
+
+    path: str
+
+
+class MethodNotAllowed(RequestError):
+    """The path exists, but not for that method.
+
+    The Allow header of the answer and /docs say which methods it takes.
+    """
+
+    code = "method-not-allowed"
+    http_status = 405
+    _what = "{path} does not take {method}."
+    _next = "use one of: {allowed}"
+
+    method: str
+    path: str
+    allowed: tuple[str, ...]
+
+
+class NotAcceptable(RequestError):
+    """The server cannot answer in any format of the Accept header.
+
+    Leave the header out to get the first of those that are offered.
+    """
+
+    code = "not-acceptable"
+    http_status = 406
+    _what = 'none of the formats in "{accept}" is offered here.'
+    _next = "ask for one of: {offered}"
+
+    accept: str
+    offered: tuple[str, ...]
+
+
+class ReadAfterTimeout(RequestError):
+    """The records that the request wants to see had not been read in time.
+
+    Thermocline-Read-After names records, and the server waits until its answer includes them, at most
+    serving.read_after_seconds_max. Either they do not exist (yet), or the server lags behind the log.
+
+    Ask again, or ask without it for an answer that says how old it is.
+    """
+
+    code = "read-after-timeout"
+    http_status = 503
+    exit_code = ExitCode.AWAY
+    retryable = True
+    _what = "{wanted} had not reached table {table} after {waited_seconds:.1f} s."
+    _state = "nothing is lost; the server goes on reading."
+    _cause = "the record does not exist yet, or the server lags behind the log."
+    _next = "ask again, or without Thermocline-Read-After; thermocline status shows the lag"
+
+    table: str
+    wanted: str
+    waited_seconds: float
+
+
+class NotReady(RequestError):
+    """The table cannot be answered for yet.
+
+    A server that starts first reads the log from the seam up to the end that it found, and the index of the
+    table's files; before that its answers would be old. It also refuses when its hot data does not reach back
+    to the seam of the snapshot, since the answer would have a gap.
+
+    Ask again in a moment. GET /readyz says when it is ready, GET /status how far it is.
+    """
+
+    code = "not-ready"
+    http_status = 503
+    exit_code = ExitCode.AWAY
+    retryable = True
+    _what = "table {table} is not ready: {detail}"
+    _next = "ask again in a moment; thermocline status shows how far it is"
+
+    table: str
+    detail: str
+
+
+class ReadPointGone(RequestError):
+    """A read point can no longer be read.
+
+    Its snapshot was expired, or the log no longer reaches back to its seam.
+
+    Nothing is wrong with the table: read it at a newer read point, which every answer carries.
+    """
+
+    code = "read-point-gone"
+    http_status = 410
+    exit_code = ExitCode.AWAY
+    _what = "table {table} can no longer be read there: {detail}"
+    _next = "thermocline extract {table}      (without --at: reads it as of now)"
+
+    table: str
+    detail: str
+
+
+class HotBytesExceeded(RequestError):
+    """What is not committed yet is more than may be held for reading.
+
+    A command without --url reads the uncommitted records into a temporary folder of its own, up to
+    serving.hot_bytes_max. More than that is uncommitted: ingest is far behind, or not running.
+
+    Nothing was changed, and the temporary folder is gone. Ask a running server, let ingest catch up, or raise
+    serving.hot_bytes_max.
+    """
+
+    code = "hot-bytes-exceeded"
+    http_status = 503
+    exit_code = ExitCode.AWAY
+    _what = "more than {limit_bytes:,} bytes of table {table} are not committed yet."
+    _cause = "ingest is far behind or not running, and serving.hot_bytes_max is reached."
+    _next = "repeat with --url URL to ask a server, or: thermocline ingest run {table} --once"
+
+    table: str
+    limit_bytes: int
+
+
+class ServerUnreachable(RequestError):
+    """No Thermocline server answers at the URL.
+
+    It is not running, the URL is wrong, or something else listens there.
+
+    No data was touched. Start one with `thermocline serve`, or leave --url out: the command then reads the
+    table and the log by itself.
+    """
+
+    code = "server-unreachable"
+    http_status = 503
+    exit_code = ExitCode.AWAY
+    retryable = True
+    _what = "no Thermocline server answers at {url}."
+    _cause = "{detail}"
+    _next = "thermocline serve      (or leave --url out)"
+
+    url: str
+    detail: str
+
+    def __post_init__(self) -> None:
+        self.url, self.detail = mask_password(self.url), mask_password(self.detail)

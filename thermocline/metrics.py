@@ -1,0 +1,64 @@
+"""The metrics of a process, all named ``thermocline_*``, in base units (seconds, bytes, records)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+REGISTRY: Final = CollectorRegistry()
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+
+# From a hot lookup (about 0.1 ms) to a request that waits for Thermocline-Read-After (10 s).
+_REQUEST_SECONDS: Final = (0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0)
+_PLACE: Final = ("table", "topic", "partition")
+
+REQUESTS: Final = Counter(
+    "thermocline_requests",
+    "Answered requests, by route and HTTP status.",
+    ("method", "route", "status"),
+    registry=REGISTRY,
+)
+REQUEST_SECONDS: Final = Histogram(
+    "thermocline_request_seconds",
+    "From a request's arrival to the first byte of its answer.",
+    ("route",),
+    buckets=_REQUEST_SECONDS,
+    registry=REGISTRY,
+)
+AGE_SECONDS: Final = Gauge(
+    "thermocline_age_seconds",
+    "How long ago the table's worst partition was last known to be read up to its end.",
+    ("table",),
+    registry=REGISTRY,
+)
+SEAM_OFFSET: Final = Gauge(
+    "thermocline_seam_offset",
+    "The next offset that the served snapshot does not contain.",
+    _PLACE,
+    registry=REGISTRY,
+)
+END_OFFSET: Final = Gauge(
+    "thermocline_end_offset",
+    "The next offset that has not been read from the log.",
+    _PLACE,
+    registry=REGISTRY,
+)
+HOT_BYTES: Final = Gauge(
+    "thermocline_hot_bytes",
+    "Bytes on disk of the records that are not committed yet.",
+    ("table",),
+    registry=REGISTRY,
+)
+BAD_RECORDS: Final = Gauge(
+    "thermocline_bad_records",
+    "Records that the table's definition refused since the tailer started, by stage.",
+    ("table", "stage"),
+    registry=REGISTRY,
+)
+
+
+def render() -> bytes:
+    """All metrics of this process in Prometheus's text format (``CONTENT_TYPE``)."""
+    return generate_latest(REGISTRY)

@@ -1,0 +1,38 @@
+"""The settings: one frozen tree, read from one TOML file and from ``THERMOCLINE_*`` variables.
+
+    settings = load_settings()
+    settings.table("profiles").commit_interval_seconds
+
+The environment takes precedence over the file, the file over the defaults. A name that is not known is a
+problem wherever it stands, all problems are reported together, and no value of a pass-through section
+(``kafka.client``, ``catalog.properties``, ``spark.conf``) is ever shown. ``model`` has the types and ``load``
+the reading; it lays the variables over the file itself, since pydantic-settings lets an unknown top-level
+variable pass in silence.
+"""
+
+from __future__ import annotations
+
+from thermocline.settings.load import find_file, load_settings
+from thermocline.settings.model import (
+    CatalogSettings,
+    IngestSettings,
+    KafkaSettings,
+    PassThrough,
+    ServingSettings,
+    Settings,
+    SparkSettings,
+    TableSettings,
+)
+
+__all__ = [
+    "CatalogSettings",
+    "IngestSettings",
+    "KafkaSettings",
+    "PassThrough",
+    "ServingSettings",
+    "Settings",
+    "SparkSettings",
+    "TableSettings",
+    "find_file",
+    "load_settings",
+]

@@ -1,0 +1,225 @@
+"""Reads the settings from the file and the environment, and says every problem in a plain sentence."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ValidationError
+
+from thermocline.errors import ConfigFileMissing, ConfigInvalid, DefinitionInvalid, did_you_mean
+from thermocline.settings.model import (
+    CatalogSettings,
+    IngestSettings,
+    KafkaSettings,
+    ServingSettings,
+    Settings,
+    SparkSettings,
+    TableSettings,
+)
+
+FILE_NAME: Final = "thermocline.toml"
+FILE_VARIABLE: Final = "THERMOCLINE_CONFIG"
+PREFIX: Final = "THERMOCLINE_"
+# Variables with our prefix that are not settings.
+OTHER_VARIABLES: Final = frozenset({FILE_VARIABLE, "THERMOCLINE_CACHE", "THERMOCLINE_TRACEBACK"})
+
+SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
+    "kafka": KafkaSettings,
+    "catalog": CatalogSettings,
+    "spark": SparkSettings,
+    "ingest": IngestSettings,
+    "serving": ServingSettings,
+    "tables": TableSettings,
+}
+PASS_THROUGH: Final = (("kafka", "client"), ("catalog", "properties"), ("spark", "conf"))
+# A table's name stands in URLs, on command lines, and as the name of a folder.
+TABLE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+def load_settings(path: Path | None = None) -> Settings:
+    """The settings of a file, of ``THERMOCLINE_CONFIG``, or of ``./thermocline.toml``, and the environment.
+
+    Relative paths in them are relative to the file's folder.
+
+    Raises:
+        ConfigFileMissing: none is there.
+        ConfigInvalid: with every problem found.
+    """
+    file = find_file(path)
+    problems: list[str] = []
+    tree = {"kafka": {}, "catalog": {}} | _read(file)
+    origins = _lay_environment_over(tree, problems)
+    _prepare_pass_through(tree, problems)
+    settings = None
+    try:
+        settings = Settings.model_validate(tree)
+    except ValidationError as error:
+        problems += _problems_of(error, origins)
+    if settings is not None:
+        problems += _problems_of_tables(settings)
+    if problems or settings is None:
+        raise ConfigInvalid(path=str(file), problems=tuple(problems))
+    return _with_absolute_paths(settings, file.parent)
+
+
+def find_file(path: Path | None = None) -> Path:
+    """The configuration file that would be read. Raises `ConfigFileMissing`."""
+    named = path or (Path(os.environ[FILE_VARIABLE]) if os.environ.get(FILE_VARIABLE) else None)
+    file = (named or Path(FILE_NAME)).absolute()
+    if not file.exists():
+        origin = "--config" if path else FILE_VARIABLE if named else "the current folder"
+        raise ConfigFileMissing(path=str(file), searched=(f"{file} ({origin})",))
+    return file
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        problem = f"it is not TOML: {error}"
+    except UnicodeDecodeError as error:
+        problem = f"it is not UTF-8 text (byte {error.start:,})"
+    except OSError as error:
+        problem = f"it can't be read: {error.strerror}"
+    raise ConfigInvalid(path=str(file), problems=(problem,))
+
+
+def _lay_environment_over(tree: dict[str, Any], problems: list[str]) -> dict[tuple[str, ...], str]:
+    """Sets what the variables say; returns which variable set each place."""
+    origins: dict[tuple[str, ...], str] = {}
+    for variable in sorted(os.environ):
+        if not variable.startswith(PREFIX) or variable in OTHER_VARIABLES:
+            continue
+        words = variable.removeprefix(PREFIX).split("__")
+        node, place = tree, []
+        for word in words[:-1]:
+            place.append(_spelled_as_in(node, word))
+            child = node.setdefault(place[-1], {})
+            node = child if isinstance(child, dict) else {}
+        place.append(_spelled_as_in(node, words[-1]))
+        if isinstance(node.get(place[-1]), dict):
+            problems.append(f"{variable}: names a section, not a setting")
+            continue
+        node[place[-1]] = os.environ[variable]
+        origins[tuple(place)] = variable
+    return origins
+
+
+def _spelled_as_in(node: Mapping[str, Any], word: str) -> str:
+    """Variables are in capitals: a name of the file is meant where only case differs."""
+    return next((name for name in node if name.casefold() == word.casefold()), word.lower())
+
+
+def _prepare_pass_through(tree: dict[str, Any], problems: list[str]) -> None:
+    for section, name in PASS_THROUGH:
+        parent = tree.get(section)
+        if isinstance(parent, dict) and isinstance(parent.get(name), dict):
+            place = f"{section}.{name}"
+            parent[name] = dict(_flattened(parent[name], place, problems))
+    if "bootstrap.servers" in _section(tree, "kafka", "client"):
+        problems.append("kafka.client.bootstrap.servers: say it as kafka.bootstrap_servers")
+
+
+def _flattened(node: Mapping[str, Any], place: str, problems: list[str]) -> Iterator[tuple[str, str]]:
+    """Names and values as text. A name with dots that was not quoted is a nest of tables in TOML."""
+    for name, value in node.items():
+        if isinstance(value, dict):
+            nested = _flattened(value, f"{place}.{name}", problems)
+            yield from ((f"{name}.{rest}", text) for rest, text in nested)
+        elif isinstance(value, bool):
+            yield name, str(value).lower()
+        elif isinstance(value, str | int | float):
+            yield name, _expanded(str(value), f"{place}.{name}", problems)
+        else:
+            problems.append(f"{place}.{name}: must be text, a number, or true or false")
+
+
+def _expanded(text: str, place: str, problems: list[str]) -> str:
+    """The text with each ``${NAME}`` replaced by that variable."""
+
+    def value_of(match: re.Match[str]) -> str:
+        if match[1] not in os.environ:
+            problems.append(f"{place}: the variable {match[1]} is not set")
+        return os.environ.get(match[1], "")
+
+    return re.sub(r"\$\{(\w+)\}", value_of, text)
+
+
+def _section(tree: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    node: Any = tree
+    for name in names:
+        node = node.get(name, {}) if isinstance(node, dict) else {}
+    return node if isinstance(node, dict) else {}
+
+
+def _problems_of(error: ValidationError, origins: Mapping[tuple[str, ...], str]) -> Iterator[str]:
+    """A sentence each, from pydantic's findings; never with the value, which may be a secret."""
+    for found in error.errors(include_url=False, include_context=False, include_input=False):
+        place = tuple(str(part) for part in found["loc"])
+        variables = [name for at, name in origins.items() if at[: len(place)] == place]
+        match found["type"]:
+            case "extra_forbidden" if variables:
+                yield from (_unknown_variable(name, place) for name in variables)
+            case "extra_forbidden":
+                yield f"{'.'.join(place)}: unknown name{did_you_mean(place[-1], _known_beside(place))}"
+            case "missing":
+                yield f"{'.'.join(place)}: is missing"
+            case _:
+                origin = f" (from {variables[0]})" if variables else ""
+                yield f"{'.'.join(place)}: {_plain(found['msg'])}{origin}"
+
+
+def _unknown_variable(variable: str, place: tuple[str, ...]) -> str:
+    parents = "".join(f"{part}__" for part in place[:-1])
+    known = [f"{PREFIX}{parents}{name}".upper() for name in _known_beside(place)]
+    return f"{variable}: unknown variable{did_you_mean(variable, known)}"
+
+
+def _known_beside(place: tuple[str, ...]) -> list[str]:
+    """The names that may stand where the last part of a place stands."""
+    model = SECTIONS[place[0]] if len(place) > 1 else Settings
+    return list(model.model_fields)
+
+
+def _plain(message: str) -> str:
+    """Pydantic's "Input should be a valid integer, unable to ..." as the rest of our sentence."""
+    message = message.removeprefix("Value error, ").partition(" or instance of ")[0]
+    message = message.replace("Input should be a valid dictionary", "must be a section")
+    return message.replace("Input should be", "must be").replace("String should", "must")
+
+
+def _problems_of_tables(settings: Settings) -> Iterator[str]:
+    owners: dict[str, str] = {}
+    for name, table in settings.tables.items():
+        if TABLE_NAME.fullmatch(name) is None:
+            yield f"tables.{name}: a table's name has letters, digits, _ and - only, and at most 64 of them"
+        first = owners.setdefault(table.identifier, name)
+        if first != name:
+            yield f"tables.{name}: {table.identifier} is the table of tables.{first} already"
+        try:
+            table.definition(name)
+        except DefinitionInvalid as error:
+            yield from (f"tables.{name}: {problem}" for problem in error.problems)
+
+
+def _with_absolute_paths(settings: Settings, folder: Path) -> Settings:
+    catalog = settings.catalog
+    changes = {"uri": _absolute_sqlite(catalog.uri, folder)}
+    # A REST catalog's warehouse is a name that the server knows.
+    if catalog.type in ("sql", "hive") and catalog.warehouse and not urlsplit(catalog.warehouse).scheme:
+        changes["warehouse"] = str(folder / catalog.warehouse)
+    serving = settings.serving.model_copy(update={"state_dir": folder / settings.serving.state_dir})
+    return settings.model_copy(update={"catalog": catalog.model_copy(update=changes), "serving": serving})
+
+
+def _absolute_sqlite(uri: str, folder: Path) -> str:
+    scheme, separator, path = uri.partition(":///")
+    if not scheme.startswith("sqlite") or not path or path.startswith(":memory:"):
+        return uri
+    return f"{scheme}{separator}{folder / path}"

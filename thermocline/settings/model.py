@@ -1,0 +1,214 @@
+"""The settings as types: one frozen tree, with defaults, bounds, and a printed form without secrets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import date, datetime
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, model_validator
+from pydantic_core import CoreSchema, core_schema
+
+from thermocline.definition import LiveTable
+from thermocline.errors import TableNotConfigured
+from thermocline.masking import MASK, mask_password
+
+SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?b)?", re.IGNORECASE)
+SIZE_UNITS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+WORKERS_MAX: Final = 64  # beyond it a machine's cores are shared by processes that only wait for each other
+
+
+class PassThrough(dict[str, str]):
+    """Another program's settings, by its names. Values may be secrets, so none is ever shown."""
+
+    def __repr__(self) -> str:
+        return repr(dict.fromkeys(self, MASK))
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        text = core_schema.str_schema()
+        return core_schema.no_info_after_validator_function(cls, core_schema.dict_schema(text, text))
+
+
+def _size(value: object) -> object:
+    """Bytes of ``"8GB"`` (10^9) or ``"8GiB"`` (2^30)."""
+    if not isinstance(value, str):
+        return value
+    match = SIZE.fullmatch(value.strip())
+    if match is None:
+        raise ValueError(f'"{value}" is not a size such as "512MB" or "8GiB"')
+    unit = (match[2] or "").lower().removesuffix("b")
+    step = 1024 if unit.endswith("i") else 1000
+    return int(float(match[1]) * step ** SIZE_UNITS[unit.removesuffix("i")])
+
+
+def _names(value: object) -> object:
+    """A tuple of names; a variable holds them with commas between."""
+    return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+
+
+def _start(value: object) -> object:
+    """``earliest``, ``latest`` or an ISO 8601 time with its zone."""
+    text = value.isoformat() if isinstance(value, date) else value
+    if text in ("earliest", "latest") or not isinstance(text, str):
+        return text
+    try:
+        zoned = datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        raise ValueError(f'"{text}" is not earliest, latest or an ISO 8601 time') from None
+    if not zoned:
+        raise ValueError(f'the time "{text}" needs a zone, such as {text}Z')
+    return text
+
+
+def _column(value: object) -> object:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict) and all(isinstance(part, str) for part in value.values()):
+        return value
+    raise ValueError('a column is a type such as "int", or { type = "timestamptz", epoch = "ms" }')
+
+
+Bytes = Annotated[int, BeforeValidator(_size), Field(gt=0)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+ColumnText = Annotated[str | dict[str, str], BeforeValidator(_column)]
+
+
+class _Section(BaseModel):
+    """A section of the file. Its printed form shows no secret."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    def shown(self) -> dict[str, Any]:
+        """Every setting with its value, nested, fit for JSON, secrets masked."""
+        return {name: _shown(value) for name, value in self}
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        yield from self.shown().items()
+
+
+class KafkaSettings(_Section):
+    """Where the log is. ``client`` holds librdkafka's settings by its own names."""
+
+    bootstrap_servers: Annotated[str, Field(min_length=1)]
+    client: PassThrough = PassThrough()
+
+    def client_config(self) -> dict[str, Any]:
+        """What every client of librdkafka begins with."""
+        return {**self.client, "bootstrap.servers": self.bootstrap_servers}
+
+
+class CatalogSettings(_Section):
+    """Where the Iceberg catalog is. ``properties`` are in PyIceberg's names."""
+
+    name: str = "lake"
+    type: Literal["sql", "rest", "glue", "hive"] = "sql"
+    uri: str = ""
+    warehouse: str = ""
+    properties: PassThrough = PassThrough()
+
+    @model_validator(mode="after")
+    def _check_needed(self) -> Self:
+        needed = {"sql": ("uri", "warehouse"), "rest": ("uri",), "hive": ("uri",), "glue": ()}[self.type]
+        missing = [name for name in needed if not getattr(self, name)]
+        if missing:
+            raise ValueError(f'a catalog of type "{self.type}" needs {" and ".join(missing)}')
+        return self
+
+
+class SparkSettings(_Section):
+    """The engine of ingest. ``conf`` holds Spark's settings by its own names."""
+
+    master: str = "local[*]"
+    conf: PassThrough = PassThrough()
+
+
+class IngestSettings(_Section):
+    """``lease_seconds``: how long an owner that went silent is left alone before another takes the table."""
+
+    lease_seconds: Seconds = 60.0
+
+
+class ServingSettings(_Section):
+    """The lookup API. ``stale_after_seconds``: the age from which an answer says that it is stale."""
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=1, le=65535)] = 8080
+    workers: Annotated[int, Field(ge=1, le=WORKERS_MAX)] = 2
+    state_dir: Path = Path("data/serving")
+    hot_bytes_max: Bytes = 8_000_000_000
+    read_after_seconds_max: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 10.0
+    stale_after_seconds: Seconds = 5.0
+
+
+class TableSettings(_Section):
+    """One live table: where it is, its definition as the file has it, and at what pace to ingest it."""
+
+    identifier: str
+    topics: Names
+    start: Annotated[str, BeforeValidator(_start)] = "earliest"
+    format: str = "json"
+    key: Names
+    key_from: str = "key"
+    entity: Names = ()
+    buckets: int = 16
+    format_version: int = 3
+    commit_interval_seconds: Seconds = 60.0
+    batch_records_max: Annotated[int, Field(gt=0)] = 2_000_000
+    batch_bytes_max: Bytes = 512_000_000
+    on_error: str = "quarantine"
+    transactional: bool = False
+    columns: dict[str, ColumnText]
+
+    def definition(self, name: str) -> LiveTable:
+        """The definition that the file asks for. Raises `DefinitionInvalid` with all its problems."""
+        return LiveTable.build(
+            name=name,
+            identifier=self.identifier,
+            topics=self.topics,
+            format=self.format,
+            key=self.key,
+            key_from=self.key_from,
+            entity=self.entity,
+            columns=self.columns,
+            buckets=self.buckets,
+            format_version=self.format_version,
+            on_error=self.on_error,
+            transactional=self.transactional,
+        )
+
+
+class Settings(_Section):
+    """All settings. Build it with ``load_settings`` in ``main`` and pass it down."""
+
+    kafka: KafkaSettings
+    catalog: CatalogSettings
+    spark: SparkSettings = SparkSettings()
+    ingest: IngestSettings = IngestSettings()
+    serving: ServingSettings = ServingSettings()
+    tables: dict[str, TableSettings] = {}
+
+    def table(self, name: str) -> TableSettings:
+        """One table's settings. Raises `TableNotConfigured`."""
+        if name not in self.tables:
+            raise TableNotConfigured(table=name, known=tuple(sorted(self.tables)))
+        return self.tables[name]
+
+
+def _shown(value: object) -> Any:
+    match value:
+        case _Section():
+            return value.shown()
+        case PassThrough():
+            return dict.fromkeys(value, MASK)
+        case dict():
+            return {name: _shown(part) for name, part in value.items()}
+        case tuple():
+            return list(value)
+        case str() | Path():
+            return mask_password(str(value))
+        case _:
+            return value
