@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +56,9 @@ def run_batch(
         EngineFailed: the Spark job failed. An error of ours in a read task is raised as itself.
     """
     packed = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_reader(task, tasks), _PACKED_COLUMNS)
-    groups = packed.repartition(_GROUPS_PER_CORE * spark.sparkContext.defaultParallelism, "bucket").groupBy("bucket")
+    groups = packed.repartition(_GROUPS_PER_CORE * spark.sparkContext.defaultParallelism, "bucket").groupBy(
+        "bucket"
+    )
     try:
         rows = groups.applyInArrow(_writer(task, data_location, files), _RESULT_COLUMNS).collect()
     except (PySparkException, Py4JError) as error:
@@ -71,15 +73,17 @@ def run_batch(
         if report.error is not None:
             raise pickle.loads(report.error)  # noqa: S301  made by a worker of ours a moment ago
     _check_coverage(reports, [planned for ranges in tasks for planned in ranges])
-    done = (msgspec.msgpack.decode(row.result, type=BucketResult) for row in rows if row.bucket != REPORT_BUCKET)
+    done = (
+        msgspec.msgpack.decode(row.result, type=BucketResult) for row in rows if row.bucket != REPORT_BUCKET
+    )
     return BatchResult(reports, tuple(done))
 
 
-_Reader = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+_Reader = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def _reader(task: ReadTask, tasks: Sequence[Sequence[OffsetRange]]) -> _Reader:
-    def read(ids: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def read(ids: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in ids:
             for index in batch.column("id").to_pylist():
                 yield from run_read_task(task, tasks[index])
@@ -97,7 +101,9 @@ def _writer(
             reports = [msgspec.msgpack.decode(stream.as_py(), type=ReadReport) for stream in streams]
             return _result(bucket, msgspec.msgpack.encode(reports))
         records = pa.concat_tables(pa.ipc.open_stream(stream.as_buffer()).read_all() for stream in streams)
-        done = run_bucket_task(task.io, task.definition, data_location, bucket, files.get(bucket, ()), records)
+        done = run_bucket_task(
+            task.io, task.definition, data_location, bucket, files.get(bucket, ()), records
+        )
         return _result(bucket, msgspec.msgpack.encode(done))
 
     return write

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 class BucketResult:
     """What a bucket task did.
 
-    ``added`` is None when no row is left to write. ``vectors`` are the deletion vectors written, by data file;
-    ``replaced`` those of before, which the commit removes. The counts add up to the records that came in:
-    applied + superseded + unchanged.
+    ``added`` is None when no row is left to write. ``vectors`` are the deletion vectors written, by data
+    file; ``replaced`` those of before, which the commit removes. The counts add up to the records that came
+    in: applied + superseded + unchanged.
     """
 
     bucket: int

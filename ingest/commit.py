@@ -1,9 +1,10 @@
 """The commit: rows, seam, accounting and epoch in one metadata swap that a stale owner can't make.
 
-A row delta and the properties are built in one Iceberg ``Transaction``, checked against its start metadata,
-and published with ``table.operations().commit(start, current)``: a compare-and-swap of the metadata pointer.
-Never ``commitTransaction()``, which refreshes and re-applies on top of whatever landed meanwhile: with it a
-stale owner lands, and on a networked JDBC catalog a lost answer makes it delete manifests of a commit that did.
+A row delta and the properties are built in one Iceberg ``Transaction``, checked against its start
+metadata, and published with ``table.operations().commit(start, current)``: a compare-and-swap of the
+metadata pointer. Never ``commitTransaction()``, which refreshes and re-applies on top of whatever landed
+meanwhile: with it a stale owner lands, and on a networked JDBC catalog a lost answer makes it delete the
+manifests of a commit that did.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
+from ingest.accounting import Accounting
 from thermocline.catalog import (
     BATCH_PROPERTY,
     DEFINITION_PROPERTY,
@@ -42,26 +44,6 @@ from thermocline.seam import Seam
 ATTEMPTS_MAX = 20
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Accounting:
-    """Every record of a batch, once: read = applied + superseded + unchanged + quarantined + skipped + filtered."""
-
-    read: int = 0
-    applied: int = 0
-    superseded: int = 0
-    unchanged: int = 0
-    quarantined: int = 0
-    skipped: int = 0
-    filtered: int = 0
-
-    def counts(self) -> dict[str, int]:
-        return {name: getattr(self, name) for name in self.__slots__}
-
-    def is_closed(self) -> bool:
-        """Whether no record is missing from the sum, and none is counted twice."""
-        return 2 * self.read == sum(self.counts().values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +118,7 @@ class Committer:
 
         Raises:
             OwnerLost: another owner has taken the table; nothing landed.
-            TableUnowned: the table has moved to a snapshot of another writer, or was rolled back; nothing landed.
+            TableUnowned: the table is on another writer's snapshot, or was rolled back; nothing landed.
             DefinitionDiffers: the definition was altered meanwhile; nothing landed.
             CommitRejected: Iceberg refused the change before anything was published.
             CommitUnknown: nobody can say whether it landed. Its files must be kept.
@@ -147,7 +129,9 @@ class Committer:
         detail = ""
         for attempt in range(ATTEMPTS_MAX):
             try:
-                transaction = self._table.newTransaction()  # refreshes: all checks are made on what it starts from
+                transaction = (
+                    self._table.newTransaction()
+                )  # refreshes: all checks are made on what it starts from
                 base = transaction.startMetadata()
                 self._check(base, planned_on, planned_seam, epoch_before)
                 self._build(transaction, base, planned_on, change)
@@ -162,7 +146,9 @@ class Committer:
                 detail = _first_line(error)
                 _logger.warning(
                     "commit attempt failed",
-                    extra=fields(table=self._name, batch_id=change.batch_id, attempt=attempt + 1, detail=detail),
+                    extra=fields(
+                        table=self._name, batch_id=change.batch_id, attempt=attempt + 1, detail=detail
+                    ),
                 )
                 landed = self._find(change, detail)
                 if landed is not None:
@@ -174,7 +160,7 @@ class Committer:
         raise self._unknown(change, f"{ATTEMPTS_MAX} attempts: {detail}")
 
     def _check(self, base: Any, planned_on: int, planned_seam: Seam, epoch_before: int) -> None:
-        """What makes a stale owner's commit impossible: all of it is read from the metadata that is swapped out."""
+        """What makes a stale owner's commit impossible, read from the very metadata that is swapped out."""
         epoch = int(base.properties().get(EPOCH_PROPERTY))
         if epoch != epoch_before:
             raise OwnerLost(table=self._name, epoch_ours=epoch_before, epoch_found=epoch)
@@ -237,12 +223,12 @@ class Committer:
             for snapshot in _ancestors(self._jvm, self._table):
                 if snapshot.summary().get(SUMMARY_BATCH) == change.batch_id:
                     return Landed(snapshot.snapshotId(), change.seam, _totals(dict(snapshot.summary())))
-            return None
         except Py4JJavaError as error:
             raise self._unknown(change, f"{detail}; then, on looking for it: {_first_line(error)}") from error
+        return None
 
     def _is_lost_race(self, error: Py4JJavaError) -> bool:
-        """Then the same files may be committed on a fresh base: only one of the two attempts can ever land."""
+        """Then the same files may be committed on a fresh base: only one of the attempts can ever land."""
         lost_race = self._jvm.org.apache.iceberg.exceptions.CommitFailedException
         return bool(self._jvm.py4j.reflection.TypeUtil.isInstanceOf(lost_race, error.java_exception))
 
@@ -281,7 +267,8 @@ def summary_fields(
         SUMMARY_WATERMARK: str(change.watermark_ms),
         **{SUMMARY_RECORDS + name: str(count) for name, count in counts.items()},
         **{
-            SUMMARY_RECORDS_TOTAL + name: str(totals_before.get(name, 0) + count) for name, count in counts.items()
+            SUMMARY_RECORDS_TOTAL + name: str(totals_before.get(name, 0) + count)
+            for name, count in counts.items()
         },
     }
 
@@ -296,7 +283,7 @@ def data_file_json(bucket: int, file: WrittenFile) -> dict[str, Any]:
         "partition": [bucket],
         "file-size-in-bytes": file.file_bytes,
         "record-count": file.rows,
-        "value-counts": _pairs({field_id: file.rows for field_id in file.null_counts}),
+        "value-counts": _pairs(dict.fromkeys(file.null_counts, file.rows)),
         "null-value-counts": _pairs(file.null_counts),
         "lower-bounds": _pairs({field_id: bound.hex() for field_id, bound in file.lower_bounds.items()}),
         "upper-bounds": _pairs({field_id: bound.hex() for field_id, bound in file.upper_bounds.items()}),

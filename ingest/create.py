@@ -81,7 +81,9 @@ def _create(catalog: JavaCatalog, definition: LiveTable, change: Change) -> None
     bucket = (definition.bucket_column.name, definition.buckets)
     transaction = catalog.create(definition.identifier, schema, bucket, properties)
     append = transaction.newAppend()
-    for key, value in summary_fields(change, epoch=0, definition_version=definition.version, totals_before={}).items():
+    for key, value in summary_fields(
+        change, epoch=0, definition_version=definition.version, totals_before={}
+    ).items():
         append.set(key, value)
     append.commit()
     transaction.commitTransaction()
@@ -95,7 +97,9 @@ def _first_seam(log: Log, definition: LiveTable, start: str) -> Seam:
     try:
         moment = datetime.fromisoformat(start)
     except ValueError:
-        problem = f'tables.{definition.name}.start: "{start}" is neither "earliest", "latest" nor an ISO 8601 time'
+        problem = (
+            f'tables.{definition.name}.start: "{start}" is neither "earliest", "latest" nor an ISO 8601 time'
+        )
         raise ConfigInvalid(path="", problems=(problem,)) from None
     return log.offsets_at(definition.topics, int(moment.timestamp() * 1000))
 

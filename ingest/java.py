@@ -1,4 +1,4 @@
-"""Reach Iceberg's Java library: through Spark's JVM, or through a small one of our own where Spark isn't needed."""
+"""Reach Iceberg's Java library: through Spark's JVM, or a small one of our own where Spark isn't needed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from thermocline.catalog import java_properties
@@ -22,7 +23,7 @@ _HEAP = "-Xmx512m"
 
 
 class JavaCatalog:
-    """Our catalog as an ``org.apache.iceberg.catalog.Catalog``. ``jvm`` is a py4j view of any JVM that has Iceberg."""
+    """Our catalog in Iceberg's Java library. ``jvm`` is a py4j view of any JVM that has Iceberg."""
 
     def __init__(self, jvm: Any, settings: CatalogSettings) -> None:
         self.jvm = jvm
@@ -37,8 +38,10 @@ class JavaCatalog:
         """The ``org.apache.iceberg.Table``."""
         return self._catalog.loadTable(self._identifier(identifier))
 
-    def create(self, identifier: str, schema_json: str, bucket: tuple[str, int], properties: dict[str, str]) -> Any:
-        """A transaction that creates a table partitioned by ``bucket`` (column, count); nothing is there before its commit."""
+    def create(
+        self, identifier: str, schema_json: str, bucket: tuple[str, int], properties: dict[str, str]
+    ) -> Any:
+        """A transaction that creates a table partitioned by ``bucket`` (column, count) when it commits."""
         iceberg = self.jvm.org.apache.iceberg
         schema = iceberg.SchemaParser.fromJson(schema_json)
         spec = iceberg.PartitionSpec.builderFor(schema).bucket(bucket[0], bucket[1], "bucket").build()
@@ -63,7 +66,9 @@ def small_jvm() -> Iterator[Any]:
         enable_auth=True,
         return_proc=False,
     )
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True))
+    gateway = JavaGateway(
+        gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True)
+    )
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
         yield gateway.jvm
@@ -72,7 +77,5 @@ def small_jvm() -> Iterator[Any]:
 
 
 def _class_path() -> list[Path]:
-    import pyspark
-
     # The Iceberg runtime brings itself; Hadoop's file systems, its logging and JSON come with Spark.
     return [*jars_of("spark"), Path(pyspark.__file__).parent / "jars" / "*"]

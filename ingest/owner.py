@@ -9,14 +9,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ingest.accounting import account, watermark_ms
 from ingest.batch import BatchResult, run_batch
-from ingest.commit import Accounting, BucketFiles, Change, Committer, Landed
+from ingest.commit import BucketFiles, Change, Committer, Landed
 from ingest.files_by_bucket import FilesByBucket, after_commit, by_bucket
 from ingest.java import JavaCatalog
 from ingest.plan import Batch, plan_batch, records_max_of, split_for_tasks
-from ingest.quarantine import open_quarantine
+from ingest.quarantine import keep_files, open_quarantine
 from ingest.read_task import ReadReport, ReadTask
-from ingest.spark import start_spark
+from ingest.spark import java_view, start_spark
 from thermocline.catalog import SnapshotState, current_state, definition_of, load_table, open_catalog
 from thermocline.clock import Clock, SystemClock
 from thermocline.errors import (
@@ -72,26 +73,22 @@ class _Position:
     files: FilesByBucket
 
 
+@dataclass(slots=True)
 class Owner:
-    """One process that commits to one table. `open` makes one; nothing else of it may be shared."""
+    """One process that commits to one table; ``open`` makes one."""
 
-    def __init__(
-        self, settings: TableSettings, definition: LiveTable, log: Log, table: Table, quarantine: Table,
-        spark: SparkSession, committer: Committer, task: ReadTask, state: SnapshotState, clock: Clock,
-    ) -> None:
-        self._settings = settings
-        self._definition = definition
-        self._log = log
-        self._table = table
-        self._quarantine = quarantine
-        self._spark = spark
-        self._committer = committer
-        self._task = task
-        self._clock = clock
-        self._topic_ids = task.topic_ids
-        self._cluster_id = state.cluster_id
-        self._bytes_per_record = 0.0
-        self._position = self._position_of(state)
+    settings: TableSettings
+    definition: LiveTable
+    log: Log
+    table: Table
+    quarantine: Table
+    spark: SparkSession
+    committer: Committer
+    task: ReadTask
+    cluster_id: str
+    position: _Position
+    clock: Clock
+    bytes_per_record: float = 0.0
 
     @classmethod
     def open(cls, settings: Settings, name: str, clock: Clock) -> Owner:
@@ -111,110 +108,125 @@ class Owner:
             raise DefinitionDiffers(table=name, differences=differences)
         state = current_state(table, name)
         log = Log(settings.kafka)
-        _check_source(name, log, state)
+        _check_source(name, log, state.cluster_id, state.topic_ids)
         quarantine = open_quarantine(catalog, name, definition.identifier)
         spark = start_spark(settings, name)
         try:
-            jvm = spark.sparkContext._jvm
+            jvm = java_view(spark)
             java_table = JavaCatalog(jvm, settings.catalog).load(definition.identifier)
             committer = Committer(jvm, java_table, name, definition.version)
             landed = committer.take_ownership()
-            table = table.refresh()
             _logger.info(
                 "ownership taken",
                 extra=fields(
-                    table=name, epoch=committer.epoch, snapshot_id=landed.snapshot_id, last_batch_id=state.batch_id,
+                    table=name,
+                    epoch=committer.epoch,
+                    snapshot_id=landed.snapshot_id,
+                    last_batch_id=state.batch_id,
                     seam=landed.seam.to_dict(),
                 ),
             )
-            task = ReadTask(
-                definition, settings.kafka.client_config(), table.io, quarantine.location(), dict(state.topic_ids)
-            )
-            state = current_state(table, name)
+            table.refresh()
             return cls(
-                settings.table(name), definition, log, table, quarantine, spark, committer, task, state, clock
+                settings=settings.table(name),
+                definition=definition,
+                log=log,
+                table=table,
+                quarantine=quarantine,
+                spark=spark,
+                committer=committer,
+                task=_read_task(settings, definition, table.io, quarantine, state),
+                cluster_id=state.cluster_id,
+                position=_position_of(table, name),
+                clock=clock,
             )
         except BaseException:
             spark.stop()
             raise
 
     def close(self) -> None:
-        self._spark.stop()
+        """End the Spark session; the table stays as its last commit left it."""
+        self.spark.stop()
 
     def catch_up(self, stop: threading.Event) -> int:
         """Batches until the table holds what the log holds now."""
-        goal = self._log.ends(self._definition.topics)
-        if self._position.seam.at_least(goal):
+        goal = self.log.ends(self.definition.topics)
+        if self.position.seam.at_least(goal):
             return ExitCode.NOTHING_TO_DO
-        while not stop.is_set() and not self._position.seam.at_least(goal):
+        while not stop.is_set() and not self.position.seam.at_least(goal):
             self.step()
-        return ExitCode.DONE if self._position.seam.at_least(goal) else ExitCode.PARTLY_DONE
+        return ExitCode.DONE if self.position.seam.at_least(goal) else ExitCode.PARTLY_DONE
 
     def follow(self, stop: threading.Event) -> int:
         """A batch every commit interval, at once while behind, until told to stop."""
         while not stop.is_set():
-            started_at = self._clock.monotonic()
+            started_at = self.clock.monotonic()
             try:
                 is_behind = self.step()
             except ThermoclineError as error:
                 if not error.retryable:
                     raise
-                _logger.warning("will try again", extra=fields(table=self._name, code=error.code, detail=str(error)))
+                _logger.warning(
+                    "will try again", extra=fields(table=self._name, code=error.code, detail=str(error))
+                )
                 stop.wait(RETRY_SECONDS)
                 self._reload()
                 continue
             if not is_behind:
-                due_at = started_at + self._settings.commit_interval_seconds
-                stop.wait(max(due_at - self._clock.monotonic(), 0))
+                due_at = started_at + self.settings.commit_interval_seconds
+                stop.wait(max(due_at - self.clock.monotonic(), 0))
         return ExitCode.DONE
 
     def step(self) -> bool:
         """Plan, run and commit one batch; whether the log held more than the batch. No batch, no commit."""
-        topics = self._definition.topics
-        starts, ends = self._log.starts(topics), self._log.ends(topics)
-        check_against_log(self._name, self._position.seam, starts, ends)
+        topics = self.definition.topics
+        _check_source(self._name, self.log, self.cluster_id, self.task.topic_ids)
+        starts, ends = self.log.starts(topics), self.log.ends(topics)
+        check_against_log(self._name, self.position.seam, starts, ends)
         records_max = records_max_of(
-            self._settings.batch_records_max, self._settings.batch_bytes_max, self._bytes_per_record
+            self.settings.batch_records_max, self.settings.batch_bytes_max, self.bytes_per_record
         )
-        batch = plan_batch(_with_new_partitions(self._position.seam, starts), ends, records_max)
+        batch = plan_batch(_with_new_partitions(self.position.seam, starts), ends, records_max)
         if batch.ranges:
             self._run(batch)
         return batch.end != ends
 
     def _run(self, batch: Batch) -> None:
-        started_at = self._clock.monotonic()
-        planned_at_ms = self._clock.now_ms()
-        tasks = split_for_tasks(batch.ranges, self._spark.sparkContext.defaultParallelism)
-        result = run_batch(self._spark, self._task, _data_location(self._table), tasks, self._position.files)
-        ran_at = self._clock.monotonic()
+        started_at = self.clock.monotonic()
+        planned_at_ms = self.clock.now_ms()
+        tasks = split_for_tasks(batch.ranges, self.spark.sparkContext.defaultParallelism)
+        result = run_batch(self.spark, self.task, _data_location(self.table), tasks, self.position.files)
+        ran_at = self.clock.monotonic()
         try:
             landed = self._commit(batch, result, planned_at_ms)
         except CommitUnknown:
             raise  # its files may be part of the table: they are kept
         except ThermoclineError:
-            _discard(self._table.io, result)
+            _discard(self.table.io, result)
             raise
-        self._report(batch, result, landed, ran_at - started_at, self._clock.monotonic() - ran_at)
+        self._report(batch, result, landed, ran_at - started_at, self.clock.monotonic() - ran_at)
 
     def _commit(self, batch: Batch, result: BatchResult, planned_at_ms: int) -> Landed:
-        # Retention may have cut the log while it was being read; then records could be missing from the ranges.
-        check_against_log(self._name, self._position.seam, self._log.starts(batch.end.topics), batch.log_ends)
-        accounting = account(result, self._definition.on_error)
+        # Retention may have cut the log while it was being read: then records could be missing.
+        check_against_log(self._name, self.position.seam, self.log.starts(batch.end.topics), batch.log_ends)
+        accounting = account(result, self.definition.on_error)
         if not accounting.is_closed():
             raise InternalError(detail=f"the records of a batch do not add up: {accounting}", where="ingest")
         self._deal_with_bad(result.reports)
         change = Change(
             seam=batch.end,
-            cluster_id=self._cluster_id,
-            topic_ids=self._topic_ids,
-            watermark_ms=watermark_ms(batch, result.reports, planned_at_ms, self._position.watermark_ms),
+            cluster_id=self.cluster_id,
+            topic_ids=self.task.topic_ids,
+            watermark_ms=watermark_ms(batch, result.reports, planned_at_ms, self.position.watermark_ms),
             accounting=accounting,
-            files=[BucketFiles(done.bucket, done.added, done.vectors, done.replaced) for done in result.buckets],
+            files=[
+                BucketFiles(done.bucket, done.added, done.vectors, done.replaced) for done in result.buckets
+            ],
             ranges=", ".join(str(planned) for planned in batch.ranges),
         )
-        landed = self._committer.commit(self._position.snapshot_id, self._position.seam, change)
-        files = after_commit(self._position.files, result.buckets)
-        self._position = _Position(landed.snapshot_id, batch.end, change.watermark_ms, files)
+        landed = self.committer.commit(self.position.snapshot_id, self.position.seam, change)
+        files = after_commit(self.position.files, result.buckets)
+        self.position = _Position(landed.snapshot_id, batch.end, change.watermark_ms, files)
         return landed
 
     def _deal_with_bad(self, reports: Sequence[ReadReport]) -> None:
@@ -222,92 +234,86 @@ class Owner:
         first = next((report.first_bad for report in reports if report.first_bad is not None), None)
         if first is None:
             return
-        if self._definition.on_error == "fail":
+        if self.definition.on_error == "fail":
             raise BadRecord(
-                table=self._name, topic=first.topic, partition=first.partition, offset=first.offset,
-                stage=first.stage, reason=first.reason,
+                table=self._name,
+                topic=first.topic,
+                partition=first.partition,
+                offset=first.offset,
+                stage=first.stage,
+                reason=first.reason,
             )
         paths = [path for report in reports for path in report.quarantine_files]
         if paths:
-            self._quarantine.refresh()
-            self._quarantine.add_files(paths, check_duplicate_files=False)
+            keep_files(self.quarantine, paths)
 
     def _report(
         self, batch: Batch, result: BatchResult, landed: Landed, run_seconds: float, commit_seconds: float
     ) -> None:
         read = sum(report.records for report in result.reports)
         if read:
-            self._bytes_per_record = sum(report.value_bytes for report in result.reports) / read
+            self.bytes_per_record = sum(report.value_bytes for report in result.reports) / read
         conflicts = [done for done in result.buckets if done.keys_in_several_partitions]
         if conflicts:
             _logger.warning(
                 "keys in several partitions",
                 extra=fields(
-                    table=self._name, keys=sum(done.keys_in_several_partitions for done in conflicts),
+                    table=self._name,
+                    keys=sum(done.keys_in_several_partitions for done in conflicts),
                     example=repr(conflicts[0].conflict_example),
                 ),
             )
-        counts = account(result, self._definition.on_error).counts()
+        counts = account(result, self.definition.on_error).counts()
         _logger.info(
             "committed",
             extra=fields(
-                table=self._name, snapshot_id=landed.snapshot_id, seam=batch.end.to_dict(), **counts,
-                run_seconds=round(run_seconds, 3), commit_seconds=round(commit_seconds, 3),
+                table=self._name,
+                snapshot_id=landed.snapshot_id,
+                seam=batch.end.to_dict(),
+                **counts,
+                run_seconds=round(run_seconds, 3),
+                commit_seconds=round(commit_seconds, 3),
             ),
         )
 
     def _reload(self) -> None:
         with suppress(ThermoclineError):  # what is still away now is met again by the next step
-            self._table.refresh()
-            self._position = self._position_of(current_state(self._table, self._name))
-
-    def _position_of(self, state: SnapshotState) -> _Position:
-        files = by_bucket(plan_files(self._table, state.snapshot_id))
-        return _Position(state.snapshot_id, state.seam, state.watermark_ms, files)
+            self.table.refresh()
+            self.position = _position_of(self.table, self._name)
 
     @property
     def _name(self) -> str:
-        return self._definition.name
+        return self.definition.name
 
 
-def account(result: BatchResult, on_error: str) -> Accounting:
-    """Where every record of the batch went."""
-    bad = sum(report.bad for report in result.reports)
-    return Accounting(
-        read=sum(report.records for report in result.reports),
-        applied=sum(done.applied for done in result.buckets),
-        superseded=sum(done.superseded for done in result.buckets),
-        unchanged=sum(done.unchanged for done in result.buckets),
-        quarantined=bad if on_error != "skip" else 0,
-        skipped=bad if on_error == "skip" else 0,
-    )
+def _position_of(table: Table, name: str) -> _Position:
+    state = current_state(table, name)
+    files = by_bucket(plan_files(table, state.snapshot_id))
+    return _Position(state.snapshot_id, state.seam, state.watermark_ms, files)
 
 
-def watermark_ms(batch: Batch, reports: Sequence[ReadReport], planned_at_ms: int, before_ms: int) -> int:
-    """The least, over partitions, of the last committed record's timestamp; plan time for drained partitions."""
-    last: Mapping[str, int] = {
-        place: timestamp for report in reports for place, timestamp in report.last_timestamps_ms.items()
-    }
-    return min(
-        planned_at_ms
-        if offset >= batch.log_ends.get((topic, partition), offset)
-        else last.get(f"{topic}/{partition}", before_ms)
-        for topic, partition, offset in batch.end.items()
-    )
+def _read_task(
+    settings: Settings, definition: LiveTable, io: FileIO, quarantine: Table, state: SnapshotState
+) -> ReadTask:
+    client_config = settings.kafka.client_config()
+    return ReadTask(definition, client_config, io, quarantine.location(), dict(state.topic_ids))
 
 
 def _with_new_partitions(seam: Seam, starts: Seam) -> Seam:
     """The seam, with partitions that a topic has grown by, from their first offset."""
-    return seam.advanced({(topic, p): offset for topic, p, offset in starts.items() if (topic, p) not in seam})
+    return seam.advanced(
+        {(topic, p): offset for topic, p, offset in starts.items() if (topic, p) not in seam}
+    )
 
 
-def _check_source(name: str, log: Log, state: SnapshotState) -> None:
+def _check_source(name: str, log: Log, cluster_id: str, topic_ids: Mapping[str, str]) -> None:
+    """Offsets mean something only in the very topics that the table was fed from."""
     found = log.cluster_id()
-    if found != state.cluster_id:
-        raise ClusterReplaced(table=name, recorded=state.cluster_id, found=found)
-    for topic, facts in log.describe(tuple(state.topic_ids)).items():
-        if facts.topic_id != state.topic_ids[topic]:
-            raise TopicReplaced(table=name, topic=topic, recorded=state.topic_ids[topic], found=facts.topic_id)
+    if found != cluster_id:
+        raise ClusterReplaced(table=name, recorded=cluster_id, found=found)
+    for topic, facts in log.describe(tuple(topic_ids)).items():
+        if facts.topic_id != topic_ids[topic]:
+            raise TopicReplaced(table=name, topic=topic, recorded=topic_ids[topic], found=facts.topic_id)
 
 
 def _data_location(table: Table) -> str:
@@ -315,7 +321,7 @@ def _data_location(table: Table) -> str:
 
 
 def _discard(io: FileIO, result: BatchResult) -> None:
-    """Delete what a batch wrote that is certain not to be in the table; what stays is an orphan, and harmless."""
+    """Delete what a batch wrote that is certain not to be in the table; what stays is a harmless orphan."""
     paths = [done.added.path for done in result.buckets if done.added is not None]
     paths += [vector.path for done in result.buckets for vector in done.vectors.values()]
     for path in dict.fromkeys(paths):

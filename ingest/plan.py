@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Ranges that start at the seam; ``end`` is the seam after them, ``log_ends`` what the log held at planning."""
+    """Ranges that start at the seam; ``end`` is the seam after them, ``log_ends`` the log's at planning."""
 
     ranges: tuple[OffsetRange, ...]
     end: Seam
@@ -47,12 +47,13 @@ def plan_batch(seam: Seam, log_ends: Seam, records_max: int) -> Batch:
     without new offsets have no range; the batch is empty when none has.
     """
     lags = {
-        (topic, partition): max(log_ends[topic, partition] - offset, 0) for topic, partition, offset in seam.items()
+        (topic, partition): max(log_ends[topic, partition] - offset, 0)
+        for topic, partition, offset in seam.items()
     }
     total = sum(lags.values())
     ranges = tuple(
-        OffsetRange(topic, partition, seam[topic, partition], seam[topic, partition] + _share(lag, total, records_max))
-        for (topic, partition), lag in lags.items()
+        OffsetRange(*place, seam[place], seam[place] + _share(lag, total, records_max))
+        for place, lag in lags.items()
         if lag
     )
     return Batch(ranges, seam.advanced(ranges), log_ends)
@@ -73,7 +74,7 @@ def split_for_tasks(ranges: Sequence[OffsetRange], tasks: int) -> list[list[Offs
 
 
 def records_max_of(batch_records_max: int, batch_bytes_max: int, bytes_per_record: float) -> int:
-    """The bound of a batch in records, given the mean size of the records of the batch before (0: unknown)."""
+    """The bound of a batch in records, from the mean size of the records before (0: unknown)."""
     if bytes_per_record <= 0:
         return batch_records_max
     return max(1, min(batch_records_max, int(batch_bytes_max / bytes_per_record)))
@@ -88,12 +89,17 @@ def next_batch(settings: Settings, name: str) -> Batch:
 
 
 def offsets(settings: Settings, name: str) -> list[PartitionOffsets]:
-    """Every partition of the table's topics, in order. Reads only, and shows a seam outside the log as it is."""
+    """Every partition of the table's topics. Reads only, and shows a seam outside the log as it is."""
     seam, log = _seam_and_log(settings, name)
     starts, ends = log.starts(seam.topics), log.ends(seam.topics)
     return [
         PartitionOffsets(
-            topic, partition, starts[topic, partition], offset, ends[topic, partition], ends[topic, partition] - offset
+            topic,
+            partition,
+            starts[topic, partition],
+            offset,
+            ends[topic, partition],
+            ends[topic, partition] - offset,
         )
         for topic, partition, offset in seam.items()
     ]

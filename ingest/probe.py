@@ -49,9 +49,7 @@ class Replaced:
     deleted_before: BitMap | None
 
 
-def probe(
-    io: FileIO, definition: LiveTable, files: Sequence[DataFile], keys: pa.Array
-) -> Iterator[Replaced]:
+def probe(io: FileIO, definition: LiveTable, files: Sequence[DataFile], keys: pa.Array) -> Iterator[Replaced]:
     """The files in which keys of the batch are live. ``keys`` are encoded, unique and sorted."""
     sorted_keys = keys.to_pylist()
     for file in files:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
@@ -25,8 +25,9 @@ from pyiceberg.types import (
     StructType,
     TimestamptzType,
 )
+from sqlalchemy.exc import SQLAlchemyError
 
-from thermocline.errors import TableMissing
+from thermocline.errors import CatalogUnreachable, TableMissing
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from thermocline.decode import Bad
     from thermocline.log import RecordChunk
 
-# Version 2: every reader knows it, PyIceberg can append to it, and nothing is ever deleted from it row by row.
+# Version 2: every reader knows it, PyIceberg can append to it, and no row of it is ever deleted alone.
 _FORMAT_VERSION = "2"
 
 _HEADERS = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
@@ -103,6 +104,15 @@ def write_quarantine_file(io: FileIO, location: str, records: pa.Table) -> str:
     return path
 
 
+def keep_files(quarantine: Table, paths: Sequence[str]) -> None:
+    """Make written files part of the companion table. Raises `CatalogUnreachable`; then none of them is."""
+    try:
+        quarantine.refresh()
+        quarantine.add_files(list(paths), check_duplicate_files=False)
+    except (SQLAlchemyError, CommitFailedException) as error:
+        raise CatalogUnreachable(uri=quarantine.location(), detail=str(error).splitlines()[0]) from error
+
+
 def _iceberg_schema() -> Schema:
     header = StructType(NestedField(12, "name", StringType()), NestedField(13, "value", BinaryType()))
     kinds = [
@@ -117,4 +127,9 @@ def _iceberg_schema() -> Schema:
         BinaryType(),
         ListType(11, header, element_required=False),
     ]
-    return Schema(*(NestedField(i, name, kind) for i, (name, kind) in enumerate(zip(SCHEMA.names, kinds, strict=True), 1)))
+    return Schema(
+        *(
+            NestedField(i, name, kind)
+            for i, (name, kind) in enumerate(zip(SCHEMA.names, kinds, strict=True), 1)
+        )
+    )

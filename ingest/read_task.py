@@ -153,7 +153,9 @@ def _quarantine(task: ReadTask, held_bad: list[pa.Table], report: ReadReport) ->
 
 
 def _batch(of_bucket: list[int], streams: list[bytes]) -> pa.RecordBatch:
-    return pa.record_batch([pa.array(of_bucket, pa.int32()), pa.array(streams, pa.binary())], schema=PACKED_SCHEMA)
+    return pa.record_batch(
+        [pa.array(of_bucket, pa.int32()), pa.array(streams, pa.binary())], schema=PACKED_SCHEMA
+    )
 
 
 def _rows(tables: list[pa.Table]) -> int:

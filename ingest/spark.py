@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # The JVM only schedules and shuffles packed batches: a batch of two million records passes through it as some
 # 200 MB of Arrow streams. The work is done by Python workers beside it.
 _DRIVER_MEMORY = "1g"
+_LOG_SETTINGS = files("ingest") / "log4j2.properties"
 
 
 def start_spark(settings: Settings, name: str) -> SparkSession:
@@ -32,13 +33,24 @@ def start_spark(settings: Settings, name: str) -> SparkSession:
     os.environ["JAVA_HOME"] = str(find_java().home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(settings.spark.master).appName(f"thermocline ingest {name}")
-    conf = {**_defaults(), **_network_conf(settings.spark.master), **_catalog_conf(settings), **settings.spark.conf}
+    conf = {
+        **_defaults(),
+        **_network_conf(settings.spark.master),
+        **_catalog_conf(settings),
+        **settings.spark.conf,
+    }
     for key, value in conf.items():
         builder = builder.config(key, value)
     try:
         return builder.getOrCreate()
     except Exception as error:  # PySpark raises whatever its launcher met
         raise EngineFailed(engine="Spark", detail=str(error).splitlines()[0]) from error
+
+
+def java_view(session: SparkSession) -> Any:
+    """The py4j view of the session's JVM, which has Iceberg's library."""
+    return session.sparkContext._jvm  # noqa: SLF001  PySpark's own documentation goes this way to Java
+
 
 def _defaults() -> dict[str, str]:
     jars = ":".join(str(path) for path in jars_of("spark"))
@@ -49,9 +61,9 @@ def _defaults() -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
-        # Packed buckets are few and large: adaptive execution would take them for little data and merge them.
+        # Packed buckets are few: adaptive execution takes them for little data and merges them.
         "spark.sql.adaptive.enabled": "false",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={files('ingest') / 'log4j2.properties'}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS}",
     }
 
 

@@ -82,7 +82,9 @@ def table(tmp_path: Path) -> OneBucketTable:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_files_hold_each_key_once_as_the_replay_of_all_batches_says(table: OneBucketTable, seed: int) -> None:
+def test_the_files_hold_each_key_once_as_the_replay_of_all_batches_says(
+    table: OneBucketTable, seed: int
+) -> None:
     """Goal: probe, fold and deletes keep exactly the last value of each key.
 
     Method: twelve batches over a small key space, so that keys are updated, deleted and come back across
@@ -99,9 +101,7 @@ def test_the_files_hold_each_key_once_as_the_replay_of_all_batches_says(table: O
             batch.append((offset, key, None if rng.random() < 0.2 else f"v{offset}"))
             offset += 1
         before = dict(expected)
-        winners: dict[Key, str | None] = {}
-        for _, key, value in batch:
-            winners[key] = value
+        winners: dict[Key, str | None] = {key: value for _, key, value in batch}
         for key, value in winners.items():
             expected.pop(key, None) if value is None else expected.update({key: value})
 
@@ -152,7 +152,9 @@ def test_a_data_file_carries_the_first_key_of_each_of_its_row_groups(table: OneB
 
 def test_a_file_without_an_index_of_ours_is_indexed_by_reading_it(tmp_path: Path) -> None:
     records = records_of([(i, (1, f"u{i:03}", "plan"), "gold") for i in range(100)])
-    pq.write_table(records.select(DEFINITION.table_schema.names), tmp_path / "sorted.parquet", row_group_size=40)
+    pq.write_table(
+        records.select(DEFINITION.table_schema.names), tmp_path / "sorted.parquet", row_group_size=40
+    )
     pq.write_table(records.slice(50), tmp_path / "tail.parquet")
     backwards = records.take(pa.array(range(99, -1, -1)))
     pq.write_table(backwards, tmp_path / "backwards.parquet", row_group_size=40)

@@ -1,0 +1,64 @@
+"""Where every record of a batch went, and how far in time the table has come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ingest.batch import BatchResult
+    from ingest.plan import Batch
+    from ingest.read_task import ReadReport
+
+
+@dataclass(frozen=True, slots=True)
+class Accounting:
+    """Every record of a batch, once.
+
+    read = applied + superseded + unchanged + quarantined + skipped + filtered
+    """
+
+    read: int = 0
+    applied: int = 0
+    superseded: int = 0
+    unchanged: int = 0
+    quarantined: int = 0
+    skipped: int = 0
+    filtered: int = 0
+
+    def counts(self) -> dict[str, int]:
+        """The counts by the name that the snapshot summary gives them."""
+        return asdict(self)
+
+    def is_closed(self) -> bool:
+        """Whether no record is missing from the sum, and none is counted twice."""
+        return 2 * self.read == sum(self.counts().values())
+
+
+def account(result: BatchResult, on_error: str) -> Accounting:
+    """The accounting of what the tasks of a batch gave; bad records were kept unless ``on_error`` skips."""
+    bad = sum(report.bad for report in result.reports)
+    return Accounting(
+        read=sum(report.records for report in result.reports),
+        applied=sum(done.applied for done in result.buckets),
+        superseded=sum(done.superseded for done in result.buckets),
+        unchanged=sum(done.unchanged for done in result.buckets),
+        quarantined=bad if on_error != "skip" else 0,
+        skipped=bad if on_error == "skip" else 0,
+    )
+
+
+def watermark_ms(batch: Batch, reports: Sequence[ReadReport], planned_at_ms: int, before_ms: int) -> int:
+    """The least, over partitions, of the last committed record's timestamp.
+
+    A partition that the batch drains counts with the time of planning, one that it doesn't touch with the
+    watermark before.
+    """
+    last = {place: at_ms for report in reports for place, at_ms in report.last_timestamps_ms.items()}
+    return min(
+        planned_at_ms
+        if offset >= batch.log_ends.get((topic, partition), offset)
+        else last.get(f"{topic}/{partition}", before_ms)
+        for topic, partition, offset in batch.end.items()
+    )
