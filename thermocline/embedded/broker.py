@@ -246,7 +246,9 @@ class LocalKafka:
         return [str(self._java.executable), *_JVM_FLAGS, logging, "-cp", self._classpath, main, *arguments]
 
     def _failed(self, what_happened: str) -> KafkaUnreachable:
-        tail = self.log_path.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
+        lines = self.log_path.read_text(errors="replace").splitlines()
+        # Without the frames of stack traces, which would push out what they are about.
+        tail = [line for line in lines if not line.startswith("\tat ")][-_TAIL_LINES:]
         detail = "\n".join([f"{what_happened}; its log {self.log_path} ends with", *tail])
         return KafkaUnreachable(bootstrap_servers=self.bootstrap_servers, detail=detail)
 

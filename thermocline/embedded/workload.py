@@ -11,6 +11,7 @@ import json
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from threading import Event as Stop
 from typing import Any, Final, NamedTuple
 
@@ -25,7 +26,7 @@ from thermocline.errors import KafkaUnreachable
 __all__ = ["Event", "Workload", "produce", "profiles_definition"]
 
 BLOCK: Final = 8192  # events drawn at once: numpy's cost per call vanishes, memory stays small
-SKEW: Final = 0.9  # Zipf's exponent: of 1,000 users the busiest 20 write a third of the stream
+SKEW: Final = 0.9  # Zipf's exponent: of 1,000 users the busiest 20 write two fifths
 DELETED: Final = 0.05
 REPEATED: Final = 0.05
 FIRST_TIME: Final = datetime(2026, 1, 1, tzinfo=UTC)
@@ -42,6 +43,7 @@ PRODUCER_CONFIG: Final[Mapping[str, Any]] = {
     "linger.ms": 5,
     "batch.num.messages": 10_000,
     "queue.buffering.max.messages": 200_000,
+    "message.timeout.ms": 60_000,  # a broker that is away this long ends the run with its reason
 }
 
 
@@ -129,14 +131,15 @@ class Workload:
 
     def _event(self, user: int, attribute: int, value: bytes | None) -> Event:
         row = (self._app_of_user[user], f"u{user:05d}", self._names[attribute])
-        return Event(b'{"app_id":%d,"user_id":"u%05d","key":"%s"}' % (row[0], user, row[2].encode()), value, row)
+        return Event(
+            b'{"app_id":%d,"user_id":"u%05d","key":"%s"}' % (row[0], user, row[2].encode()), value, row
+        )
 
     def _value(self, attribute: int, number: int) -> bytes:
         tokens = self._values[attribute]
         token = tokens[((number + self._seed) * MIX >> 20) % len(tokens)]
         second, rest = divmod(number, EVENTS_PER_SECOND)
-        time = FIRST_TIME + timedelta(seconds=second)
-        return b'{"value":%s,"updated_at":"%s.%03dZ"}' % (token, time.isoformat()[:19].encode(), rest)
+        return b'{"value":%s,"updated_at":"%s.%03dZ"}' % (token, _time(second), rest)
 
 
 def produce(
@@ -161,6 +164,8 @@ def produce(
     sent = 0
     for sent, event in enumerate(_paced(events, rate, stop, clock, producer), start=1):
         _send(producer, topic, event)
+        if oracle.refused:
+            break
         if sent % POLL_EVERY == 0:
             producer.poll(0)
     missing = producer.flush(FLUSH_SECONDS_MAX)
@@ -190,9 +195,15 @@ def _send(producer: Producer, topic: str, event: Event) -> None:
         try:
             producer.produce(topic, event.value, event.key)
         except BufferError:
-            producer.poll(TICK_SECONDS)  # the queue is full: deliveries make room
+            # The queue is full. Deliveries make room, or, after message.timeout.ms, refusals.
+            producer.poll(TICK_SECONDS)
         else:
             return
+
+
+@lru_cache
+def _time(second: int) -> bytes:
+    return (FIRST_TIME + timedelta(seconds=second)).strftime("%Y-%m-%dT%H:%M:%S").encode()
 
 
 def _tokens(name: str) -> list[bytes]:
@@ -203,13 +214,67 @@ def _tokens(name: str) -> list[bytes]:
 
 _ATTRIBUTES: Final[Mapping[str, list[str]]] = {
     "plan": ["free", "starter", "pro", "team", "enterprise"],
-    "country": "AR AU BR CA CH CN DE DK ES FI FR GB IE IN IT JP KR MX NL NO NZ PL PT SE US ZA".split(),
+    "country": [
+        "AR",
+        "AU",
+        "BR",
+        "CA",
+        "CH",
+        "CN",
+        "DE",
+        "DK",
+        "ES",
+        "FI",
+        "FR",
+        "GB",
+        "IE",
+        "IN",
+        "IT",
+        "JP",
+        "KR",
+        "MX",
+        "NL",
+        "NO",
+        "NZ",
+        "PL",
+        "PT",
+        "SE",
+        "US",
+        "ZA",
+    ],
     "city": [
         *("Aarhus", "Amsterdam", "Auckland", "Berlin", "Bogotá", "Cape Town", "Dublin", "Helsinki", "Kraków"),
-        *("Köln", "Lisboa", "London", "Madrid", "Malmö", "México", "Milano", "New York", "Paris", "São Paulo"),
+        *(
+            "Köln",
+            "Lisboa",
+            "London",
+            "Madrid",
+            "Malmö",
+            "México",
+            "Milano",
+            "New York",
+            "Paris",
+            "São Paulo",
+        ),
         *("Seoul", "Sydney", "Toronto", "Zürich", "東京", "서울", "北京"),
     ],
-    "language": ["da", "de", "en", "en-GB", "es", "fi", "fr", "it", "ja", "ko", "nl", "pl", "pt-BR", "sv", "zh"],
+    "language": [
+        "da",
+        "de",
+        "en",
+        "en-GB",
+        "es",
+        "fi",
+        "fr",
+        "it",
+        "ja",
+        "ko",
+        "nl",
+        "pl",
+        "pt-BR",
+        "sv",
+        "zh",
+    ],
     "last_login": [f"2026-{month:02d}-{day:02d}" for month in range(1, 12) for day in range(1, 29)],
     "device": ["phone", "tablet", "laptop", "desktop", "tv", "watch"],
     "os": ["Android 16", "Android 17", "iOS 26", "iOS 27", "Linux", "macOS 27", "Windows 11", "Windows 12"],
@@ -219,11 +284,30 @@ _ATTRIBUTES: Final[Mapping[str, list[str]]] = {
     "score": [f"{number / 100:.2f}" for number in range(1000)],
     "segment": ["new", "active", "loyal", "at risk", "lost", "won back"],
     "currency": ["AUD", "BRL", "CHF", "DKK", "EUR", "GBP", "INR", "JPY", "SEK", "USD"],
-    "timezone": ["America/New_York", "Asia/Tokyo", "Australia/Sydney", "Europe/Berlin", "Europe/London", "UTC"],
-    "nickname": ['Bob "the builder"', "C:\\dev\\null", "Ana\tMaria", "😀", "O'Neil", "Zoë", "null", "0", "  "],
+    "timezone": [
+        "America/New_York",
+        "Asia/Tokyo",
+        "Australia/Sydney",
+        "Europe/Berlin",
+        "Europe/London",
+        "UTC",
+    ],
+    "nickname": [
+        'Bob "the builder"',
+        "C:\\dev\\null",
+        "Ana\tMaria",
+        "😀",
+        "O'Neil",
+        "Zoë",
+        "null",
+        "0",
+        "  ",
+    ],
     "referrer": ["search", "friend", "podcast", "newsletter", "conference", "unknown"],
     "cart_items": [str(number) for number in range(30)],
     "cart_value": [f"{number / 4:.2f}" for number in range(2000)],
     "consent": ["all", "necessary", "none"],
-    "app_version": [f"{major}.{minor}.{patch}" for major in (6, 7) for minor in range(10) for patch in range(4)],
+    "app_version": [
+        f"{major}.{minor}.{patch}" for major in (6, 7) for minor in range(10) for patch in range(4)
+    ],
 }

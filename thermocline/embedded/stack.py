@@ -1,0 +1,224 @@
+"""Everything of Thermocline on this machine: a broker, a table, and ingest and serving as real processes.
+
+What the demo, the behaviour suite and the benchmarks run on; the processes are the commands that a user would
+type, on a configuration file that stays in the folder.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+
+from thermocline.embedded.broker import LocalKafka
+from thermocline.embedded.jars import Report, in_silence
+from thermocline.errors import EngineFailed
+from thermocline.settings import Settings, load_settings
+
+HOST = "127.0.0.1"
+TABLE = "profiles"
+TOPIC = "profiles"
+# Spark, a first commit and a first cold index take some 15 s on a quiet machine.
+READY_TIMEOUT_SECONDS = 180.0
+# A batch that is being run is finished first, and Spark ends in a second or two.
+STOP_TIMEOUT_SECONDS = 60.0
+_POLL_SECONDS = 0.1
+_REQUEST_TIMEOUT_SECONDS = 5.0
+_TAIL_LINES = 20  # of a process's log, in an error
+
+
+class Command:
+    """One ``thermocline`` command as a process of its own; its words go to a log file."""
+
+    def __init__(self, config: Path, log_path: Path, *arguments: str) -> None:
+        self.log_path = log_path
+        self._words = " ".join(arguments)
+        with log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "thermocline", "--config", str(config), "--log-json", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # Its own session: a signal for the terminal's group is ours to pass on, in our order.
+                start_new_session=True,
+            )
+
+    def check(self) -> None:
+        """Raises `EngineFailed` when the process has ended."""
+        code = self.process.poll()
+        if code is not None:
+            tail = "\n".join(self.log_path.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
+            raise EngineFailed(engine=f"`thermocline {self._words}`", detail=f"it ended with {code}; {tail}")
+
+    def stop(self) -> int:
+        """SIGTERM, and SIGKILL where that takes too long; the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(STOP_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            return self.kill()
+
+    def kill(self) -> int:
+        """SIGKILL for the process alone, as a crash would; the exit code."""
+        self.process.kill()
+        return self.process.wait()
+
+
+class Stack:
+    """A folder with a broker, a configuration and a table, and the commands that run on them.
+
+    Use it as a context manager; the processes end with it, in the reverse order of their start.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        partitions: int = 4,
+        buckets: int = 8,
+        commit_interval_seconds: float = 10.0,
+        workers: int = 1,
+        report: Report = in_silence,
+    ) -> None:
+        self.folder = folder.absolute()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.kafka = LocalKafka(self.folder / "kafka", report=report)
+        self.url = f"http://{HOST}:{_free_port()}"
+        self.config_path = self.folder / "thermocline.toml"
+        self._partitions = partitions
+        self._commands: list[Command] = []
+        port = int(self.url.rpartition(":")[2])
+        self.config_path.write_text(
+            _CONFIG.format(
+                bootstrap_servers=self.kafka.bootstrap_servers,
+                host=HOST,
+                port=port,
+                workers=workers,
+                table=TABLE,
+                topic=TOPIC,
+                buckets=buckets,
+                commit_interval_seconds=commit_interval_seconds,
+            )
+        )
+        self.settings: Settings = load_settings(self.config_path)
+
+    def start(self) -> Self:
+        """The broker, the topic and the table; ingest and serving are started by their own methods."""
+        self.kafka.start()
+        self.kafka.wait()
+        self.kafka.create_topic(TOPIC, self._partitions, {"message.timestamp.type": "LogAppendTime"})
+        self.run("table-create", "table", "create", TABLE)
+        return self
+
+    def command(self, log_name: str, *arguments: str) -> Command:
+        """Start a ``thermocline`` command on this configuration."""
+        started = Command(self.config_path, self.folder / f"{log_name}.log", *arguments)
+        self._commands.append(started)
+        return started
+
+    def run(self, log_name: str, *arguments: str) -> None:
+        """Run a ``thermocline`` command to its end. Raises `EngineFailed` when that is not exit code 0."""
+        command = self.command(log_name, *arguments)
+        if command.process.wait() != 0:
+            command.check()
+
+    def ingest(self, *arguments: str) -> Command:
+        """``thermocline ingest run`` on the table."""
+        return self.command("ingest", "ingest", "run", TABLE, *arguments)
+
+    def serve(self) -> Command:
+        """``thermocline serve``; see `wait_until_ready`."""
+        return self.command("serve", "serve")
+
+    def get(self, path: str) -> tuple[int, Mapping[str, Any]]:
+        """Status and JSON body of a GET; (0, {}) where nobody listens."""
+        try:
+            answer = httpx.get(f"{self.url}{path}", timeout=_REQUEST_TIMEOUT_SECONDS)
+        except httpx.TransportError:
+            return 0, {}
+        return answer.status_code, answer.json()
+
+    def wait_until_ready(self, server: Command) -> None:
+        """Returns when the server answers for every table. Raises `EngineFailed` when it never does."""
+        self.wait_for(lambda: self.get("/readyz")[0] == 200, "the server is ready", server)
+
+    def wait_for(
+        self,
+        condition: Callable[[], bool],
+        what: str,
+        *watched: Command,
+        timeout: float = READY_TIMEOUT_SECONDS,
+    ) -> None:
+        """Returns when the condition holds. Raises `EngineFailed` too late, or when a process ends."""
+        deadline = time.monotonic() + timeout
+        while not condition():
+            for command in watched:
+                command.check()
+            if time.monotonic() > deadline:
+                raise EngineFailed(engine="the embedded stack", detail=f"not within {timeout:g} s: {what}")
+            time.sleep(_POLL_SECONDS)
+
+    def stop(self) -> None:
+        """Stop everything that was started; what has ended already stays as it is."""
+        for command in reversed(self._commands):
+            command.stop()
+        self._commands.clear()
+        self.kafka.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+_CONFIG = """\
+[kafka]
+bootstrap_servers = "{bootstrap_servers}"
+
+[catalog]
+name = "lake"
+type = "sql"
+uri = "sqlite:///data/catalog.db"
+warehouse = "data/warehouse"
+
+[spark]
+master = "local[2]"
+
+[serving]
+host = "{host}"
+port = {port}
+workers = {workers}
+state_dir = "data/serving"
+
+[tables.{table}]
+identifier = "app.{table}"
+topics = ["{topic}"]
+start = "earliest"
+key = ["app_id", "user_id", "key"]
+entity = ["app_id", "user_id"]
+buckets = {buckets}
+commit_interval_seconds = {commit_interval_seconds}
+
+[tables.{table}.columns]
+app_id = "int"
+user_id = "string"
+key = "string"
+value = "string"
+updated_at = "timestamptz"
+"""
