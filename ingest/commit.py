@@ -42,6 +42,7 @@ from thermocline.seam import Seam
 
 # A foreign property or tag costs one attempt (about 60 ms); 39 of 139 were lost with one every 0.2 s.
 ATTEMPTS_MAX = 20
+_LOST_RACE = "org.apache.iceberg.exceptions.CommitFailedException"
 
 _logger = logging.getLogger(__name__)
 
@@ -153,7 +154,7 @@ class Committer:
                 landed = self._find(change, detail)
                 if landed is not None:
                     return landed
-                if not self._is_lost_race(error):
+                if not _is_lost_race(error):
                     raise self._unknown(change, detail) from error
                 continue
             return self._landed(transaction.currentMetadata())
@@ -226,11 +227,6 @@ class Committer:
         except Py4JJavaError as error:
             raise self._unknown(change, f"{detail}; then, on looking for it: {_first_line(error)}") from error
         return None
-
-    def _is_lost_race(self, error: Py4JJavaError) -> bool:
-        """Then the same files may be committed on a fresh base: only one of the attempts can ever land."""
-        lost_race = self._jvm.org.apache.iceberg.exceptions.CommitFailedException
-        return bool(self._jvm.py4j.reflection.TypeUtil.isInstanceOf(lost_race, error.java_exception))
 
     def _unknown(self, change: Change, detail: str) -> CommitUnknown:
         return CommitUnknown(table=self._name, batch_id=change.batch_id, ranges=change.ranges, detail=detail)
@@ -323,6 +319,11 @@ def _ancestors(jvm: Any, table: Any) -> Iterator[Any]:
     iterator = jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors(table).iterator()
     while iterator.hasNext():
         yield iterator.next()
+
+
+def _is_lost_race(error: Py4JJavaError) -> bool:
+    """Then the same files may be committed on a fresh base: only one of the attempts can ever land."""
+    return bool(error.java_exception.getClass().getName() == _LOST_RACE)
 
 
 def _first_line(error: Py4JJavaError) -> str:

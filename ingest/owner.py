@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from ingest.batch import BatchResult, run_batch
 from ingest.commit import BucketFiles, Change, Committer, Landed
 from ingest.files_by_bucket import FilesByBucket, after_commit, by_bucket
 from ingest.java import JavaCatalog
-from ingest.plan import Batch, plan_batch, records_max_of, split_for_tasks
+from ingest.plan import Batch, check_source, next_batch, plan_batch, records_max_of, split_for_tasks
 from ingest.quarantine import keep_files, open_quarantine
 from ingest.read_task import ReadReport, ReadTask
 from ingest.spark import java_view, start_spark
@@ -22,13 +22,11 @@ from thermocline.catalog import SnapshotState, current_state, definition_of, loa
 from thermocline.clock import Clock, SystemClock
 from thermocline.errors import (
     BadRecord,
-    ClusterReplaced,
     CommitUnknown,
     DefinitionDiffers,
     ExitCode,
     InternalError,
     ThermoclineError,
-    TopicReplaced,
 )
 from thermocline.files import plan_files
 from thermocline.log import Log
@@ -56,6 +54,8 @@ def run(settings: Settings, name: str, once: bool, stop: threading.Event, clock:
     is already there. Without it, errors that pass by themselves (a broker away, a catalog locked) are waited
     out. Raises every other error, after which the table is as its last commit left it.
     """
+    if once and not next_batch(settings, name).ranges:
+        return ExitCode.NOTHING_TO_DO  # known without Spark, and without taking the table from its owner
     owner = Owner.open(settings, name, clock or SystemClock())
     try:
         return owner.catch_up(stop) if once else owner.follow(stop)
@@ -108,7 +108,7 @@ class Owner:
             raise DefinitionDiffers(table=name, differences=differences)
         state = current_state(table, name)
         log = Log(settings.kafka)
-        _check_source(name, log, state.cluster_id, state.topic_ids)
+        check_source(name, log, state.cluster_id, state.topic_ids)
         quarantine = open_quarantine(catalog, name, definition.identifier)
         spark = start_spark(settings, name)
         try:
@@ -151,8 +151,7 @@ class Owner:
     def catch_up(self, stop: threading.Event) -> int:
         """Batches until the table holds what the log holds now."""
         goal = self.log.ends(self.definition.topics)
-        if self.position.seam.at_least(goal):
-            return ExitCode.NOTHING_TO_DO
+        self.step()
         while not stop.is_set() and not self.position.seam.at_least(goal):
             self.step()
         return ExitCode.DONE if self.position.seam.at_least(goal) else ExitCode.PARTLY_DONE
@@ -180,7 +179,7 @@ class Owner:
     def step(self) -> bool:
         """Plan, run and commit one batch; whether the log held more than the batch. No batch, no commit."""
         topics = self.definition.topics
-        _check_source(self._name, self.log, self.cluster_id, self.task.topic_ids)
+        check_source(self._name, self.log, self.cluster_id, self.task.topic_ids)
         starts, ends = self.log.starts(topics), self.log.ends(topics)
         check_against_log(self._name, self.position.seam, starts, ends)
         records_max = records_max_of(
@@ -304,16 +303,6 @@ def _with_new_partitions(seam: Seam, starts: Seam) -> Seam:
     return seam.advanced(
         {(topic, p): offset for topic, p, offset in starts.items() if (topic, p) not in seam}
     )
-
-
-def _check_source(name: str, log: Log, cluster_id: str, topic_ids: Mapping[str, str]) -> None:
-    """Offsets mean something only in the very topics that the table was fed from."""
-    found = log.cluster_id()
-    if found != cluster_id:
-        raise ClusterReplaced(table=name, recorded=cluster_id, found=found)
-    for topic, facts in log.describe(tuple(topic_ids)).items():
-        if facts.topic_id != topic_ids[topic]:
-            raise TopicReplaced(table=name, topic=topic, recorded=topic_ids[topic], found=facts.topic_id)
 
 
 def _data_location(table: Table) -> str:

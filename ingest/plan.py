@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from thermocline.catalog import current_state, definition_of, load_table, open_catalog
+from thermocline.errors import ClusterReplaced, TopicReplaced
 from thermocline.log import Log, OffsetRange
 from thermocline.seam import Seam, check_against_log
 
@@ -105,11 +106,28 @@ def offsets(settings: Settings, name: str) -> list[PartitionOffsets]:
     ]
 
 
+def check_source(name: str, log: Log, cluster_id: str, topic_ids: Mapping[str, str]) -> None:
+    """Offsets mean something only in the very topics that the table was fed from.
+
+    Raises:
+        ClusterReplaced: the cluster is another one.
+        TopicReplaced: a topic was deleted and made again.
+    """
+    found = log.cluster_id()
+    if found != cluster_id:
+        raise ClusterReplaced(table=name, recorded=cluster_id, found=found)
+    for topic, facts in log.describe(tuple(topic_ids)).items():
+        if facts.topic_id != topic_ids[topic]:
+            raise TopicReplaced(table=name, topic=topic, recorded=topic_ids[topic], found=facts.topic_id)
+
+
 def _seam_and_log(settings: Settings, name: str) -> tuple[Seam, Log]:
     identifier = settings.table(name).identifier
     table = load_table(open_catalog(settings.catalog), name, identifier)
     definition_of(table, name)
-    return current_state(table, name).seam, Log(settings.kafka)
+    state, log = current_state(table, name), Log(settings.kafka)
+    check_source(name, log, state.cluster_id, state.topic_ids)
+    return state.seam, log
 
 
 def _share(lag: int, total: int, records_max: int) -> int:

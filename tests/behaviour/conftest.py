@@ -1,0 +1,40 @@
+"""Real parts, once for the whole suite: a broker, a warm Spark session, and folders for stacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from ingest.owner import Owner
+from thermocline.clock import SystemClock
+from thermocline.embedded.stack import TABLE, Stack
+
+
+@pytest.fixture(scope="session")
+def new_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Stack]]:
+    """Makes a started stack: its own broker, catalog and table; all are stopped at the end."""
+    stacks: list[Stack] = []
+
+    def start(name: str, **options: object) -> Stack:
+        stack = Stack(tmp_path_factory.mktemp(name), **options)  # type: ignore[arg-type]
+        stacks.append(stack)
+        return stack.start()
+
+    yield start
+    for stack in stacks:
+        stack.stop()
+
+
+@pytest.fixture(scope="session")
+def new_owner() -> Iterator[Callable[[Stack], Owner]]:
+    """Takes ownership of a stack's table in this process; all owners share one Spark session."""
+    owners: list[Owner] = []
+
+    def take(stack: Stack) -> Owner:
+        owners.append(Owner.open(stack.settings, TABLE, SystemClock()))
+        return owners[-1]
+
+    yield take
+    if owners:
+        owners[-1].close()

@@ -1,0 +1,217 @@
+"""Crashes, rivals and refusals: the table equals the replay of the log, or ingest stops and says why."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from ingest.commit import Change, Committer
+from ingest.owner import Owner
+from tests.behaviour.topic import APP, Topic
+from thermocline.catalog import current_state, load_table, open_catalog
+from thermocline.embedded.oracle import RowKey
+from thermocline.embedded.stack import TABLE, TOPIC, Command, Stack
+from thermocline.errors import BadRecord, OffsetsGone, OwnerLost, TopicReplaced
+
+
+@pytest.fixture(scope="module")
+def stack(new_stack: Callable[..., Stack]) -> Stack:
+    return new_stack("owner", partitions=2, commit_interval_seconds=1.0)
+
+
+@pytest.fixture(scope="module")
+def topic(stack: Stack) -> Topic:
+    return Topic(stack.settings.kafka, TOPIC)
+
+
+def table_rows(stack: Stack) -> dict[RowKey, str]:
+    table = load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}")
+    rows = table.scan().to_arrow().to_pylist()
+    by_key = {(row["app_id"], row["user_id"], row["key"]): row["value"] for row in rows}
+    assert len(by_key) == len(rows), "a key is live twice"
+    return by_key
+
+
+def replayed(topic: Topic) -> dict[RowKey, str]:
+    return {key: row["value"] for key, row in topic.oracle.rows().items()}
+
+
+def write_some(topic: Topic, generation: int) -> None:
+    """Inserts, updates of what earlier generations wrote, and deletes."""
+    for user in range(300):
+        topic.send((APP, f"u{user}", "plan"), f"{generation}-{user}")
+        topic.send((APP, f"u{user}", f"g{generation}"), "x")
+        if user % 3 == generation % 3:
+            topic.send((APP, f"u{user}", f"g{generation - 1}"), None)
+    topic.flush()
+
+
+def data_files(stack: Stack) -> set[Path]:
+    return set((stack.folder / "data" / "warehouse").glob(f"app/{TABLE}/data/**/*.parquet"))
+
+
+def snapshot_id(stack: Stack) -> int:
+    return current_state(
+        load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}"), TABLE
+    ).snapshot_id
+
+
+def kill_group(command: Command) -> None:
+    """As a crash of the machine: Spark's JVM and its workers die with the command."""
+    os.killpg(command.process.pid, signal.SIGKILL)
+    command.process.wait()
+
+
+def test_ingest_killed_in_the_middle_of_a_batch_repeats_and_loses_nothing(stack: Stack, topic: Topic) -> None:
+    write_some(topic, 1)
+    stack.run("first", "ingest", "run", TABLE, "--once")
+    before, files_before = snapshot_id(stack), data_files(stack)
+    write_some(topic, 2)
+    killed = stack.ingest("--once")
+    # Ownership makes a snapshot; the first file of the batch comes after it.
+    stack.wait_for(lambda: len(data_files(stack) - files_before) > 0, "a data file is written", killed)
+    kill_group(killed)
+
+    stack.run("again", "ingest", "run", TABLE, "--once")
+
+    assert snapshot_id(stack) != before
+    assert table_rows(stack) == replayed(topic)
+
+
+def test_ingest_killed_right_after_its_commit_repeats_and_loses_nothing(stack: Stack, topic: Topic) -> None:
+    write_some(topic, 3)
+    wanted = replayed(topic)
+    killed = stack.ingest()
+    stack.wait_for(lambda: table_rows(stack) == wanted, "the batch is committed", killed)
+    kill_group(killed)
+    write_some(topic, 4)
+
+    stack.run("once-more", "ingest", "run", TABLE, "--once")
+
+    assert table_rows(stack) == replayed(topic)
+
+
+def test_ingest_told_to_stop_ends_cleanly_with_its_last_batch_committed(stack: Stack, topic: Topic) -> None:
+    write_some(topic, 5)
+    wanted = replayed(topic)
+    running = stack.ingest()
+    stack.wait_for(lambda: table_rows(stack) == wanted, "the batch is committed", running)
+    assert running.stop() == 0
+
+
+def test_once_with_nothing_new_says_so(stack: Stack) -> None:
+    assert stack.ingest("--once").process.wait() == 10
+
+
+@pytest.fixture(scope="module")
+def rival_stack(new_stack: Callable[..., Stack]) -> Stack:
+    return new_stack("rivals", partitions=1, buckets=2)
+
+
+def test_a_stale_owner_cannot_commit(rival_stack: Stack, new_owner: Callable[[Stack], Owner]) -> None:
+    topic = Topic(rival_stack.settings.kafka, TOPIC)
+    stale = new_owner(rival_stack)
+    topic.send((APP, "u1", "plan"), "free")
+    topic.flush()
+    newer = new_owner(rival_stack)
+    files_before = data_files(rival_stack)
+
+    with pytest.raises(OwnerLost) as lost:
+        stale.catch_up(threading.Event())
+
+    assert (lost.value.epoch_ours, lost.value.epoch_found) == (stale.committer.epoch, newer.committer.epoch)
+    assert data_files(rival_stack) == files_before, "what the refused batch wrote is cleaned up"
+    newer.catch_up(threading.Event())
+    assert table_rows(rival_stack) == {(APP, "u1", "plan"): "free"}
+
+
+def test_a_commit_prepared_before_a_takeover_is_refused_by_the_catalog_itself(
+    rival_stack: Stack, new_owner: Callable[[Stack], Owner]
+) -> None:
+    """Goal: the swap, not only the check before it, stops a stale owner.
+
+    Method: the rival takes ownership between the stale owner's checks and its swap.
+    """
+    stale = new_owner(rival_stack)
+    position = stale.position
+    build = Committer._build
+
+    def build_and_lose_the_table(self: Committer, *arguments: object) -> None:
+        build(self, *arguments)  # type: ignore[arg-type]
+        if self is stale.committer and not rivals:
+            rivals.append(new_owner(rival_stack))
+
+    rivals: list[Owner] = []
+    change = Change(position.seam, stale.cluster_id, stale.task.topic_ids, watermark_ms=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Committer, "_build", build_and_lose_the_table)
+        with pytest.raises(OwnerLost):
+            stale.committer.commit(position.snapshot_id, position.seam, change)
+    assert rivals
+    state = current_state(
+        load_table(open_catalog(rival_stack.settings.catalog), TABLE, f"app.{TABLE}"), TABLE
+    )
+    assert state.batch_id != change.batch_id
+    assert state.epoch == rivals[0].committer.epoch
+
+
+def test_a_bad_record_stops_a_table_that_wants_to_fail_and_commits_nothing(
+    new_stack: Callable[..., Stack], new_owner: Callable[[Stack], Owner]
+) -> None:
+    stack = new_stack("failing", partitions=1, buckets=2)
+    owner = new_owner(stack)
+    topic = Topic(stack.settings.kafka, TOPIC)
+    topic.send((APP, "u1", "plan"), "free")
+    topic.send_raw(b"{", b"garbage")
+    topic.flush()
+    before = snapshot_id(stack)
+    owner.definition = replace(owner.definition, on_error="fail")
+    owner.task = replace(owner.task, definition=owner.definition)
+
+    with pytest.raises(BadRecord) as bad:
+        owner.catch_up(threading.Event())
+
+    assert (bad.value.partition, bad.value.offset, bad.value.stage) == (0, 1, "key")
+    assert snapshot_id(stack) == before
+    assert not data_files(stack)
+
+
+def test_records_deleted_below_the_seam_stop_ingest_with_the_lost_range(
+    new_stack: Callable[..., Stack], new_owner: Callable[[Stack], Owner]
+) -> None:
+    stack = new_stack("gap", partitions=1, buckets=2)
+    owner = new_owner(stack)
+    topic = Topic(stack.settings.kafka, TOPIC)
+    for number in range(10):
+        topic.send((APP, "u1", f"k{number}"), "x")
+    topic.flush()
+    admin = AdminClient(stack.settings.kafka.client_config())
+    admin.delete_records([TopicPartition(TOPIC, 0, 5)])[TopicPartition(TOPIC, 0)].result(30)
+
+    with pytest.raises(OffsetsGone) as gone:
+        owner.catch_up(threading.Event())
+
+    assert (gone.value.wanted, gone.value.log_start) == (0, 5)
+    assert table_rows(stack) == {}
+
+    stack.kafka.delete_topic(TOPIC)
+    stack.wait_for(lambda: _created_again(stack), "the topic is created again")
+    with pytest.raises(TopicReplaced):
+        owner.catch_up(threading.Event())
+    assert stack.ingest("--once").process.wait() == TopicReplaced.exit_code
+
+
+def _created_again(stack: Stack) -> bool:
+    try:
+        stack.kafka.create_topic(TOPIC, 1)
+    except KafkaException:
+        return False
+    return True
