@@ -68,7 +68,9 @@ def fingerprint() -> str:
 
 def make_environment() -> None:
     """Creates `.venv` unless its Python fits, and installs the locks and this project into it."""
+    effort = ""
     if not fits(version_of(str(PYTHON))):
+        effort = " (about 450 MB to fetch; minutes, this time only)"
         python = find_python()
         say(f"creating .venv with {python}")
         shutil.rmtree(VENV, ignore_errors=True)
@@ -77,7 +79,7 @@ def make_environment() -> None:
             "install Python's venv module (Debian: apt install python3-venv)",
         )
     packages = len(re.findall(r"(?m)^[a-z].*==", ALL_LOCK.read_text()))
-    say(f"installing {packages} locked packages (about 450 MB to fetch; minutes, the first time only)")
+    say(f"installing {packages} locked packages{effort}")
     pip(*locked(BUILD_LOCK))
     # PySpark comes as source alone. Its build uses the setuptools just installed, whose hash is locked too.
     pip("--no-build-isolation", *locked(ALL_LOCK), wanted=packages)

@@ -46,6 +46,7 @@ SUMMARY_RECORDS_TOTAL = "thermocline.total-records-"
 
 # SQLite lets one process write at a time; another one's commit takes milliseconds, a backup seconds.
 SQLITE_BUSY_SECONDS = 30
+_FIRST_TABLE = "`thermocline table create NAME` makes it with the first table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +201,7 @@ def _check_sqlite(settings: CatalogSettings, path: Path, may_create: bool) -> No
     if may_create:
         path.parent.mkdir(parents=True, exist_ok=True)
     elif not path.exists():
-        raise CatalogUnreachable(uri=settings.uri, detail=f"the file {path} does not exist")
+        raise CatalogUnreachable(uri=settings.uri, detail=f"the file {path} does not exist; {_FIRST_TABLE}")
 
 
 def _warehouse_uri(warehouse: str) -> str:

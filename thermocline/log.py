@@ -28,7 +28,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, tho
 )
 
 from thermocline.clock import Clock, SystemClock
-from thermocline.errors import KafkaUnreachable, OffsetsGone, RangeIncomplete, TopicMissing
+from thermocline.errors import ConfigInvalid, KafkaUnreachable, OffsetsGone, RangeIncomplete, TopicMissing
 from thermocline.seam import Seam
 
 if TYPE_CHECKING:
@@ -129,11 +129,17 @@ class TopicFacts:
 
 
 class Log:
-    """Questions about a cluster's topics. Raises `KafkaUnreachable` when no broker answers in time."""
+    """Questions about a cluster's topics. Raises `KafkaUnreachable` when no broker answers in time.
+
+    Raises `ConfigInvalid` where the client's settings are none of librdkafka's.
+    """
 
     def __init__(self, kafka: KafkaSettings) -> None:
         self._bootstrap_servers = kafka.bootstrap_servers
-        self._admin = AdminClient({**kafka.client_config(), "log_level": 0}, logger=_kafka_logger)
+        try:
+            self._admin = AdminClient({**kafka.client_config(), "log_level": 0}, logger=_kafka_logger)
+        except KafkaException as error:  # librdkafka refuses a name or a value
+            raise ConfigInvalid(path="[kafka.client]", problems=(error.args[0].str(),)) from error
 
     def cluster_id(self) -> str:
         """The id that the cluster was formatted with."""

@@ -1,4 +1,4 @@
-"""The ways into a table, each a function from a stack to the rows of the cases: {user: {attribute: value}}."""
+"""The ways into a table, each a function from a stack to the rows of the cases by user and attribute."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ Rows = dict[str, dict[str, str]]
 
 def by_entity(stack: Stack, read_after: str) -> Rows:
     with Client(stack.url) as client:
-        return {
-            case.name: _attributes(
-                client.lookup(TABLE, {"app_id": str(APP), "user_id": case.name}, read_after)["rows"]  # type: ignore[arg-type]
-            )
-            for case in CASES
-        }
+
+        def rows_of(user: str) -> Any:
+            return client.lookup(TABLE, {"app_id": str(APP), "user_id": user}, read_after)["rows"]
+
+        return {case.name: _attributes(rows_of(case.name)) for case in CASES}
 
 
 def by_row(stack: Stack, read_after: str) -> Rows:
@@ -81,7 +80,7 @@ def by_lookup_without_a_server(stack: Stack, read_after: str) -> Rows:
     del read_after
     return {
         case.name: _attributes(
-            private.lookup(stack.settings, TABLE, {"app_id": str(APP), "user_id": case.name})["rows"]  # type: ignore[arg-type]
+            private.lookup(stack.settings, TABLE, {"app_id": str(APP), "user_id": case.name})["rows"]
         )
         for case in CASES[:3]
     }

@@ -21,6 +21,7 @@ from thermocline.errors import DependencyMissing, ExitCode, InternalError, Therm
 from thermocline.logs import fields
 
 INTERRUPTED: Final = 130  # what shells give for a command that ended by Ctrl-C
+READER_GONE: Final = 141  # and for one whose output nobody reads any more
 TRACEBACK_VARIABLE: Final = "THERMOCLINE_TRACEBACK"
 # The optional part of the installation that a package comes with.
 PARTS: Final = {
@@ -77,7 +78,7 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one command; its exit code. Prints at most one error, and raises nothing."""
+    """Runs one command; its exit code. Prints at most one error."""
     try:
         result = app(list(arguments), prog_name="thermocline", standalone_mode=False)
         sys.stdout.flush()
@@ -89,6 +90,12 @@ def run(arguments: Sequence[str]) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         return _end_quietly()
+    except SystemExit as ended:
+        if isinstance(
+            ended.__context__, BrokenPipeError
+        ):  # typer ends with 1 then, which means a bad answer here
+            return _end_quietly()
+        raise
     except Exception as error:  # noqa: BLE001 -- this is where every bug ends, as an InternalError
         return _fail(_known(error, arguments), arguments, bug=error)
     return result if isinstance(result, int) else ExitCode.DONE
@@ -139,4 +146,4 @@ def _command_path(arguments: Sequence[str]) -> str:
 def _end_quietly() -> int:
     """The reader of a pipe went away, as ``head`` does; what is left must not be flushed into it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return ExitCode.DONE
+    return READER_GONE

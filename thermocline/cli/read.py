@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -42,15 +42,7 @@ def lookup(
 ) -> None:
     """Show the rows of one entity, or one row, as of now: thermocline lookup profiles app_id=7 user_id=u1."""
     values = _parse_key(key)
-    if url:
-        from serving.client import Client
-
-        answer = Client(url).lookup(name, values, read_after)
-    else:
-        from serving import private
-
-        answer = private.lookup(session_of(context).settings(), name, values)
-        _check_included(name, answer, read_after)
+    answer = _asked(url, name, values, read_after) if url else _read(context, name, values, read_after)
     rows: list[dict[str, Any]] = answer["rows"]
     columns = list(rows[0]) if rows else []
     listed = table(columns, ([str(row[column]) for column in columns] for row in rows))
@@ -86,6 +78,21 @@ def extract(
     _report(name, output, point, as_json)
 
 
+def _asked(url: str, name: str, key: dict[str, str], read_after: str | None) -> dict[str, Any]:
+    from serving.client import Client
+
+    with Client(url) as client:
+        return client.lookup(name, key, read_after)
+
+
+def _read(context: typer.Context, name: str, key: dict[str, str], read_after: str | None) -> dict[str, Any]:
+    from serving.private import lookup as lookup_here
+
+    answer = lookup_here(session_of(context).settings(), name, key)
+    _check_included(name, answer, read_after)
+    return answer
+
+
 def _reader(
     context: typer.Context,
     name: str,
@@ -97,16 +104,17 @@ def _reader(
     if url:
         from serving.client import Client
 
-        client = Client(url)
-        return lambda sink, progress: client.extract(name, columns, chosen.value, sink, progress)
-    from serving import private
+        def from_server(sink: BinaryIO, progress: Callable[[int], None]) -> ReadPoint:
+            with Client(url) as client:
+                return client.extract(name, columns, chosen.value, sink, progress)
+
+        return from_server
+    from serving.private import extract as extract_here
     from thermocline.read_point import ReadPoint
 
     settings = session_of(context).settings()
     point = ReadPoint.parse(at) if at else None
-    return lambda sink, progress: private.extract(
-        settings, name, columns, chosen.value, sink, point, progress
-    )
+    return lambda sink, progress: extract_here(settings, name, columns, chosen.value, sink, point, progress)
 
 
 def _report(name: str, output: Path | None, point: ReadPoint, as_json: bool) -> None:
@@ -135,7 +143,7 @@ def _parse_key(words: Sequence[str]) -> dict[str, str]:
     return values
 
 
-def _check_included(name: str, answer: dict[str, Any], read_after: str | None) -> None:
+def _check_included(name: str, answer: Mapping[str, Any], read_after: str | None) -> None:
     """Without a server, what was acknowledged before the command began is included; anything else is not."""
     if read_after is None:
         return
@@ -147,7 +155,7 @@ def _check_included(name: str, answer: dict[str, Any], read_after: str | None) -
         raise ReadAfterTimeout(table=name, wanted=read_after, waited_seconds=0.0)
 
 
-def _age(answer: dict[str, Any]) -> str:
+def _age(answer: Mapping[str, Any]) -> str:
     stale = ", stale" if answer.get("stale") else ""
     return f"{answer.get('age_seconds') or 0.0:.2f} s old{stale}"
 
@@ -174,7 +182,7 @@ def _sink(output: Path | None) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _progress(in_bytes: bool) -> Iterator[Callable[[int], None]]:
-    """Counts on a terminal's stderr what was written since the last call: bytes, or rows."""
+    """Shows on a terminal's stderr how much was written so far: bytes, or rows."""
     console = Console(stderr=True)
     count = DownloadColumn() if in_bytes else TextColumn("{task.completed:,} rows")
     bar = Progress(
@@ -182,4 +190,4 @@ def _progress(in_bytes: bool) -> Iterator[Callable[[int], None]]:
     )
     with bar:
         task = bar.add_task("extract", total=None)
-        yield lambda more: bar.advance(task, more)
+        yield lambda so_far: bar.update(task, completed=so_far)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
 import typer
 
 from thermocline.cli.session import AsJson, session_of
+
+if TYPE_CHECKING:
+    from thermocline import logs
+
+LOG_LEVEL: Final[logs.Level] = "info"
 
 
 def serve(context: typer.Context, as_json: AsJson = False) -> int:  # noqa: ARG001 -- its errors are JSON then
     """Serve lookups and extracts of all configured tables over HTTP, until SIGTERM or Ctrl-C."""
     session = session_of(context)
     settings = session.settings()
-    session.configure_logs("info")
+    session.configure_logs(LOG_LEVEL)
     from serving.server import serve as serve_until_stopped
 
-    return serve_until_stopped(settings)
+    return serve_until_stopped(settings, session.log_level or LOG_LEVEL, session.log_json)

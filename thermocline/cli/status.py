@@ -78,7 +78,8 @@ def _ask_server(serving: ServingSettings) -> dict[str, Any]:
         with urllib.request.urlopen(f"{url}/status", timeout=SERVER_TIMEOUT_SECONDS) as response:  # noqa: S310
             return {"at": url, "status": json.loads(response.read(ANSWER_BYTES_MAX))}
     except (OSError, ValueError, http.client.HTTPException) as error:
-        return {"at": url, "error": error_document(ServerUnreachable(url=url, detail=str(getattr(error, "reason", error))))}
+        detail = str(getattr(error, "reason", error))  # urllib wraps what happened
+        return {"at": url, "error": error_document(ServerUnreachable(url=url, detail=detail))}
 
 
 def _table(settings: Settings, name: str, catalog: Catalog | None, log: Log | None) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def snapshot_document(state: SnapshotState) -> dict[str, Any]:
         "epoch": state.epoch,
         "batch_id": state.batch_id,
         "definition_version": state.definition_version,
-        "records": dict(state.counts),
+        "records": dict(sorted(state.counts.items())),
     }
 
 

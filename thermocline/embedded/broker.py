@@ -20,6 +20,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from thermocline.embedded.guard import guard_of, release
 from thermocline.embedded.jars import Report, in_silence, jars_of
 from thermocline.embedded.java import JavaHome, find_java
 from thermocline.errors import KafkaUnreachable, PortTaken
@@ -132,7 +133,7 @@ class LocalKafka:
                 # Its own session: Ctrl-C at the terminal is ours to handle, in our order.
                 start_new_session=True,
             )
-        self._guard = _guard_of(self._process.pid)
+        self._guard = guard_of(self._process.pid)
 
     def wait(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> None:
         """Returns when the broker answers.
@@ -211,8 +212,7 @@ class LocalKafka:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        guard.kill()
-        guard.communicate()
+        release(guard)
         self._process = self._guard = self._admin_client = None
 
     def _write_configuration(self) -> None:
@@ -282,20 +282,6 @@ def _is_free(port: int) -> bool:
 def _new_cluster_id() -> str:
     """A random UUID as Kafka writes it; a leading hyphen would read as an option of the storage tool."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
-
-
-def _guard_of(pid: int) -> subprocess.Popen[bytes]:
-    """A shell whose input ends when this process does; it then kills the broker.
-
-    A parent-death signal would do it on Linux alone, and at the end of the starting thread already.
-    """
-    return subprocess.Popen(
-        ["/bin/sh", "-c", f"read -r _; kill -9 {pid}"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
 
 
 _SERVER_PROPERTIES = """\

@@ -179,7 +179,8 @@ def _fetch(folder: Path, missing: list[Jar], java: JavaHome, report: Report, *, 
 
 
 def _run_ivy(folder: Path, missing: list[Jar], java: list[str], report: Report) -> None:
-    listing = folder / "ivy" / "list.xml"
+    settings, listing = folder / "ivy" / "settings.xml", folder / "ivy" / "list.xml"
+    settings.write_text(_SETTINGS)
     listing.write_text(_listing(missing))
     command = [
         *java,
@@ -188,7 +189,7 @@ def _run_ivy(folder: Path, missing: list[Jar], java: list[str], report: Report) 
         "-cp",
         str(_ivy_jar()),
         "org.apache.ivy.Main",
-        *("-cache", str(folder / "ivy" / "cache")),
+        *("-settings", str(settings), "-cache", str(folder / "ivy" / "cache")),
         *("-ivy", str(listing), "-confs", "jars"),
         *("-retrieve", str(folder / "arriving" / "[artifact]-[revision].[ext]")),
     ]
@@ -206,23 +207,32 @@ def _run_ivy(folder: Path, missing: list[Jar], java: list[str], report: Report) 
 
 
 def _follow(ivy: subprocess.Popen[str], write: Callable[[str], object], wanted: int, report: Report) -> None:
-    described = fetched = 0
+    located = fetched = 0
     for line in ivy.stdout or ():
         write(line)
         if line.startswith("\tfound "):
-            described += 1
-            if described % 10 == 0:
-                report(f"  {described}/{wanted} described")
+            located += 1
+            if located % 10 == 0:
+                report(f"  {located}/{wanted} located")
         elif arrived := re.search(r"\[SUCCESSFUL \].*!(\S+)\.jar", line):
             fetched += 1
             report(f"  {fetched}/{wanted} {arrived[1]}")
+
+
+_SETTINGS = """\
+<ivysettings>
+  <settings defaultResolver="central"/>
+  <!-- Ivy's default repository. No POMs: they tell nothing beyond the lock, and take most of the time. -->
+  <resolvers><ibiblio name="central" m2compatible="true" usepoms="false"/></resolvers>
+</ivysettings>
+"""
 
 
 def _listing(jars: list[Jar]) -> str:
     """An Ivy file that asks for exactly these: a dependency that is not transitive brings nothing with it."""
     lines = "".join(
         f"<dependency org={quoteattr(jar.organisation)} name={quoteattr(jar.name)}"
-        f' rev={quoteattr(jar.revision)} transitive="false" conf="jars->master"/>\n'
+        f' rev={quoteattr(jar.revision)} transitive="false" conf="jars->default"/>\n'
         for jar in jars
     )
     return (

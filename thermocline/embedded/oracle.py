@@ -6,8 +6,7 @@ It shares no code with ``decode``, ``keys`` and ``fold``, so that a mistake in t
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -15,7 +14,7 @@ from confluent_kafka import KafkaError, Message
 
 from thermocline.seam import Seam
 
-__all__ = ["Acknowledged", "Oracle", "Row", "RowKey"]
+__all__ = ["Acknowledged", "Oracle", "Row", "RowKey", "row_of"]
 
 RowKey = tuple[int, str, str]
 Row = dict[str, Any]
@@ -36,11 +35,11 @@ class Oracle:
     """Remembers what was acknowledged, and says which rows that comes to.
 
     ``newest`` is the last record acknowledged; ``refused`` says why the broker did not take one, in which
-    case nobody knows what the topic holds. One thread feeds it; any may ask.
+    case nobody knows what the topic holds. Any thread may feed it, and any may ask.
     """
 
     def __init__(self) -> None:
-        self._records: dict[tuple[str, int], list[Acknowledged]] = defaultdict(list)
+        self._records: dict[tuple[str, int], list[Acknowledged]] = {}
         self.newest: Acknowledged | None = None
         self.refused = ""
 
@@ -61,7 +60,8 @@ class Oracle:
 
     def acknowledge(self, record: Acknowledged) -> None:
         """Remembers a record."""
-        self._records[record.topic, record.partition].append(record)
+        # Both steps are atomic, so that no thread loses another one's record.
+        self._records.setdefault((record.topic, record.partition), []).append(record)
         self.newest = record
 
     def __len__(self) -> int:
@@ -80,23 +80,31 @@ class Oracle:
         A row holds all declared columns; ``updated_at`` is a datetime in UTC.
         """
         rows: dict[RowKey, Row] = {}
-        for place, held in self._held().items():
-            for record in sorted(held, key=lambda record: record.offset):
-                if end is None or record.offset < end.get(place, 0):
-                    _apply(rows, record)
+        for record in self.records():
+            if end is None or record.offset < end.get((record.topic, record.partition), 0):
+                key, row = row_of(record)
+                if row is None:
+                    rows.pop(key, None)
+                else:
+                    rows[key] = row
         return rows
 
+    def records(self) -> Iterator[Acknowledged]:
+        """All that was acknowledged so far: partition by partition, in the order of the offsets."""
+        for held in self._held().values():
+            yield from sorted(held, key=lambda record: record.offset)
+
     def _held(self) -> dict[tuple[str, int], list[Acknowledged]]:
-        """A copy that the feeding thread doesn't change meanwhile."""
+        """A copy that the feeding threads don't change meanwhile."""
         return {place: list(held) for place, held in list(self._records.items())}
 
 
-def _apply(rows: dict[RowKey, Row], record: Acknowledged) -> None:
+def row_of(record: Acknowledged) -> tuple[RowKey, Row | None]:
+    """The row that a record is about, and what it becomes; None for a tombstone."""
     names = json.loads(record.key)
     key = (names["app_id"], names["user_id"], names["key"])
     if record.value is None:
-        rows.pop(key, None)
-        return
+        return key, None
     fields = json.loads(record.value)
     updated_at = datetime.fromisoformat(fields["updated_at"])
-    rows[key] = {**names, "value": fields["value"], "updated_at": updated_at}
+    return key, {**names, "value": fields["value"], "updated_at": updated_at}

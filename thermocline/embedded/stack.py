@@ -18,6 +18,7 @@ from typing import Any, Self
 import httpx
 
 from thermocline.embedded.broker import LocalKafka
+from thermocline.embedded.guard import guard_of, release
 from thermocline.embedded.jars import Report, in_silence
 from thermocline.errors import EngineFailed
 from thermocline.settings import Settings, load_settings
@@ -49,33 +50,45 @@ class Command:
                 # Its own session: a signal for the terminal's group is ours to pass on, in our order.
                 start_new_session=True,
             )
+        self._guard = guard_of(self.process.pid)
+        self._is_told_to_stop = False
 
     def check(self) -> None:
         """Raises `EngineFailed` when the process has ended."""
         code = self.process.poll()
         if code is not None:
             tail = "\n".join(self.log_path.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
-            raise EngineFailed(engine=f"`thermocline {self._words}`", detail=f"it ended with {code}; {tail}")
+            detail = f"it ended with {code}; its log {self.log_path} ends with\n{tail}"
+            raise EngineFailed(engine=f"`thermocline {self._words}`", detail=detail)
+
+    def tell_to_stop(self) -> None:
+        """SIGTERM, once: a second one would stop it in the middle of what it does."""
+        if not self._is_told_to_stop and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        self._is_told_to_stop = True
 
     def stop(self) -> int:
         """SIGTERM, and SIGKILL where that takes too long; the exit code."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
+        self.tell_to_stop()
         try:
-            return self.process.wait(STOP_TIMEOUT_SECONDS)
+            code = self.process.wait(STOP_TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             return self.kill()
+        release(self._guard)
+        return code
 
     def kill(self) -> int:
         """SIGKILL for the process alone, as a crash would; the exit code."""
         self.process.kill()
-        return self.process.wait()
+        code = self.process.wait()
+        release(self._guard)
+        return code
 
 
 class Stack:
     """A folder with a broker, a configuration and a table, and the commands that run on them.
 
-    Use it as a context manager; the processes end with it, in the reverse order of their start.
+    Use it as a context manager; the processes end with it, the broker last.
     """
 
     def __init__(
@@ -112,11 +125,19 @@ class Stack:
 
     def start(self) -> Self:
         """The broker, the topic and the table; ingest and serving are started by their own methods."""
+        self.start_broker()
+        self.create_table()
+        return self
+
+    def start_broker(self) -> None:
+        """The broker, with the topic."""
         self.kafka.start()
         self.kafka.wait()
         self.kafka.create_topic(TOPIC, self._partitions, {"message.timestamp.type": "LogAppendTime"})
+
+    def create_table(self) -> None:
+        """The table, from the configuration."""
         self.run("table-create", "table", "create", TABLE)
-        return self
 
     def command(self, log_name: str, *arguments: str) -> Command:
         """Start a ``thermocline`` command on this configuration."""
@@ -168,7 +189,9 @@ class Stack:
 
     def stop(self) -> None:
         """Stop everything that was started; what has ended already stays as it is."""
-        for command in reversed(self._commands):
+        for command in self._commands:
+            command.tell_to_stop()
+        for command in self._commands:
             command.stop()
         self._commands.clear()
         self.kafka.stop()

@@ -76,7 +76,6 @@ class ThermoclineError(Exception):
         """What ``thermocline explain CODE`` prints: the docstring of the class."""
         return inspect.cleandoc(cls.__doc__ or "")
 
-    @property
     def facts(self) -> dict[str, Any]:
         """The typed attributes by name."""
         names = [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
@@ -106,7 +105,7 @@ class ThermoclineError(Exception):
         return self.what
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.facts)
+        return _rebuild, (type(self), self.facts())
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

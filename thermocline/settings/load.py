@@ -178,7 +178,8 @@ def _problems_of(error: ValidationError, origins: Mapping[tuple[str, ...], str])
 def _unknown_variable(variable: str, place: tuple[str, ...]) -> str:
     parents = "".join(f"{part}__" for part in place[:-1])
     known = [f"{PREFIX}{parents}{name}".upper() for name in _known_beside(place)]
-    return f"{variable}: unknown variable{did_you_mean(variable, known)}"
+    written = f"{PREFIX}{'__'.join(place)}".upper()
+    return f"{variable}: unknown variable{did_you_mean(written, known)}"
 
 
 def _known_beside(place: tuple[str, ...]) -> list[str]:

@@ -1,0 +1,235 @@
+"""A running server under traffic and faults: each answer is the replay of the log to its read point."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from itertools import cycle, islice, pairwise
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+
+from ingest.owner import Owner
+from serving import private
+from serving.client import Client
+from tests.behaviour.topic import APP, Topic, key_bytes
+from thermocline.embedded.oracle import Oracle, RowKey
+from thermocline.embedded.stack import TABLE, TOPIC, Command, Stack
+from thermocline.embedded.workload import Workload, produce
+from thermocline.errors import ReadPointGone
+from thermocline.read_point import ReadPoint
+from thermocline.seam import Seam
+
+# Enough for the commits of a slow machine to come in between; a quick one stops after three of them.
+LOOKUPS_MAX = 20_000
+SNAPSHOTS_SEEN = 3
+
+
+@pytest.fixture(scope="module")
+def stack(new_stack: Callable[..., Stack]) -> Stack:
+    return new_stack("server", partitions=3, buckets=4)
+
+
+@pytest.fixture(scope="module")
+def owner(stack: Stack, new_owner: Callable[[Stack], Owner]) -> Owner:
+    return new_owner(stack)
+
+
+@pytest.fixture(scope="module")
+def topic(stack: Stack) -> Topic:
+    return Topic(stack.settings.kafka, TOPIC)
+
+
+@pytest.fixture(scope="module")
+def server(stack: Stack) -> Command:
+    server = stack.serve()
+    stack.wait_until_ready(server)
+    return server
+
+
+@pytest.fixture
+def client(stack: Stack, server: Command) -> Iterator[Client]:
+    with Client(stack.url) as client:
+        yield client
+
+
+def lookup(client: Client, row: RowKey, read_after: str | None = None) -> dict[str, Any]:
+    return client.lookup(TABLE, {"app_id": str(row[0]), "user_id": row[1]}, read_after)
+
+
+def replayed(oracle: Oracle, answer: dict[str, Any], user: str) -> dict[str, str]:
+    """What the answer must hold: the log up to the end that the answer itself names."""
+    rows = oracle.rows(Seam.from_dict(answer["read_point"]["end"]))
+    return {key[2]: row["value"] for key, row in rows.items() if key[1] == user}
+
+
+def attributes(answer: dict[str, Any]) -> dict[str, str]:
+    return {row["key"]: row["value"] for row in answer["rows"]}
+
+
+def tailer_pid(stack: Stack) -> int:
+    status = stack.get("/status")[1]
+    return int(status["tables"][TABLE]["tailer"]["pid"])
+
+
+def test_answers_under_traffic_and_commits_equal_the_replay_at_their_read_points(
+    stack: Stack, owner: Owner, client: Client
+) -> None:
+    """Goal: no answer is ever torn, whatever is being written, committed, indexed or sealed meanwhile.
+
+    Method: a producer and an ingest loop run beside lookups and extracts; each answer names its read point,
+    and is compared with a plain replay of what the broker acknowledged up to there. Records whose
+    acknowledgement is still under way when an answer includes them are waited for by comparing at the end.
+    """
+    oracle, stop = Oracle(), threading.Event()
+    workload = Workload(seed=11, users=40, keys_per_user=5)
+    config = stack.settings.kafka.client_config()
+    producer = threading.Thread(
+        target=produce, args=(config, TOPIC, workload, oracle), kwargs={"rate": 800, "stop": stop}
+    )
+    committer = threading.Thread(target=commit_until, args=(owner, stop))
+    producer.start()
+    committer.start()
+    answers: list[tuple[str, dict[str, Any]]] = []
+    extracts: list[tuple[ReadPoint, dict[RowKey, str]]] = []
+    try:
+        users = [event.row for event in islice(Workload(seed=11, users=40, keys_per_user=5), 60)]
+        for row in islice(cycle(users), LOOKUPS_MAX):
+            answers.append((row[1], lookup(client, row)))
+            if len(answers) % 50 == 1:
+                extracts.append(extracted(client))
+            if len({answer["read_point"]["snapshot_id"] for _, answer in answers}) > SNAPSHOTS_SEEN:
+                break
+    finally:
+        stop.set()
+        producer.join()
+        committer.join()
+
+    for user, answer in answers:
+        assert attributes(answer) == replayed(oracle, answer, user), answer["read_point"]
+    for point, rows in extracts:
+        expected = {key: row["value"] for key, row in oracle.rows(point.end).items()}
+        assert rows == expected, point
+    seen = len({answer["read_point"]["snapshot_id"] for _, answer in answers})
+    assert seen > SNAPSHOTS_SEEN, "no commits came in between"
+    ends = [Seam.from_dict(answer["read_point"]["end"]) for _, answer in answers]
+    assert all(later.at_least(earlier) for earlier, later in pairwise(ends))
+
+
+def commit_until(owner: Owner, stop: threading.Event) -> None:
+    while not stop.is_set():
+        owner.step()
+
+
+def extracted(client: Client) -> tuple[ReadPoint, dict[RowKey, str]]:
+    sink = io.BytesIO()
+    point = client.extract(TABLE, None, "arrow", sink, lambda _: None)
+    rows = pa.ipc.open_stream(sink.getvalue()).read_all().to_pylist()
+    by_key = {(row["app_id"], row["user_id"], row["key"]): row["value"] for row in rows}
+    assert len(by_key) == len(rows)
+    return point, by_key
+
+
+def test_a_frozen_tailer_serves_no_value_older_than_the_table_that_it_names(
+    stack: Stack, owner: Owner, topic: Topic, client: Client
+) -> None:
+    """Goal: while the tailer stands still and ingest commits past it, answers stay right where they stand.
+
+    Method: the tailer is stopped in the middle; its own end, which the answers name, must not move beyond
+    what they hold, and they must say that they are stale.
+    """
+    row = (APP, "frozen", "plan")
+    topic.send(row, "before")
+    lookup(client, row, topic.flush())
+    pid = tailer_pid(stack)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        topic.send(row, "while it was frozen")
+        read_after = topic.flush()
+        owner.catch_up(threading.Event())
+        stack.wait_for(lambda: bool(lookup(client, row)["stale"]), "answers say that they are stale")
+        answer = lookup(client, row)
+        assert attributes(answer) == replayed(topic.oracle, answer, "frozen")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    fresh = lookup(client, row, read_after)
+    assert attributes(fresh) == {"plan": "while it was frozen"}
+
+
+def test_a_killed_tailer_is_replaced_and_goes_on_where_it_was(
+    stack: Stack, topic: Topic, client: Client
+) -> None:
+    row = (APP, "killed", "plan")
+    topic.send(row, "before")
+    lookup(client, row, topic.flush())
+    pid = tailer_pid(stack)
+    os.kill(pid, signal.SIGKILL)
+    topic.send(row, "after")
+    topic.flush()
+
+    stack.wait_for(lambda: attributes(lookup(client, row)) == {"plan": "after"}, "the new tailer has read on")
+
+    assert tailer_pid(stack) != pid
+
+
+def test_garbage_neither_stops_the_server_nor_hides_good_records(topic: Topic, client: Client) -> None:
+    row = (APP, "garbage", "plan")
+    topic.send(row, "good", partition=1)
+    for number in range(100):
+        topic.send_raw(key_bytes(row), b"\xff" * number + b"{", partition=1)
+    topic.send((APP, "garbage", "city"), "Bonn", partition=1)
+    assert attributes(lookup(client, row, topic.flush())) == {"plan": "good", "city": "Bonn"}
+
+
+def test_waiting_for_a_record_that_never_comes_ends_with_a_clear_error(stack: Stack, server: Command) -> None:
+    answer = httpx.get(
+        f"{stack.url}/v1/tables/{TABLE}/rows?app_id=7&user_id=u",
+        headers={"Thermocline-Read-After": f"{TOPIC}/0@999999999"},
+        timeout=60,
+    )
+    assert (answer.status_code, answer.json()["code"]) == (503, "read-after-timeout")
+    assert answer.headers["content-type"].startswith("application/problem+json")
+
+
+def test_an_extract_without_a_server_repeats_an_answer_at_its_read_point(
+    stack: Stack, topic: Topic, client: Client
+) -> None:
+    """Two reads at one read point are equal, whatever the door, and whatever is written after it."""
+    row = (APP, "pinned", "plan")
+    topic.send(row, "then")
+    lookup(client, row, topic.flush())
+    point, rows = extracted(client)
+    topic.send(row, "later")
+    topic.flush()
+    sink = io.BytesIO()
+
+    again = private.extract(stack.settings, TABLE, None, "arrow", sink, point, lambda _: None)
+
+    repeated = pa.ipc.open_stream(sink.getvalue()).read_all().to_pylist()
+    assert {(r["app_id"], r["user_id"], r["key"]): r["value"] for r in repeated} == rows
+    assert again == point
+    assert rows[row] == "then"
+
+
+def test_a_read_point_of_no_snapshot_of_the_table_is_refused(stack: Stack, client: Client) -> None:
+    point, _ = extracted(client)
+    gone = ReadPoint(point.snapshot_id + 1, point.seam, point.end)
+    with pytest.raises(ReadPointGone):
+        private.extract(stack.settings, TABLE, None, "arrow", io.BytesIO(), gone, lambda _: None)
+
+
+def test_a_restarted_server_answers_the_same(stack: Stack, topic: Topic, server: Command) -> None:
+    row = (APP, "restarted", "plan")
+    topic.send(row, "kept")
+    read_after = topic.flush()
+    assert server.stop() == 0
+    again = stack.serve()
+    stack.wait_until_ready(again)
+    with Client(stack.url) as client:
+        assert attributes(lookup(client, row, read_after)) == {"plan": "kept"}
+    assert again.stop() == 0

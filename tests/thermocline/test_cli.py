@@ -1,0 +1,468 @@
+"""The command line: what goes to stdout and to stderr, exit codes, and errors without a traceback."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import IntegerType, NestedField
+
+from thermocline import cli
+from thermocline.catalog import open_catalog
+from thermocline.cli.stopping import stop_event
+from thermocline.errors import KafkaUnreachable, all_errors
+from thermocline.log import Log
+from thermocline.read_point import ReadPoint
+from thermocline.seam import Seam
+from thermocline.settings import Settings, load_settings
+
+Call = Callable[..., tuple[int, str, str]]
+
+CONFIG = """
+[kafka]
+bootstrap_servers = "127.0.0.1:1"
+[kafka.client]
+"sasl.password" = "hunter2"
+[catalog]
+uri = "sqlite:///catalog.db"
+warehouse = "warehouse"
+[serving]
+port = {port}
+[tables.profiles]
+identifier = "app.profiles"
+topics = ["profiles"]
+key = ["id"]
+[tables.profiles.columns]
+id = "int"
+at = {{ type = "timestamptz", epoch = "ms" }}
+"""
+POINT = ReadPoint(snapshot_id=9, seam=Seam.of({"profiles": {0: 5}}), end=Seam.of({"profiles": {0: 8}}))
+
+
+@pytest.fixture(autouse=True)
+def untouched_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in list(os.environ):
+        if name.startswith("THERMOCLINE_"):
+            monkeypatch.delenv(name)
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:], root.level = handlers, level
+    logging.captureWarnings(False)
+
+
+@pytest.fixture
+def config(tmp_path: Path, unused_port: int) -> Path:
+    file = tmp_path / "thermocline.toml"
+    file.write_text(CONFIG.format(port=unused_port))
+    return file
+
+
+@pytest.fixture
+def unused_port() -> int:
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        return server.server_port
+
+
+@pytest.fixture
+def call(config: Path, capfd: pytest.CaptureFixture[str]) -> Call:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = cli.run(["--config", str(config), *arguments])
+        out, err = capfd.readouterr()
+        return int(code), out, err
+
+    return run
+
+
+@pytest.fixture
+def serving(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """The place of serving.private, where a test puts the functions that a command should call."""
+    private = types.ModuleType("serving.private")
+    monkeypatch.setitem(sys.modules, "serving", types.ModuleType("serving"))
+    monkeypatch.setitem(sys.modules, "serving.private", private)
+    monkeypatch.setattr(sys.modules["serving"], "private", private, raising=False)
+    return private
+
+
+# Errors
+
+
+def test_an_error_is_told_with_its_facts_on_stderr_and_no_traceback(call: Call) -> None:
+    code, out, err = call("table", "show", "profile")
+    assert (code, out) == (2, "")
+    assert err.splitlines() == [
+        'Error [table-not-configured]: no table "profile" is configured; did you mean "profiles"?',
+        "  Cause   configured: profiles.",
+        "  Next    thermocline config show      (or add a section [tables.profile])",
+        "  Docs    thermocline explain table-not-configured",
+    ]
+
+
+def test_an_error_is_one_json_object_with_json(call: Call) -> None:
+    code, out, err = call("table", "show", "profile", "--json")
+    document = json.loads(err)
+    assert (code, out) == (2, "")
+    assert (document["code"], document["exit_code"]) == ("table-not-configured", 2)
+    assert {"what", "state", "cause", "next", "docs", "retryable"} <= set(document)
+
+
+def test_an_error_is_a_line_of_the_log_where_the_log_is_json(call: Call) -> None:
+    code, _, err = call("--log-json", "table", "show", "profile")
+    line = json.loads(err)
+    assert (code, line["level"], line["code"]) == (2, "ERROR", "table-not-configured")
+
+
+def test_a_bug_is_an_internal_error_and_its_traceback_is_shown_on_demand_only(
+    call: Call, serving: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> object:
+        raise KeyError("surprise")
+
+    serving.lookup = broken
+    code, _, err = call("lookup", "profiles", "id=1")
+    assert code == 70
+    assert "Error [internal-error]: a bug in Thermocline ended `thermocline lookup`." in err
+    assert "KeyError: 'surprise'" in err
+    assert "Traceback" not in err
+    monkeypatch.setenv("THERMOCLINE_TRACEBACK", "1")
+    assert "Traceback" in call("lookup", "profiles", "id=1")[2]
+    monkeypatch.delenv("THERMOCLINE_TRACEBACK")
+    assert "Traceback" in call("--log-level", "debug", "lookup", "profiles", "id=1")[2]
+
+
+def test_ctrl_c_ends_a_command_with_130(call: Call, serving: Any) -> None:
+    def interrupted(*_: object) -> object:
+        raise KeyboardInterrupt
+
+    serving.lookup = interrupted
+    assert call("lookup", "profiles", "id=1")[0] == 130
+
+
+def test_a_missing_part_of_the_installation_is_named_with_how_to_get_it(call: Call, serving: Any) -> None:
+    def without_lmdb(*_: object) -> object:
+        raise ModuleNotFoundError("No module named 'lmdb'", name="lmdb")
+
+    serving.lookup = without_lmdb
+    code, _, err = call("lookup", "profiles", "id=1")
+    assert code == 2
+    assert "the Python package lmdb is needed" in err
+    assert "pip install 'thermocline[serving]'" in err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["no-such-command"], ["status", "--no-such-option"], ["lookup"], ["config", "x"]]
+)
+def test_a_command_line_that_cannot_be_understood_exits_with_2(call: Call, arguments: list[str]) -> None:
+    code, out, err = call(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("Error [usage]: ")
+    assert "--help" in err
+
+
+def test_a_usage_error_is_json_with_json(call: Call) -> None:
+    code, _, err = call("config", "x", "--json")
+    assert code == 2
+    assert json.loads(err)["code"] == "usage"
+
+
+@pytest.mark.parametrize("name", ["explain", "version"], ids=["of much", "of a few lines"])
+def test_a_reader_that_goes_away_ends_a_command_without_a_word(name: str) -> None:
+    command = [sys.executable, "-m", "thermocline", name, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 141
+
+
+# explain, version, config
+
+
+def test_explain_prints_the_page_of_every_code(call: Call) -> None:
+    listed = json.loads(call("explain", "--json")[1])
+    assert [entry["code"] for entry in listed] == list(all_errors())
+    for code, error in all_errors().items():
+        exit_code, out, err = call("explain", code)
+        assert (exit_code, err) == (0, "")
+        assert error.page() in out
+
+
+def test_explain_lists_all_codes(call: Call) -> None:
+    assert all(code in call("explain")[1] for code in ("commit-unknown", "offsets-gone"))
+
+
+def test_explain_of_an_unknown_code_suggests_one(call: Call) -> None:
+    code, _, err = call("explain", "ofsets-gone")
+    assert code == 2
+    assert 'did you mean "offsets-gone"?' in err
+
+
+def test_version_names_what_it_stands_on(call: Call) -> None:
+    versions = json.loads(call("version", "--json")[1])
+    assert versions["thermocline"] == "0.1.0"
+    assert versions["pyarrow"].count(".") == 2
+
+
+def test_config_check_says_ok_or_every_problem(call: Call, config: Path) -> None:
+    assert call("config", "check")[:2] == (0, f"ok: {config} (tables: profiles)\n")
+    config.write_text(config.read_text().replace('"int"', '"integr"') + "[kafkaa]\n")
+    code, out, err = call("config", "check")
+    assert (code, out) == (2, "")
+    assert "Error [config-invalid]" in err
+    assert "kafkaa: unknown name" in err
+
+
+def test_config_show_is_a_configuration_without_its_secrets(call: Call, tmp_path: Path) -> None:
+    out = call("config", "show")[1]
+    assert "hunter2" not in out
+    shown = tmp_path / "shown.toml"
+    shown.write_text(out)
+    again = load_settings(shown)
+    assert again.table("profiles").columns == {"id": "int", "at": {"type": "timestamptz", "epoch": "ms"}}
+    assert "hunter2" not in call("config", "show", "--json")[1]
+
+
+# table and status, on a real catalog
+
+
+@pytest.fixture
+def catalog(config: Path) -> Iterator[Catalog]:
+    catalog = open_catalog(load_settings(config).catalog, may_create=True)
+    catalog.create_namespace("app")
+    yield catalog
+    catalog.close()
+
+
+@pytest.fixture
+def foreign_table(catalog: Catalog) -> Table:
+    return catalog.create_table("app.profiles", Schema(NestedField(1, "id", IntegerType(), required=True)))
+
+
+def test_a_table_that_does_not_exist_is_named_with_the_command_that_makes_it(
+    call: Call, catalog: Catalog
+) -> None:
+    code, _, err = call("table", "show", "profiles")
+    assert code == 2
+    assert "Next    thermocline table create profiles" in err
+
+
+def test_the_list_says_which_tables_exist(call: Call, catalog: Catalog) -> None:
+    assert json.loads(call("table", "list", "--json")[1])[0]["exists"] is False
+    assert "thermocline table create profiles" in call("table", "list")[1]
+
+
+def test_a_table_of_others_is_shown_as_such(call: Call, foreign_table: Table) -> None:
+    listed = json.loads(call("table", "list", "--json")[1])
+    assert listed[0]["snapshot"]["problem"]["code"] == "table-unowned"
+    code, _, err = call("table", "show", "profiles")
+    assert code == 40
+    assert "[table-unowned]" in err
+
+
+@pytest.fixture
+def away(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(_log: Log) -> None:
+        raise KafkaUnreachable(bootstrap_servers="127.0.0.1:1", detail="refused")
+
+    monkeypatch.setattr("thermocline.log.Log.cluster_id", unreachable)
+
+
+def test_status_exits_with_3_where_nothing_answers(call: Call, away: None) -> None:
+    code, out, _ = call("status", "--json")
+    report = json.loads(out)
+    assert code == 3
+    assert report["kafka"]["error"]["code"] == "kafka-unreachable"
+    assert report["catalog"]["error"]["code"] == "catalog-unreachable"
+    assert report["server"]["error"]["code"] == "server-unreachable"
+
+
+def test_status_says_what_it_can_where_one_source_is_away(
+    call: Call, away: None, foreign_table: Table
+) -> None:
+    code, out, _ = call("status")
+    assert code == 0
+    assert "away [kafka-unreachable] refused" in out
+    assert "[table-unowned]" in out
+
+
+def test_status_tells_what_the_server_says(call: Call, config: Path, away: None) -> None:
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"ready": true}')
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        config.write_text(CONFIG.format(port=server.server_port))
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        code, out, _ = call("status", "--json")
+        thread.join()
+    assert (code, json.loads(out)["server"]["status"]) == (0, {"ready": True})
+
+
+# lookup and extract
+
+
+def answer(rows: list[dict[str, object]], end: int = 8) -> dict[str, Any]:
+    point = {"snapshot_id": "9", "seam": {"profiles": {"0": 5}}, "end": {"profiles": {"0": end}}}
+    return {"table": "profiles", "rows": rows, "read_point": point, "age_seconds": 0.04, "stale": False}
+
+
+def test_lookup_hands_on_the_key_and_prints_the_answer(call: Call, serving: Any) -> None:
+    asked = []
+
+    def lookup(_settings: Settings, name: str, key: dict[str, str]) -> dict[str, Any]:
+        asked.append((name, key))
+        return answer([{"id": 1, "at": None}])
+
+    serving.lookup = lookup
+    code, out, _ = call("lookup", "profiles", "id=1", "at=a=b", "--json")
+    assert (code, json.loads(out)) == (0, answer([{"id": 1, "at": None}]))
+    assert asked == [("profiles", {"id": "1", "at": "a=b"})]
+    assert "1 rows as of snapshot 9" in call("lookup", "profiles", "id=1")[1]
+
+
+@pytest.mark.parametrize("words", [["id"], ["=1"], ["id=1", "id=2"]])
+def test_a_key_that_is_not_column_and_value_is_refused(call: Call, serving: Any, words: list[str]) -> None:
+    code, _, err = call("lookup", "profiles", *words)
+    assert code == 2
+    assert "[bad-parameter]" in err
+
+
+@pytest.mark.parametrize(("end", "code"), [(8, 0), (7, 3)])
+def test_lookup_answers_only_with_the_records_that_it_was_asked_to_include(
+    call: Call, serving: Any, end: int, code: int
+) -> None:
+    serving.lookup = lambda *_: answer([], end)
+    assert call("lookup", "profiles", "id=1", "--read-after", "profiles/0@7")[0] == code
+
+
+def test_an_extract_becomes_a_file_of_the_format_of_its_name(
+    call: Call, serving: Any, tmp_path: Path
+) -> None:
+    asked = []
+
+    def write(
+        settings: Settings,
+        name: str,
+        columns: Any,
+        _format: str,
+        sink: BinaryIO,
+        at: object,
+        progress: Callable[[int], None],
+    ) -> ReadPoint:
+        asked.append((name, columns, _format, at))
+        sink.write(b"rows")
+        progress(1)
+        return POINT
+
+    serving.extract = write
+    path = tmp_path / "out.parquet"
+    arguments = ("--columns", "id, at", "--at", POINT.to_header(), "-o", str(path), "--json")
+    code, out, err = call("extract", "profiles", *arguments)
+    assert (code, err, path.read_bytes()) == (0, "", b"rows")
+    assert json.loads(out) == {
+        "table": "profiles",
+        "path": str(path),
+        "read_point": POINT.to_dict(),
+        "bytes": 4,
+    }
+    assert asked == [("profiles", ["id", "at"], "parquet", POINT)]
+
+
+def test_an_extract_that_fails_leaves_the_old_file_and_no_other(
+    call: Call, serving: Any, tmp_path: Path
+) -> None:
+    def fail(
+        settings: Settings,
+        name: str,
+        columns: Any,
+        _format: str,
+        sink: BinaryIO,
+        at: object,
+        progress: Callable[[int], None],
+    ) -> ReadPoint:
+        sink.write(b"half")
+        raise KafkaUnreachable(bootstrap_servers="b", detail="refused")
+
+    serving.extract = fail
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "rows.arrow").write_bytes(b"old")
+    assert call("extract", "profiles", "-o", str(folder / "rows.arrow"))[0] == 3
+    assert [path.read_bytes() for path in folder.iterdir()] == [b"old"]
+
+
+def test_an_extract_into_a_pipe_is_nothing_but_the_data(call: Call, serving: Any) -> None:
+    def write(
+        settings: Settings,
+        name: str,
+        columns: Any,
+        _format: str,
+        sink: BinaryIO,
+        at: object,
+        progress: Callable[[int], None],
+    ) -> ReadPoint:
+        sink.write(b"rows")
+        return POINT
+
+    serving.extract = write
+    code, out, err = call("extract", "profiles")
+    assert (code, out) == (0, "rows")
+    assert err == f"read point: {POINT.to_header()}\n"
+
+
+def test_a_read_point_cannot_be_asked_of_a_server(call: Call) -> None:
+    code, _, err = call("extract", "profiles", "--url", "http://localhost:1", "--at", "{}")
+    assert code == 2
+    assert "--at" in err
+
+
+def test_a_server_that_is_not_there_is_named_with_how_to_go_on(
+    call: Call, unused_port: int, tmp_path: Path
+) -> None:
+    url = f"http://127.0.0.1:{unused_port}"
+    for arguments in (
+        ["lookup", "profiles", "id=1"],
+        ["extract", "profiles", "-o", str(tmp_path / "rows.arrow")],
+    ):
+        code, out, err = call(*arguments, "--url", url)
+        assert (code, out) == (3, "")
+        assert f"Error [server-unreachable]: no Thermocline server answers at {url}." in err
+    assert not list(tmp_path.glob("*rows*"))
+
+
+# Signals
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_sets_the_event_and_a_second_one_acts_as_before(
+    number: signal.Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = signal.getsignal(number)
+    with stop_event() as stop:
+        assert not stop.is_set()
+        os.kill(os.getpid(), number)
+        assert stop.wait(5)
+        assert signal.getsignal(number) is before
+    assert signal.getsignal(number) is before
+    assert "stopping" in capsys.readouterr().err

@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.thermocline.poison import CASES, GOOD_KEY, POISONED, TOMBSTONE, Case
+from thermocline import keys
+from thermocline.decode import Stage, Unpacker, decoder_for, json_row, pack_rows, records_table
+from thermocline.definition import LiveTable
+
+DECODER = decoder_for(POISONED)
+NULLS = dict.fromkeys(column.name for column in POISONED.value_columns)
+GOOD = Case("good", GOOD_KEY, b'{"text":"fine"}', {"text": "fine"})
+
+
+def decode_one(case: Case) -> dict[str, Any] | str:
+    """What a record decodes to, in the corpus's words."""
+    decoded = DECODER.decode([case.key], [case.value])
+    assert len(decoded.good) + len(decoded.bad) == 1
+    if decoded.bad:
+        assert decoded.bad[0].reason
+        return str(decoded.bad[0].stage)
+    assert (decoded.columns["app_id"][0], decoded.columns["user_id"][0]) == case.key_columns
+    if decoded.tombstones[0]:
+        assert all(decoded.columns[name] == [None] for name in NULLS)
+        return TOMBSTONE
+    return {name: decoded.columns[name][0] for name in NULLS if decoded.columns[name][0] is not None}
+
+
+def is_bad(case: Case) -> bool:
+    return isinstance(case.expected, str) and case.expected in set(Stage)
+
+
+def test_the_poison_corpus_names_each_case_once() -> None:
+    assert len({case.name for case in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name[:60])
+def test_a_record_decodes_by_the_record_rule(case: Case) -> None:
+    found = decode_one(case)
+    assert found == case.expected
+    assert repr(found) == repr(case.expected)  # the type, a decimal's scale and the sign of zero count too
+
+
+def test_poison_never_touches_its_neighbours() -> None:
+    """Every case stands between two good records, all in one chunk; the good ones stay whole and in place."""
+    mixed = [record for case in CASES for record in (GOOD, case)] + [GOOD]
+    decoded = DECODER.decode([case.key for case in mixed], [case.value for case in mixed])
+    bad = {record.index: str(record.stage) for record in decoded.bad}
+    assert sorted([*decoded.good, *bad]) == list(range(len(mixed)))
+    assert decoded.good == sorted(decoded.good)
+    assert bad == {i: case.expected for i, case in enumerate(mixed) if is_bad(case)}
+    for position, index in enumerate(decoded.good):
+        case = mixed[index]
+        assert decoded.tombstones[position] == (case.expected == TOMBSTONE)
+        row = {name: decoded.columns[name][position] for name in NULLS}
+        assert row == (NULLS | case.expected if isinstance(case.expected, dict) else NULLS)
+        assert (decoded.columns["app_id"][position], decoded.columns["user_id"][position]) == case.key_columns
+
+
+def test_every_good_record_of_the_corpus_survives_arrow_and_the_hot_tiers_payload() -> None:
+    good = [case for case in CASES if not is_bad(case)]
+    decoded = DECODER.decode([case.key for case in good], [case.value for case in good])
+    offsets = list(range(100, 100 + len(good)))
+    table = records_table(POISONED, decoded, "poisoned", 3, offsets, [1_700_000_000_123] * len(good))
+    assert table.schema == POISONED.records_schema
+    assert table["text"].to_pylist() == decoded.columns["text"]
+    assert table["at"].to_pylist() == decoded.columns["at"]
+    assert table["price"].to_pylist() == decoded.columns["price"]
+    assert table["id"].to_pylist() == [None if v is None else v.bytes for v in decoded.columns["id"]]
+    payloads = pack_rows(POISONED, decoded)
+    live = [payload for payload in payloads if payload]
+    kept = [not tombstone for tombstone in decoded.tombstones]
+    expected = [[v for v, keep in zip(decoded.columns[name], kept, strict=True) if keep] for name in NULLS]
+    unpacker = Unpacker(POISONED)
+    assert unpacker.unpack_many(live) == expected
+    assert [unpacker.unpack(payload) for payload in live] == list(zip(*expected, strict=True))
+    assert [bool(payload) for payload in payloads] == kept
+
+
+def test_an_empty_chunk_decodes_to_nothing() -> None:
+    decoded = DECODER.decode([], [])
+    assert (decoded.good, decoded.bad, decoded.tombstones) == ([], [], [])
+    assert list(decoded.columns) == [column.name for column in POISONED.columns]
+    assert records_table(POISONED, decoded, "t", 0, [], []).schema == POISONED.records_schema
+    assert pack_rows(POISONED, decoded) == []
+    assert Unpacker(POISONED).unpack_many([]) == [[] for _ in POISONED.value_columns]
+
+
+def test_records_table_takes_offsets_times_and_keys_of_the_good_records_only() -> None:
+    keys_ = [GOOD_KEY, b"bad", b'{"app_id":-1,"user_id":"z"}', GOOD_KEY]
+    decoded = DECODER.decode(keys_, [b"{}", b"{}", None, b'{"small":true}'])
+    table = records_table(POISONED, decoded, "poisoned", 5, [10, 11, 12, 13], [1000, 2000, 3000, 4000])
+    assert table["_kafka_topic"].to_pylist() == ["poisoned", "poisoned"]
+    assert table["_kafka_partition"].to_pylist() == [5, 5]
+    assert table["_kafka_offset"].to_pylist() == [10, 12]
+    assert table["_kafka_timestamp"].cast(pa.int64()).to_pylist() == [1_000_000, 3_000_000]
+    assert table["_tombstone"].to_pylist() == [False, True]
+    assert table["_key"].to_pylist() == [keys.encode_one(POISONED, k) for k in ((7, "u1"), (-1, "z"))]
+
+
+KEYED_BY_VALUE = LiveTable.build(
+    name="orders",
+    identifier="app.orders",
+    topics=["orders"],
+    key=["id"],
+    key_from="value",
+    columns={"id": "long", "state": "string"},
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        (None, b'{"id":1,"state":"new"}', (1, "new")),
+        (b"anything, \xff", b'{"id":1}', (1, None)),
+        (b'{"id":2}', b'{"id":1}', (1, None)),
+        (b'{"id":1}', None, Stage.KEY),
+        (b'{"id":1}', b"", Stage.KEY),
+        (None, b'{"state":"new"}', Stage.KEY),
+        (None, b'{"id":null}', Stage.KEY),
+        (None, b'{"id":"1"}', Stage.KEY),
+        (None, b'{"id":1,"state":2}', Stage.CONTRACT),
+        (None, b"[1]", Stage.DECODE),
+    ],
+)
+def test_a_key_in_the_value_is_read_there_only(key: bytes | None, value: bytes | None, expected: Any) -> None:
+    decoded = decoder_for(KEYED_BY_VALUE).decode([key], [value])
+    if decoded.bad:
+        assert decoded.bad[0].stage == expected
+    else:
+        assert (decoded.columns["id"][0], decoded.columns["state"][0]) == expected
+
+
+def test_a_table_of_key_columns_alone_keeps_its_rows_and_tombstones_apart() -> None:
+    members = LiveTable.build(name="m", identifier="app.m", topics=["m"], key=["a"], columns={"a": "string"})
+    decoded = decoder_for(members).decode([b'{"a":"x"}', b'{"a":"y"}'], [b"{}", None])
+    payloads = pack_rows(members, decoded)
+    assert [bool(payload) for payload in payloads] == [True, False]
+    assert Unpacker(members).unpack(payloads[0]) == ()
+    assert Unpacker(members).unpack_many(payloads[:1]) == []
+
+
+def test_columns_may_have_any_name() -> None:
+    odd = LiveTable.build(
+        name="odd",
+        identifier="app.odd",
+        topics=["odd"],
+        key=["the id"],
+        columns={"the id": "int", "a näme": "string", "class": "int"},
+    )
+    decoded = decoder_for(odd).decode([b'{"the id":1}'], [b'{"a n\xc3\xa4me":"x","class":2}'])
+    assert decoded.columns == {"the id": [1], "a näme": ["x"], "class": [2]}
+
+
+def test_a_row_as_json_is_readable_by_people_and_services() -> None:
+    row = {
+        "at": datetime(2026, 11, 21, 9, 33, 0, 123_000, tzinfo=UTC),
+        "day": date(2026, 11, 21),
+        "price": Decimal("1.50"),
+        "id": UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7"),
+        "raw": b"\x00\x01",
+        "none": None,
+    }
+    assert json_row(row) == (
+        b'{"at":"2026-11-21T09:33:00.123000Z","day":"2026-11-21","price":"1.50",'
+        b'"id":"f79c3e09-677c-4bbd-a479-3f349cb785e7","raw":"AAE=","none":null}'
+    )
+
+
+@given(
+    st.lists(st.tuples(st.none() | st.binary(max_size=40), st.none() | st.binary(max_size=40)), max_size=8)
+)
+def test_any_bytes_give_a_row_or_a_reason(records: list[tuple[bytes | None, bytes | None]]) -> None:
+    decoded = DECODER.decode([key for key, _ in records], [value for _, value in records])
+    assert sorted([*decoded.good, *(bad.index for bad in decoded.bad)]) == list(range(len(records)))
+    assert all(len(column) == len(decoded.good) for column in decoded.columns.values())
+
+
+ROWS = st.fixed_dictionaries(
+    {
+        "small": st.none() | st.integers(-(2**31), 2**31 - 1),
+        "large": st.none() | st.integers(-(2**63), 2**63 - 1),
+        "text": st.none() | st.text(st.characters(exclude_categories=["Cs"])),
+        "ratio": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+        "price": st.none() | st.decimals(-(10**8) + 1, 10**8 - 1, places=2),
+        "active": st.none() | st.booleans(),
+        "day": st.none() | st.dates(),
+        "at": st.none() | st.datetimes(timezones=st.just(UTC)),
+        "id": st.none() | st.uuids(),
+        "raw": st.none() | st.binary(),
+    }
+)
+
+
+@given(ROWS)
+def test_what_json_row_writes_decodes_to_the_same_row(row: dict[str, Any]) -> None:
+    decoded = DECODER.decode([GOOD_KEY], [json_row(row)])
+    assert decoded.bad == []
+    assert {name: decoded.columns[name][0] for name in row} == row
+
+
+def test_a_payload_of_another_shape_is_refused() -> None:
+    with pytest.raises(msgspec.MsgspecError):
+        Unpacker(POISONED).unpack(b"\x91\x01")

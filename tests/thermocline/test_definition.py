@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+from thermocline.definition import PROVENANCE, ColumnType, Kind, LiveTable
+from thermocline.errors import DefinitionInvalid
+
+SETTINGS: dict[str, Any] = {
+    "name": "profiles",
+    "identifier": "app.profiles",
+    "topics": ["profiles"],
+    "key": ["app_id", "user_id", "key"],
+    "entity": ["app_id", "user_id"],
+    "columns": {
+        "value": "string",
+        "app_id": "int",
+        "user_id": "string",
+        "key": "string",
+        "price": "decimal(10,2)",
+        "updated_at": {"type": "timestamptz", "epoch": "ms"},
+    },
+}
+PROFILES = LiveTable.build(**SETTINGS)
+
+
+def problems_of(**changes: Any) -> tuple[str, ...]:
+    with pytest.raises(DefinitionInvalid) as raised:
+        LiveTable.build(**SETTINGS | changes)
+    return raised.value.problems
+
+
+@pytest.mark.parametrize(
+    "text", [*(kind for kind in Kind if kind is not Kind.DECIMAL), "decimal(38,38)", "decimal(10,2)"]
+)
+def test_a_type_reads_back_from_what_it_declares(text: str) -> None:
+    parsed = ColumnType.parse(text)
+    assert ColumnType.parse(parsed.declared) == parsed
+    assert str(parsed) == text
+
+
+def test_an_epoch_reads_back_from_what_it_declares() -> None:
+    parsed = ColumnType.parse({"type": "timestamptz", "epoch": "us"})
+    assert (parsed.kind, parsed.epoch) == (Kind.TIMESTAMPTZ, "us")
+    assert ColumnType.parse(parsed.declared) == parsed
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("strin", 'did you mean "string"?'),
+        ("float", "known: "),
+        ("decimal", "decimal(10,2)"),
+        ("decimal(39,2)", "1 to 38"),
+        ("decimal(2,3)", "scale"),
+        ("decimal(0,0)", "1 to 38"),
+        ({"type": "timestamptz", "epoch": "ns"}, "none of s, ms, us"),
+        ({"type": "string", "epoch": "ms"}, "belongs to timestamptz"),
+        ({"kind": "string"}, "form"),
+        ({"epoch": "ms"}, "form"),
+    ],
+)
+def test_a_bad_type_says_what_is_wrong(text: Any, says: str) -> None:
+    (problem,) = problems_of(columns=SETTINGS["columns"] | {"value": text})
+    assert problem.startswith("column value: ")
+    assert says in problem
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"key": [], "entity": []}, "the key is empty"),
+        ({"key": ["app_id", "app_id"], "entity": ["app_id"]}, "twice"),
+        ({"key": ["app_id", "usr_id"], "entity": ["app_id"]}, 'did you mean "user_id"?'),
+        ({"key": ["app_id", "price"], "entity": ["app_id"]}, "can't be a decimal(10,2)"),
+        ({"key": ["app_id", "updated_at"], "entity": ["app_id"]}, "can't be a timestamptz"),
+        ({"entity": ["user_id"]}, "leading columns"),
+        ({"entity": ["app_id", "user_id", "key", "value"]}, "leading columns"),
+        ({"columns": SETTINGS["columns"] | {"_key": "string"}}, '"_key" is reserved'),
+        ({"columns": SETTINGS["columns"] | {"bucket": "string"}}, '"bucket" is reserved'),
+        (
+            {"columns": SETTINGS["columns"] | {"Value": "string"}},
+            'two columns are called "value" but for case',
+        ),
+        ({"columns": SETTINGS["columns"] | {'a"b': "string"}}, "quotes"),
+        ({"columns": SETTINGS["columns"] | {"": "string"}}, "empty"),
+        ({"identifier": "profiles"}, "namespace.table"),
+        ({"identifier": "app."}, "namespace.table"),
+        ({"topics": []}, "at least one topic"),
+        ({"topics": ["a", "a"]}, "each once"),
+        ({"topics": ["a b"]}, '"a b" is not a topic name'),
+        ({"buckets": 0}, "1 to 4096"),
+        ({"buckets": 4097}, "1 to 4096"),
+        ({"format_version": 1}, "not 2 or 3"),
+        ({"format": "csv"}, 'format is "csv", not json'),
+        ({"key_from": "header"}, "not key or value"),
+        ({"on_error": "ignore"}, "not fail or quarantine or skip"),
+    ],
+)
+def test_a_bad_definition_says_what_is_wrong(changes: dict[str, Any], says: str) -> None:
+    (problem,) = problems_of(**changes)
+    assert says in problem
+
+
+@pytest.mark.parametrize("kind", ["double", "boolean", "decimal(5,0)", "timestamptz"])
+def test_a_key_column_that_has_no_exact_order_in_every_engine_is_refused(kind: str) -> None:
+    (problem,) = problems_of(columns=SETTINGS["columns"] | {"user_id": kind})
+    assert f"can't be a {kind}" in problem
+
+
+def test_all_problems_are_told_at_once() -> None:
+    problems = problems_of(columns={"app_id": "itn"}, buckets=0, topics=[])
+    assert len(problems) == 5
+
+
+def test_no_entity_means_the_whole_key() -> None:
+    table = LiveTable.build(**SETTINGS | {"entity": []})
+    assert table.entity == table.key
+    assert table.bucket_column.name == "key"
+
+
+def test_a_definition_reads_back_from_its_json() -> None:
+    text = PROFILES.to_json()
+    assert LiveTable.from_json(text, "profiles") == PROFILES
+    assert LiveTable.from_json(text, "other").name == "other"
+    assert LiveTable.from_json(text, "other").to_json() == text
+    assert "profiles" not in text.replace("app.profiles", "").replace('["profiles"]', "")
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"columns":[1]}', '{"columns":[{"name":"a"}]}'])
+def test_a_damaged_definition_is_a_named_error(text: str) -> None:
+    with pytest.raises(DefinitionInvalid, match="profiles"):
+        LiveTable.from_json(text, "profiles")
+
+
+def test_equal_definitions_do_not_differ() -> None:
+    assert PROFILES.differences(replace(PROFILES, name="x", identifier="y.z", version=9)) == ()
+
+
+def test_differences_name_what_an_alteration_would_change() -> None:
+    columns = {name: spec for name, spec in SETTINGS["columns"].items() if name != "price"}
+    other = LiveTable.build(**SETTINGS | {"buckets": 8, "columns": columns | {"value": "long", "new": "int"}})
+    assert PROFILES.differences(other) == (
+        "buckets is 16, not 8",
+        "column value is string, not long",
+        "column price is decimal(10,2), not absent",
+        "column new is absent, not int",
+    )
+
+
+def test_another_order_of_columns_is_a_difference() -> None:
+    other = LiveTable.build(**SETTINGS | {"columns": dict(reversed(SETTINGS["columns"].items()))})
+    (difference,) = PROFILES.differences(other)
+    assert difference.startswith("the columns are ordered value, app_id")
+
+
+def test_columns_are_told_apart_by_their_part() -> None:
+    assert [column.name for column in PROFILES.key_columns] == ["app_id", "user_id", "key"]
+    assert [column.name for column in PROFILES.value_columns] == ["value", "price", "updated_at"]
+    assert PROFILES.bucket_column.name == "user_id"
+
+
+def test_schemas_hold_the_declared_columns_first() -> None:
+    names = list(SETTINGS["columns"])
+    assert PROFILES.row_schema.names == names
+    assert PROFILES.records_schema.names == [*names, *PROVENANCE, "_tombstone", "_key"]
+    assert PROFILES.table_schema.names == [*names, *PROVENANCE]
+    assert PROFILES.row_schema.field("price").type == pa.decimal128(10, 2)
+    assert PROFILES.row_schema.field("updated_at").type == pa.timestamp("us", "UTC")
+
+
+def test_the_data_files_schema_is_the_iceberg_schema_in_arrow() -> None:
+    iceberg = schema_to_pyarrow(PROFILES.iceberg_schema())
+    ours = PROFILES.table_schema
+    assert ours.names == iceberg.names
+    for field in ours:
+        theirs = iceberg.field(field.name)
+        assert field.metadata == theirs.metadata
+        assert field.nullable == theirs.nullable
+        assert str(field.type) == str(theirs.type).replace("large_", "")
+
+
+def test_the_iceberg_table_is_identified_by_its_key_and_bucketed_by_its_entity() -> None:
+    schema = PROFILES.iceberg_schema()
+    assert schema.identifier_field_names() == {"app_id", "user_id", "key"}
+    assert all(schema.find_field(name).required == (name in PROFILES.key) for name in schema.column_names)
+    (field,) = PROFILES.iceberg_partition_spec().fields
+    assert (field.name, str(field.transform)) == ("bucket", "bucket[16]")
+    assert schema.find_column_name(field.source_id) == "user_id"
+
+
+def test_a_definition_travels_to_a_worker() -> None:
+    assert PROFILES.records_schema is PROFILES.records_schema
+    assert pickle.loads(pickle.dumps(PROFILES)) == PROFILES
+    assert hash(PROFILES) == hash(LiveTable.build(**SETTINGS))

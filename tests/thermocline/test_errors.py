@@ -1,0 +1,129 @@
+"""Errors: one shape, one code each, words that name only what exists, and facts that survive a pickle."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import re
+import typing
+from collections.abc import Iterator
+
+import pytest
+import typer
+
+from thermocline import errors
+from thermocline.cli.entry import app
+from thermocline.errors import ExitCode, ThermoclineError, all_errors
+
+EXAMPLES = {str: "profiles", int: 1234, float: 1.5, tuple[str, ...]: ("first", "second")}
+ALL = list(all_errors().values())
+
+
+def example(error: type[ThermoclineError]) -> ThermoclineError:
+    types = typing.get_type_hints(error)
+    return error(**{name: EXAMPLES[types[name]] for name in inspect.signature(error).parameters})
+
+
+def command_words() -> Iterator[str]:
+    for name, command in getattr(typer.main.get_command(app), "commands", {}).items():
+        yield name
+        yield from (f"{name} {sub}" for sub in getattr(command, "commands", {}))
+
+
+def test_every_exported_class_is_explained_by_its_code_or_is_a_family() -> None:
+    exported = {getattr(errors, name) for name in errors.__all__}
+    classes = {found for found in exported if isinstance(found, type) and issubclass(found, ThermoclineError)}
+    families = {found for found in classes if found.__subclasses__()}
+    assert classes - families == set(ALL)
+    assert all(not hasattr(family, "code") for family in families)
+
+
+def test_codes_are_unique_and_in_kebab_case() -> None:
+    leaves = [found for found in ThermoclineError.__subclasses__() if not found.__subclasses__()]
+    leaves += [leaf for family in ThermoclineError.__subclasses__() for leaf in family.__subclasses__()]
+    assert len({leaf.code for leaf in leaves}) == len(leaves) == len(ALL)
+    assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", leaf.code) for leaf in leaves)
+
+
+@pytest.mark.parametrize("error", ALL, ids=lambda error: error.code)
+def test_a_pickle_keeps_class_facts_and_words(error: type[ThermoclineError]) -> None:
+    made = example(error)
+    again = pickle.loads(pickle.dumps(made))
+    assert type(again) is error
+    assert (again.facts(), str(again), again.next) == (made.facts(), str(made), made.next)
+
+
+@pytest.mark.parametrize("error", ALL, ids=lambda error: error.code)
+def test_the_words_hold_facts_and_no_unfilled_place(error: type[ThermoclineError]) -> None:
+    made = example(error)
+    words = (made.what, made.state, made.cause, made.next)
+    assert made.what == str(made) != ""
+    assert not any("{" in text or "None" in text or ".." in text for text in words)
+    assert made.retryable or made.next or error is errors.RowNotFound
+
+
+@pytest.mark.parametrize("error", ALL, ids=lambda error: error.code)
+def test_the_page_has_a_title_and_says_more(error: type[ThermoclineError]) -> None:
+    title, blank, rest = error.page().partition("\n\n")
+    assert title.endswith(".")
+    assert "\n" not in title
+    assert blank
+    assert len(rest.split()) >= 8
+
+
+@pytest.mark.parametrize("error", ALL, ids=lambda error: error.code)
+def test_the_exit_code_and_the_http_status_are_ours(error: type[ThermoclineError]) -> None:
+    assert isinstance(error.exit_code, ExitCode)
+    assert error.exit_code is not ExitCode.DONE
+    assert error.http_status in {404, 405, 406, 409, 410, 422, 500, 503}
+
+
+@pytest.mark.parametrize("error", ALL, ids=lambda error: error.code)
+def test_the_problem_has_the_one_shape(error: type[ThermoclineError]) -> None:
+    problem = example(error).to_problem("/v1/tables/profiles/rows")
+    assert list(problem) == [
+        *("type", "title", "status", "detail", "instance", "code", "state", "next", "retryable")
+    ]
+    assert problem["type"] == f"urn:thermocline:error:{error.code}"
+    assert problem["instance"] == "/v1/tables/profiles/rows"
+    assert problem["status"] == error.http_status
+
+
+@pytest.mark.parametrize("error", ALL, ids=lambda error: error.code)
+def test_every_command_that_is_named_exists(error: type[ThermoclineError]) -> None:
+    known = set(command_words())
+    made = example(error)
+    named = re.findall(r"`thermocline ([a-z -]+)", error.page())
+    named += re.findall(r"thermocline (?:--config PATH )?([a-z]+(?: [a-z]+)?)", made.next)
+    for words in named:
+        first, second = [*words.split(), ""][:2]
+        assert {first, f"{first} {second}"} & known, f"no command thermocline {words}"
+
+
+def test_facts_never_carry_a_password() -> None:
+    uri = "postgresql+psycopg2://lake:hunter2@db:5432/iceberg"
+    made = errors.CatalogUnreachable(uri=uri, detail=f'connection to "{uri}" failed: password=hunter2')
+    internal = errors.InternalError.of(ValueError(f"bad {uri} with sasl.password: 'hunter2'"), "a request")
+    for error in (made, internal):
+        assert "hunter2" not in repr(error) + str(error) + error.cause + str(error.facts())
+    assert "lake:****@db:5432" in made.what
+
+
+def test_gone_offsets_are_counted_only_where_the_broker_said_where_the_log_begins() -> None:
+    def gone(log_start: int) -> errors.OffsetsGone:
+        return errors.OffsetsGone(table="t", topic="t", partition=3, wanted=1000, log_start=log_start)
+
+    assert "4,000 offsets later" in gone(log_start=5000).what
+    assert "refuses" in gone(log_start=-1).what
+
+
+def test_a_name_that_is_nearly_right_is_suggested() -> None:
+    assert (
+        'did you mean "profiles"?' in errors.UnknownTable(table="profile", known=("orders", "profiles")).what
+    )
+    assert "did you mean" not in errors.UnknownTable(table="x", known=("orders", "profiles")).what
+
+
+def test_an_error_cannot_be_made_without_its_facts() -> None:
+    with pytest.raises(TypeError):
+        errors.TopicMissing(topic="profiles")  # type: ignore[call-arg]

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thermocline.definition import LiveTable
+from thermocline.fold import Folded, fold, newest, overlay
+
+TABLE = LiveTable.build(
+    name="t", identifier="a.t", topics=["a", "b"], key=["k"], columns={"k": "string", "v": "long"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record as the tests draw it; ``value`` None is a tombstone."""
+
+    key: bytes
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    value: int | None
+
+
+def arrow(records: list[Record]) -> pa.Table:
+    columns = {
+        "k": [record.key.decode() for record in records],
+        "v": [record.value for record in records],
+        "_kafka_topic": [record.topic for record in records],
+        "_kafka_partition": [record.partition for record in records],
+        "_kafka_offset": [record.offset for record in records],
+        "_kafka_timestamp": [record.timestamp_ms * 1000 for record in records],
+        "_tombstone": [record.value is None for record in records],
+        "_key": [record.key for record in records],
+    }
+    return pa.table(columns, schema=TABLE.records_schema)
+
+
+def replayed(records: list[Record]) -> dict[bytes, Record]:
+    """The winners by the rule, read as plainly as it is written."""
+    last: dict[tuple[bytes, str, int], Record] = {}
+    for record in sorted(records, key=lambda record: record.offset):
+        last[record.key, record.topic, record.partition] = record
+    winners: dict[bytes, Record] = {}
+    for record in sorted(last.values(), key=lambda r: (r.timestamp_ms, r.topic, r.partition)):
+        winners[record.key] = record
+    return winners
+
+
+def offsets_of(folded: Folded) -> list[tuple[bytes, str, int, int]]:
+    names = ("_key", "_kafka_topic", "_kafka_partition", "_kafka_offset")
+    return list(zip(*(folded.winners[name].to_pylist() for name in names), strict=True))
+
+
+RECORDS = st.lists(
+    st.builds(
+        Record,
+        key=st.sampled_from([b"a", b"aa", b"b", b"c", b""]),
+        topic=st.sampled_from(["a", "b", "a0"]),
+        partition=st.integers(0, 2),
+        offset=st.integers(0, 2**40),
+        timestamp_ms=st.integers(-1, 3),
+        value=st.none() | st.integers(0, 9),
+    ),
+    max_size=30,
+    unique_by=lambda record: (record.topic, record.partition, record.offset),
+)
+
+
+@given(RECORDS, st.integers(0, 30))
+def test_fold_keeps_the_winners_of_a_plain_replay(records: list[Record], cut: int) -> None:
+    """In any order of arrival, over any chunks: winners, counts and order are those of the replay."""
+    winners = replayed(records)
+    folded = fold(pa.concat_tables([arrow(records[:cut]), arrow(records[cut:])]))
+    assert offsets_of(folded) == [(k, w.topic, w.partition, w.offset) for k, w in sorted(winners.items())]
+    assert folded.winners["v"].to_pylist() == [winner.value for _, winner in sorted(winners.items())]
+    assert folded.winners["_tombstone"].to_pylist() == [w.value is None for _, w in sorted(winners.items())]
+    assert folded.winners.schema == TABLE.records_schema
+    assert folded.superseded == len(records) - len(winners)
+    contested = {k for k in winners if len({(r.topic, r.partition) for r in records if r.key == k}) > 1}
+    assert folded.conflicts == len(contested)
+    assert folded.conflict_example in contested if contested else folded.conflict_example is None
+
+
+@given(RECORDS.filter(bool))
+def test_the_hot_tiers_few_hits_fold_by_the_same_rule(records: list[Record]) -> None:
+    for key, winner in replayed(records).items():
+        assert newest(record for record in records if record.key == key) == winner
+
+
+@given(RECORDS, st.integers(0, 30))
+def test_folding_in_two_steps_is_folding_at_once(records: list[Record], cut: int) -> None:
+    """Within one partition a fold of folds is the fold: that lets tasks fold before they pack."""
+    alone = [record for record in records if (record.topic, record.partition) == ("a", 0)]
+    halves = [fold(arrow(half)).winners for half in (alone[:cut], alone[cut:])]
+    assert offsets_of(fold(pa.concat_tables(halves))) == offsets_of(fold(arrow(alone)))
+
+
+def test_within_a_partition_the_offset_decides_whatever_the_time() -> None:
+    early, late = Record(b"k", "a", 0, 5, 900, 1), Record(b"k", "a", 0, 6, 100, 2)
+    assert offsets_of(fold(arrow([late, early]))) == [(b"k", "a", 0, 6)]
+    assert newest([late, early]) is late
+
+
+def test_over_partitions_the_time_decides_then_topic_then_partition() -> None:
+    records = [Record(b"k", "b", 0, 9, 5, 1), Record(b"k", "a", 2, 9, 6, 2), Record(b"k", "a", 1, 99, 6, 3)]
+    folded = fold(arrow(records))
+    assert offsets_of(folded) == [(b"k", "a", 2, 9)]
+    assert (folded.conflicts, folded.conflict_example) == (1, b"k")
+
+
+def test_no_records_fold_to_none() -> None:
+    folded = fold(TABLE.records_schema.empty_table())
+    assert (folded.winners.num_rows, folded.superseded, folded.conflicts) == (0, 0, 0)
+    assert folded.winners.schema == TABLE.records_schema
+
+
+KEYS = st.binary(max_size=1)
+
+
+@given(st.dictionaries(KEYS, st.integers()), st.lists(st.tuples(KEYS, st.none() | st.integers())))
+def test_an_overlay_is_what_a_dict_holds_after_the_changes(
+    cold: dict[bytes, int], changes: list[tuple[bytes, int | None]]
+) -> None:
+    expected = dict(cold)
+    for key, value in changes:
+        expected.pop(key, None)
+        if value is not None:
+            expected[key] = value
+    found = overlay(cold, dict(changes))
+    assert found == expected
+    assert list(found) == sorted(expected)

@@ -1,0 +1,331 @@
+"""Settings: precedence, unknown names, paths, sizes and secrets."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from thermocline.errors import ConfigFileMissing, ConfigInvalid, TableNotConfigured
+from thermocline.settings import Settings, load_settings
+
+BASE = """
+[kafka]
+bootstrap_servers = "file:9092"
+{kafka}
+[catalog]
+uri = "sqlite:///data/catalog.db"
+warehouse = "data/warehouse"
+{catalog}
+[tables.profiles]
+identifier = "app.profiles"
+topics = ["profiles"]
+key = ["app_id", "user_id", "key"]
+entity = ["app_id", "user_id"]
+{table}
+[tables.profiles.columns]
+app_id = "int"
+user_id = "string"
+key = "string"
+{columns}
+"""
+PARTS = {"kafka": "", "catalog": "", "table": "", "columns": ""}
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("THERMOCLINE_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[..., Settings]:
+    def write_and_load(after: str = "", **parts: str) -> Settings:
+        file = tmp_path / "thermocline.toml"
+        file.write_text(BASE.format(**(PARTS | parts)) + after)
+        return load_settings(file)
+
+    return write_and_load
+
+
+@pytest.fixture
+def problems_of(load: Callable[..., Settings]) -> Callable[..., tuple[str, ...]]:
+    def load_and_fail(after: str = "", **parts: str) -> tuple[str, ...]:
+        with pytest.raises(ConfigInvalid) as caught:
+            load(after, **parts)
+        return caught.value.problems
+
+    return load_and_fail
+
+
+def another_table(name: str, identifier: str) -> str:
+    return f"""
+[tables.{name}]
+identifier = "{identifier}"
+topics = ["others"]
+key = ["id"]
+columns = {{ id = "int" }}
+"""
+
+
+# Precedence
+
+
+def test_the_environment_wins_over_the_file_and_the_file_over_the_default(
+    load: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THERMOCLINE_KAFKA__BOOTSTRAP_SERVERS", "variable:9092")
+    monkeypatch.setenv("THERMOCLINE_TABLES__PROFILES__BATCH_RECORDS_MAX", "5000")
+    settings = load("[serving]\nport = 9000\n")
+    assert settings.kafka.bootstrap_servers == "variable:9092"
+    assert settings.table("profiles").batch_records_max == 5000
+    assert (settings.serving.port, settings.serving.workers) == (9000, 2)
+
+
+def test_variables_set_lists_and_whole_sections(
+    load: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THERMOCLINE_TABLES__PROFILES__TOPICS", "a, b")
+    monkeypatch.setenv("THERMOCLINE_INGEST__LEASE_SECONDS", "30")
+    settings = load()
+    assert settings.table("profiles").topics == ("a", "b")
+    assert settings.ingest.lease_seconds == 30
+
+
+def test_a_variable_finds_a_table_whose_name_has_capitals(
+    load: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THERMOCLINE_TABLES__ORDERS__BUCKETS", "4")
+    settings = load(another_table("Orders", identifier="app.o"))
+    assert settings.table("Orders").buckets == 4
+
+
+def test_the_file_is_the_named_one_then_the_variable_then_the_folder(
+    load: Callable[..., Settings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    with pytest.raises(ConfigFileMissing, match=r"elsewhere/thermocline\.toml"):
+        load_settings()
+    monkeypatch.setenv("THERMOCLINE_CONFIG", str(tmp_path / "thermocline.toml"))
+    assert load_settings().kafka.bootstrap_servers == "file:9092"
+    with pytest.raises(ConfigFileMissing) as caught:
+        load_settings(tmp_path / "nowhere.toml")
+    assert caught.value.searched == (f"{tmp_path / 'nowhere.toml'} (--config)",)
+
+
+# Problems
+
+
+def test_an_unknown_name_in_the_file_is_a_problem_with_the_closest_one(
+    problems_of: Callable[..., tuple[str, ...]],
+) -> None:
+    assert problems_of(kafka='bootstrap_server = "x"') == (
+        'kafka.bootstrap_server: unknown name; did you mean "bootstrap_servers"?',
+    )
+    assert problems_of("[servng]\n") == ('servng: unknown name; did you mean "serving"?',)
+    assert problems_of(table="bucket = 3") == (
+        'tables.profiles.bucket: unknown name; did you mean "buckets"?',
+    )
+
+
+@pytest.mark.parametrize(
+    ("variable", "closest"),
+    [
+        ("THERMOCLINE_SERVING__PORTS", "THERMOCLINE_SERVING__PORT"),
+        ("THERMOCLINE_SPARKS", "THERMOCLINE_SPARK"),
+        ("THERMOCLINE_INGST__LEASE_SECONDS", "THERMOCLINE_INGEST"),
+        ("THERMOCLINE_TABLES__PROFILES__BUCKET", "THERMOCLINE_TABLES__PROFILES__BUCKETS"),
+    ],
+)
+def test_an_unknown_variable_is_a_problem_with_the_closest_one(
+    problems_of: Callable[..., tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, variable: str, closest: str
+) -> None:
+    monkeypatch.setenv(variable, "1")
+    problem = problems_of()[0]
+    assert problem.startswith(f"{variable}: unknown variable")
+    assert f'did you mean "{closest}"?' in problem
+
+
+def test_all_problems_are_told_together(
+    problems_of: Callable[..., tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THERMOCLINE_SERVING__WORKERS", "0")
+    problems = problems_of(
+        '[serving]\nport = "http"\nhot_bytes_max = "8 parsecs"\n', table='start = "yesterday"'
+    )
+    assert len(problems) == 4
+    assert any("THERMOCLINE_SERVING__WORKERS" in problem for problem in problems)
+
+
+def test_a_missing_section_is_told_by_what_it_needs(tmp_path: Path) -> None:
+    file = tmp_path / "empty.toml"
+    file.write_text("")
+    with pytest.raises(ConfigInvalid) as caught:
+        load_settings(file)
+    assert caught.value.problems == (
+        "kafka.bootstrap_servers: is missing",
+        'catalog: a catalog of type "sql" needs uri and warehouse',
+    )
+
+
+def test_a_table_definition_that_cannot_work_is_a_problem(
+    problems_of: Callable[..., tuple[str, ...]],
+) -> None:
+    problems = problems_of(columns='age = "integr"')
+    assert len(problems) == 1
+    assert problems[0].startswith("tables.profiles: column age:")
+    assert '"integr"' in problems[0]
+
+
+def test_two_names_for_one_table_are_a_problem(problems_of: Callable[..., tuple[str, ...]]) -> None:
+    again = another_table("again", identifier="app.profiles")
+    assert problems_of(again) == ("tables.again: app.profiles is the table of tables.profiles already",)
+
+
+def test_a_name_that_cannot_stand_in_a_url_is_a_problem(problems_of: Callable[..., tuple[str, ...]]) -> None:
+    assert "letters, digits" in problems_of(another_table('"a/b"', identifier="app.ab"))[0]
+
+
+@pytest.mark.parametrize("content", [b"[kafka\n", b"\xff\xfe", b"a = 1\na = 2\n"])
+def test_a_file_that_is_not_toml_is_one_problem(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "thermocline.toml"
+    file.write_bytes(content)
+    with pytest.raises(ConfigInvalid, match="it is not"):
+        load_settings(file)
+
+
+def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigInvalid, match="can't be read"):
+        load_settings(tmp_path)
+
+
+def test_a_time_to_start_from_needs_its_zone(
+    load: Callable[..., Settings], problems_of: Callable[..., tuple[str, ...]]
+) -> None:
+    assert load(table="start = 2026-01-01T00:00:00Z").table("profiles").start == "2026-01-01T00:00:00+00:00"
+    assert "needs a zone" in problems_of(table='start = "2026-01-01"')[0]
+
+
+def test_a_table_that_is_not_configured_is_named_with_the_known_ones(load: Callable[..., Settings]) -> None:
+    with pytest.raises(TableNotConfigured, match='did you mean "profiles"'):
+        load().table("profile")
+
+
+# Values
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ('"8GB"', 8_000_000_000),
+        ('"1.5 GiB"', 1_610_612_736),
+        ('"512mb"', 512_000_000),
+        ("4096", 4096),
+        ('"10"', 10),
+    ],
+)
+def test_sizes_become_bytes(load: Callable[..., Settings], text: str, count: int) -> None:
+    assert load(f"[serving]\nhot_bytes_max = {text}\n").serving.hot_bytes_max == count
+
+
+def test_relative_paths_are_relative_to_the_file(
+    load: Callable[..., Settings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("/")
+    settings = load('[serving]\nstate_dir = "state"\n')
+    assert settings.catalog.uri == f"sqlite:///{tmp_path}/data/catalog.db"
+    assert settings.catalog.warehouse == str(tmp_path / "data/warehouse")
+    assert settings.serving.state_dir == tmp_path / "state"
+
+
+def test_absolute_paths_and_places_elsewhere_stay_as_they_are(
+    load: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THERMOCLINE_CATALOG__URI", "sqlite:////srv/catalog.db")
+    monkeypatch.setenv("THERMOCLINE_CATALOG__WAREHOUSE", "s3://bucket/warehouse")
+    monkeypatch.setenv("THERMOCLINE_SERVING__STATE_DIR", "/srv/state")
+    settings = load()
+    assert settings.catalog.uri == "sqlite:////srv/catalog.db"
+    assert settings.catalog.warehouse == "s3://bucket/warehouse"
+    assert settings.serving.state_dir == Path("/srv/state")
+
+
+def test_the_warehouse_of_a_rest_catalog_is_a_name(load: Callable[..., Settings]) -> None:
+    settings = load(catalog='type = "rest"')
+    assert settings.catalog.warehouse == "data/warehouse"
+
+
+def test_pass_through_sections_take_dotted_names_and_any_scalar(load: Callable[..., Settings]) -> None:
+    settings = load(
+        kafka='[kafka.client]\nsasl.username = "u"\n"fetch.max.bytes" = 1000\n"api.version.request" = true\n'
+    )
+    assert settings.kafka.client_config() == {
+        "sasl.username": "u",
+        "fetch.max.bytes": "1000",
+        "api.version.request": "true",
+        "bootstrap.servers": "file:9092",
+    }
+
+
+def test_pass_through_values_come_from_the_environment(
+    load: Callable[..., Settings],
+    problems_of: Callable[..., tuple[str, ...]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = '[kafka.client]\n"sasl.password" = "${KAFKA_PASSWORD}"\n'
+    assert problems_of(kafka=client) == (
+        "kafka.client.sasl.password: the variable KAFKA_PASSWORD is not set",
+    )
+    monkeypatch.setenv("KAFKA_PASSWORD", "hunter2")
+    assert load(kafka=client).kafka.client["sasl.password"] == "hunter2"
+
+
+def test_brokers_are_said_in_one_place_only(problems_of: Callable[..., tuple[str, ...]]) -> None:
+    problems = problems_of(kafka='[kafka.client]\n"bootstrap.servers" = "x"\n')
+    assert problems == ("kafka.client.bootstrap.servers: say it as kafka.bootstrap_servers",)
+
+
+def test_settings_are_frozen_and_travel_to_other_processes(load: Callable[..., Settings]) -> None:
+    settings = load(kafka='[kafka.client]\n"sasl.password" = "hunter2"\n')
+    with pytest.raises(ValueError, match="frozen"):
+        settings.kafka.bootstrap_servers = "other:9092"
+    assert pickle.loads(pickle.dumps(settings)) == settings
+
+
+# Secrets
+
+SECRETS = """
+[kafka.client]
+"sasl.password" = "hunter2"
+"""
+
+
+def test_no_secret_is_shown(load: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THERMOCLINE_CATALOG__URI", "postgresql://lake:hunter2@db/lake")
+    monkeypatch.setenv("THERMOCLINE_CATALOG__PROPERTIES__TOKEN", "hunter2")
+    settings = load(kafka=SECRETS)
+    assert "hunter2" not in f"{settings} {settings!r} {settings.shown()} {settings.kafka.client}"
+    assert settings.kafka.client["sasl.password"] == "hunter2"
+
+
+def test_no_secret_is_in_what_pydantic_says() -> None:
+    with pytest.raises(ValueError, match="bootstrap_servers") as caught:
+        Settings.model_validate({"kafka": {"client": {"sasl.password": "hunter2"}}, "catalog": {}})
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("broken", ["[kafkaa]\n", '[serving]\nport = "hunter2"\n', "[[spark]]\n"])
+def test_no_secret_is_in_a_problem(tmp_path: Path, broken: str) -> None:
+    file = tmp_path / "thermocline.toml"
+    file.write_text(f'{SECRETS}\n[catalog]\nuri = "postgresql://lake:hunter2@db/lake"\n{broken}')
+    with pytest.raises(ConfigInvalid) as caught:
+        load_settings(file)
+    assert "kafka.bootstrap_servers: is missing" in caught.value.problems
+    assert "hunter2" not in str(caught.value) + repr(caught.value)
