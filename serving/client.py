@@ -1,0 +1,118 @@
+"""Asks a running server, with the same facts in its errors as the server's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, BinaryIO, Final, Self
+
+import httpx
+import msgspec
+
+from serving.encode import END_OF_STREAM, MEDIA_TYPES
+from serving.problems import PROBLEM_TYPE
+from thermocline.errors import InternalError, ServerUnreachable, ThermoclineError, all_errors
+from thermocline.read_point import ReadPoint
+
+# An answer may wait for Thermocline-Read-After (10 s by default), the first chunk for a seal.
+TIMEOUT_SECONDS: Final = 60.0
+CHUNK_BYTES: Final = 1 << 20
+PARQUET_MARK: Final = b"PAR1"
+END_MARKS: Final = {"arrow": END_OF_STREAM, "parquet": PARQUET_MARK}
+
+
+class Client:
+    """One server, by its URL. To be closed."""
+
+    def __init__(self, url: str, transport: httpx.BaseTransport | None = None) -> None:
+        self._url = url.rstrip("/")
+        self._http = httpx.Client(base_url=self._url, timeout=TIMEOUT_SECONDS, transport=transport)
+
+    def lookup(
+        self, table: str, parameters: Mapping[str, str], read_after: str | None = None
+    ) -> dict[str, object]:
+        """One entity's or one row's answer, as the server's JSON says it.
+
+        Raises:
+            ServerUnreachable: nobody answers there.
+            ThermoclineError: the server's own error.
+        """
+        headers = {"Thermocline-Read-After": read_after} if read_after else {}
+        with self._reached():
+            response = self._http.get(f"/v1/tables/{table}/rows", params=dict(parameters), headers=headers)
+        self._check(response)
+        answer: dict[str, object] = msgspec.json.decode(response.content)
+        return answer
+
+    def extract(
+        self,
+        table: str,
+        columns: list[str] | None,
+        format_name: str,
+        sink: BinaryIO,
+        progress: Callable[[int], None],
+    ) -> ReadPoint:
+        """Writes a table's stream to ``sink``, telling the bytes so far; where it was read.
+
+        Raises:
+            ServerUnreachable: nobody answers there, or the stream broke off.
+            ThermoclineError: the server's own error.
+        """
+        accept = {"Accept": MEDIA_TYPES[format_name][0]}
+        body = {} if columns is None else {"columns": columns}
+        path = f"/v1/tables/{table}/extract"
+        received, tail = 0, b""
+        with self._reached(), self._http.stream("POST", path, json=body, headers=accept) as response:
+            if response.is_error:
+                response.read()
+            self._check(response)
+            for chunk in response.iter_bytes(CHUNK_BYTES):
+                sink.write(chunk)
+                received += len(chunk)
+                tail = (tail + chunk)[-len(END_OF_STREAM) :]
+                progress(received)
+        if not tail.endswith(END_MARKS[format_name]):
+            raise ServerUnreachable(url=self._url, detail=f"the stream broke off after {received} bytes")
+        return ReadPoint.parse(response.headers["Thermocline-Read-Point"])
+
+    def close(self) -> None:
+        """Ends the connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        try:
+            yield
+        except (httpx.TransportError, httpx.InvalidURL) as error:
+            detail = str(error) or type(error).__name__
+            raise ServerUnreachable(url=self._url, detail=detail) from error
+
+    def _check(self, response: httpx.Response) -> None:
+        if response.is_success:
+            return
+        if response.headers.get("content-type", "").startswith(PROBLEM_TYPE):
+            raise _error_of(msgspec.json.decode(response.content))
+        detail = f"it answered {response.status_code} without a problem of ours; is it a Thermocline server?"
+        raise ServerUnreachable(url=self._url, detail=detail)
+
+
+def _error_of(problem: Mapping[str, Any]) -> ThermoclineError:
+    """The server's error as the same error here, where its facts came along."""
+    code, facts = str(problem.get("code")), problem.get("facts")
+    error_class = all_errors().get(code)
+    if error_class is not None and isinstance(facts, dict):
+        try:
+            return error_class(**{name: _fact(value) for name, value in facts.items()})
+        except TypeError:  # of another release
+            pass
+    return InternalError(detail=f"{code}: {problem.get('detail')}", where="the server")
+
+
+def _fact(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value

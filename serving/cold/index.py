@@ -1,0 +1,293 @@
+"""The cold index of a snapshot: its files by bucket, with the sparse index and the footer of each.
+
+`publish` writes it, `ColdIndex.latest` opens it; several processes may do either at the same time. What
+belongs to one data file is immutable and written once, in ``files/``; ``manifest.msgpack`` names the files of
+the newest snapshot and is replaced atomically. An index never goes back in time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import time  # only to compare with the file system's own times
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+import pyarrow.parquet as pq
+
+from thermocline.definition import LiveTable
+from thermocline.files import DataFile, open_input, plan_files
+from thermocline.seam import Seam
+from thermocline.sparse_index import SparseIndex, load_sparse_index
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
+
+    from thermocline.catalog import SnapshotState
+
+FORMAT: Final = 1
+MANIFEST: Final = "manifest.msgpack"
+FILES: Final = "files"
+# Readers open the footers of a snapshot lazily; the longest extract is over by then, and a footer that is
+# missing after all is read from the data file itself.
+GRACE_SECONDS: Final = 1_800
+# Indexing a file is one or two small reads; more at once than this only queue at an object store.
+INDEXING_THREADS: Final = 8
+
+
+class FileFacts(msgspec.Struct, frozen=True):
+    """What is kept of one data file: its sparse index, and the columns it has.
+
+    ``uuids`` are those columns that Parquet itself calls UUIDs; ours are plain fixed-size binary.
+    """
+
+    first_keys: list[bytes]
+    rows: list[int]
+    is_sorted: bool
+    columns: list[str]
+    uuids: list[str]
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """One snapshot, as published."""
+
+    format: int
+    table_uuid: str
+    location: str
+    snapshot_id: int
+    sequence_number: int
+    timestamp_ms: int
+    watermark_ms: int
+    seam: str
+    definition: str
+    files: list[DataFile]
+
+
+@dataclass(frozen=True, slots=True)
+class ColdFile:
+    """One data file of a bucket, ready to be read."""
+
+    data: DataFile
+    sparse: SparseIndex
+    columns: frozenset[str]
+    uuids: frozenset[str]
+    footer: Path
+
+
+@dataclass(frozen=True, slots=True)
+class ColdIndex:
+    """One snapshot: where its rows are.
+
+    ``fingerprints`` name the data and delete files of each bucket together with the definition's version: as
+    long as a bucket's fingerprint is the same, so are its rows.
+    """
+
+    table_uuid: str
+    location: str
+    snapshot_id: int
+    sequence_number: int
+    timestamp_ms: int
+    watermark_ms: int
+    seam: Seam
+    definition: LiveTable
+    buckets: Mapping[int, tuple[ColdFile, ...]]
+    fingerprints: Mapping[int, bytes]
+
+    @classmethod
+    def latest(cls, folder: Path, name: str, previous: ColdIndex | None = None) -> ColdIndex | None:
+        """The newest published index of the folder; None before the first one.
+
+        What ``previous`` has loaded of the same files is taken over. An index that would be a step back from
+        ``previous`` is not taken: the answer is then ``previous`` itself.
+        """
+        manifest = _read_manifest(folder)
+        if manifest is None or not (previous is None or _is_newer(manifest, previous)):
+            return previous
+        known = (
+            {file.data.path: file for files in previous.buckets.values() for file in files}
+            if previous
+            else {}
+        )
+        return _assemble(folder, manifest, name, known)
+
+    @property
+    def files(self) -> Iterable[ColdFile]:
+        """All data files, bucket by bucket."""
+        return (file for files in self.buckets.values() for file in files)
+
+    @property
+    def rows(self) -> int:
+        """Live rows: those of the files, less the deleted ones."""
+        return sum(f.data.rows - (f.data.deletes.cardinality if f.data.deletes else 0) for f in self.files)
+
+
+def publish(folder: Path, table: Table, definition: LiveTable, state: SnapshotState) -> bool:
+    """Indexes a snapshot of the table and makes it the newest one of the folder.
+
+    Files that the folder knows already are not read again. Files that no snapshot needs any more go after a
+    grace period. Returns False, and changes nothing, when the folder already holds this snapshot or a newer.
+    """
+    (folder / FILES).mkdir(parents=True, exist_ok=True)
+    with _exclusive(folder):
+        before = _read_manifest(folder)
+        sequence_number = _sequence_number(table, state.snapshot_id)
+        manifest = Manifest(
+            format=FORMAT,
+            table_uuid=str(table.metadata.table_uuid),
+            location=table.location(),
+            snapshot_id=state.snapshot_id,
+            sequence_number=sequence_number,
+            timestamp_ms=state.timestamp_ms,
+            watermark_ms=state.watermark_ms,
+            seam=state.seam.to_json(),
+            definition=definition.to_json(),
+            files=list(plan_files(table, state.snapshot_id)),
+        )
+        if before is not None and not _is_newer(manifest, before):
+            return False
+        with ThreadPoolExecutor(INDEXING_THREADS) as pool:
+            list(pool.map(lambda file: _index_file(folder, table.io, definition, file.path), manifest.files))
+        _replace(folder / MANIFEST, msgspec.msgpack.encode(manifest))
+        _remove_unused(folder, before, manifest)
+        return True
+
+
+def manifest_stamp(folder: Path) -> tuple[int, int] | None:
+    """Changes whenever another index is published; None before the first. One ``stat``."""
+    try:
+        status = (folder / MANIFEST).stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+def _is_newer(new: Manifest, old: Manifest | ColdIndex) -> bool:
+    if new.table_uuid != old.table_uuid:
+        return True  # the table was dropped and created again
+    old_seam = old.seam if isinstance(old.seam, Seam) else Seam.from_json(old.seam)
+    return new.sequence_number > old.sequence_number and Seam.from_json(new.seam).at_least(old_seam)
+
+
+def _read_manifest(folder: Path) -> Manifest | None:
+    try:
+        content = (folder / MANIFEST).read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        manifest = msgspec.msgpack.decode(content, type=Manifest)
+    except msgspec.DecodeError:
+        return None  # of another version of ours: as good as none, and about to be replaced
+    return manifest if manifest.format == FORMAT else None
+
+
+def _sequence_number(table: Table, snapshot_id: int) -> int:
+    snapshot = table.snapshot_by_id(snapshot_id)
+    return (snapshot.sequence_number or 0) if snapshot else 0
+
+
+def _assemble(folder: Path, manifest: Manifest, name: str, known: Mapping[str, ColdFile]) -> ColdIndex:
+    buckets: dict[int, list[ColdFile]] = {}
+    for data in manifest.files:
+        buckets.setdefault(data.bucket, []).append(_cold_file(folder, data, known.get(data.path)))
+    definition = LiveTable.from_json(manifest.definition, name)
+    return ColdIndex(
+        table_uuid=manifest.table_uuid,
+        location=manifest.location,
+        snapshot_id=manifest.snapshot_id,
+        sequence_number=manifest.sequence_number,
+        timestamp_ms=manifest.timestamp_ms,
+        watermark_ms=manifest.watermark_ms,
+        seam=Seam.from_json(manifest.seam),
+        definition=definition,
+        buckets={bucket: tuple(files) for bucket, files in sorted(buckets.items())},
+        fingerprints={bucket: _fingerprint(definition, files) for bucket, files in buckets.items()},
+    )
+
+
+def _cold_file(folder: Path, data: DataFile, known: ColdFile | None) -> ColdFile:
+    if known is not None:
+        return ColdFile(data, known.sparse, known.columns, known.uuids, known.footer)
+    facts = msgspec.msgpack.decode(_facts_path(folder, data.path).read_bytes(), type=FileFacts)
+    sparse = SparseIndex(facts.first_keys, np.array(facts.rows, dtype=np.int64), facts.is_sorted)
+    return ColdFile(
+        data, sparse, frozenset(facts.columns), frozenset(facts.uuids), _footer_path(folder, data.path)
+    )
+
+
+def _fingerprint(definition: LiveTable, files: Iterable[ColdFile]) -> bytes:
+    digest = hashlib.blake2b(str(definition.version).encode(), digest_size=16)
+    for file in files:
+        deletes = file.data.deletes
+        place = (file.data.path, deletes.path, deletes.offset) if deletes else (file.data.path,)
+        digest.update(repr(place).encode())
+    return digest.digest()
+
+
+def _index_file(folder: Path, io: FileIO, definition: LiveTable, path: str) -> None:
+    facts_path, footer_path = _facts_path(folder, path), _footer_path(folder, path)
+    if facts_path.exists() and footer_path.exists():
+        return
+    with open_input(io, path) as source:
+        metadata = pq.read_metadata(source)
+    sparse = load_sparse_index(io, path, definition, metadata)
+    schema = metadata.schema
+    columns = [schema.column(i) for i in range(len(schema))]
+    facts = FileFacts(
+        first_keys=sparse.first_keys,
+        rows=sparse.rows.tolist(),
+        is_sorted=sparse.is_sorted,
+        columns=[column.name for column in columns],
+        uuids=[column.name for column in columns if column.logical_type.type == "UUID"],
+    )
+    with tempfile.TemporaryDirectory(dir=folder, prefix="footer-") as scratch:
+        written = Path(scratch) / "footer"
+        metadata.write_metadata_file(str(written))
+        written.replace(footer_path)
+    _replace(facts_path, msgspec.msgpack.encode(facts))
+
+
+def _remove_unused(folder: Path, before: Manifest | None, now: Manifest) -> None:
+    """Removes what has been unused for the grace period; a file is stamped when it falls out of use."""
+    wanted = {_stem(file.path) for file in now.files}
+    for file in before.files if before else []:
+        if _stem(file.path) not in wanted:
+            for path in (_facts_path(folder, file.path), _footer_path(folder, file.path)):
+                path.touch()
+    too_old = time() - GRACE_SECONDS
+    for path in (folder / FILES).iterdir():
+        if path.stem not in wanted and path.stat().st_mtime < too_old:
+            path.unlink(missing_ok=True)
+
+
+def _stem(path: str) -> str:
+    return hashlib.blake2b(path.encode(), digest_size=16).hexdigest()
+
+
+def _facts_path(folder: Path, path: str) -> Path:
+    return folder / FILES / f"{_stem(path)}.facts"
+
+
+def _footer_path(folder: Path, path: str) -> Path:
+    return folder / FILES / f"{_stem(path)}.footer"
+
+
+def _replace(path: Path, content: bytes) -> None:
+    scratch = path.with_name(f"{path.name}.{os.getpid()}.new")
+    scratch.write_bytes(content)
+    scratch.replace(path)
+
+
+@contextmanager
+def _exclusive(folder: Path) -> Iterator[None]:
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,283 @@
+"""Extracts: all rows of a table at one read point, bucket by bucket, as a stream of record batches.
+
+DuckDB reads a bucket's files and leaves out the deleted positions and the keys that the hot tier mentions;
+the hot winners follow. What one bucket needs is all that is in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from serving.encode import READ_POINT_METADATA
+from thermocline.decode import Unpacker
+from thermocline.definition import PROVENANCE, Kind, LiveTable
+from thermocline.errors import BadParameter, NotReady, UnknownColumn
+from thermocline.files import local_path
+from thermocline.keys import decode_arrays
+from thermocline.read_point import ReadPoint
+
+if TYPE_CHECKING:
+    from serving.cold.index import ColdFile
+    from serving.hot.pinned import PinnedHot
+    from serving.lookup import ColdSide
+
+# Large enough that the cost per batch doesn't show, small enough that a few in flight are a few megabytes.
+BATCH_ROWS: Final = 65_536
+# A bucket's hot keys and deleted positions, and DuckDB's own buffers; beyond it DuckDB spills to disk.
+MEMORY_LIMIT: Final = "256MB"
+# More would take the cores from lookups and from encoding.
+THREADS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _HotRows:
+    """The hot side of one bucket: the keys that it mentions, and the rows that are not tombstones."""
+
+    keys: pa.Table
+    rows: pa.Table
+
+
+class Extract:
+    """One extract: its schema and read point, and the rows. To be closed, which also releases its pin.
+
+    ``rows`` counts those given so far.
+    """
+
+    def __init__(
+        self, cold: ColdSide, hot: PinnedHot, columns: Sequence[str], age_seconds: float, spill_folder: Path
+    ) -> None:
+        """Takes over ``hot``. ``columns`` are as `columns_of` gives them; ``spill_folder`` may not exist yet.
+
+        Raises:
+            NotReady: the pinned hot tier can't be laid over the snapshot.
+        """
+        index = cold.index
+        self.table = index.definition.name
+        self._definition = index.definition
+        self._cold = cold
+        self._hot = hot
+        self._columns = tuple(columns)
+        self._spill_folder = spill_folder
+        self._unpacker = Unpacker(index.definition)
+        self.age_seconds = age_seconds
+        self.rows = 0
+        if hot.definition_version != index.definition.version or not index.seam.at_least(hot.start):
+            hot.close()
+            raise NotReady(table=index.definition.name, detail="the hot tier does not reach back to the seam")
+        self.read_point = ReadPoint(index.snapshot_id, index.seam, hot.end.merged_max(index.seam))
+        metadata = {READ_POINT_METADATA: self.read_point.to_header()}
+        known = index.definition.table_schema
+        self.schema = pa.schema([known.field(name).remove_metadata() for name in columns], metadata)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Every row once, in no order beyond that of the buckets. Called once, in any one thread."""
+        buckets = range(self._definition.buckets)
+        with duckdb.connect(config=self._config()) as connection, ThreadPoolExecutor(1) as ahead:
+            upcoming: Future[_HotRows] = ahead.submit(self._hot_rows, 0)
+            for bucket in buckets:
+                hot = upcoming.result()
+                if bucket + 1 < len(buckets):
+                    upcoming = ahead.submit(self._hot_rows, bucket + 1)
+                for batch in self._bucket(connection, bucket, hot):
+                    self.rows += batch.num_rows
+                    yield batch
+
+    def close(self) -> None:
+        """Lets go of the snapshot and the generations. May be repeated."""
+        self._hot.close()
+
+    def _config(self) -> dict[str, str | bool | int | float | list[str]]:
+        return {
+            "threads": THREADS,
+            "memory_limit": MEMORY_LIMIT,
+            "preserve_insertion_order": False,
+            "python_enable_replacements": False,
+            "temp_directory": str(self._spill_folder),
+            # Nothing is fetched from anywhere while a request waits.
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        }
+
+    def _bucket(
+        self, connection: duckdb.DuckDBPyConnection, bucket: int, hot: _HotRows
+    ) -> Iterator[pa.RecordBatch]:
+        selects = []
+        for number, files in enumerate(_alike(self._cold.index.buckets.get(bucket, ()))):
+            connection.register(f"deleted_{number}", self._deleted(files))
+            selects.append(self._cold_select(files, number))
+        if selects:
+            connection.register("hot", hot.keys)
+            cold = f"SELECT * FROM ({' UNION ALL '.join(selects)}) c"  # noqa: S608  # all names are quoted
+            if hot.keys.num_rows:
+                cold += f" ANTI JOIN hot USING ({_names(self._definition.key)})"
+            yield from self._conform(connection.sql(f"SELECT {_names(self._columns)} FROM ({cold})"))  # noqa: S608
+        yield from (
+            pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+            for batch in hot.rows.combine_chunks().to_batches(BATCH_ROWS)
+        )
+
+    def _cold_select(self, files: Sequence[ColdFile], number: int) -> str:
+        """The wanted and the key columns of files that are alike, without their deleted positions."""
+        wanted = dict.fromkeys((*self._definition.key, *self._columns))
+        columns = ", ".join(_expression(name, files[0], self._definition) for name in wanted)
+        paths = ", ".join(_literal(_readable(file)) for file in files)
+        select = f"SELECT {columns} FROM read_parquet([{paths}], hive_partitioning = false) f"  # noqa: S608
+        if any(file.data.deletes for file in files):
+            select += (
+                f" ANTI JOIN deleted_{number} d ON f.file_index = d.file AND f.file_row_number = d.position"
+            )
+        return select
+
+    def _conform(self, relation: duckdb.DuckDBPyRelation) -> Iterator[pa.RecordBatch]:
+        # A connection takes no other query while a result is open, also one that the caller gave up.
+        with relation.to_arrow_reader(BATCH_ROWS) as reader:
+            for batch in reader:
+                if batch.num_rows:
+                    arrays = [
+                        _cast(column, field.type) for column, field in zip(batch, self.schema, strict=True)
+                    ]
+                    yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _deleted(self, files: Sequence[ColdFile]) -> pa.Table:
+        numbers, positions = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
+        for number, file in enumerate(files):
+            deleted = self._cold.reader.deleted(file)
+            if deleted is not None:
+                positions.append(np.asarray(deleted.to_array(), dtype=np.int64))
+                numbers.append(np.full(len(deleted), number, np.uint64))
+        return pa.table({"file": np.concatenate(numbers), "position": np.concatenate(positions)})
+
+    def _hot_rows(self, bucket: int) -> _HotRows:
+        definition = self._definition
+        batch = self._hot.scan(bucket, self._cold.index.seam)
+        keys = pa.table(
+            decode_arrays(definition, pa.array(batch.keys, pa.binary())), names=list(definition.key)
+        )
+        is_live = [row is not None for row in batch.rows]
+        rows = [row for row in batch.rows if row is not None]
+        live_keys = keys.filter(pa.array(is_live, pa.bool_()))
+        values = dict(zip(definition.key, live_keys.columns, strict=True))
+        columns = self._unpacker.unpack_many([row.payload for row in rows])
+        for column, cells in zip(definition.value_columns, columns, strict=True):
+            if column.name in self._columns:
+                values[column.name] = _array(cells, column.type.kind, column.type.arrow)
+        for name in PROVENANCE:
+            if name in self._columns:
+                values[name] = _provenance(name, rows, self.schema.field(name).type)
+        arrays = [values[name] for name in self._columns]
+        return _HotRows(keys, pa.Table.from_arrays(arrays, schema=self.schema))
+
+
+def columns_of(definition: LiveTable, wanted: Sequence[str] | None) -> tuple[str, ...]:
+    """The columns of an extract: those named, or else the declared ones. Provenance only if named.
+
+    Raises:
+        UnknownColumn: a name is neither a declared column nor one of provenance.
+        BadParameter: a column is named twice, or none is.
+    """
+    declared = tuple(column.name for column in definition.columns)
+    if wanted is None:
+        return declared
+    if not wanted:
+        raise BadParameter(name="columns", problem="it names no column; leave it out for all")
+    for place, name in enumerate(wanted):
+        if name not in (*declared, *PROVENANCE):
+            raise UnknownColumn(table=definition.name, column=name, known=declared)
+        if name in wanted[:place]:
+            raise BadParameter(name="columns", problem=f"it names {name} twice")
+    return tuple(wanted)
+
+
+def _alike(files: Iterable[ColdFile]) -> Iterator[list[ColdFile]]:
+    """The files of a bucket in groups that have the same columns, stored alike."""
+
+    def shape(file: ColdFile) -> tuple[list[str], list[str]]:
+        return sorted(file.columns), sorted(file.uuids)
+
+    return (list(group) for _, group in groupby(sorted(files, key=shape), key=shape))
+
+
+def _expression(name: str, file: ColdFile, definition: LiveTable) -> str:
+    quoted = _quoted(name)
+    if name not in file.columns:
+        kinds = {column.name: column.type for column in definition.columns}
+        return f"CAST(NULL AS {_duckdb_type(name, kinds.get(name))}) AS {quoted}"
+    if name in file.uuids:
+        return f"unhex(replace(CAST(f.{quoted} AS VARCHAR), '-', '')) AS {quoted}"
+    return f"f.{quoted}"
+
+
+def _duckdb_type(name: str, column_type: Any) -> str:
+    if column_type is None:
+        return {"_kafka_topic": "VARCHAR", "_kafka_partition": "INTEGER", "_kafka_offset": "BIGINT"}.get(
+            name, "TIMESTAMPTZ"
+        )
+    if column_type.kind is Kind.DECIMAL:
+        return str(column_type).upper()
+    return _DUCKDB_TYPES[column_type.kind]
+
+
+_DUCKDB_TYPES: Final = {
+    Kind.INT: "INTEGER",
+    Kind.LONG: "BIGINT",
+    Kind.STRING: "VARCHAR",
+    Kind.DOUBLE: "DOUBLE",
+    Kind.BOOLEAN: "BOOLEAN",
+    Kind.DATE: "DATE",
+    Kind.TIMESTAMPTZ: "TIMESTAMPTZ",
+    Kind.UUID: "BLOB",
+    Kind.BINARY: "BLOB",
+}
+
+
+def _readable(file: ColdFile) -> str:
+    """The path that DuckDB opens, with the characters that it takes for patterns made plain.
+
+    Raises:
+        NotReady: the file isn't on this machine.
+    """
+    path = local_path(file.data.path)
+    if path is None:
+        raise NotReady(
+            table=file.data.path, detail="extracts read local files only; this warehouse is remote"
+        )
+    return "".join(f"[{character}]" if character in "*?[" else character for character in path)
+
+
+def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    return column if column.type == wanted else column.cast(wanted)
+
+
+def _array(cells: list[Any], kind: Kind, arrow: pa.DataType) -> pa.Array:
+    if kind is Kind.UUID:
+        cells = [cell.bytes if isinstance(cell, UUID) else cell for cell in cells]
+    return pa.array(cells, arrow)
+
+
+def _provenance(name: str, rows: Sequence[Any], arrow: pa.DataType) -> pa.Array:
+    if name == "_kafka_timestamp":
+        return pa.array([row.timestamp_ms * 1000 for row in rows], pa.int64()).cast(arrow)
+    field = name.removeprefix("_kafka_")
+    return pa.array([getattr(row, field) for row in rows], arrow)
+
+
+def _names(columns: Sequence[str]) -> str:
+    return ", ".join(_quoted(name) for name in columns)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

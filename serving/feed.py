@@ -1,0 +1,71 @@
+"""The one way of records into a hot tier: decode and append. The tailer takes it, and a private tier too."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from thermocline.clock import SystemClock
+from thermocline.decode import decoder_for
+from thermocline.errors import HotBytesExceeded
+from thermocline.log import OffsetRange, RecordChunk, read_ranges
+from thermocline.seam import Seam
+
+if TYPE_CHECKING:
+    from serving.hot.tier import HotTier
+    from thermocline.definition import LiveTable
+
+
+class Feed:
+    """Appends records to a tier, and counts them; bad ones are counted by stage and left out."""
+
+    def __init__(self, tier: HotTier, definition: LiveTable) -> None:
+        self.records = 0
+        self.bad: Counter[str] = Counter()
+        self._tier = tier
+        self._decoder = decoder_for(definition)
+
+    def take(
+        self,
+        chunks: Sequence[RecordChunk],
+        positions: Seam,
+        reached_end_at: Mapping[tuple[str, int], float],
+    ) -> None:
+        """Appends the good records of the chunks and the positions behind them, all at once."""
+        decoded = [self._decoder.decode(chunk.keys, chunk.values) for chunk in chunks]
+        self._tier.append(list(zip(chunks, decoded, strict=True)), positions, reached_end_at)
+        self.records += sum(len(chunk.offsets) for chunk in chunks)
+        self.bad.update(bad.stage.value for part in decoded for bad in part.bad)
+
+
+def fill_until(
+    tier: HotTier,
+    definition: LiveTable,
+    client_config: Mapping[str, Any],
+    start: Seam,
+    ends: Seam,
+    hot_bytes_max: int,
+    progress: Callable[[int], None],
+) -> None:
+    """Reads [start, ends) into a private tier and seals it; ``ends`` were asked of the log just now.
+
+    The tier is empty, and was opened at ``start`` with every partition of ``ends``. ``progress`` is told the
+    number of records read so far. A pin that was held before is satisfied by the seal.
+
+    Raises:
+        HotBytesExceeded: it is more than may be held.
+        OffsetsGone: the log no longer reaches back to the start.
+        RangeIncomplete: an end was not reached.
+    """
+    clock = SystemClock()
+    asked_at = clock.monotonic()
+    feed = Feed(tier, definition)
+    ranges = [OffsetRange(topic, p, start.get((topic, p)), end) for topic, p, end in ends.items()]
+    for chunk in read_ranges(client_config, ranges, definition.name, clock):
+        feed.take([chunk], Seam({(chunk.topic, chunk.partition): chunk.offsets[-1] + 1}), {})
+        progress(feed.records)
+        if tier.is_full(hot_bytes_max):
+            raise HotBytesExceeded(table=definition.name, limit_bytes=hot_bytes_max)
+    tier.append([], ends, {(topic, p): asked_at for topic, p, _ in ends.items()})
+    tier.seal()

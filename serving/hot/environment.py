@@ -1,0 +1,57 @@
+"""LMDB environments, each opened once in a process however many use it.
+
+LMDB's locks belong to the process and the file: a second opening in the same process would share them, and
+closing one would release them for both. The tailer and the readers of a command that is its own server meet
+on the same files, so they share the environment. It is closed when the last one lets go of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Final
+from weakref import WeakValueDictionary
+
+import lmdb
+
+from serving.hot.record import STORED_KEY_BYTES_MAX
+
+# A slot (64 bytes) for each read transaction that is open at one moment, over all processes.
+READERS_MAX: Final = 1024
+# Transactions kept for the next one to begin: one per thread that reads, no more.
+SPARE_TRANSACTIONS: Final = 8
+
+_opened: WeakValueDictionary[str, lmdb.Environment] = WeakValueDictionary()
+_lock = threading.Lock()
+
+
+def open_environment(path: Path, map_bytes: int, is_writer: bool) -> lmdb.Environment:
+    """The environment in the file; only a writer creates the file, which is sparse and ``map_bytes`` long.
+
+    Nothing is ever synced: the kernel keeps what was committed when the process is killed, and what a crash
+    of the machine leaves is discarded, whole or not (``manifest.boot_id``).
+
+    Raises:
+        lmdb.Error: the file is not there, or is not LMDB's, or is open here for reading only.
+    """
+    with _lock:
+        environment = _opened.get(str(path))
+        if environment is None:
+            environment = lmdb.open(
+                str(path),
+                map_size=map_bytes,
+                subdir=False,
+                readonly=not is_writer,
+                create=is_writer,
+                writemap=is_writer,
+                sync=False,
+                metasync=False,
+                readahead=False,
+                max_readers=READERS_MAX,
+                max_spare_txns=SPARE_TRANSACTIONS,
+            )
+            assert environment.max_key_size() >= STORED_KEY_BYTES_MAX
+            _opened[str(path)] = environment
+        elif is_writer and environment.flags()["readonly"]:
+            raise lmdb.ReadonlyError(f"{path} is open for reading in this process")
+        return environment

@@ -1,0 +1,163 @@
+"""Leases: files in which readers and pins say what of the hot tier they still need.
+
+A lease is alive as long as its file is touched. The tailer takes one for dead when it hasn't seen it
+touched for a while *on its own monotonic clock*: a wall clock that jumps ends none, and after a restart
+of the tailer each is waited for anew. A reader's lease carries the seam of the snapshot that it serves. A
+pin's also says when it asked for a seal, and, once it has opened them, which generations it reads.
+
+A lease only keeps files. Data that was opened stays readable whatever happens to its lease, and whoever
+opens data late checks that it reaches back far enough; so a lease that ends too soon costs an answer, not
+its truth.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+from uuid import uuid4
+
+import msgspec
+
+from thermocline.seam import Seam
+
+if TYPE_CHECKING:
+    from thermocline.clock import Clock
+
+LEASES: Final = "leases"
+SUFFIX: Final = ".json"
+# A process that is busy or short of CPU misses a heartbeat or two, not five.
+HEARTBEAT_SECONDS: Final = 5.0
+TIMEOUT_SECONDS: Final = 30.0
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """What a lease says. ``asked_at`` (monotonic seconds) is a pin's; ``generations`` are file names."""
+
+    pid: int
+    snapshot_id: int
+    seam: str
+    asked_at: float | None = None
+    generations: tuple[str, ...] = ()
+
+
+class Lease:
+    """A reader's or a pin's lease, kept alive by a thread of its own until it is released."""
+
+    def __init__(self, folder: Path, terms: Terms) -> None:
+        """Writes the lease; it holds from now on. The folder may not exist yet."""
+        self._path = folder / LEASES / f"{uuid4().hex}{SUFFIX}"
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._released = threading.Event()
+        self._change = threading.Lock()
+        self._write(terms)
+        threading.Thread(target=self._keep_alive, name="lease", daemon=True).start()
+
+    @classmethod
+    def of_reader(cls, folder: Path, snapshot_id: int, seam: Seam) -> Self:
+        """The lease of one who serves a snapshot, until it is replaced with ``serve``."""
+        return cls(folder, Terms(os.getpid(), snapshot_id, seam.to_json()))
+
+    @property
+    def terms(self) -> Terms:
+        """What it says now."""
+        return self._terms
+
+    def serve(self, snapshot_id: int, seam: Seam) -> None:
+        """Says that another snapshot is served from now on; to be called after switching to it."""
+        self._write(Terms(os.getpid(), snapshot_id, seam.to_json()))
+
+    def name_generations(self, names: Iterable[str]) -> None:
+        """Says which generations were opened."""
+        self._write(msgspec.structs.replace(self._terms, generations=tuple(names)))
+
+    def release(self) -> None:
+        """Ends the lease. May be repeated."""
+        with self._change:
+            self._released.set()
+            self._path.unlink(missing_ok=True)
+
+    def _write(self, terms: Terms) -> None:
+        with self._change:
+            if self._released.is_set():
+                return
+            self._terms = terms
+            scratch = self._path.with_suffix(".new")
+            scratch.write_bytes(msgspec.json.encode(terms))
+            scratch.replace(self._path)
+
+    def _keep_alive(self) -> None:
+        while not self._released.wait(HEARTBEAT_SECONDS):
+            try:
+                os.utime(self._path)
+            except FileNotFoundError:  # the process slept for longer than the timeout
+                with suppress(OSError):
+                    self._write(self._terms)
+
+
+@dataclass(slots=True)
+class _Seen:
+    terms: Terms
+    touched: tuple[int, int]
+    seen_at: float
+
+
+class Leases:
+    """All leases on a folder, as the tailer sees them."""
+
+    def __init__(self, folder: Path, clock: Clock, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self._folder = folder / LEASES
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._clock = clock
+        self._timeout_seconds = timeout_seconds
+        self._seen: dict[str, _Seen] = {}
+
+    def look(self) -> None:
+        """Reads what is new or was touched, and removes the leases that have timed out."""
+        now = self._clock.monotonic()
+        found: dict[str, _Seen] = {}
+        with os.scandir(self._folder) as entries:
+            for entry in entries:
+                seen = self._look_at(entry, now) if entry.name.endswith(SUFFIX) else None
+                if seen is not None:
+                    found[entry.name] = seen
+        self._seen = found
+
+    def is_seal_wanted(self, sealed_at: float) -> bool:
+        """Whether a pin asked then or later, so that what was sealed then is not enough for it."""
+        asked = [seen.terms.asked_at for seen in self._seen.values()]
+        return any(asked_at is not None and asked_at >= sealed_at for asked_at in asked)
+
+    def needed(self, newest: Seam) -> Seam:
+        """From where on records are needed: the least, by partition, of the newest seam and all leased."""
+        seams = [newest, *(Seam.from_json(seen.terms.seam) for seen in self._seen.values())]
+        places = {(topic, partition) for topic, partition, _ in newest.items()}
+        return Seam({place: min(seam.get(place) for seam in seams) for place in places})
+
+    def held(self) -> frozenset[str]:
+        """The names of the generations that pins read."""
+        return frozenset(name for seen in self._seen.values() for name in seen.terms.generations)
+
+    def _look_at(self, entry: os.DirEntry[str], now: float) -> _Seen | None:
+        path = Path(entry.path)
+        try:
+            status = entry.stat()
+            touched = (status.st_ino, status.st_mtime_ns)
+            seen = self._seen.get(entry.name)
+            if seen is not None and seen.touched == touched:
+                if now - seen.seen_at <= self._timeout_seconds:
+                    return seen
+                path.unlink()
+                return None
+            return _Seen(_decoder.decode(path.read_bytes()), touched, now)
+        except FileNotFoundError:  # released a moment ago
+            return None
+
+
+_decoder = msgspec.json.Decoder(Terms)
+
+__all__ = ["Lease", "Leases", "Terms"]

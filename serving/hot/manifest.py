@@ -1,0 +1,77 @@
+"""The manifest of a hot folder: which generations there are, oldest first, and the last seal.
+
+It is replaced as a whole, and each one has a version, one higher than the one before. No file name is
+ever used twice.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from serving.hot.generation import Covered
+
+FORMAT: Final = 1
+MANIFEST: Final = "manifest.json"
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A generation's file, and the size of the map that all who open it must use."""
+
+    name: str
+    map_bytes: int
+
+
+class Seal(msgspec.Struct, frozen=True):
+    """When (monotonic seconds) the sealed generations last became complete, and their positions then."""
+
+    at: float
+    covered: tuple[Covered, ...]
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """The generations of one tier. The last one is active, the others are sealed and never change.
+
+    ``definition`` is the JSON that the records were decoded by. ``seal`` is None before the first one.
+    """
+
+    format: int
+    boot_id: str
+    definition: str
+    definition_version: int
+    topics: tuple[str, ...]
+    version: int
+    generations: tuple[Listed, ...]
+    seal: Seal | None
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """The manifest; None when there is none, or none of this boot and format.
+
+    The files of another boot may have been written only in part, and its monotonic clock was another one.
+    """
+    try:
+        manifest = _decoder.decode((folder / MANIFEST).read_bytes())
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+    return manifest if (manifest.format, manifest.boot_id) == (FORMAT, boot_id()) else None
+
+
+def publish_manifest(folder: Path, manifest: Manifest) -> None:
+    """Replaces the manifest: whoever reads finds the old one or the new one, whole."""
+    scratch = folder / f"{MANIFEST}.new"
+    scratch.write_bytes(msgspec.json.encode(manifest))
+    scratch.replace(folder / MANIFEST)
+
+
+@cache
+def boot_id() -> str:
+    """What tells this run of the machine from others; not the container's, whose clock is the machine's."""
+    return BOOT_ID.read_text().strip()
+
+
+_decoder = msgspec.json.Decoder(Manifest)

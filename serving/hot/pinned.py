@@ -1,0 +1,138 @@
+"""Pinned reads: the hot tier as of one seal, the same from the first row read to the last.
+
+A pin is a lease that asks for a seal. Once the tailer has made one *after* the pin asked, the sealed
+generations hold all that had been read when it asked, and never change. The pin opens them, names them in
+its lease and then looks whether the manifest still lists them all: if so, the tailer keeps their files
+for as long as the lease lives, whatever it seals, merges, evicts, and however often it is restarted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+import lmdb
+
+from serving.hot.generation import Generation, Meta, age_seconds
+from serving.hot.leases import Lease, Terms
+from serving.hot.manifest import Manifest, Seal, read_manifest
+from serving.hot.merge import covered_by
+from serving.hot.record import HotRow
+from serving.hot.view import open_generations
+from serving.hot.winners import HotBatch, winners_of_bucket, winners_of_prefix
+from thermocline.errors import NotReady
+
+if TYPE_CHECKING:
+    from thermocline.clock import Clock
+    from thermocline.seam import Seam
+
+# The tailer looks every 20 ms when a seal is due.
+LOOK_AGAIN_SECONDS: Final = 0.01
+
+
+def hold(folder: Path, table: str, snapshot_id: int, seam: Seam, clock: Clock) -> Pin:
+    """Leases a snapshot and all hot records from its seam on, and asks for a seal."""
+    asked_at = clock.monotonic()
+    terms = Terms(os.getpid(), snapshot_id, seam.to_json(), asked_at)
+    return Pin(folder, table, Lease(folder, terms), asked_at, clock)
+
+
+class Pin:
+    """A lease that has asked for a seal. To be opened, or released."""
+
+    def __init__(self, folder: Path, table: str, lease: Lease, asked_at: float, clock: Clock) -> None:
+        """Use ``hold``."""
+        self._folder = folder
+        self._table = table
+        self._lease = lease
+        self._asked_at = asked_at
+        self._clock = clock
+
+    def open(self, wait_seconds: float) -> PinnedHot:
+        """Waits for the seal, which takes a second at most while the tailer runs, and gives what it sealed.
+
+        Raises:
+            NotReady: no seal came in time; the pin is released.
+        """
+        deadline = self._clock.monotonic() + wait_seconds
+        while True:
+            pinned = self._sealed()
+            if pinned is not None:
+                return pinned
+            if self._clock.monotonic() >= deadline:
+                self.release()
+                raise NotReady(table=self._table, detail=f"its tailer made no seal within {wait_seconds:g} s")
+            self._clock.sleep(LOOK_AGAIN_SECONDS)
+
+    def release(self) -> None:
+        """Ends the lease. May be repeated."""
+        self._lease.release()
+
+    def _sealed(self) -> PinnedHot | None:
+        """What was sealed after the pin asked, once it is, and once the lease keeps it."""
+        manifest = read_manifest(self._folder)
+        if manifest is None or manifest.seal is None or manifest.seal.at <= self._asked_at:
+            return None
+        listed = manifest.generations[:-1]
+        try:
+            generations = open_generations(self._folder, listed, {})
+        except lmdb.Error:  # evicted or merged meanwhile; the next manifest says so
+            return None
+        self._lease.name_generations(one.name for one in listed)
+        now = read_manifest(self._folder)
+        if now is None or not set(listed) <= set(now.generations):
+            return None
+        return PinnedHot(manifest, generations, manifest.seal, self._lease)
+
+
+class PinnedHot:
+    """The hot tier as of a seal. For any threads; to be closed, which ends its lease."""
+
+    def __init__(
+        self, manifest: Manifest, generations: tuple[Generation, ...], seal: Seal, lease: Lease
+    ) -> None:
+        """Use ``Pin.open``."""
+        self._topics = manifest.topics
+        self._generations = generations
+        self._lease = lease
+        self._covered = seal.covered
+        self.definition_version = manifest.definition_version
+        self.end = Meta(0, seal.covered).end
+        # With no generation left it holds nothing, which is all there is from its end on.
+        sealed = [generation.meta() for generation in generations]
+        self.start = Meta(0, covered_by([*sealed, Meta(0, seal.covered)])).start if sealed else self.end
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def age_seconds(self, now: float) -> float:
+        """As ``HotView.age_seconds``."""
+        return age_seconds(self._covered, now)
+
+    def lookup(self, bucket: int, prefix: bytes, seam: Seam) -> dict[bytes, HotRow | None]:
+        """As ``HotView.lookup``."""
+        with self._transactions() as newest_first:
+            return winners_of_prefix(newest_first, self._topics, bucket, prefix, seam)
+
+    def scan(self, bucket: int, seam: Seam) -> HotBatch:
+        """As ``HotView.scan``."""
+        with self._transactions() as newest_first:
+            return winners_of_bucket(newest_first, self._topics, bucket, seam)
+
+    def close(self) -> None:
+        """Ends the lease. May be repeated."""
+        self._lease.release()
+
+    @contextmanager
+    def _transactions(self) -> Iterator[list[lmdb.Transaction[bytes]]]:
+        with ExitStack() as stack:
+            yield [stack.enter_context(generation.read()) for generation in reversed(self._generations)]

@@ -1,0 +1,91 @@
+"""The stored form of a hot record: its key and value as bytes in LMDB.
+
+A stored key is the bucket (2 bytes) | the row's key | the topic's index (2) and the partition (4),
+big-endian. So a bucket is one range, an entity one range within it, and a row's records in several
+partitions lie side by side. A stored value is the offset, the append time, flags, and the row's payload,
+which is empty for a tombstone and for nothing else.
+
+LMDB takes keys of at most 511 bytes. A longer one is stored as its beginning and a hash, the value
+holding the whole key. Such a stored key has exactly 511 bytes and all others have fewer, so the two never
+meet; and as it begins like the row's key, it lies within every range of a prefix of that key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from struct import Struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
+
+from thermocline.decode import Decoded, pack_rows
+from thermocline.keys import buckets, encode_table
+
+if TYPE_CHECKING:
+    from thermocline.definition import LiveTable
+    from thermocline.log import RecordChunk
+
+STORED_KEY_BYTES_MAX: Final = 511  # LMDB's limit, as compiled into its wheels; checked when a file is opened
+HASH_BYTES: Final = 32  # two keys with one hash would be one row: as unlikely as a collision of SHA-256
+
+BUCKET: Final = Struct(">H")
+PLACE: Final = Struct(">HI")
+KEY_START: Final = BUCKET.size
+PLACE_START: Final = -PLACE.size
+KEY_BYTES_MAX: Final = STORED_KEY_BYTES_MAX - BUCKET.size - PLACE.size - 1
+LONG_KEY_PREFIX_BYTES: Final = STORED_KEY_BYTES_MAX - BUCKET.size - PLACE.size - HASH_BYTES
+
+HEADER: Final = Struct(">qqB")
+KEY_LENGTH: Final = Struct(">I")
+HAS_LONG_KEY: Final = 1
+
+META_KEY: Final = b"\xff\xff"  # above every bucket, of which there are at most 4,096
+
+
+class HotRow(NamedTuple):
+    """The last record of a row: the packed value columns, and where and when it was appended."""
+
+    payload: bytes
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+def stored_records(
+    definition: LiveTable, chunk: RecordChunk, decoded: Decoded
+) -> Iterator[tuple[bytes, bytes]]:
+    """The stored key and value of each good record of a chunk, in its order; a row may come several times."""
+    table = pa.table(
+        {
+            column.name: pa.array(decoded.columns[column.name], column.type.arrow)
+            for column in definition.key_columns
+        }
+    )
+    numbers = buckets(definition, table.column(definition.bucket_column.name)).tolist()
+    keys = encode_table(definition, table).to_pylist()
+    payloads = pack_rows(definition, decoded)
+    place = PLACE.pack(definition.topics.index(chunk.topic), chunk.partition)
+    offsets, timestamps_ms = chunk.offsets, chunk.timestamps_ms
+    pack_bucket, pack_header = BUCKET.pack, HEADER.pack
+    for bucket, key, index, payload in zip(numbers, keys, decoded.good, payloads, strict=True):
+        if len(key) <= KEY_BYTES_MAX:
+            header = pack_header(offsets[index], timestamps_ms[index], 0)
+            yield pack_bucket(bucket) + key + place, header + payload
+        else:
+            header = pack_header(offsets[index], timestamps_ms[index], HAS_LONG_KEY)
+            short = key[:LONG_KEY_PREFIX_BYTES] + blake2b(key, digest_size=HASH_BYTES).digest()
+            yield pack_bucket(bucket) + short + place, header + KEY_LENGTH.pack(len(key)) + key + payload
+
+
+def long_key_and_payload(value: bytes) -> tuple[bytes, bytes]:
+    """The whole key and the payload of a value that is flagged ``HAS_LONG_KEY``."""
+    start = HEADER.size + KEY_LENGTH.size
+    end = start + KEY_LENGTH.unpack_from(value, HEADER.size)[0]
+    return value[start:end], value[end:]
+
+
+def range_start(bucket: int, prefix: bytes) -> bytes:
+    """What the stored keys of all rows whose key begins with the prefix begin with."""
+    return BUCKET.pack(bucket) + prefix[:LONG_KEY_PREFIX_BYTES]

@@ -1,0 +1,384 @@
+"""The writing side of the hot tier: one process appends, seals, merges and evicts generations.
+
+The sealed generations and the active one cover one contiguous range of offsets per partition: a new
+generation begins where the one before ended, and only the oldest are evicted. Every change of the list is
+published in the same order: the active generation's meta first names the manifest version to come, then
+the manifest replaces the old one. A reader that finds the new version in the meta and not yet in the
+manifest answers as of then, which is right, and asks again at the next view; if the tailer dies between
+the two, the next one publishes.
+
+A seal ends the active generation and begins an empty one. Pins wait for seals, at most one a second for
+all of them. Generations also end when they are large or old, so that a commit soon frees what it
+contains; neighbours are merged, a little at a time, while more than eight would meet a lookup.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final, Self
+from uuid import uuid4
+
+import lmdb
+from msgspec.structs import replace
+
+from serving.hot.generation import LOCK_SUFFIX, Covered, Generation, Meta, age_seconds, delete_files
+from serving.hot.leases import Leases
+from serving.hot.manifest import FORMAT, Listed, Manifest, Seal, boot_id, publish_manifest, read_manifest
+from serving.hot.merge import Merge, covered_by, smallest_neighbours
+from serving.hot.record import stored_records
+from thermocline.errors import NotReady
+from thermocline.seam import Seam
+
+if TYPE_CHECKING:
+    from thermocline.clock import Clock
+    from thermocline.decode import Decoded
+    from thermocline.definition import LiveTable
+    from thermocline.log import RecordChunk
+
+GENERATION_SUFFIX: Final = ".mdb"
+WRITER_LOCK: Final = "writer.lock"
+
+# Each costs a lookup about a microsecond; the design's figures were measured with eight.
+GENERATIONS_MAX: Final = 8
+# Half a usual commit interval (60 s): most of what a commit contains is freed with it, at the price of two or
+# three generations between commits.
+GENERATION_SECONDS_MAX: Final = 30.0
+# Over a million records of 200 bytes, more than usually come in that time; catching up is cut into pieces.
+GENERATION_BYTES_MAX: Final = 256 << 20
+# The file is sparse, so this costs addresses only. It has room for any usual batch (``bytes_needed``).
+MAP_BYTES: Final = 4 * GENERATION_BYTES_MAX
+# Pins wait half of this on average; more seals would only make more generations to merge.
+SEAL_SECONDS_MIN: Final = 1.0
+# Leases time out after half a minute and commits come once a minute: looking each second is soon enough.
+UPKEEP_SECONDS: Final = 1.0
+# Writing to the map of a file that the disk has no room for kills the process, so this much stays free.
+DISK_FREE_BYTES_MIN: Final = 2 * GENERATION_BYTES_MAX
+
+Batch = Sequence[tuple["RecordChunk", "Decoded"]]
+DISK_BLOCK_BYTES: Final = 512  # of st_blocks, whatever the file system's own
+
+ReachedEndAt = Mapping[tuple[str, int], float]
+
+
+class HotTier:
+    """Holds the records of a table from a seam on. One per folder; for one thread.
+
+    Opening a folder that holds a usable tier goes on where that one ended, also after a kill: ``end``
+    says where to read on.
+    """
+
+    def __init__(self, folder: Path, definition: LiveTable, clock: Clock, lock: IO[bytes]) -> None:
+        """Use ``open``."""
+        self._folder = folder
+        self._definition = definition
+        self._clock = clock
+        self._lock = lock
+        self._leases = Leases(folder, clock)
+        self._manifest = _no_manifest(definition)
+        self._generations: list[Generation] = []
+        self._meta = Meta(0, ())
+        self._active_since = clock.monotonic()
+        self._upkeep_at = clock.monotonic()
+        self._merge: Merge | None = None
+        self._unlisted_bytes = 0
+
+    @classmethod
+    def open(
+        cls, folder: Path, definition: LiveTable, start: Seam, clock: Clock, may_continue: bool = True
+    ) -> Self:
+        """Goes on with what the folder holds, or begins an empty tier at ``start``.
+
+        It begins anew when the folder holds nothing, or records of another boot or definition, or begins
+        beyond ``start`` (the table went back to an older snapshot), or can't be read, or must not continue.
+        Partitions that only ``start`` has are taken up from there.
+
+        Raises:
+            NotReady: another process writes to this folder.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        tier = cls(folder, definition, clock, _locked(folder, definition.name))
+        try:
+            before = read_manifest(folder)
+            if not (before and may_continue and tier._continue(before, start)):
+                tier._begin(before, start)
+            tier._sweep()
+        except BaseException:
+            tier.close()
+            raise
+        return tier
+
+    @property
+    def start(self) -> Seam:
+        """The first offset held, by partition."""
+        metas = [*(generation.meta() for generation in self._generations[:-1]), self._meta]
+        return Meta(0, covered_by(metas)).start
+
+    @property
+    def end(self) -> Seam:
+        """The next offset to append, by partition."""
+        return self._meta.end
+
+    @property
+    def definition_version(self) -> int:
+        """The version of the definition that the records are decoded by."""
+        return self._definition.version
+
+    @property
+    def records(self) -> int:
+        """The (row, partition) pairs held; one that several generations have counts several times."""
+        return sum(generation.records for generation in self._generations)
+
+    def age_seconds(self, now: float) -> float:
+        """Seconds since each partition was last known to be read up to its end, the worst; or infinity."""
+        return age_seconds(self._meta.covered, now)
+
+    @property
+    def generations(self) -> int:
+        """How many generations a lookup meets."""
+        return len(self._generations)
+
+    @property
+    def hot_bytes(self) -> int:
+        """What all generations take on disk, also those that only pins still read."""
+        return sum(generation.used_bytes for generation in self._generations) + self._unlisted_bytes
+
+    def is_full(self, hot_bytes_max: int) -> bool:
+        """Whether no more may be appended: the budget is used up, or the disk nearly is."""
+        disk = os.statvfs(self._folder)
+        return self.hot_bytes >= hot_bytes_max or disk.f_bavail * disk.f_frsize < DISK_FREE_BYTES_MIN
+
+    def append(self, batch: Batch, positions: Seam, reached_end_at: ReachedEndAt) -> None:
+        """Adds decoded records, the positions reading has come to, and when it had come to the log's end.
+
+        Each partition's offsets ascend from its end on; positions move over bad records and holes too.
+        All of it becomes visible at once.
+        """
+        records: dict[bytes, bytes] = {}
+        for chunk, decoded in batch:
+            self._check_order(chunk, positions)
+            if decoded.good:
+                records.update(stored_records(self._definition, chunk, decoded))
+        covered = tuple(
+            replace(
+                part,
+                end=max(part.end, positions.get(part.place)),
+                reached_end_at=reached_end_at.get(part.place, part.reached_end_at),
+            )
+            for part in self._meta.covered
+        )
+        if records or covered != self._meta.covered:
+            self._write(records, covered)
+
+    def extend(self, new_places: Seam) -> None:
+        """Takes up partitions that the topic did not have before, from the given offsets on."""
+        held = {part.place: part for part in self._meta.covered}
+        added = {part.place: part for part in _nothing_from(new_places)}
+        assert not held.keys() & added.keys(), "a partition is taken up once"
+        self._write({}, tuple(part for _, part in sorted((held | added).items())))
+
+    def seal(self) -> None:
+        """Gives pins all that is held now, as something that never changes."""
+        seal = self._seal_now()
+        if self._generations[-1].records or len(self._generations) == 1:
+            self._roll(seal, MAP_BYTES)
+        else:  # no record came since the last seal, so what is sealed is all there is up to these positions
+            self._publish(self._generations, seal)
+
+    def evict(self, up_to: Seam) -> int:
+        """Drops the oldest sealed generations that end at or before ``up_to`` in every partition; how many.
+
+        Nobody may need them any more; ``tend`` finds out who does.
+        """
+        count = 0
+        for generation in self._generations[:-1]:
+            if not up_to.at_least(generation.meta().end):
+                break
+            count += 1
+        if count:
+            self._publish(self._generations[count:], self._manifest.seal)
+        return count
+
+    def merge_some(self) -> None:
+        """Goes on with a merge for a few milliseconds; begins one if too many generations meet a lookup."""
+        merge = self._merge
+        if merge is None:
+            if len(self._generations) > GENERATIONS_MAX:
+                self._merge = Merge(_new_path(self._folder), *smallest_neighbours(self._generations[:-1]))
+        elif merge.older not in self._generations or merge.newer not in self._generations:
+            merge.abandon()
+            self._merge = None
+        elif merge.is_done():
+            at = self._generations.index(merge.older)
+            merged = [*self._generations[:at], merge.merged, *self._generations[at + 2 :]]
+            self._publish(merged, self._manifest.seal)
+            self._merge = None
+
+    def tend(self, newest: Seam | None) -> None:
+        """Does what is due: a seal that pins wait for or time asks for, a step of a merge, eviction.
+
+        To be called every few milliseconds. ``newest`` is the seam of the newest snapshot that readers can
+        switch to; without it nothing is evicted.
+        """
+        now = self._clock.monotonic()
+        sealed_at = self._manifest.seal.at if self._manifest.seal else float("-inf")
+        if now - sealed_at >= SEAL_SECONDS_MIN:
+            self._leases.look()
+            if self._leases.is_seal_wanted(sealed_at) or self._is_active_old(now):
+                self.seal()
+        self.merge_some()
+        if now - self._upkeep_at >= UPKEEP_SECONDS:
+            self._upkeep_at = now
+            self._leases.look()
+            if newest is not None:
+                self.evict(self._leases.needed(newest))
+            self._generations[-1].free_dead_readers()
+            self._sweep()
+
+    def close(self) -> None:
+        """Lets the folder go; what it holds stays for the next one to open."""
+        if self._merge is not None:
+            self._merge.abandon()
+        self._merge = None
+        self._generations = []
+        self._lock.close()
+
+    def _continue(self, before: Manifest, start: Seam) -> bool:
+        """Takes over the generations of an earlier tier, if they can be used."""
+        if before.definition != self._definition.to_json():
+            return False
+        try:
+            generations = [
+                Generation(self._folder / listed.name, listed.map_bytes, is_writer=True)
+                for listed in before.generations
+            ]
+            self._meta = generations[-1].meta()
+        except lmdb.Error:
+            return False
+        self._generations = generations
+        if not start.at_least(self.start):
+            return False
+        self._manifest = before
+        self._publish(generations, before.seal)
+        new = {part.place: part.start for part in _nothing_from(start) if part.place not in self.end}
+        if new:
+            self.extend(Seam(new))
+        return True
+
+    def _begin(self, before: Manifest | None, start: Seam) -> None:
+        """Publishes an empty generation; readers of an earlier tier learn of it from that one's meta."""
+        if before is not None:
+            self._manifest = replace(self._manifest, version=before.version)
+            _tell_readers_to_move(self._folder, before)
+        self._meta = Meta(self._manifest.version, _nothing_from(start))
+        self._generations = [self._created(self._meta, MAP_BYTES)]
+        self._publish(self._generations, None)
+
+    def _check_order(self, chunk: RecordChunk, positions: Seam) -> None:
+        place = (chunk.topic, chunk.partition)
+        assert place in self._meta.end, f"{place} was not taken up"
+        if chunk.offsets:
+            assert self._meta.end[place] <= chunk.offsets[0], f"records of {place} came again"
+            assert chunk.offsets[-1] < positions[place], f"{place} is not read so far yet"
+
+    def _is_active_old(self, now: float) -> bool:
+        return now - self._active_since >= GENERATION_SECONDS_MAX and self._generations[-1].records > 0
+
+    def _write(self, records: Mapping[bytes, bytes], covered: tuple[Covered, ...]) -> None:
+        active = self._generations[-1]
+        needed = active.bytes_needed(records)
+        if needed > active.free_bytes:
+            self._roll(self._seal_now(), max(MAP_BYTES, 2 * needed))
+            starts = self._meta.start
+            covered = tuple(replace(part, start=starts[part.place]) for part in covered)
+        self._meta = Meta(self._meta.manifest, covered)
+        self._generations[-1].write(records, self._meta)
+        if self._generations[-1].used_bytes >= GENERATION_BYTES_MAX:
+            self._roll(self._seal_now(), MAP_BYTES)
+
+    def _seal_now(self) -> Seal:
+        return Seal(self._clock.monotonic(), self._meta.covered)
+
+    def _roll(self, seal: Seal, map_bytes: int) -> None:
+        """Begins a generation where the active one ends, which is sealed thereby."""
+        empty = tuple(replace(part, start=part.end) for part in self._meta.covered)
+        generation = self._created(Meta(self._meta.manifest, empty), map_bytes)
+        self._publish([*self._generations, generation], seal)
+        self._meta = Meta(self._meta.manifest, empty)
+        self._active_since = self._clock.monotonic()
+
+    def _created(self, meta: Meta, map_bytes: int) -> Generation:
+        generation = Generation(_new_path(self._folder), map_bytes, is_writer=True)
+        generation.write({}, meta)
+        return generation
+
+    def _publish(self, generations: list[Generation], seal: Seal | None) -> None:
+        version = self._manifest.version + 1
+        self._meta = Meta(version, self._meta.covered)
+        self._generations[-1].write({}, self._meta)
+        listed = tuple(Listed(generation.name, generation.map_bytes) for generation in generations)
+        manifest = replace(self._manifest, version=version, generations=listed, seal=seal)
+        publish_manifest(self._folder, manifest)
+        self._manifest = manifest
+        self._generations = generations
+
+    def _sweep(self) -> None:
+        """Deletes the files that are not listed (any more), but for those that pins read.
+
+        A pin first names the generations that it opened and then looks whether they are still listed. So
+        one that this look at the leases misses finds them gone from the manifest and opens others.
+        """
+        self._leases.look()
+        held = self._leases.held()
+        kept = {generation.name for generation in self._generations}
+        if self._merge is not None:
+            kept.add(self._merge.merged.name)
+        self._unlisted_bytes = 0
+        for path in self._folder.glob(f"*{GENERATION_SUFFIX}*"):
+            name = path.name.removesuffix(LOCK_SUFFIX)
+            if name in held - kept:
+                self._unlisted_bytes += path.stat().st_blocks * DISK_BLOCK_BYTES
+            elif name not in kept:
+                delete_files(self._folder / name)
+
+
+def _locked(folder: Path, table: str) -> IO[bytes]:
+    lock = (folder / WRITER_LOCK).open("wb")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise NotReady(table=table, detail=f"another tailer writes to {folder}") from None
+    return lock
+
+
+def _new_path(folder: Path) -> Path:
+    return folder / f"{uuid4().hex}{GENERATION_SUFFIX}"
+
+
+def _no_manifest(definition: LiveTable) -> Manifest:
+    return Manifest(
+        format=FORMAT,
+        boot_id=boot_id(),
+        definition=definition.to_json(),
+        definition_version=definition.version,
+        topics=definition.topics,
+        version=0,
+        generations=(),
+        seal=None,
+    )
+
+
+def _nothing_from(start: Seam) -> tuple[Covered, ...]:
+    return tuple(Covered(topic, partition, first, first) for topic, partition, first in start.items())
+
+
+def _tell_readers_to_move(folder: Path, before: Manifest) -> None:
+    """Names the manifest to come in the active generation of an earlier tier, where its readers look."""
+    with suppress(lmdb.Error):
+        listed = before.generations[-1]
+        active = Generation(folder / listed.name, listed.map_bytes, is_writer=True)
+        active.write({}, Meta(before.version + 1, active.meta().covered))

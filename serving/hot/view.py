@@ -1,0 +1,208 @@
+"""The reading side of the hot tier: views of it as it is now.
+
+A view is one read transaction in each generation. The active generation's own meta gives the view's end,
+in the same transaction as its records, so the end is exactly what the view holds. The meta also names the
+manifest that belongs to it: a reader notices new, merged and evicted generations without looking at any
+file.
+
+A view has no gap, and no place in the log twice: its generations are those of one manifest, which cover one
+contiguous range of offsets per partition.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+import lmdb
+
+from serving.hot.generation import Covered, Generation, Meta, age_seconds, decode_meta
+from serving.hot.manifest import Listed, Manifest, read_manifest
+from serving.hot.merge import covered_by
+from serving.hot.record import META_KEY, HotRow
+from serving.hot.winners import HotBatch, winners_of_bucket, winners_of_prefix
+from thermocline.errors import NotReady
+
+if TYPE_CHECKING:
+    from thermocline.definition import LiveTable
+    from thermocline.seam import Seam
+
+# A generation may be gone between reading the manifest and opening it; each time the manifest has moved on.
+OPENINGS_MAX: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The generations of one manifest, open, oldest first."""
+
+    manifest: Manifest
+    generations: tuple[Generation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """From where to where a view reaches; ``raw`` is the active generation's meta that says so.
+
+    ``manifest_version`` is of the manifest that this meta names: it is known, or about to be published.
+    """
+
+    opened: Opened
+    raw: bytes
+    manifest_version: int
+    start: Seam
+    end: Seam
+    covered: tuple[Covered, ...]
+
+
+class HotReader:
+    """Gives views of a hot folder. For any threads, and for as long as the process lives.
+
+    It goes on giving views, which only grow old, when the tailer stops; and moves to another tier when the
+    tailer has to begin anew.
+    """
+
+    def __init__(self, folder: Path, table: str, opened: Opened) -> None:
+        """Use ``open``."""
+        self._folder = folder
+        self._table = table
+        self._opening = threading.Lock()
+        self._opened = opened
+        self._extent: Extent | None = None
+
+    @classmethod
+    def open(cls, folder: Path, definition: LiveTable) -> Self:
+        """Opens what the tailer has published.
+
+        Raises:
+            NotReady: no tailer has written there since the machine started.
+        """
+        opened = open_manifest(folder, definition.name, {})
+        return cls(folder, definition.name, opened)
+
+    def view(self) -> HotView:
+        """The tier as it is when the view is entered; to be left soon, since it keeps pages in use."""
+        return HotView(self)
+
+    def close(self) -> None:
+        """Lets go of the files; no view can be entered any more."""
+        self._extent = None
+        self._opened = Opened(self._opened.manifest, ())
+
+    def begin(self) -> tuple[Extent, list[lmdb.Transaction[bytes]]]:
+        """A transaction in each generation, newest first, and where they reach. For ``HotView``."""
+        while True:
+            opened = self._opened
+            transaction = opened.generations[-1].read()
+            raw = transaction.get(META_KEY, b"")
+            extent = self._extent
+            if extent is None or extent.raw != raw or extent.opened is not opened:
+                extent = self._extent = _extent(opened, raw)
+            if extent.manifest_version > opened.manifest.version and self._reopened(opened):
+                transaction.abort()
+                continue
+            sealed = opened.generations[-2::-1] if len(opened.generations) > 1 else ()
+            return extent, [transaction, *(generation.read() for generation in sealed)]
+
+    def _reopened(self, before: Opened) -> bool:
+        """Reads the manifest again; whether it is another one. It may be about to be published."""
+        with self._opening:
+            if self._opened is not before:
+                return True
+            known = {generation.name: generation for generation in before.generations}
+            opened = open_manifest(self._folder, self._table, known)
+            if opened.manifest.version == before.manifest.version:
+                return False
+            self._opened = opened
+            return True
+
+
+class HotView:
+    """The hot tier at one moment; to be used in a ``with`` statement, by one thread."""
+
+    __slots__ = ("_extent", "_reader", "_transactions")
+
+    def __init__(self, reader: HotReader) -> None:
+        """Use ``HotReader.view``."""
+        self._reader = reader
+
+    def __enter__(self) -> Self:
+        self._extent, self._transactions = self._reader.begin()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for transaction in self._transactions:
+            transaction.abort()
+
+    @property
+    def start(self) -> Seam:
+        """The first offset held, by partition. A seam before it cannot be read from."""
+        return self._extent.start
+
+    @property
+    def end(self) -> Seam:
+        """The next offset that is not held, by partition. The same object as long as it is the same."""
+        return self._extent.end
+
+    @property
+    def definition_version(self) -> int:
+        """The version of the definition that the records were decoded by."""
+        return self._extent.opened.manifest.definition_version
+
+    def age_seconds(self, now: float) -> float:
+        """Seconds since each partition was last known to be read up to its end, the worst one.
+
+        ``now`` is of the monotonic clock. Infinite before all were read up to their end once.
+        """
+        return age_seconds(self._extent.covered, now)
+
+    def lookup(self, bucket: int, prefix: bytes, seam: Seam) -> dict[bytes, HotRow | None]:
+        """The winners at or beyond the seam among the rows whose key begins so, by key, in no order.
+
+        None is a tombstone. The seam must not lie before ``start``.
+        """
+        topics = self._extent.opened.manifest.topics
+        return winners_of_prefix(self._transactions, topics, bucket, prefix, seam)
+
+    def scan(self, bucket: int, seam: Seam) -> HotBatch:
+        """The winners at or beyond the seam of a whole bucket. The seam must not lie before ``start``."""
+        return winners_of_bucket(self._transactions, self._extent.opened.manifest.topics, bucket, seam)
+
+
+def open_manifest(folder: Path, table: str, known: Mapping[str, Generation]) -> Opened:
+    """The generations of the manifest as it is now, those that are ``known`` by name not opened again.
+
+    Raises:
+        NotReady: there is no manifest of this boot.
+    """
+    problem = ""
+    for _ in range(OPENINGS_MAX):
+        manifest = read_manifest(folder)
+        if manifest is None:
+            raise NotReady(table=table, detail="its tailer has not begun to read the log")
+        try:
+            return Opened(manifest, open_generations(folder, manifest.generations, known))
+        except lmdb.Error as error:
+            problem = str(error)
+    raise NotReady(table=table, detail=f"its hot tier can't be opened: {problem}")
+
+
+def open_generations(
+    folder: Path, listed: tuple[Listed, ...], known: Mapping[str, Generation]
+) -> tuple[Generation, ...]:
+    """Opens generations for reading. Raises `lmdb.Error` when one is gone."""
+    return tuple(
+        known.get(one.name) or Generation(folder / one.name, one.map_bytes, is_writer=False) for one in listed
+    )
+
+
+def _extent(opened: Opened, raw: bytes) -> Extent:
+    active = decode_meta(raw)
+    sealed = [generation.meta() for generation in opened.generations[:-1]]
+    covered = covered_by([*sealed, active])
+    return Extent(opened, raw, active.manifest, Meta(0, covered).start, active.end, covered)

@@ -1,0 +1,123 @@
+"""The winners among hot records: of one entity, or of a whole bucket.
+
+Generations are asked from the newest to the oldest, and the first one that has a record of a (row,
+partition) decides about it. Records before the seam are left out one by one. What is left of a row, at
+most one record a partition, is decided by ``fold``'s order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from serving.hot.record import (
+    BUCKET,
+    HAS_LONG_KEY,
+    HEADER,
+    KEY_START,
+    LONG_KEY_PREFIX_BYTES,
+    PLACE,
+    PLACE_START,
+    HotRow,
+    long_key_and_payload,
+    range_start,
+)
+from thermocline.fold import order_of
+
+if TYPE_CHECKING:
+    import lmdb
+
+    from thermocline.seam import Seam
+
+    Transactions = Sequence[lmdb.Transaction[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class HotBatch:
+    """Rows and tombstones (None) with their keys, which ascend."""
+
+    keys: list[bytes]
+    rows: list[HotRow | None]
+
+
+def winners_of_prefix(
+    newest_first: Transactions, topics: Sequence[str], bucket: int, prefix: bytes, seam: Seam
+) -> dict[bytes, HotRow | None]:
+    """The last record of each row whose key begins so, where it is not before the seam; None: a tombstone."""
+    start = range_start(bucket, prefix)
+    found: dict[bytes, bytes] = {}
+    for transaction in newest_first:
+        cursor = transaction.cursor()
+        if cursor.set_range(start):
+            for stored_key, value in cursor:
+                if not stored_key.startswith(start):
+                    break
+                found.setdefault(stored_key, value)
+    winners = _folded(found.items(), topics, seam)
+    if len(prefix) > LONG_KEY_PREFIX_BYTES:
+        return {key: row for key, row in winners.items() if key.startswith(prefix)}
+    return winners
+
+
+def winners_of_bucket(newest_first: Transactions, topics: Sequence[str], bucket: int, seam: Seam) -> HotBatch:
+    """The same of all rows of a bucket. All of its hot records are in memory while it works."""
+    found: dict[bytes, bytes] = {}
+    for transaction in reversed(newest_first):
+        found.update(_range(transaction, BUCKET.pack(bucket), BUCKET.pack(bucket + 1)))
+    winners = _folded(found.items(), topics, seam)
+    keys = sorted(winners)
+    return HotBatch(keys, [winners[key] for key in keys])
+
+
+def _range(transaction: lmdb.Transaction[bytes], start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+    cursor = transaction.cursor()
+    if cursor.set_range(start):
+        for item in cursor:
+            if item[0] >= end:
+                return
+            yield item
+
+
+def _folded(
+    found: Iterable[tuple[bytes, bytes]], topics: Sequence[str], seam: Seam
+) -> dict[bytes, HotRow | None]:
+    """The winner of each row, from its last stored record in each partition."""
+    rows: dict[bytes, HotRow] = {}
+    tombstones: set[bytes] = set()
+    places: dict[bytes, tuple[str, int, int]] = {}
+    unpack_header, header_bytes = HEADER.unpack_from, HEADER.size
+    for stored_key, value in found:
+        packed = stored_key[PLACE_START:]
+        if packed not in places:
+            places[packed] = _place(packed, topics, seam)
+        topic, partition, first = places[packed]
+        offset, timestamp_ms, flags = unpack_header(value)
+        if offset < first:
+            continue
+        if flags & HAS_LONG_KEY:
+            key, payload = long_key_and_payload(value)
+        else:
+            key, payload = stored_key[KEY_START:PLACE_START], value[header_bytes:]
+        # Made the short way: a bucket is folded half as fast again.
+        row = tuple.__new__(HotRow, (payload, topic, partition, offset, timestamp_ms))
+        if key in rows and _order(rows[key]) > _order(row):
+            continue
+        rows[key] = row
+        if not payload:
+            tombstones.add(key)
+    winners = cast("dict[bytes, HotRow | None]", rows)
+    for key in tombstones:
+        if not rows[key].payload:
+            winners[key] = None
+    return winners
+
+
+def _place(packed: bytes, topics: Sequence[str], seam: Seam) -> tuple[str, int, int]:
+    """The topic, the partition, and the first offset that counts."""
+    index, partition = PLACE.unpack(packed)
+    return topics[index], partition, seam.get((topics[index], partition))
+
+
+def _order(row: HotRow) -> tuple[int, str, int]:
+    return order_of(row.timestamp_ms, row.topic, row.partition)

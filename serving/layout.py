@@ -1,0 +1,11 @@
+"""What stands where below ``<state_dir>/<table>``: written by the tailer, read by the API workers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+HOT: Final = "hot"
+COLD: Final = "cold"
+TAILER_STATUS: Final = "tailer.json"
+SPILL: Final = "spill"
+"""Where DuckDB puts what does not fit in an extract's memory; empty otherwise."""

@@ -1,0 +1,343 @@
+"""Lookups: the cold rows of one snapshot with the hot records beyond its seam laid over them.
+
+`TableReader` answers in steps, so that a server can take them where they belong. ``look`` opens one view of
+the hot tier and takes all it needs from it, in microseconds. ``cold_rows`` may read files. ``overlay`` joins
+both. The snapshot and its seam are fixed by ``look``, so the order and the time of the steps don't matter.
+``refresh`` moves to a newer snapshot between requests; an answer never goes back behind an earlier one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from serving.bounded import Bounded
+from serving.cold.index import ColdIndex, manifest_stamp
+from serving.cold.reader import ColdReader, Entity, Row
+from thermocline.decode import Unpacker, json_row
+from thermocline.errors import BadParameter, NotReady, RowNotFound, UnknownColumn
+from thermocline.fold import overlay
+from thermocline.keys import decode_one, parse_value
+from thermocline.read_point import ReadPoint
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+
+    from serving.hot.record import HotRow
+    from serving.hot.view import HotReader, HotView
+    from thermocline.clock import Clock
+    from thermocline.definition import LiveTable
+    from thermocline.seam import Seam
+
+# JSON of the entities asked for most; with its bookkeeping about twice this in memory, per worker and table.
+ENTITY_CACHE_BYTES_MAX: Final = 64 * 1024 * 1024
+# What a dictionary entry, its key and the value object take beside their bytes.
+ROW_OVERHEAD_BYTES: Final = 160
+
+JsonRow = bytes
+Hits = Mapping[bytes, "HotRow | None"]
+
+
+class RowJson:
+    """Rows as JSON, by the rules of one definition: every declared column, in declared order.
+
+    Times are RFC 3339 with Z, decimals and UUIDs strings, binary base64.
+    """
+
+    def __init__(self, definition: LiveTable) -> None:
+        self._definition = definition
+        self._names = [column.name for column in definition.columns]
+        self._hot_names = [*definition.key, *(column.name for column in definition.value_columns)]
+        self._unpack = Unpacker(definition).unpack
+
+    def cold(self, row: Row) -> JsonRow:
+        """From the values in declared order."""
+        return json_row(dict(zip(self._names, row, strict=True)))
+
+    def hot(self, key: bytes, row: HotRow) -> JsonRow:
+        """From the key and what the hot tier keeps beside it."""
+        values = (*decode_one(self._definition, key), *self._unpack(row.payload))
+        by_name = dict(zip(self._hot_names, values, strict=True))
+        return json_row({name: by_name[name] for name in self._names})
+
+
+@dataclass(frozen=True, slots=True)
+class ColdSide:
+    """One snapshot and what reads it; replaced as a whole when a newer one is served."""
+
+    index: ColdIndex
+    reader: ColdReader
+    rows: RowJson
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one view of the hot tier gave, and the snapshot that it is to be laid over.
+
+    ``hits`` has one mapping for each entity asked for: key → row, or None for a tombstone. ``age_seconds`` is
+    infinite before the log was read to its end for the first time.
+    """
+
+    cold: ColdSide
+    entities: Sequence[Entity]
+    hits: Sequence[Hits]
+    read_point: ReadPoint
+    read_point_json: bytes
+    age_seconds: float
+    is_stale: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """The end that the last answer showed, kept with its JSON: most answers share it with the one before."""
+
+    index: ColdIndex
+    hot_end: Seam
+    read_point: ReadPoint
+    read_point_json: bytes
+
+
+class TableReader:
+    """Answers lookups of one table from a hot tier and the newest published cold index.
+
+    ``is_filled`` tells whether the hot tier has reached the log's ends as of its start; it is asked until it
+    says so once. ``look`` and ``end`` belong to one thread, ``refresh`` to one; the others to any.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        open_hot: Callable[[], HotReader],
+        open_io: Callable[[], FileIO],
+        clock: Clock,
+        stale_after_seconds: float,
+        is_filled: Callable[[], bool],
+    ) -> None:
+        self.name = name
+        self._folder = folder
+        self._open_hot = open_hot
+        self._open_io = open_io
+        self._clock = clock
+        self._stale_after_seconds = stale_after_seconds
+        self._is_filled = is_filled
+        self._was_filled = False
+        self._hot: HotReader | None = None
+        self._stamp: tuple[int, int] | None = None
+        self._cold: ColdSide | None = None
+        self._reached: _Reached | None = None
+        self._entities: Bounded[tuple[bytes, bytes], dict[bytes, JsonRow]] = Bounded(ENTITY_CACHE_BYTES_MAX)
+
+    @property
+    def hot(self) -> HotReader:
+        """The hot tier. Raises `NotReady` before the tailer has begun."""
+        if self._hot is None:
+            raise NotReady(table=self.name, detail="its tailer has not begun to read the log")
+        return self._hot
+
+    @property
+    def cold(self) -> ColdSide:
+        """The snapshot that answers are given from now. Raises `NotReady` before the first one."""
+        if self._cold is None:
+            raise NotReady(table=self.name, detail="no snapshot of the table has been indexed yet")
+        return self._cold
+
+    def refresh(self) -> bool:
+        """Moves to the newest published snapshot that the hot tier fits; whether it moved. Reads files.
+
+        Raises:
+            NotReady: the tailer has not begun.
+        """
+        if self._hot is None:
+            self._hot = self._open_hot()
+        with self._hot.view():  # opens new generations here rather than in a request
+            pass
+        stamp = manifest_stamp(self._folder)
+        if stamp is None or stamp == self._stamp:
+            return False
+        before = self._cold
+        index = ColdIndex.latest(self._folder, self.name, before.index if before else None)
+        if index is None or (before and index is before.index):
+            self._stamp = stamp
+            return False
+        if before and self._misfit(index) is not None and self._misfit(before.index) is None:
+            return False  # tried again at the next call: the hot tier is being rebuilt
+        self._cold = self._side(index, before)
+        self._stamp = stamp
+        return True
+
+    def check_ready(self) -> None:
+        """Raises `NotReady` unless a lookup would be answered now."""
+        self.look(())
+
+    def look(self, entities: Sequence[Entity]) -> Look:
+        """The hot side of an answer, from one view. Does not read files.
+
+        Raises:
+            NotReady: there is no index yet, or the hot tier does not reach back to its seam, or holds records
+                of another definition, or has not yet come as far as an earlier answer.
+        """
+        cold = self.cold
+        index = cold.index
+        with self.hot.view() as view:
+            self._check_fit(index, view)
+            hits = [view.lookup(entity.bucket, entity.prefix, index.seam) for entity in entities]
+            reached = self._reach(index, view)
+            age_seconds = view.age_seconds(self._clock.monotonic())
+        is_stale = age_seconds > self._stale_after_seconds
+        return Look(cold, entities, hits, reached.read_point, reached.read_point_json, age_seconds, is_stale)
+
+    def end(self) -> Seam:
+        """The end that an answer given now has at least. Raises as ``look``."""
+        return self.look(()).read_point.end
+
+    def cached_rows(self, cold: ColdSide, entity: Entity) -> dict[bytes, JsonRow] | None:
+        """The entity's cold rows, if they are known without reading; not to be changed by the caller."""
+        fingerprint = cold.index.fingerprints.get(entity.bucket)
+        return {} if fingerprint is None else self._entities.get((fingerprint, entity.prefix))
+
+    def cold_rows(self, cold: ColdSide, entity: Entity) -> dict[bytes, JsonRow]:
+        """The entity's cold rows by key, as JSON; not to be changed by the caller. Reads files."""
+        known = self.cached_rows(cold, entity)
+        if known is not None:
+            return known
+        rows = {key: cold.rows.cold(row) for key, row in cold.reader.rows(cold.index, entity).items()}
+        weight = ROW_OVERHEAD_BYTES + sum(
+            len(key) + len(row) + ROW_OVERHEAD_BYTES for key, row in rows.items()
+        )
+        return self._entities.put((cold.index.fingerprints[entity.bucket], entity.prefix), rows, weight)
+
+    def overlay(self, look: Look, cold: Sequence[Mapping[bytes, JsonRow]]) -> list[list[JsonRow]]:
+        """The rows of each entity, sorted by key: its cold rows with its hits laid over them."""
+        return [_overlaid(look.cold.rows, rows, hits) for rows, hits in zip(cold, look.hits, strict=True)]
+
+    def lookup(self, entities: Sequence[Entity]) -> tuple[Look, list[list[JsonRow]]]:
+        """All steps at once: the rows of each entity, and what they reflect. Reads files."""
+        look = self.look(entities)
+        return look, self.overlay(look, [self.cold_rows(look.cold, entity) for entity in entities])
+
+    def _side(self, index: ColdIndex, before: ColdSide | None) -> ColdSide:
+        """A snapshot made ready: what lookups in its new files need is loaded before they are switched."""
+        if before and before.index.location == index.location:
+            reader = before.reader
+            known = {file.footer for file in before.index.files}
+        else:
+            reader = ColdReader(self._open_io())
+            known = set()
+        for file in index.files:
+            if file.footer not in known:
+                reader.warm(file)
+        return ColdSide(index, reader, RowJson(index.definition))
+
+    def _misfit(self, index: ColdIndex) -> str | None:
+        with self.hot.view() as view:
+            return _misfit(index, view)
+
+    def _check_fit(self, index: ColdIndex, view: HotView) -> None:
+        problem = _misfit(index, view)
+        if problem is None and not self._was_filled:
+            self._was_filled = self._is_filled()
+            problem = None if self._was_filled else "the hot tier is still reading the log up to its end"
+        if problem is not None:
+            raise NotReady(table=self.name, detail=problem)
+
+    def _reach(self, index: ColdIndex, view: HotView) -> _Reached:
+        last, hot_end = self._reached, view.end
+        if last is not None and last.index is index and last.hot_end == hot_end:
+            return last
+        end = hot_end.merged_max(index.seam)
+        read_point = ReadPoint(index.snapshot_id, index.seam, end)
+        reached = _Reached(index, hot_end, read_point, msgspec.json.encode(read_point.to_dict()))
+        is_same_table = last is not None and last.index.table_uuid == index.table_uuid
+        if last is not None and is_same_table and not end.at_least(last.read_point.end):
+            detail = "the hot tier is being read again and is still behind earlier answers"
+            raise NotReady(table=self.name, detail=detail)
+        self._reached = reached
+        return reached
+
+
+def entity_of(definition: LiveTable, parameters: Mapping[str, str]) -> Entity:
+    """The entity that parameters name: the entity's columns, and maybe those that follow in the key, as text.
+
+    Raises:
+        UnknownColumn: a parameter is not a key column.
+        BadParameter: a column is missing, or its text is no value of its type.
+    """
+    for name in parameters:
+        if name not in definition.key:
+            raise UnknownColumn(table=definition.name, column=name, known=definition.key)
+    values = []
+    for place, column in enumerate(definition.key_columns):
+        if column.name not in parameters:
+            _check_missing(definition, place, parameters)
+            break
+        try:
+            values.append(parse_value(column, parameters[column.name]))
+        except ValueError as error:
+            raise BadParameter(name=column.name, problem=str(error)) from error
+    return Entity.of(definition, values)
+
+
+def check_found(definition: LiveTable, entity: Entity, rows: Sequence[JsonRow]) -> None:
+    """Raises `RowNotFound` when a whole key was asked for and there is no such row."""
+    if not rows and len(entity.values) == len(definition.key):
+        pairs = zip(definition.key, entity.values, strict=True)
+        raise RowNotFound(table=definition.name, key=", ".join(f"{name}={value}" for name, value in pairs))
+
+
+def answer_json(table: str, look: Look, rows: Sequence[JsonRow]) -> bytes:
+    """The JSON answer for one entity."""
+    return json_row({"table": table, "rows": [msgspec.Raw(row) for row in rows], **_freshness(look)})
+
+
+def batch_json(table: str, look: Look, results: Sequence[Sequence[JsonRow]]) -> bytes:
+    """The JSON answer for several entities, in the order in which they were asked for."""
+    items = [{"rows": [msgspec.Raw(row) for row in rows]} for rows in results]
+    return json_row({"table": table, "results": items, **_freshness(look)})
+
+
+def age_or_none(age_seconds: float) -> float | None:
+    """The age to the millisecond; None where it is not known, since JSON has no infinity."""
+    return round(age_seconds, 3) if math.isfinite(age_seconds) else None
+
+
+def _freshness(look: Look) -> dict[str, Any]:
+    return {
+        "read_point": msgspec.Raw(look.read_point_json),
+        "age_seconds": age_or_none(look.age_seconds),
+        "stale": look.is_stale,
+    }
+
+
+def _misfit(index: ColdIndex, view: HotView) -> str | None:
+    """Why this hot tier can't be laid over this snapshot; None when it can."""
+    if view.definition_version != index.definition.version:
+        return (
+            f"the hot tier holds version {view.definition_version} of the definition, the snapshot is of "
+            f"version {index.definition.version}; it is being read again"
+        )
+    if not index.seam.at_least(view.start):
+        return f"the hot tier begins at {view.start!r}, beyond the snapshot's {index.seam!r}"
+    return None
+
+
+def _overlaid(rows: RowJson, cold: Mapping[bytes, JsonRow], hits: Hits) -> list[JsonRow]:
+    if not hits:
+        return [cold[key] for key in sorted(cold)]
+    winners = {key: None if row is None else rows.hot(key, row) for key, row in hits.items()}
+    return list(overlay(cold, winners).values())
+
+
+def _check_missing(definition: LiveTable, place: int, parameters: Mapping[str, str]) -> None:
+    missing = definition.key[place]
+    if place < len(definition.entity):
+        needed = ", ".join(definition.entity)
+        raise BadParameter(name=missing, problem=f"it is missing: a lookup needs {needed}")
+    for later in definition.key[place + 1 :]:
+        if later in parameters:
+            raise BadParameter(name=missing, problem=f"it is missing, and {later} comes after it in the key")

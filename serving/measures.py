@@ -1,0 +1,57 @@
+"""The metrics of a server: what all its workers counted, and the state of its tables at this moment.
+
+Counters and histograms live in files that the workers share (prometheus_client's multiprocess mode, switched
+on by the server before it starts them). Gauges are set when they are asked for, by the worker that is asked.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+
+from thermocline import metrics
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+MULTIPROCESS_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
+
+EXTRACT_ROWS: Final = Counter(
+    "thermocline_extract_rows", "Rows sent by extracts.", ("table",), registry=metrics.REGISTRY
+)
+HOT_RECORDS: Final = Gauge(
+    "thermocline_hot_records", "Records in the hot tier.", ("table",), registry=metrics.REGISTRY
+)
+HOT_GENERATIONS: Final = Gauge(
+    "thermocline_hot_generations", "Generations of the hot tier.", ("table",), registry=metrics.REGISTRY
+)
+STALE: Final = Gauge(
+    "thermocline_stale", "1 where answers are marked stale, else 0.", ("table",), registry=metrics.REGISTRY
+)
+PAUSED: Final = Gauge(
+    "thermocline_tailer_paused",
+    "1 where the tailer waits for room in its byte budget, else 0.",
+    ("table",),
+    registry=metrics.REGISTRY,
+)
+
+
+def render() -> bytes:
+    """All metrics in Prometheus's text format; those of a single process where there are no other workers."""
+    if MULTIPROCESS_FOLDER not in os.environ:
+        return metrics.render()
+    registry = CollectorRegistry()
+    registry.register(_OverWorkers())
+    return generate_latest(registry)
+
+
+class _OverWorkers(Collector):
+    def collect(self) -> Iterable[Metric]:
+        counted = MultiProcessCollector(None).collect()  # type: ignore[no-untyped-call]
+        yield from (metric for metric in counted if metric.type != "gauge")
+        yield from (metric for metric in metrics.REGISTRY.collect() if metric.type == "gauge")

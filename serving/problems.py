@@ -1,0 +1,142 @@
+"""Every error over HTTP in one shape, ``application/problem+json``; and what all requests share.
+
+`Requests` is the outermost layer of the app: it names each request, counts it, and turns what nobody foresaw
+into a problem that shows nothing of our insides; the log has the traceback under the same request id.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from thermocline.errors import (
+    BadParameter,
+    InternalError,
+    MethodNotAllowed,
+    RequestError,
+    RouteNotFound,
+    ThermoclineError,
+)
+from thermocline.logs import fields
+from thermocline.metrics import REQUEST_SECONDS, REQUESTS
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+PROBLEM_TYPE: Final = "application/problem+json"
+REQUEST_ID: Final = "X-Request-Id"
+# What a caller may call a request: enough for a UUID or a trace id, and nothing that could forge a log line.
+REQUEST_ID_FORM: Final = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
+# After this, a caller with a retryable problem may try again; a hot tier catches up within seconds.
+RETRY_AFTER_SECONDS: Final = 1
+SERVER_ERROR: Final = 500
+
+log = logging.getLogger(__name__)
+
+
+def problem_response(error: ThermoclineError, instance: str) -> Response:
+    """An error as an HTTP answer; ``instance`` is the path that was asked for.
+
+    What concerns the caller's request comes with its typed facts, so that a client can rebuild the error.
+    """
+    headers: dict[str, str] = {}
+    if isinstance(error, MethodNotAllowed):
+        headers["Allow"] = ", ".join(error.allowed)
+    if error.retryable:
+        headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    problem = error.to_problem(instance)
+    if isinstance(error, RequestError):
+        problem["facts"] = error.facts()
+    return Response(msgspec.json.encode(problem), error.http_status, headers, PROBLEM_TYPE)
+
+
+async def on_thermocline_error(request: Request, error: Exception) -> Response:
+    """The handler of our own errors."""
+    assert isinstance(error, ThermoclineError)
+    if error.http_status >= SERVER_ERROR and not error.retryable:
+        log.error("request failed", extra=fields(code=error.code, path=request.url.path, detail=error.what))
+    return problem_response(error, request.url.path)
+
+
+async def on_http_exception(request: Request, error: Exception) -> Response:
+    """The handler of the framework's own: no such route, no such method."""
+    assert isinstance(error, HTTPException)
+    return problem_response(_of_framework(request, error), request.url.path)
+
+
+def _of_framework(request: Request, error: HTTPException) -> ThermoclineError:
+    path = request.url.path
+    if error.status_code == 404:
+        return RouteNotFound(path=path)
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "")
+        return MethodNotAllowed(
+            method=request.method, path=path, allowed=tuple(filter(None, allowed.split(", ")))
+        )
+    return BadParameter(name="request", problem=str(error.detail))
+
+
+class Requests:
+    """The outermost layer: request ids, metrics, and unforeseen errors as problems."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes one request on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = _request_id(scope)
+        status = 0
+        started = time.perf_counter()
+
+        async def send_named(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                REQUEST_SECONDS.labels(_route(scope)).observe(time.perf_counter() - started)
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_named)
+        except Exception as error:
+            where = f"{scope['method']} {scope['path']}"
+            log.exception(
+                "request failed", extra=fields(code=InternalError.code, path=where, request_id=request_id)
+            )
+            if status:
+                raise  # the answer has begun: all that is left is to break it off
+            unforeseen = InternalError(detail=f"request {request_id} failed", where=where)
+            unforeseen.__cause__ = error
+            await problem_response(unforeseen, scope["path"])(scope, receive, send_named)
+        finally:
+            REQUESTS.labels(scope["method"], _route(scope), str(status)).inc()
+
+
+def _request_id(scope: Scope) -> str:
+    for name, value in scope["headers"]:
+        if name == b"x-request-id":
+            text: str = value.decode("latin-1")
+            if REQUEST_ID_FORM.fullmatch(text):
+                return text
+    return uuid4().hex
+
+
+def _route(scope: Mapping[str, Any]) -> str:
+    """The route's pattern, so that the number of label values is bounded whatever callers ask for."""
+    path: str = scope["path"]
+    table = scope.get("path_params", {}).get("table")
+    if "endpoint" not in scope:
+        return "unknown"
+    return path if table is None else path.replace(f"/{table}", "/{table}", 1)

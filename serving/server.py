@@ -1,0 +1,257 @@
+"""The server: one tailer process for each table, and API processes that share one listening socket.
+
+The parent only starts them, starts again what dies, and stops them all. Nothing passes through it.
+"""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from serving.layout import TAILER_STATUS
+from serving.measures import MULTIPROCESS_FOLDER
+from thermocline import logs
+from thermocline.catalog import definition_of, load_table, open_catalog
+from thermocline.clock import SystemClock
+from thermocline.errors import PortTaken, ThermoclineError
+from thermocline.logs import fields
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
+    from thermocline.clock import Clock
+    from thermocline.definition import LiveTable
+    from thermocline.settings import Settings
+
+# Connections that wait to be accepted; a burst of clients, not a queue of requests.
+BACKLOG: Final = 2_048
+# How often the parent looks at its children; a died one is replaced within this and its back-off.
+WATCH_SECONDS: Final = 0.2
+# A process that dies at once is started again after these, doubled each time up to the last.
+BACK_OFF_SECONDS_MIN: Final = 0.5
+BACK_OFF_SECONDS_MAX: Final = 30.0
+# One that lived longer than this did not die at once.
+HEALTHY_SECONDS: Final = 60.0
+# Requests that run when the server is told to stop may take this long; extracts are broken off then.
+DRAIN_SECONDS: Final = 10
+STOP_SECONDS: Final = DRAIN_SECONDS + 10.0
+
+log = logging.getLogger(__name__)
+
+
+def serve(settings: Settings, log_level: logs.Level = "info", log_json: bool = False) -> int:
+    """Serves all configured tables until SIGTERM or SIGINT; the exit code.
+
+    Raises:
+        PortTaken: another process listens there.
+        ThermoclineError: the catalog can't be reached, or a table is not there or not ours.
+    """
+    with _listening(settings.serving.host, settings.serving.port) as listener:
+        definitions = load_definitions(settings)
+        for name in definitions:
+            _forget_status(settings, name)
+        with tempfile.TemporaryDirectory(prefix="thermocline-metrics-") as metrics_folder:
+            os.environ[MULTIPROCESS_FOLDER] = metrics_folder  # inherited by the workers
+            children = [
+                *(
+                    _Child(f"tailer {name}", _run_tailer, (settings, name, log_level, log_json))
+                    for name in definitions
+                ),
+                *(
+                    _Child(
+                        f"api {number}", _run_worker, (settings, definitions, listener, log_level, log_json)
+                    )
+                    for number in range(settings.serving.workers)
+                ),
+            ]
+            try:
+                _watch(children, _url(listener), SystemClock())
+            finally:
+                _stop(children)
+                os.environ.pop(MULTIPROCESS_FOLDER, None)
+    log.info("server stopped")
+    return 0
+
+
+def load_definitions(settings: Settings) -> dict[str, LiveTable]:
+    """The definition that each configured table carries; a file that says otherwise gets a warning."""
+    catalog = open_catalog(settings.catalog)
+    definitions: dict[str, LiveTable] = {}
+    for name, table_settings in settings.tables.items():
+        definition = definition_of(load_table(catalog, name, table_settings.identifier), name)
+        differences = table_settings.definition(name).differences(definition)
+        if differences:
+            log.warning(
+                "the file's definition differs from the table's, which holds; see `thermocline table alter`",
+                extra=fields(table=name, differences="; ".join(differences)),
+            )
+        definitions[name] = definition
+    return definitions
+
+
+@dataclass(slots=True)
+class _Child:
+    """A process that is to run as long as the server does."""
+
+    name: str
+    target: Callable[..., None]
+    arguments: tuple[Any, ...]
+    process: BaseProcess | None = None
+    started_at: float = 0.0
+    start_at: float = 0.0
+    back_off_seconds: float = field(default=BACK_OFF_SECONDS_MIN)
+
+    def tend(self, now: float) -> None:
+        """Starts the process if it is due; notices when it has died."""
+        if self.process is not None and self.process.exitcode is not None:
+            self._note_death(now)
+        if self.process is None and now >= self.start_at:
+            context = multiprocessing.get_context("spawn")
+            self.process = context.Process(target=self.target, args=self.arguments, name=self.name)
+            self.process.start()
+            self.started_at = now
+
+    def _note_death(self, now: float) -> None:
+        assert self.process is not None
+        if now - self.started_at > HEALTHY_SECONDS:
+            self.back_off_seconds = BACK_OFF_SECONDS_MIN
+        log.warning(
+            "process died and is started again",
+            extra=fields(process=self.name, exit_code=self.process.exitcode, seconds=self.back_off_seconds),
+        )
+        self.start_at = now + self.back_off_seconds
+        self.back_off_seconds = min(2 * self.back_off_seconds, BACK_OFF_SECONDS_MAX)
+        self.process = None
+
+
+def _watch(children: list[_Child], url: str, clock: Clock) -> None:
+    """Keeps the children running until the process is told to stop."""
+    stop = threading.Event()
+    before = {
+        number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        is_announced = False
+        while not stop.is_set():
+            for child in children:
+                child.tend(clock.monotonic())
+            if not is_announced and _is_ready(url):
+                log.info("server ready", extra=fields(url=url, docs=f"{url}/docs"))
+                is_announced = True
+            stop.wait(WATCH_SECONDS)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _stop(children: list[_Child]) -> None:
+    processes = [child.process for child in children if child.process is not None]
+    for process in processes:
+        process.terminate()
+    deadline = SystemClock().monotonic() + STOP_SECONDS
+    for process in processes:
+        process.join(max(0.0, deadline - SystemClock().monotonic()))
+        if process.exitcode is None:
+            log.warning("process did not stop in time and is killed", extra=fields(process=process.name))
+            process.kill()
+            process.join()
+
+
+def _run_tailer(settings: Settings, name: str, log_level: logs.Level, log_json: bool) -> None:
+    """A tailer process."""
+    from serving.tailer import run_tailer  # noqa: PLC0415  # API workers need none of it
+
+    stop = threading.Event()
+    _become_child(log_level, log_json, stop.set)
+    _forget_status(settings, name)
+    try:
+        run_tailer(settings, name, stop)
+    except ThermoclineError as error:
+        log.error(  # noqa: TRY400  # it says itself what happened
+            "tailer failed", extra=fields(table=name, code=error.code, detail=error.what, next=error.next)
+        )
+        sys.exit(error.exit_code)
+
+
+def _forget_status(settings: Settings, name: str) -> None:
+    """What an earlier tailer said of itself, such as that it had caught up, is not said of the next one."""
+    (settings.serving.state_dir / name / TAILER_STATUS).unlink(missing_ok=True)
+
+
+def _run_worker(
+    settings: Settings,
+    definitions: Mapping[str, LiveTable],
+    listener: socket.socket,
+    log_level: logs.Level,
+    log_json: bool,
+) -> None:
+    """An API process."""
+    import uvicorn  # noqa: PLC0415  # the parent and the tailers need neither it nor DuckDB
+
+    from serving.app import create_app  # noqa: PLC0415
+    from serving.tables import open_tables  # noqa: PLC0415
+
+    _become_child(log_level, log_json, lambda: sys.exit(0))
+    app = create_app(open_tables(settings, definitions), settings.serving)
+    config = uvicorn.Config(
+        app,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+    )
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def _become_child(log_level: logs.Level, log_json: bool, stop: Callable[[], object]) -> None:
+    """Sets up logs and signals, and sees to it that nothing outlives the parent."""
+    logs.configure(log_level, log_json)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent passes on its own
+    signal.signal(signal.SIGTERM, lambda *_: stop())
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=follow, name="follow parent", daemon=True).start()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise PortTaken(host=host, port=port) from error
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
+    return f"http://{name}:{port}"
+
+
+def _is_ready(url: str) -> bool:
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=1)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == http.client.OK
+    except OSError:
+        return False
+    finally:
+        connection.close()

@@ -1,0 +1,206 @@
+"""The tables of one API worker: each with its reader, what its tailer says, and the worker's lease.
+
+All of it is below ``<state_dir>/<table>``, as ``layout`` has it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from serving import measures
+from serving.extract import Extract
+from serving.hot.leases import Lease
+from serving.hot.pinned import hold
+from serving.hot.view import HotReader
+from serving.layout import COLD, HOT, SPILL, TAILER_STATUS
+from serving.lookup import TableReader, age_or_none
+from thermocline import metrics
+from thermocline.catalog import load_table, open_catalog
+from thermocline.clock import SystemClock
+from thermocline.errors import NotReady, ThermoclineError, UnknownTable
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+
+    from thermocline.clock import Clock
+    from thermocline.definition import LiveTable
+    from thermocline.seam import Seam
+    from thermocline.settings import Settings
+
+# That a snapshot is replaced and its hot records go just then happens hardly once; twice is another fault.
+PIN_ATTEMPTS: Final = 3
+# A seal takes a second at most while the tailer runs; a little more where it is busy.
+SEAL_WAIT_SECONDS: Final = 5.0
+
+
+class ServedTable:
+    """One table. ``definition`` is the one in force when the server started."""
+
+    def __init__(
+        self,
+        definition: LiveTable,
+        folder: Path,
+        open_io: Callable[[], FileIO],
+        clock: Clock,
+        stale_after_seconds: float,
+    ) -> None:
+        self.name = definition.name
+        self.definition = definition
+        self._folder = folder
+        self._clock = clock
+        self._lease: Lease | None = None
+        self.reader = TableReader(
+            self.name,
+            folder / COLD,
+            lambda: HotReader.open(folder / HOT, definition),
+            open_io,
+            clock,
+            stale_after_seconds,
+            is_filled=lambda: bool(self.tailer().get("caught_up_to_start_ends")),
+        )
+
+    def refresh(self) -> None:
+        """Moves to the newest snapshot, and then tells the tailer which one is served. Reads files."""
+        with suppress(NotReady):  # told to whoever asks
+            self._switch()
+
+    def extract(self, columns: Sequence[str]) -> Extract:
+        """Begins an extract of the newest snapshot and all that is hot now; waits for a seal.
+
+        Raises:
+            NotReady: there is no snapshot yet, or no seal came in time.
+        """
+        for attempt in range(PIN_ATTEMPTS):
+            cold = self.reader.cold
+            index = cold.index
+            hot = hold(self._folder / HOT, self.name, index.snapshot_id, index.seam, self._clock).open(
+                SEAL_WAIT_SECONDS
+            )
+            age_seconds = hot.age_seconds(self._clock.monotonic())
+            try:
+                return Extract(cold, hot, columns, age_seconds, self._folder / SPILL)
+            except NotReady:
+                if attempt + 1 == PIN_ATTEMPTS:
+                    raise
+        raise AssertionError("unreachable")
+
+    def tailer(self) -> Mapping[str, Any]:
+        """What the tailer last said of itself; empty before it first did."""
+        try:
+            status: dict[str, Any] = msgspec.json.decode((self._folder / TAILER_STATUS).read_bytes())
+        except (FileNotFoundError, msgspec.DecodeError):
+            return {}
+        return status
+
+    def status(self) -> dict[str, Any]:
+        """The table's part of ``/status``."""
+        status: dict[str, Any] = {"ready": True, "tailer": self.tailer(), "worker_pid": os.getpid()}
+        try:
+            look = self.reader.look(())
+        except ThermoclineError as error:
+            return {**status, "ready": False, "problem": error.what}
+        index = look.cold.index
+        return {
+            **status,
+            "read_point": look.read_point.to_dict(),
+            "age_seconds": age_or_none(look.age_seconds),
+            "stale": look.is_stale,
+            "snapshot": {
+                "snapshot_id": str(index.snapshot_id),
+                "timestamp_ms": index.timestamp_ms,
+                "watermark_ms": index.watermark_ms,
+                "files": sum(map(len, index.buckets.values())),
+                "rows": index.rows,
+                "definition_version": index.definition.version,
+            },
+        }
+
+    def measure(self) -> None:
+        """Sets the table's gauges to what is so now."""
+        tailer = self.tailer()
+        measures.HOT_RECORDS.labels(self.name).set(tailer.get("hot_records", 0))
+        measures.HOT_GENERATIONS.labels(self.name).set(tailer.get("generations", 0))
+        measures.PAUSED.labels(self.name).set(bool(tailer.get("paused")))
+        metrics.HOT_BYTES.labels(self.name).set(tailer.get("hot_bytes", 0))
+        for stage, count in tailer.get("bad", {}).items():
+            metrics.BAD_RECORDS.labels(self.name, stage).set(count)
+        try:
+            look = self.reader.look(())
+        except ThermoclineError:
+            metrics.AGE_SECONDS.labels(self.name).set(math.inf)
+            measures.STALE.labels(self.name).set(1)
+            return
+        metrics.AGE_SECONDS.labels(self.name).set(look.age_seconds)
+        measures.STALE.labels(self.name).set(look.is_stale)
+        _measure_offsets(metrics.SEAM_OFFSET, self.name, look.read_point.seam)
+        _measure_offsets(metrics.END_OFFSET, self.name, look.read_point.end)
+
+    def close(self) -> None:
+        """Lets go of the lease."""
+        if self._lease is not None:
+            self._lease.release()
+
+    def _switch(self) -> None:
+        if not self.reader.refresh():
+            return
+        index = self.reader.cold.index
+        if self._lease is None:
+            self._lease = Lease.of_reader(self._folder / HOT, index.snapshot_id, index.seam)
+        else:
+            self._lease.serve(index.snapshot_id, index.seam)
+
+
+class Tables:
+    """The tables by name, in the order of the configuration."""
+
+    def __init__(self, tables: Sequence[ServedTable]) -> None:
+        self._tables = {table.name: table for table in tables}
+
+    def __iter__(self) -> Iterator[ServedTable]:
+        return iter(self._tables.values())
+
+    def __getitem__(self, name: str) -> ServedTable:
+        """Raises `UnknownTable`."""
+        table = self._tables.get(name)
+        if table is None:
+            raise UnknownTable(table=name, known=tuple(self._tables))
+        return table
+
+    def close(self) -> None:
+        """Lets go of all of them."""
+        for table in self:
+            table.close()
+
+
+def _measure_offsets(gauge: Any, table: str, seam: Seam) -> None:
+    for topic, partition, offset in seam.items():
+        gauge.labels(table, topic, str(partition)).set(offset)
+
+
+def open_tables(settings: Settings, definitions: Mapping[str, LiveTable]) -> Tables:
+    """The configured tables, as an API worker serves them."""
+    clock = SystemClock()
+
+    def open_io(name: str) -> Callable[[], FileIO]:
+        # Through the catalog, since some hand out credentials with the table.
+        return lambda: load_table(open_catalog(settings.catalog), name, settings.tables[name].identifier).io
+
+    return Tables(
+        [
+            ServedTable(
+                definition,
+                settings.serving.state_dir / name,
+                open_io(name),
+                clock,
+                settings.serving.stale_after_seconds,
+            )
+            for name, definition in definitions.items()
+        ]
+    )

@@ -1,0 +1,244 @@
+"""A table and its log in a folder, without Kafka, Spark or a catalog, and what a plain dict says of them.
+
+`World` writes what ingest and the tailer write, through the same shared modules: sorted data files with their
+sparse index, deletion vectors, the published cold index, and the hot tier.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID, uuid4
+
+import pyarrow as pa
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyroaring import BitMap
+
+from serving.cold import index as cold_index
+from serving.hot.tier import HotTier
+from thermocline import data_file
+from thermocline.catalog import SnapshotState
+from thermocline.clock import Clock, ManualClock
+from thermocline.data_file import write_data_file
+from thermocline.decode import decoder_for, records_table
+from thermocline.definition import KEY, TOMBSTONE, LiveTable
+from thermocline.deletes import write_vectors
+from thermocline.files import DataFile, DeletionVector
+from thermocline.fold import fold
+from thermocline.keys import buckets
+from thermocline.log import RecordChunk
+from thermocline.seam import Seam
+
+TOPIC = "profiles"
+PARTITIONS = 3
+
+
+@dataclass
+class World:
+    """One table. ``logs`` are the records of each partition; the hot tier has all up to ``tailed``."""
+
+    folder: Path
+    definition: LiveTable
+    clock: Clock = field(default_factory=ManualClock)
+    io: PyArrowFileIO = field(default_factory=PyArrowFileIO)
+    logs: list[list[tuple[bytes, bytes | None, int]]] = field(
+        default_factory=lambda: [[] for _ in range(PARTITIONS)]
+    )
+    seam: Seam = field(default_factory=lambda: Seam.of({TOPIC: dict.fromkeys(range(PARTITIONS), 0)}))
+    snapshots: dict[int, tuple[DataFile, ...]] = field(default_factory=dict)
+    positions: dict[bytes, tuple[str, int]] = field(default_factory=dict)
+    vectors: dict[str, BitMap] = field(default_factory=dict)
+    table_uuid: UUID = field(default_factory=uuid4)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.hot_folder, self.cold_folder = self.folder / "hot", self.folder / "cold"
+        (self.folder / "data").mkdir(parents=True)
+        self.tailed = self.seam
+        self.decoder = decoder_for(self.definition)
+
+    @cached_property
+    def tier(self) -> HotTier:
+        return HotTier.open(self.hot_folder, self.definition, self.tailed, self.clock)
+
+    @property
+    def end(self) -> Seam:
+        return Seam.of({TOPIC: {partition: len(log) for partition, log in enumerate(self.logs)}})
+
+    def produce(self, key: dict[str, Any], value: dict[str, Any] | None, partition: int = 0) -> None:
+        """Appends a record; no value is a tombstone."""
+        raw = None if value is None else json.dumps(value).encode()
+        timestamp_ms = self.clock.now_ms() + sum(map(len, self.logs))
+        self.logs[partition].append((json.dumps(key).encode(), raw, timestamp_ms))
+
+    def tail(self) -> None:
+        """The hot tier takes in all that was produced."""
+        batch = []
+        for partition, log in enumerate(self.logs):
+            chunk = self._chunk(partition, self.tailed[(TOPIC, partition)], len(log))
+            batch.append((chunk, self.decoder.decode(chunk.keys, chunk.values)))
+        now = self.clock.monotonic()
+        with self.lock:
+            self.tier.append(batch, self.end, {(TOPIC, partition): now for partition in range(PARTITIONS)})
+        self.tailed = self.end
+
+    def restart_tailer(self, start: Seam) -> None:
+        """The hot tier is given up, since it does not reach back to ``start``, and begun again there."""
+        self.tier.close()
+        del self.tier
+        self.tailed = start
+        assert self.tier.end == start
+
+    def commit(self, up_to: Seam | None = None) -> None:
+        """A snapshot that contains the log up to a seam, the whole of it by default; not yet published."""
+        up_to = up_to or self.end
+        tables = [
+            self._records(self._chunk(p, self.seam[(TOPIC, p)], up_to[(TOPIC, p)])) for p in range(PARTITIONS)
+        ]
+        winners = fold(pa.concat_tables(tables)).winners
+        touched = self._delete_old(winners.column(KEY).to_pylist())
+        written = self._write_new(winners.filter(pa.compute.invert(winners.column(TOMBSTONE))))
+        vectors: dict[str, DeletionVector] = {}
+        if touched:
+            path = str(self.folder / "data" / f"{uuid4().hex}.puffin")
+            vectors = write_vectors(self.io, path, {path: self.vectors[path] for path in touched})
+        before = self.snapshots.get(len(self.snapshots), ())
+        files = [
+            DataFile(f.path, f.bucket, f.rows, f.bytes, vectors.get(f.path, f.deletes))
+            for f in [*before, *written]
+        ]
+        self.snapshots[len(self.snapshots) + 1] = tuple(sorted(files, key=lambda f: (f.bucket, f.path)))
+        self.seam = up_to
+
+    def publish(self, snapshot_id: int | None = None) -> bool:
+        """Builds and publishes the cold index of the newest snapshot."""
+        snapshot_id = snapshot_id or self.newest
+        state = SnapshotState(
+            snapshot_id, self.seam, 1, "batch", "cluster", {}, self.definition.version, 0, 0
+        )
+        return cold_index.publish(self.cold_folder, self.table, self.definition, state)
+
+    @property
+    def newest(self) -> int:
+        """The id of the newest snapshot."""
+        return len(self.snapshots)
+
+    @property
+    def table(self) -> Any:
+        """As much of a PyIceberg table as publishing looks at."""
+        return SimpleNamespace(
+            io=self.io,
+            location=lambda: str(self.folder),
+            metadata=SimpleNamespace(table_uuid=self.table_uuid),
+            snapshot_by_id=lambda number: SimpleNamespace(sequence_number=number),
+            planned=self.snapshots,
+        )
+
+    def rows(self, end: Seam | None = None) -> dict[tuple[Any, ...], dict[str, Any]]:
+        """What a plain replay gives: key → row, as JSON would show it."""
+        end = end or self.end
+        rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+        for partition, log in enumerate(self.logs):
+            for raw_key, raw, _ in log[: end[(TOPIC, partition)]]:
+                key = json.loads(raw_key)
+                place = tuple(key[name] for name in self.definition.key)
+                if raw is None:
+                    rows.pop(place, None)
+                else:
+                    fields = {**json.loads(raw), **key}
+                    rows[place] = {column.name: fields.get(column.name) for column in self.definition.columns}
+        return rows
+
+    def _chunk(self, partition: int, first: int, end: int) -> RecordChunk:
+        part = self.logs[partition][first:end]
+        keys: list[bytes | None] = [key for key, _, _ in part]
+        values = [value for _, value, _ in part]
+        times = [timestamp_ms for _, _, timestamp_ms in part]
+        return RecordChunk(TOPIC, partition, keys, values, list(range(first, end)), times)
+
+    def _records(self, chunk: RecordChunk) -> pa.Table:
+        decoded = self.decoder.decode(chunk.keys, chunk.values)
+        assert not decoded.bad, decoded.bad
+        return records_table(
+            self.definition, decoded, TOPIC, chunk.partition, chunk.offsets, chunk.timestamps_ms
+        )
+
+    def _delete_old(self, keys: Sequence[bytes]) -> set[str]:
+        touched = set()
+        for key in keys:
+            if key in self.positions:
+                path, position = self.positions.pop(key)
+                self.vectors.setdefault(path, BitMap()).add(position)
+                touched.add(path)
+        return touched
+
+    def _write_new(self, rows: pa.Table) -> Iterator[DataFile]:
+        numbers = buckets(self.definition, rows.column(self.definition.bucket_column.name))
+        for bucket in sorted(set(numbers.tolist())):
+            part = rows.filter(pa.array(numbers == bucket))
+            path = str(self.folder / "data" / f"bucket={bucket}-{uuid4().hex}.parquet")
+            write_data_file(self.io, path, self.definition, part)
+            for position, key in enumerate(part.column(KEY).to_pylist()):
+                self.positions[key] = (path, position)
+            yield DataFile(path, bucket, part.num_rows, Path(path).stat().st_size)
+
+
+PROFILES = LiveTable.build(
+    name="profiles",
+    identifier="app.profiles",
+    topics=[TOPIC],
+    key=["app_id", "user_id", "key"],
+    entity=["app_id", "user_id"],
+    columns={
+        "app_id": "int",
+        "user_id": "string",
+        "key": "string",
+        "value": "string",
+        "updated_at": "timestamptz",
+    },
+    buckets=4,
+)
+
+
+@pytest.fixture
+def client_of() -> Callable[..., Any]:
+    """Makes clients of apps without a server. Starlette would rather have another HTTP client than ours."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from starlette.testclient import TestClient  # noqa: PLC0415
+
+    return partial(TestClient, raise_server_exceptions=False)
+
+
+@pytest.fixture
+def seed() -> int:
+    """Printed when a test fails."""
+    number = random.SystemRandom().randrange(1_000_000)
+    print(f"seed {number}")
+    return number
+
+
+@pytest.fixture
+def new_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., World]]:
+    """Makes worlds whose row groups are small, so that few rows fill several."""
+    monkeypatch.setattr(data_file, "ROW_GROUP_ROWS", 8)
+    monkeypatch.setattr(cold_index, "plan_files", lambda table, snapshot_id: table.planned[snapshot_id])
+
+    made: list[World] = []
+
+    def make(definition: LiveTable = PROFILES) -> World:
+        made.append(World(tmp_path / f"world-{len(made)}", definition))
+        return made[-1]
+
+    yield make
+    for world in made:
+        world.tier.close()

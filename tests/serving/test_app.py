@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from serving.app import create_app
+from serving.client import Client
+from serving.tables import ServedTable, Tables
+from thermocline.errors import RowNotFound, ServerUnreachable, UnknownColumn
+from thermocline.read_point import ReadPoint
+from thermocline.settings import ServingSettings
+
+ARROW = "application/vnd.apache.arrow.stream"
+PARQUET = "application/vnd.apache.parquet"
+
+
+def _profile(user: str, key: str) -> dict[str, Any]:
+    return {"app_id": 7, "user_id": user, "key": key}
+
+
+def _value(text: str) -> dict[str, Any]:
+    return {"value": text, "updated_at": "2026-01-02T03:04:05Z"}
+
+
+@pytest.fixture
+def served(
+    new_world: Callable[..., Any], client_of: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SimpleNamespace]:
+    """A server without processes: its world, and a client. Pins get their seal at once."""
+    world = new_world()
+    for key in ("a", "b", "c"):
+        world.produce(_profile("u1", key), _value("cold"))
+    world.commit()
+    world.publish()
+    world.produce(_profile("u1", "b"), None)
+    world.produce(_profile("u1", "d"), _value("hot"), partition=1)
+    world.tail()
+    (world.folder / "tailer.json").write_bytes(
+        b'{"caught_up_to_start_ends": true, "hot_records": 5, "bad": {"key": 2}}'
+    )
+
+    def seal(seconds: float) -> None:
+        world.clock.advance(seconds + 1)
+        world.tier.tend(None)
+
+    monkeypatch.setattr(world.clock, "sleep", seal)
+    table = ServedTable(world.definition, world.folder, lambda: world.io, world.clock, 5.0)
+    settings = ServingSettings(state_dir=world.folder, read_after_seconds_max=0.2)
+    app = create_app(Tables([table]), settings)
+    table.refresh()
+    with client_of(app) as client:
+        yield SimpleNamespace(world=world, client=client, table=table)
+
+
+def _keys(answer: Any) -> list[str]:
+    return [row["key"] for row in answer.json()["rows"]]
+
+
+def test_an_entity_is_answered_with_its_read_point(served: SimpleNamespace) -> None:
+    answer = served.client.get("/v1/tables/profiles/rows", params={"app_id": 7, "user_id": "u1"})
+    assert answer.status_code == 200
+    body = answer.json()
+    assert list(body) == ["table", "rows", "read_point", "age_seconds", "stale"]
+    assert [row["key"] for row in body["rows"]] == ["a", "c", "d"]
+    assert body["rows"][0] == {
+        "app_id": 7, "user_id": "u1", "key": "a", "value": "cold", "updated_at": "2026-01-02T03:04:05Z",
+    }  # fmt: skip
+    assert body["read_point"] == {
+        "snapshot_id": "1",
+        "seam": {"profiles": {"0": 3, "1": 0, "2": 0}},
+        "end": {"profiles": {"0": 4, "1": 1, "2": 0}},
+    }
+    assert (body["age_seconds"], body["stale"]) == (0.0, False)
+
+
+def test_one_row_is_a_list_of_one_and_a_missing_one_is_404(served: SimpleNamespace) -> None:
+    parameters = {"app_id": 7, "user_id": "u1", "key": "d"}
+    assert _keys(served.client.get("/v1/tables/profiles/rows", params=parameters)) == ["d"]
+    gone = served.client.get("/v1/tables/profiles/rows", params={**parameters, "key": "b"})
+    assert (gone.status_code, gone.json()["code"]) == (404, "row-not-found")
+    nobody = served.client.get("/v1/tables/profiles/rows", params={"app_id": 7, "user_id": "nobody"})
+    assert (nobody.status_code, nobody.json()["rows"]) == (200, [])
+
+
+def test_a_batch_is_answered_in_order_from_one_view(served: SimpleNamespace) -> None:
+    entities = [
+        {"app_id": 7, "user_id": "nobody"},
+        {"app_id": 7, "user_id": "u1"},
+        {"app_id": 7, "user_id": "u1", "key": "a"},
+    ]
+    answer = served.client.post("/v1/tables/profiles/rows:batch", json={"entities": entities})
+    assert answer.status_code == 200
+    assert [[row["key"] for row in item["rows"]] for item in answer.json()["results"]] == [
+        [],
+        ["a", "c", "d"],
+        ["a"],
+    ]
+    assert answer.json()["read_point"]["snapshot_id"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("[]", "bad-parameter"),
+        ("{", "bad-parameter"),
+        ('{"entities": [], "more": 1}', "bad-parameter"),
+        ('{"entities": [{"app_id": "7", "user_id": "u1"}]}', "bad-parameter"),
+        ('{"entities": [{"app_id": true, "user_id": "u1"}]}', "bad-parameter"),
+        ('{"entities": [{"app_id": 7, "user_id": 1}]}', "bad-parameter"),
+        ('{"entities": [{"app_id": 7}]}', "bad-parameter"),
+        ('{"entities": [{"app_id": 7, "user_id": "u1", "x": 1}]}', "unknown-column"),
+        ('{"entities": [' + ",".join(['{"app_id": 7, "user_id": "u"}'] * 1001) + "]}", "bad-parameter"),
+    ],
+)
+def test_a_wrong_batch_is_refused(served: SimpleNamespace, body: str, code: str) -> None:
+    answer = served.client.post("/v1/tables/profiles/rows:batch", content=body)
+    assert (answer.status_code, answer.json()["code"]) == (422, code)
+
+
+def test_a_request_waits_until_the_answer_includes_the_record_it_names(served: SimpleNamespace) -> None:
+    parameters = {"app_id": 7, "user_id": "u1"}
+    path = "/v1/tables/profiles/rows"
+    seen = served.client.get(path, params=parameters, headers={"Thermocline-Read-After": "profiles/1@0"})
+    assert seen.status_code == 200
+    late = served.client.get(path, params=parameters, headers={"Thermocline-Read-After": "profiles/1@1"})
+    assert (late.status_code, late.json()["code"], late.json()["retryable"]) == (
+        503,
+        "read-after-timeout",
+        True,
+    )
+    assert late.headers["Retry-After"]
+    wrong = served.client.get(path, params=parameters, headers={"Thermocline-Read-After": "others/1@1"})
+    assert (wrong.status_code, wrong.json()["code"]) == (422, "bad-parameter")
+
+
+@pytest.mark.parametrize(
+    ("accept", "is_arrow"), [(None, True), (ARROW, True), ("text/html, */*;q=0.1", True), (PARQUET, False)]
+)
+def test_an_extract_streams_in_the_format_asked_for(
+    served: SimpleNamespace, accept: str | None, is_arrow: bool
+) -> None:
+    headers = {} if accept is None else {"Accept": accept}
+    answer = served.client.post(
+        "/v1/tables/profiles/extract", json={"columns": ["key", "value"]}, headers=headers
+    )
+    assert answer.status_code == 200
+    if is_arrow:
+        table = pa.ipc.open_stream(answer.content).read_all()
+    else:
+        table = pq.read_table(io.BytesIO(answer.content))
+    assert sorted(table.to_pydict()["key"]) == ["a", "c", "d"]
+    assert table.column_names == ["key", "value"]
+    assert ReadPoint.parse(answer.headers["Thermocline-Read-Point"]).end == served.world.end
+    assert answer.headers["Thermocline-Stale"] == "false"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({"columns": ["nope"]}, 422, "unknown-column"),
+        ({"columns": []}, 422, "bad-parameter"),
+        ({"where": "app_id = 7"}, 422, "bad-parameter"),
+        ({"limit": 1}, 422, "bad-parameter"),
+    ],
+)
+def test_a_wrong_extract_is_refused(
+    served: SimpleNamespace, body: dict[str, Any], status: int, code: str
+) -> None:
+    answer = served.client.post("/v1/tables/profiles/extract", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+
+
+def test_a_format_that_is_not_offered_is_406(served: SimpleNamespace) -> None:
+    answer = served.client.post("/v1/tables/profiles/extract", headers={"Accept": "text/csv"})
+    assert (answer.status_code, answer.json()["code"]) == (406, "not-acceptable")
+    assert ARROW in answer.json()["detail"] + answer.json()["next"]
+
+
+def test_an_extract_lets_go_of_its_pin_when_it_ends(served: SimpleNamespace) -> None:
+    before = set((served.world.hot_folder / "leases").iterdir())
+    assert served.client.post("/v1/tables/profiles/extract").status_code == 200
+    assert set((served.world.hot_folder / "leases").iterdir()) == before
+
+
+def test_a_new_snapshot_is_taken_up_without_being_asked(served: SimpleNamespace) -> None:
+    served.world.commit()
+    served.world.publish()
+    served.table.refresh()
+    answer = served.client.get("/v1/tables/profiles/rows", params={"app_id": 7, "user_id": "u1"})
+    assert answer.json()["read_point"]["snapshot_id"] == "2"
+    assert _keys(answer) == ["a", "c", "d"]
+
+
+def test_operators_see_what_is_so(served: SimpleNamespace) -> None:
+    assert served.client.get("/livez").status_code == 200
+    assert served.client.get("/readyz").status_code == 200
+    assert served.client.get("/v1/tables").json() == {"tables": ["profiles"]}
+    assert served.client.get("/v1/tables/profiles").json()["definition"]["entity"] == ["app_id", "user_id"]
+    assert "version" in served.client.get("/version").json()
+    status = served.client.get("/status").json()["tables"]["profiles"]
+    assert (status["ready"], status["snapshot"]["rows"], status["tailer"]["hot_records"]) == (True, 3, 5)
+
+
+def test_metrics_show_offsets_ages_and_requests(served: SimpleNamespace) -> None:
+    served.client.get("/v1/tables/profiles/rows", params={"app_id": 7, "user_id": "u1"})
+    served.client.get("/nowhere")
+    text = served.client.get("/metrics").text
+    assert 'thermocline_end_offset{partition="0",table="profiles",topic="profiles"} 4.0' in text
+    assert 'thermocline_age_seconds{table="profiles"} 0.0' in text
+    assert 'thermocline_bad_records{stage="key",table="profiles"} 2.0' in text
+    assert 'thermocline_requests_total{method="GET",route="/v1/tables/{table}/rows",status="200"}' in text
+    assert 'thermocline_requests_total{method="GET",route="unknown",status="404"}' in text
+
+
+def test_a_server_without_an_index_is_alive_and_not_ready(
+    new_world: Callable[..., Any], client_of: Callable[..., Any]
+) -> None:
+    world = new_world()
+    table = ServedTable(world.definition, world.folder, lambda: world.io, world.clock, 5.0)
+    with client_of(create_app(Tables([table]), ServingSettings(state_dir=world.folder))) as client:
+        assert client.get("/livez").status_code == 200
+        for path in ("/readyz", "/v1/tables/profiles/rows?app_id=7&user_id=u1"):
+            answer = client.get(path)
+            assert (answer.status_code, answer.json()["code"]) == (503, "not-ready")
+        assert client.get("/status").json()["tables"]["profiles"]["ready"] is False
+
+
+def test_the_openapi_document_has_each_table_with_its_types(served: SimpleNamespace) -> None:
+    document = served.client.get("/openapi.json").json()
+    rows = document["paths"]["/v1/tables/profiles/rows"]["get"]
+    found = {item["name"]: (item["required"], item["schema"]["type"]) for item in rows["parameters"]}
+    assert found["app_id"] == (True, "integer")
+    assert found["key"] == (False, "string")
+    assert {"200", "404", "422", "503", "500"} <= set(rows["responses"])
+    assert served.client.get("/docs").status_code == 200
+
+
+def test_the_client_reads_what_the_server_says(served: SimpleNamespace) -> None:
+    """The client's own transport, over the same app."""
+    client = Client("http://server")
+    client._http = served.client
+    found = client.lookup("profiles", {"app_id": "7", "user_id": "u1"}, read_after="profiles/0@3")
+    rows: Any = found["rows"]
+    assert [row["key"] for row in rows] == ["a", "c", "d"]
+    sink = io.BytesIO()
+    told: list[int] = []
+    read_point = client.extract("profiles", ["key"], "parquet", sink, told.append)
+    assert read_point.end == served.world.end
+    assert told[-1] == len(sink.getvalue())
+    with pytest.raises(RowNotFound, match="zz"):
+        client.lookup("profiles", {"app_id": "7", "user_id": "u1", "key": "zz"})
+    with pytest.raises(UnknownColumn) as error:
+        client.extract("profiles", ["nope"], "arrow", sink, told.append)
+    assert "updated_at" in error.value.known
+
+
+def test_the_client_says_that_nobody_answers() -> None:
+    with Client("http://127.0.0.1:9") as client, pytest.raises(ServerUnreachable):
+        client.lookup("profiles", {})

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from serving.cold.index import ColdIndex
+from serving.cold.reader import ColdReader, Entity
+
+
+def _profile(user: str, key: str) -> dict[str, Any]:
+    return {"app_id": 7, "user_id": user, "key": key}
+
+
+def _value(text: str) -> dict[str, Any]:
+    return {"value": text, "updated_at": "2026-01-02T03:04:05Z"}
+
+
+def _read(world: Any, *values: Any) -> list[tuple[Any, ...]]:
+    index = ColdIndex.latest(world.cold_folder, "profiles")
+    assert index is not None
+    return sorted(ColdReader(world.io).rows(index, Entity.of(world.definition, values)).values())
+
+
+def test_an_entity_over_several_row_groups_and_files_is_read_whole(new_world: Callable[..., Any]) -> None:
+    world = new_world()
+    for number in range(40):
+        world.produce(_profile("u1", f"k{number:02}"), _value("old"))
+        world.produce(_profile("u0", f"k{number:02}"), _value("other"))
+        world.produce(_profile("u11", f"k{number:02}"), _value("other"))
+    world.commit()
+    for number in range(30, 60):
+        world.produce(_profile("u1", f"k{number:02}"), _value("new"))
+    world.commit()
+    world.publish()
+    rows = _read(world, 7, "u1")
+    assert [(row[2], row[3]) for row in rows] == [(f"k{n:02}", "old" if n < 30 else "new") for n in range(60)]
+    assert [row[3] for row in _read(world, 7, "u1", "k45")] == ["new"]
+    assert _read(world, 7, "u") == []
+    assert _read(world, 8, "u1") == []
+
+
+def test_a_committed_tombstone_hides_the_row_that_is_still_in_its_file(new_world: Callable[..., Any]) -> None:
+    world = new_world()
+    for key in ("a", "b", "c"):
+        world.produce(_profile("u1", key), _value(key))
+    world.commit()
+    world.produce(_profile("u1", "b"), None)
+    world.commit()
+    world.publish()
+    assert [row[2] for row in _read(world, 7, "u1")] == ["a", "c"]
+
+
+def test_every_entity_is_read_as_a_dict_has_it(new_world: Callable[..., Any], seed: int) -> None:
+    """Random inserts, updates and deletes over several commits, then each entity from the cold side alone."""
+    chance = random.Random(seed)
+    world = new_world()
+    for _ in range(5):
+        for _ in range(150):
+            number = chance.randrange(12)
+            value = None if chance.random() < 0.2 else _value(str(chance.random()))
+            world.produce(_profile(f"u{number}", f"k{chance.randrange(20)}"), value, partition=number % 3)
+        world.commit()
+    world.publish()
+    expected = world.rows()
+    for number in range(13):
+        user = f"u{number}"
+        found = {row[:3]: row[3] for row in _read(world, 7, user)}
+        assert found == {key: row["value"] for key, row in expected.items() if key[1] == user}

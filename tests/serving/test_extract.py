@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import io
+import random
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from serving.encode import MEDIA_TYPES, READ_POINT_METADATA
+from serving.extract import Extract, columns_of
+from serving.lookup import entity_of
+from serving.tables import ServedTable
+from thermocline.clock import SystemClock
+from thermocline.decode import json_row
+from thermocline.definition import Kind, LiveTable
+from thermocline.errors import BadParameter, NotReady, UnknownColumn
+from thermocline.read_point import ReadPoint
+from thermocline.seam import Seam
+
+
+def _profile(user: str, key: str) -> dict[str, Any]:
+    return {"app_id": 7, "user_id": user, "key": key}
+
+
+def _value(text: str) -> dict[str, Any]:
+    return {"value": text, "updated_at": "2026-01-02T03:04:05Z"}
+
+
+@pytest.fixture
+def served(new_world: Callable[..., Any]) -> Iterator[Callable[..., tuple[Any, ServedTable]]]:
+    """Makes a world, whose tailer seals whenever a pin asks, and the table as a server has it."""
+    stop = threading.Event()
+    threads: list[threading.Thread] = []
+    tables: list[ServedTable] = []
+
+    def make(*arguments: Any) -> tuple[Any, ServedTable]:
+        world = new_world(*arguments)
+        world.clock = SystemClock()
+        world.commit()
+        world.publish()
+        world.tail()
+        (world.folder / "tailer.json").write_bytes(b'{"caught_up_to_start_ends": true}')
+        table = ServedTable(world.definition, world.folder, lambda: world.io, world.clock, 5.0)
+        table.refresh()
+        tables.append(table)
+
+        def seal() -> None:
+            while not stop.wait(0.01):
+                with world.lock:
+                    world.tier.tend(None)
+
+        threads.append(threading.Thread(target=seal))
+        threads[-1].start()
+        return world, table
+
+    yield make
+    stop.set()
+    for thread in threads:
+        thread.join()
+    for table in tables:
+        table.close()
+
+
+def _extracted(
+    table: ServedTable, columns: list[str] | None = None
+) -> tuple[list[dict[str, Any]], ReadPoint]:
+    extract = table.extract(columns_of(table.definition, columns))
+    try:
+        rows = [row for batch in extract.batches() for row in batch.to_pylist()]
+    finally:
+        extract.close()
+    assert extract.rows == len(rows)
+    return rows, extract.read_point
+
+
+def _as_json(rows: list[dict[str, Any]], definition: LiveTable) -> dict[tuple[Any, ...], Any]:
+    uuids = [column.name for column in definition.columns if column.type.kind is Kind.UUID]
+    for row in rows:
+        row.update({name: UUID(bytes=row[name]) for name in uuids if row[name] is not None})
+    decoded = [msgspec.json.decode(json_row(row)) for row in rows]
+    keyed = {tuple(row[name] for name in definition.key): row for row in decoded}
+    assert len(keyed) == len(rows), "a row came twice"
+    return keyed
+
+
+def test_every_extract_equals_a_plain_replay_and_the_lookups(
+    served: Callable[..., tuple[Any, ServedTable]], seed: int
+) -> None:
+    """Random records and commits at random seams; extracts, replays and lookups of all users agree."""
+    chance = random.Random(seed)
+    world, table = served()
+    for step in range(4):
+        for _ in range(300):
+            number = chance.randrange(30)
+            value = None if chance.random() < 0.25 else _value(f"{step} {chance.random()}")
+            world.produce(_profile(f"u{number}", f"k{chance.randrange(15)}"), value, partition=number % 3)
+        world.tail()
+        if step != 2:
+            seam = {p: chance.randint(world.seam[("profiles", p)], len(world.logs[p])) for p in range(3)}
+            world.commit(Seam.of({"profiles": seam}))
+            world.publish()
+            table.refresh()
+        rows, read_point = _extracted(table)
+        found = _as_json(rows, world.definition)
+        assert read_point == ReadPoint(world.newest, world.seam, world.end)
+        assert found == world.rows()
+        entities = [entity_of(world.definition, {"app_id": "7", "user_id": f"u{n}"}) for n in range(30)]
+        look, results = table.reader.lookup(entities)
+        assert look.read_point == read_point
+        looked_up = [msgspec.json.decode(row) for rows in results for row in rows]
+        assert {tuple(row[name] for name in world.definition.key): row for row in looked_up} == found
+
+
+def test_an_extract_does_not_move_with_what_comes_after_it_began(
+    served: Callable[..., tuple[Any, ServedTable]],
+) -> None:
+    world, table = served()
+    world.produce(_profile("u1", "before"), _value("x"))
+    world.tail()
+    extract = table.extract(columns_of(world.definition, None))
+    expected = world.rows()
+    world.produce(_profile("u1", "after"), _value("x"))
+    world.produce(_profile("u1", "before"), None)
+    world.tail()
+    world.commit()
+    world.publish()
+    table.refresh()
+    rows = [row for batch in extract.batches() for row in batch.to_pylist()]
+    extract.close()
+    assert _as_json(rows, world.definition) == expected
+
+
+def test_columns_come_in_the_order_asked_for_and_provenance_only_by_name(
+    served: Callable[..., tuple[Any, ServedTable]],
+) -> None:
+    world, table = served()
+    world.produce(_profile("u1", "cold"), _value("x"))
+    world.commit()
+    world.publish()
+    table.refresh()
+    world.produce(_profile("u1", "hot"), _value("y"), partition=2)
+    world.tail()
+    rows, _ = _extracted(table, ["value", "_kafka_offset", "_kafka_partition", "_kafka_topic"])
+    assert sorted(tuple(row.values()) for row in rows) == [("x", 0, 0, "profiles"), ("y", 0, 2, "profiles")]
+    assert list(rows[0]) == ["value", "_kafka_offset", "_kafka_partition", "_kafka_topic"]
+    assert table.extract(("key",)).schema.names == ["key"]
+
+
+def test_an_empty_table_gives_a_stream_without_rows(served: Callable[..., tuple[Any, ServedTable]]) -> None:
+    _, table = served()
+    assert _extracted(table)[0] == []
+
+
+EVERY_KIND = LiveTable.build(
+    name="kinds",
+    identifier="app.kinds",
+    topics=["profiles"],
+    key=["id", "day", "tag"],
+    entity=["id"],
+    columns={
+        "flag": "boolean",
+        "tag": "binary",
+        "day": "date",
+        "id": "uuid",
+        "price": "decimal(10,2)",
+        "ratio": "double",
+        "count": "long",
+        "other": "uuid",
+        "raw": "binary",
+        "at": {"type": "timestamptz", "epoch": "ms"},
+    },
+    buckets=2,
+)
+
+
+def test_values_of_every_kind_are_equal_from_cold_and_from_hot(
+    served: Callable[..., tuple[Any, ServedTable]],
+) -> None:
+    world, table = served(EVERY_KIND)
+    key = {"id": "6f1c7c0e-3f0a-4c4e-9a53-0d2f7f2f9d11", "day": "2026-02-28", "tag": "AAH/"}
+    value = {
+        "flag": True,
+        "price": "12.30",
+        "ratio": 0.1,
+        "count": 2**53 + 1,
+        "other": "00000000-0000-0000-0000-0000000000ff",
+        "raw": "AAE=",
+        "at": 1_700_000_000_123,
+    }
+    shown = {**key, **value, "at": "2023-11-14T22:13:20.123000Z"}
+    world.produce(key, value)
+    world.produce({**key, "tag": ""}, {})
+    world.tail()
+    hot = _as_json(_extracted(table)[0], world.definition)
+    world.commit()
+    world.publish()
+    table.refresh()
+    cold = _as_json(_extracted(table)[0], world.definition)
+    assert hot == cold
+    assert cold[(key["id"], key["day"], key["tag"])] == shown
+    entity = entity_of(world.definition, {"id": key["id"]})
+    (rows,) = table.reader.lookup((entity,))[1]
+    assert [msgspec.json.decode(row) for row in rows] == [cold[place] for place in sorted(cold)]
+
+
+@pytest.mark.parametrize("format_name", ["arrow", "parquet"])
+def test_streams_can_be_read_back_and_carry_the_read_point(
+    served: Callable[..., tuple[Any, ServedTable]], format_name: str
+) -> None:
+    world, table = served()
+    for number in range(20):
+        world.produce(_profile(f"u{number}", "k"), _value("x"))
+    world.tail()
+    extract = table.extract(columns_of(world.definition, None))
+    content = b"".join(MEDIA_TYPES[format_name][1](extract.schema, extract.batches()))
+    extract.close()
+    if format_name == "arrow":
+        read = pa.ipc.open_stream(content).read_all()
+    else:
+        read = pq.read_table(io.BytesIO(content))
+    assert read.num_rows == 20
+    assert ReadPoint.parse(read.schema.metadata[READ_POINT_METADATA.encode()].decode()) == extract.read_point
+
+
+def test_an_extract_without_a_tailer_ends_in_not_ready(
+    new_world: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serving.tables.SEAL_WAIT_SECONDS", 0.05)
+    world = new_world()
+    world.commit()
+    world.publish()
+    world.tail()
+    table = ServedTable(world.definition, world.folder, lambda: world.io, world.clock, 5.0)
+    table.refresh()
+    with pytest.raises(NotReady, match="seal"):
+        table.extract(("key",))
+    table.close()
+
+
+def test_a_hot_tier_that_does_not_reach_back_is_refused_and_released(new_world: Callable[..., Any]) -> None:
+    world = new_world()
+    world.commit()
+    world.publish()
+    world.tail()
+    table = ServedTable(world.definition, world.folder, lambda: world.io, world.clock, 5.0)
+    table.refresh()
+
+    class Beyond:
+        start = end = Seam.of({"profiles": {0: 5}})
+        definition_version = 1
+        closed = False
+
+        def close(self) -> None:
+            self.closed = True
+
+    hot: Any = Beyond()
+    with pytest.raises(NotReady, match="reach back"):
+        Extract(table.reader.cold, hot, ("key",), 0.0, world.folder / "spill")
+    assert hot.closed
+    table.close()
+
+
+def test_wrong_columns_are_refused(new_world: Callable[..., Any]) -> None:
+    definition = new_world().definition
+    with pytest.raises(UnknownColumn):
+        columns_of(definition, ["key", "nope"])
+    with pytest.raises(BadParameter, match="twice"):
+        columns_of(definition, ["key", "key"])
+    with pytest.raises(BadParameter, match="no column"):
+        columns_of(definition, [])

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from serving.hot.view import HotReader
+from serving.lookup import TableReader, entity_of
+from thermocline.errors import BadParameter, NotReady, UnknownColumn
+from thermocline.seam import Seam
+
+STALE_AFTER_SECONDS = 5.0
+
+
+def _profile(user: str, key: str) -> dict[str, Any]:
+    return {"app_id": 7, "user_id": user, "key": key}
+
+
+def _value(text: str) -> dict[str, Any]:
+    return {"value": text, "updated_at": "2026-01-02T03:04:05Z"}
+
+
+def _reader(world: Any, is_filled: Callable[[], bool] = lambda: True) -> TableReader:
+    reader = TableReader(
+        "profiles",
+        world.cold_folder,
+        lambda: HotReader.open(world.hot_folder, world.definition),
+        lambda: world.io,
+        world.clock,
+        STALE_AFTER_SECONDS,
+        is_filled,
+    )
+    reader.refresh()
+    return reader
+
+
+def _rows(reader: TableReader, **parameters: str) -> list[dict[str, Any]]:
+    entity = entity_of(reader.cold.index.definition, {"app_id": "7", **parameters})
+    _, (rows,) = reader.lookup((entity,))
+    return [msgspec.json.decode(row) for row in rows]
+
+
+def _values(reader: TableReader, **parameters: str) -> dict[str, str]:
+    return {row["key"]: row["value"] for row in _rows(reader, **parameters)}
+
+
+def test_hot_records_are_laid_over_cold_rows_and_tombstones_hide_them(new_world: Callable[..., Any]) -> None:
+    world = new_world()
+    for key in ("kept", "updated", "deleted", "reborn"):
+        world.produce(_profile("u1", key), _value("cold"))
+    world.commit()
+    world.publish()
+    world.produce(_profile("u1", "updated"), _value("hot"))
+    world.produce(_profile("u1", "deleted"), None)
+    world.produce(_profile("u1", "reborn"), None)
+    world.produce(_profile("u1", "reborn"), _value("hot"))
+    world.produce(_profile("u1", "added"), _value("hot"))
+    world.produce(_profile("u1", "brief"), _value("hot"))
+    world.produce(_profile("u1", "brief"), None)
+    world.tail()
+    reader = _reader(world)
+    assert _values(reader, user_id="u1") == {
+        "added": "hot",
+        "kept": "cold",
+        "reborn": "hot",
+        "updated": "hot",
+    }
+    assert _values(reader, user_id="u1", key="updated") == {"updated": "hot"}
+    assert _values(reader, user_id="u1", key="deleted") == {}
+    assert _values(reader, user_id="u2") == {}
+
+
+def test_a_hot_record_below_the_seam_of_the_snapshot_is_not_used(new_world: Callable[..., Any]) -> None:
+    """The tailer has seen only an old value of what was committed since, so the table alone is right."""
+    world = new_world()
+    world.produce(_profile("u1", "k"), _value("old"))
+    world.tail()
+    world.produce(_profile("u1", "k"), _value("new"))
+    world.produce(_profile("u1", "gone"), _value("x"))
+    world.produce(_profile("u1", "gone"), None)
+    world.commit()
+    world.publish()
+    look = _reader(world).look(())
+    assert _values(_reader(world), user_id="u1") == {"k": "new"}
+    assert look.read_point.end == world.seam
+
+
+def test_every_lookup_equals_a_plain_replay_at_any_seam(new_world: Callable[..., Any], seed: int) -> None:
+    """Goal: at every moment each entity and each key reads as a dict replay of the log has it.
+
+    Method: random upserts and tombstones; commits at random seams behind the log, so that hot records on both
+    sides of the seam exist; one reader all the time, which must follow the snapshots.
+    """
+    chance = random.Random(seed)
+    world = new_world()
+    world.commit()
+    world.publish()
+    world.tail()
+    reader = _reader(world)
+    for step in range(25):
+        for _ in range(40):
+            number = chance.randrange(10)
+            value = None if chance.random() < 0.25 else _value(f"{step} {chance.random()}")
+            world.produce(_profile(f"u{number}", f"k{chance.randrange(15)}"), value, partition=number % 3)
+        world.tail()
+        if chance.random() < 0.3:
+            world.tier.seal()
+        if chance.random() < 0.4:
+            seam = {p: chance.randint(world.seam[("profiles", p)], len(world.logs[p])) for p in range(3)}
+            world.commit(Seam.of({"profiles": seam}))
+            world.publish()
+        if chance.random() < 0.7:
+            reader.refresh()
+            world.tier.evict(reader.cold.index.seam)
+        expected = world.rows()
+        for number in range(11):
+            of_user = {key: row for key, row in expected.items() if key[1] == f"u{number}"}
+            found = _rows(reader, user_id=f"u{number}")
+            assert found == [of_user[key] for key in sorted(of_user)]
+            key = f"k{chance.randrange(15)}"
+            row = expected.get((7, f"u{number}", key))
+            assert _rows(reader, user_id=f"u{number}", key=key) == ([row] if row else [])
+        assert reader.look(()).read_point.end == world.end
+
+
+def test_the_age_grows_while_the_log_is_not_read_and_marks_answers_stale(
+    new_world: Callable[..., Any],
+) -> None:
+    world = new_world()
+    world.commit()
+    world.publish()
+    world.tail()
+    reader = _reader(world)
+    world.clock.advance(STALE_AFTER_SECONDS - 1)
+    look = reader.look(())
+    assert look.age_seconds == pytest.approx(4.0)
+    assert not look.is_stale
+    world.clock.advance(2)
+    assert reader.look(()).is_stale
+
+
+def test_a_reader_is_not_ready_before_the_hot_tier_has_come_to_the_end(new_world: Callable[..., Any]) -> None:
+    world = new_world()
+    world.commit()
+    world.publish()
+    world.tail()
+    filled = False
+    reader = _reader(world, is_filled=lambda: filled)
+    with pytest.raises(NotReady, match="still reading"):
+        reader.check_ready()
+    filled = True
+    reader.check_ready()
+
+
+def test_a_hot_tier_that_begins_beyond_the_seam_is_refused(new_world: Callable[..., Any]) -> None:
+    world = new_world()
+    world.commit()
+    world.publish()
+    world.produce(_profile("u1", "k"), _value("lost"))
+    world.tailed = world.end
+    world.tail()
+    with pytest.raises(NotReady, match="beyond the snapshot"):
+        _reader(world).check_ready()
+
+
+def test_answers_do_not_go_back_when_the_hot_tier_is_read_again(new_world: Callable[..., Any]) -> None:
+    world = new_world()
+    first = world.seam
+    world.produce(_profile("u1", "k"), _value("old"))
+    world.commit()
+    world.publish()
+    world.tailed = world.end
+    world.produce(_profile("u1", "k"), _value("seen"))
+    world.tail()
+    reader = _reader(world)
+    assert _values(reader, user_id="u1") == {"k": "seen"}
+    world.restart_tailer(first)
+    with pytest.raises(NotReady, match="behind earlier answers"):
+        reader.check_ready()
+    world.tail()
+    assert _values(reader, user_id="u1") == {"k": "seen"}
+
+
+def test_an_older_snapshot_is_not_gone_back_to(new_world: Callable[..., Any]) -> None:
+    world = new_world()
+    world.commit()
+    world.publish()
+    world.produce(_profile("u1", "k"), _value("v"))
+    world.tail()
+    world.commit()
+    world.publish()
+    assert not world.publish(snapshot_id=1)
+    assert _reader(world).cold.index.snapshot_id == 2
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"app_id": "7"}, BadParameter, "user_id"),
+        ({"user_id": "u"}, BadParameter, "app_id"),
+        ({"app_id": "7.5", "user_id": "u"}, BadParameter, "not an integer"),
+        ({"app_id": "2147483648", "user_id": "u"}, BadParameter, "out of range"),
+        ({"app_id": "7", "user_id": "u", "value": "x"}, UnknownColumn, "value"),
+        ({"app_id": "7", "user_id": "u", "nope": "x"}, UnknownColumn, "nope"),
+    ],
+)
+def test_parameters_that_name_no_entity_are_refused(
+    new_world: Callable[..., Any], parameters: dict[str, str], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        entity_of(new_world().definition, parameters)

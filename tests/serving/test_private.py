@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from serving import private
+from thermocline import catalog as catalogs
+from thermocline.errors import ReadPointGone, RowNotFound, SeamBeyondLog, TopicReplaced
+from thermocline.log import OffsetRange, RecordChunk
+from thermocline.read_point import ReadPoint
+from thermocline.seam import Seam
+from thermocline.settings import CatalogSettings, KafkaSettings, ServingSettings, Settings, TableSettings
+
+
+class LogOf:
+    """Kafka's log, as far as a private reader asks for it, from a world's records."""
+
+    def __init__(self, world: Any) -> None:
+        self.world = world
+        self.topic_id = "topic-1"
+
+    def cluster_id(self) -> str:
+        return "cluster-1"
+
+    def describe(self, topics: Sequence[str]) -> dict[str, Any]:
+        return {topic: SimpleNamespace(topic_id=self.topic_id, partitions=3) for topic in topics}
+
+    def starts(self, _: Sequence[str]) -> Seam:
+        return Seam.of({"profiles": dict.fromkeys(range(3), 0)})
+
+    def ends(self, _: Sequence[str]) -> Seam:
+        end: Seam = self.world.end
+        return end
+
+    def read(self, _: Any, ranges: Sequence[OffsetRange], *__: Any) -> Iterator[RecordChunk]:
+        for part in ranges:
+            if part.end > part.first:
+                yield self.world._chunk(part.partition, part.first, part.end)
+
+
+@pytest.fixture
+def private_world(
+    new_world: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> SimpleNamespace:
+    """A real catalog and table with one snapshot of three rows, and a log that goes on from there."""
+    world = new_world()
+    monkeypatch.undo()
+    definition = world.definition
+    settings = Settings(
+        kafka=KafkaSettings(bootstrap_servers="nowhere:1"),
+        catalog=CatalogSettings(
+            name="lake", type="sql", uri=f"sqlite:///{tmp_path}/c.db", warehouse=str(tmp_path / "w")
+        ),
+        serving=ServingSettings(state_dir=tmp_path / "state"),
+        tables={
+            "profiles": TableSettings(
+                identifier="app.profiles",
+                topics=("profiles",),
+                key=definition.key,
+                entity=definition.entity,
+                columns={column.name: str(column.type) for column in definition.columns},
+                buckets=definition.buckets,
+            )
+        },
+    )
+    catalog = catalogs.open_catalog(settings.catalog, may_create=True)
+    assert isinstance(catalog, SqlCatalog)
+    catalog.create_namespace("app")
+    table = catalog.create_table(
+        "app.profiles",
+        definition.iceberg_schema(),
+        partition_spec=definition.iceberg_partition_spec(),
+        properties={catalogs.DEFINITION_PROPERTY: definition.to_json()},
+    )
+    for number in range(3):
+        world.produce(_profile(f"u{number}"), _value("cold"), partition=number)
+    _commit(table, world)
+    log = LogOf(world)
+    monkeypatch.setattr(private, "Log", lambda _: log)
+    monkeypatch.setattr("serving.feed.read_ranges", log.read)
+    return SimpleNamespace(world=world, settings=settings, table=table, log=log)
+
+
+def _profile(user: str) -> dict[str, Any]:
+    return {"app_id": 7, "user_id": user, "key": "k"}
+
+
+def _value(text: str) -> dict[str, Any]:
+    return {"value": text, "updated_at": "2026-01-02T03:04:05Z"}
+
+
+def _commit(table: Table, world: Any) -> None:
+    """Appends what was produced since the seam, as ingest would, but for deletes."""
+    parts = [
+        world._records(world._chunk(p, world.seam[("profiles", p)], len(world.logs[p]))) for p in range(3)
+    ]
+    records = pa.concat_tables(parts).select(world.definition.table_schema.names)
+    summary = {
+        catalogs.SUMMARY_SEAM: world.end.to_json(),
+        catalogs.SUMMARY_EPOCH: "1",
+        catalogs.SUMMARY_BATCH: "batch",
+        catalogs.SUMMARY_CLUSTER: "cluster-1",
+        catalogs.SUMMARY_TOPIC_IDS: '{"profiles": "topic-1"}',
+        catalogs.SUMMARY_DEFINITION_VERSION: "1",
+        catalogs.SUMMARY_WATERMARK: "0",
+    }
+    table.append(records.cast(world.definition.table_schema), snapshot_properties=summary)
+    world.seam = world.end
+
+
+def _extracted(
+    private_world: SimpleNamespace, at: ReadPoint | None = None
+) -> tuple[dict[str, str], ReadPoint]:
+    sink = io.BytesIO()
+    told: list[int] = []
+    point = private.extract(
+        private_world.settings, "profiles", ["user_id", "value"], "arrow", sink, at, told.append
+    )
+    rows = pa.ipc.open_stream(sink.getvalue()).read_all().to_pylist()
+    assert told[-1] == len(rows)
+    return {row["user_id"]: row["value"] for row in rows}, point
+
+
+def test_a_command_answers_as_of_the_logs_end(private_world: SimpleNamespace) -> None:
+    world = private_world.world
+    world.produce(_profile("u0"), _value("hot"))
+    world.produce(_profile("u1"), None, partition=1)
+    answer = private.lookup(private_world.settings, "profiles", {"app_id": "7", "user_id": "u0"})
+    assert [row["value"] for row in answer["rows"]] == ["hot"]
+    assert answer["read_point"]["end"] == world.end.to_dict()
+    assert answer["stale"] is False
+    with pytest.raises(RowNotFound):
+        private.lookup(private_world.settings, "profiles", {"app_id": "7", "user_id": "u1", "key": "k"})
+    rows, point = _extracted(private_world)
+    assert rows == {"u0": "hot", "u2": "cold"}
+    assert point.end == world.end
+
+
+def test_an_extract_at_an_earlier_read_point_is_the_same_as_it_was(private_world: SimpleNamespace) -> None:
+    world = private_world.world
+    world.produce(_profile("u0"), _value("hot"))
+    before, point = _extracted(private_world)
+    world.produce(_profile("u9"), _value("later"))
+    _commit(private_world.table, world)
+    world.produce(_profile("u0"), None)
+    assert _extracted(private_world, at=point) == (before, point)
+    assert "u9" in _extracted(private_world)[0]
+
+
+def test_a_read_point_that_is_not_there_is_refused(private_world: SimpleNamespace) -> None:
+    world = private_world.world
+    _, point = _extracted(private_world)
+    beyond = point.end.advanced({("profiles", 0): 99})
+    for wrong in (
+        ReadPoint(1, point.seam, point.end),
+        ReadPoint(point.snapshot_id, point.seam.advanced({("profiles", 0): 2}), point.end),
+        ReadPoint(point.snapshot_id, point.seam, beyond),
+    ):
+        with pytest.raises(ReadPointGone):
+            _extracted(private_world, at=wrong)
+    assert world.end == point.end
+
+
+def test_a_log_that_does_not_fit_the_table_is_refused(private_world: SimpleNamespace) -> None:
+    private_world.log.topic_id = "another"
+    with pytest.raises(TopicReplaced):
+        _extracted(private_world)
+    private_world.log.topic_id = "topic-1"
+    private_world.world.logs[0].clear()
+    with pytest.raises(SeamBeyondLog):
+        _extracted(private_world)

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from serving.app import create_app
+from serving.tables import ServedTable, Tables
+from thermocline.errors import InternalError
+from thermocline.settings import ServingSettings
+
+SHAPE = {"type", "title", "status", "detail", "instance", "code", "state", "next", "retryable"}
+
+
+@pytest.fixture
+def table(new_world: Callable[..., Any]) -> ServedTable:
+    world = new_world()
+    world.commit()
+    world.publish()
+    world.tail()
+    (world.folder / "tailer.json").write_bytes(b'{"caught_up_to_start_ends": true}')
+    return ServedTable(world.definition, world.folder, lambda: world.io, world.clock, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/nowhere", 404, "route-not-found"),
+        ("GET", "/v1/tables/nope/rows", 404, "unknown-table"),
+        ("GET", "/v1/tables/profiles/rows", 422, "bad-parameter"),
+        ("GET", "/v1/tables/profiles/rows?app_id=7&app_id=8&user_id=u", 422, "bad-parameter"),
+        ("GET", "/v1/tables/profiles/rows?app_id=7&user_id=u&other=1", 422, "unknown-column"),
+        ("DELETE", "/v1/tables/profiles/rows", 405, "method-not-allowed"),
+        ("GET", "/v1/tables/profiles/extract", 405, "method-not-allowed"),
+        ("POST", "/livez", 405, "method-not-allowed"),
+    ],
+)
+def test_every_error_has_the_one_shape(
+    table: ServedTable,
+    client_of: Callable[..., Any],
+    tmp_path: Any,
+    method: str,
+    path: str,
+    status: int,
+    code: str,
+) -> None:
+    table.refresh()
+    with client_of(create_app(Tables([table]), ServingSettings(state_dir=tmp_path))) as client:
+        answer = client.request(method, path)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert set(answer.json()) >= SHAPE
+    assert answer.headers["X-Request-Id"]
+    assert ("Allow" in answer.headers) == (status == 405)
+
+
+def test_what_nobody_foresaw_is_logged_and_shows_nothing_of_our_insides(
+    table: ServedTable,
+    client_of: Callable[..., Any],
+    tmp_path: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr(table.reader, "check_ready", fail)
+    app = create_app(Tables([table]), ServingSettings(state_dir=tmp_path))
+    with client_of(app) as client, caplog.at_level(logging.ERROR):
+        answer = client.get("/readyz", headers={"X-Request-Id": "mine-1"})
+    assert (answer.status_code, answer.json()["code"]) == (500, InternalError.code)
+    assert "secret" not in answer.text
+    assert answer.headers["X-Request-Id"] == "mine-1"
+    (record,) = [record for record in caplog.records if record.name == "serving.problems"]
+    assert record.exc_info is not None
+
+
+def test_a_request_id_that_could_forge_a_log_line_is_replaced(
+    table: ServedTable, client_of: Callable[..., Any], tmp_path: Any
+) -> None:
+    with client_of(create_app(Tables([table]), ServingSettings(state_dir=tmp_path))) as client:
+        answer = client.get("/livez", headers={"X-Request-Id": "a b"})
+    assert answer.headers["X-Request-Id"] != "a b"

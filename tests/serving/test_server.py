@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import http.client
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from serving import server
+from serving.server import load_definitions, serve
+from thermocline import catalog as catalogs
+from thermocline.definition import LiveTable
+from thermocline.errors import PortTaken, TableMissing
+from thermocline.settings import CatalogSettings, KafkaSettings, ServingSettings, Settings, TableSettings
+
+START_SECONDS_MAX = 60.0
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """A table in a real catalog, with one empty snapshot; Kafka is away."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    table_settings = TableSettings(
+        identifier="app.profiles",
+        topics=("profiles",),
+        key=("id",),
+        entity=("id",),
+        columns={"id": "int", "note": "string"},
+    )
+    settings = Settings(
+        kafka=KafkaSettings(bootstrap_servers="127.0.0.1:9"),
+        catalog=CatalogSettings(
+            name="lake", type="sql", uri=f"sqlite:///{tmp_path}/c.db", warehouse=str(tmp_path / "w")
+        ),
+        serving=ServingSettings(state_dir=tmp_path / "state", port=port, workers=1),
+        tables={"profiles": table_settings},
+    )
+    _create_table(settings, table_settings.definition("profiles"))
+    return settings
+
+
+def _create_table(settings: Settings, definition: LiveTable) -> None:
+    catalog = catalogs.open_catalog(settings.catalog, may_create=True)
+    catalog.create_namespace("app")
+    table = catalog.create_table(
+        "app.profiles",
+        definition.iceberg_schema(),
+        partition_spec=definition.iceberg_partition_spec(),
+        properties={catalogs.DEFINITION_PROPERTY: definition.to_json()},
+    )
+    summary = {
+        catalogs.SUMMARY_SEAM: '{"profiles":{"0":0}}',
+        catalogs.SUMMARY_EPOCH: "1",
+        catalogs.SUMMARY_BATCH: "batch",
+        catalogs.SUMMARY_CLUSTER: "cluster",
+        catalogs.SUMMARY_TOPIC_IDS: "{}",
+        catalogs.SUMMARY_DEFINITION_VERSION: "1",
+        catalogs.SUMMARY_WATERMARK: "-1",
+    }
+    row = pa.Table.from_pylist([{"id": 1}], schema=definition.table_schema)
+    table.append(row, snapshot_properties=summary)
+
+
+@pytest.fixture
+def running(settings: Settings) -> Iterator[tuple[Settings, Any]]:
+    """The server in a process of its own, as soon as it answers."""
+    process = multiprocessing.get_context("spawn").Process(target=serve, args=(settings,))
+    process.start()
+    _until(lambda: _get(settings, "/livez")[0] == http.client.OK)
+    yield settings, process
+    process.kill()
+    process.join()
+
+
+def _get(settings: Settings, path: str) -> tuple[int, Any]:
+    connection = http.client.HTTPConnection("127.0.0.1", settings.serving.port, timeout=5)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+    except (OSError, http.client.HTTPException):
+        return 0, None
+    finally:
+        connection.close()
+
+
+def _until(is_so: Any) -> None:
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while not is_so():
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.05)
+
+
+def _status(settings: Settings) -> dict[str, Any]:
+    status, body = _get(settings, "/status")
+    return body["tables"]["profiles"] if status == http.client.OK else {}
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+
+
+def test_killed_processes_come_back_and_a_stop_leaves_none(running: tuple[Settings, Any]) -> None:
+    """Goal: what dies is started again, and SIGTERM ends all.
+
+    Method: Kafka is away, so the server is alive and not ready; kill worker and tailer, and look for others.
+    """
+    settings, process = running
+    _until(lambda: _status(settings).get("tailer", {}).get("pid"))
+    status, problem = _get(settings, "/readyz")
+    assert (status, problem["code"]) == (503, "not-ready")
+    before = _status(settings)
+    os.kill(before["tailer"]["pid"], signal.SIGKILL)
+    os.kill(before["worker_pid"], signal.SIGKILL)
+    _until(lambda: _status(settings).get("worker_pid", before["worker_pid"]) != before["worker_pid"])
+    pid = before["tailer"]["pid"]
+    _until(lambda: _status(settings).get("tailer", {}).get("pid", pid) != pid)
+    after = _status(settings)
+    process.terminate()
+    process.join(START_SECONDS_MAX)
+    assert process.exitcode == 0
+    _until(lambda: not _is_alive(after["worker_pid"]) and not _is_alive(after["tailer"]["pid"]))
+
+
+def test_children_end_when_the_server_is_killed(running: tuple[Settings, Any]) -> None:
+    settings, process = running
+    _until(lambda: _status(settings).get("tailer", {}).get("pid"))
+    status = _status(settings)
+    process.kill()
+    process.join()
+    _until(lambda: not _is_alive(status["worker_pid"]) and not _is_alive(status["tailer"]["pid"]))
+
+
+def test_a_port_in_use_is_said_before_anything_starts(settings: Settings) -> None:
+    with socket.create_server(("127.0.0.1", settings.serving.port)), pytest.raises(PortTaken):
+        serve(settings)
+
+
+def test_a_table_that_is_missing_is_said_before_anything_starts(settings: Settings) -> None:
+    table = settings.tables["profiles"].model_copy(update={"identifier": "app.nope"})
+    with pytest.raises(TableMissing):
+        serve(settings.model_copy(update={"tables": {"profiles": table}}))
+
+
+def test_the_tables_definition_holds_and_a_file_that_differs_is_warned_of(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = settings.tables["profiles"].model_copy(update={"on_error": "skip"})
+    definitions = load_definitions(settings.model_copy(update={"tables": {"profiles": table}}))
+    assert definitions["profiles"].on_error == "quarantine"
+    (record,) = caplog.records
+    assert "on_error" in vars(record)["fields"]["differences"]
+
+
+def test_what_dies_at_once_is_started_more_and_more_rarely() -> None:
+    child = server._Child("dies", os._exit, (3,))
+    now, waits = 0.0, []
+    for _ in range(4):
+        child.tend(now)
+        assert child.process is not None
+        child.process.join()
+        child.tend(now)
+        waits.append(child.start_at - now)
+        now = child.start_at
+    assert waits == [0.5, 1.0, 2.0, 4.0]

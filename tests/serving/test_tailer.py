@@ -1,0 +1,218 @@
+"""The tailer's loop against a log, a catalog and settings that the test moves by hand."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from serving import tailer as tailer_module
+from serving.follower import Published
+from serving.layout import TAILER_STATUS
+from serving.tailer import Tailer
+from tests.serving.hot_log import DEFINITION, PLACES, START, FakeLog
+from thermocline.catalog import SnapshotState
+from thermocline.clock import SystemClock
+from thermocline.errors import KafkaUnreachable, OffsetsGone
+from thermocline.log import RecordChunk, TopicFacts
+from thermocline.seam import Seam
+
+P0, P1, OTHER = PLACES
+PATIENCE_SECONDS = 30.0
+
+
+def snapshot(snapshot_id: int, seam: Seam) -> SnapshotState:
+    return SnapshotState(
+        snapshot_id=snapshot_id,
+        seam=seam,
+        epoch=1,
+        batch_id="b",
+        cluster_id="c",
+        topic_ids={"profiles": "t"},
+        definition_version=1,
+        watermark_ms=-1,
+        timestamp_ms=0,
+    )
+
+
+@dataclass
+class Kafka:
+    """What ``Log`` and ``Tail`` say, and what the test changes."""
+
+    log: FakeLog = field(default_factory=FakeLog)
+    starts: dict[tuple[str, int], int] = field(default_factory=lambda: dict.fromkeys(PLACES, 0))
+    cluster_id: str = "c"
+    topic_id: str = "t"
+    is_away: bool = False
+
+    def client(self) -> SimpleNamespace:
+        if self.is_away:
+            raise KafkaUnreachable(bootstrap_servers="nowhere", detail="away")
+        facts = {"profiles": TopicFacts(self.topic_id, 2), "more": TopicFacts("m", 1)}
+        return SimpleNamespace(
+            cluster_id=lambda: self.cluster_id,
+            describe=lambda topics: facts,
+            starts=lambda topics: Seam(self.starts),
+            ends=lambda topics: Seam(self.log.ends),
+        )
+
+    def tail(self, config: object, start: Seam, table: str, clock: object) -> FakeTail:
+        return FakeTail(self, {(topic, partition): offset for topic, partition, offset in start.items()})
+
+
+@dataclass
+class FakeTail:
+    kafka: Kafka
+    at: dict[tuple[str, int], int]
+
+    def poll(self, timeout_seconds: float) -> list[RecordChunk]:
+        chunks = []
+        for place, records in self.kafka.log.partitions.items():
+            if place not in self.at:
+                continue
+            if self.kafka.starts[place] > self.at[place]:
+                raise OffsetsGone(
+                    table="profiles", topic=place[0], partition=place[1], wanted=self.at[place],
+                    log_start=self.kafka.starts[place],
+                )  # fmt: skip
+            new = [record for record in records if record.offset >= self.at[place]]
+            self.at[place] = self.kafka.log.ends[place]
+            if new:
+                keys: list[bytes | None] = [
+                    b'{"app_id":1,"user_id":"%s","key":"k"}' % record.key[1].encode() for record in new
+                ]
+                values: list[bytes | None] = [b"broken" if record.is_bad else b"{}" for record in new]
+                offsets = [record.offset for record in new]
+                chunks.append(RecordChunk(*place, keys, values, offsets, [0] * len(new)))
+        return chunks
+
+    def positions(self) -> Seam:
+        return Seam(self.at)
+
+    def reached_end_at(self) -> dict[tuple[str, int], float]:
+        return dict.fromkeys(self.at, time.monotonic())
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class World:
+    kafka: Kafka
+    follower: Any
+    folder: Path
+    settings: Any
+
+    def status(self) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = msgspec.json.decode((self.folder / TAILER_STATUS).read_bytes())
+        except FileNotFoundError:
+            return {}
+        return found
+
+    def commit(self, snapshot_id: int, seam: Seam) -> None:
+        self.follower.newest = Published(DEFINITION, snapshot(snapshot_id, seam))
+
+    def wait_for(self, is_so: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not is_so(self.status()):
+            assert time.monotonic() < deadline, self.status()
+            time.sleep(0.005)
+        return self.status()
+
+    def wait_for_position(self, offset: int) -> dict[str, Any]:
+        return self.wait_for(
+            lambda status: status.get("positions", {}).get("profiles", {}).get("0") == offset
+        )
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    kafka = Kafka()
+    monkeypatch.setattr(tailer_module, "Log", lambda settings: kafka.client())
+    monkeypatch.setattr(tailer_module, "Tail", kafka.tail)
+    monkeypatch.setattr(tailer_module, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(tailer_module, "STATUS_SECONDS", 0.0)
+    settings: Any = SimpleNamespace(
+        kafka=SimpleNamespace(client_config=dict), serving=SimpleNamespace(hot_bytes_max=1 << 30)
+    )
+    follower: Any = SimpleNamespace(newest=Published(DEFINITION, snapshot(1, START)), problem=None)
+    stop = threading.Event()
+    tailer = Tailer(settings, "profiles", tmp_path, follower, stop, SystemClock())
+    thread = threading.Thread(target=tailer.run)
+    thread.start()
+    yield World(kafka, follower, tmp_path, settings)
+    stop.set()
+    thread.join()
+    tailer.close()
+    assert msgspec.json.decode((tmp_path / TAILER_STATUS).read_bytes())["state"] == "stopped"
+
+
+def test_it_reads_what_comes_and_counts_what_is_bad(world: World) -> None:
+    world.wait_for(lambda status: status.get("caught_up_to_start_ends"))
+    world.kafka.log.add(P0, (1, "a", "k"), "v", 0)
+    world.kafka.log.add(P0, (1, "b", "k"), "v", 0, is_bad=True)
+    status = world.wait_for_position(102)
+    assert (status["records"], status["bad"], status["hot_records"]) == (2, {"decode": 1}, 1)
+    assert status["state"] == "running"
+
+
+def test_it_waits_for_a_cluster_that_is_away(world: World) -> None:
+    world.wait_for(lambda status: status.get("state") == "running")
+    world.kafka.is_away = True
+    world.follower.newest = Published(replace(DEFINITION, version=2), snapshot(2, START))
+    status = world.wait_for(lambda status: status["state"] == "waiting")
+    assert status["problem"]["code"] == "kafka-unreachable"
+    world.kafka.is_away = False
+    assert world.wait_for(lambda status: status["state"] == "running")["definition_version"] == 2
+
+
+def test_a_log_cut_beyond_its_end_freezes_it_until_a_snapshot_contains_the_lost_records(world: World) -> None:
+    world.kafka.log.add(P0, (1, "a", "k"), "v", 0)
+    world.wait_for_position(101)
+    world.kafka.starts[P0] = 200
+    world.kafka.log.ends[P0] = 200
+    status = world.wait_for(lambda status: status["state"] == "failed")
+    assert status["problem"]["code"] == "offsets-gone"
+    assert status["positions"]["profiles"]["0"] == 101
+    world.commit(2, Seam({**dict.fromkeys(PLACES, 100), P0: 200}))
+    status = world.wait_for(lambda status: status["state"] == "running")
+    assert status["start"]["profiles"]["0"] == status["positions"]["profiles"]["0"] == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("cluster_id", "cluster-replaced"), ("topic_id", "topic-replaced")]
+)
+def test_another_cluster_or_topic_is_not_read(world: World, name: str, code: str) -> None:
+    world.wait_for(lambda status: status.get("state") == "running")
+    setattr(world.kafka, name, "another")
+    world.commit(
+        2, Seam(dict.fromkeys(PLACES, 50))
+    )  # the tier has to begin anew, so it looks at the log again
+    assert world.wait_for(lambda status: status["state"] == "failed")["problem"]["code"] == code
+
+
+def test_a_partition_that_a_snapshot_names_is_taken_up(world: World) -> None:
+    world.wait_for(lambda status: status.get("state") == "running")
+    new = ("profiles", 2)
+    world.kafka.log.partitions[new], world.kafka.log.ends[new], world.kafka.starts[new] = [], 0, 0
+    world.kafka.log.add(new, (1, "a", "k"), "v", 0)
+    world.commit(2, Seam({**dict.fromkeys(PLACES, 100), new: 0}))
+    world.wait_for(lambda status: status["positions"]["profiles"].get("2") == 1)
+
+
+def test_at_its_budget_it_pauses_and_goes_on_when_there_is_room(world: World) -> None:
+    world.wait_for(lambda status: status.get("state") == "running")
+    world.settings.serving.hot_bytes_max = 1
+    world.wait_for(lambda status: status["paused"])
+    world.kafka.log.add(P0, (1, "a", "k"), "v", 0)
+    assert world.wait_for(lambda status: status["state"] == "paused")["positions"]["profiles"]["0"] == 100
+    world.settings.serving.hot_bytes_max = 1 << 30
+    world.wait_for_position(101)
