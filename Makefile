@@ -31,7 +31,7 @@ format: bootstrap ## Format the code and fix what can be fixed
 	@$(RUN) -m ruff format
 
 bench: bootstrap ## Run the benchmarks; each prints one line of JSON
-	@for benchmark in benchmarks/*.py; do $(RUN) $$benchmark $(ARGS) || exit 1; done
+	@for benchmark in benchmarks/[a-z]*.py; do $(RUN) -m benchmarks.$$(basename $$benchmark .py) $(ARGS) || exit 1; done
 
 bootstrap: ## Make .venv, find Java, fetch the jars (the other targets do it by themselves)
 	@test -n "$(PYTHON)" || { echo "Error   no Python found; install Python 3.11, 3.12 or 3.13"; exit 1; }

@@ -6,12 +6,15 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
+from py4j.protocol import Py4JJavaError
 
 from ingest.commit import Change, Committer
 from ingest.owner import Owner
@@ -19,7 +22,8 @@ from tests.behaviour.topic import APP, Topic
 from thermocline.catalog import current_state, load_table, open_catalog
 from thermocline.embedded.oracle import RowKey
 from thermocline.embedded.stack import TABLE, TOPIC, Command, Stack
-from thermocline.errors import BadRecord, OffsetsGone, OwnerLost, TopicReplaced
+from thermocline.errors import BadRecord, CommitUnknown, OffsetsGone, OwnerLost, TopicMissing, TopicReplaced
+from thermocline.log import Log
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +167,65 @@ def test_a_commit_prepared_before_a_takeover_is_refused_by_the_catalog_itself(
     assert state.epoch == rivals[0].committer.epoch
 
 
+class LostAnswer:
+    """The table of a committer, whose catalog fails to answer one swap, made or not made."""
+
+    def __init__(self, jvm: Any, table: Any, is_made: bool) -> None:
+        self._jvm = jvm
+        self._table = table
+        self._is_made = is_made
+        self._is_lost = False
+
+    def operations(self) -> Any:
+        return self if not self._is_lost else self._table.operations()
+
+    def commit(self, base: Any, metadata: Any) -> None:
+        self._is_lost = True
+        if self._is_made:
+            self._table.operations().commit(base, metadata)
+        raise Py4JJavaError("no answer", self._jvm.java.lang.RuntimeException("connection reset"))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
+
+
+def test_a_lost_answer_to_a_commit_that_was_made_repeats_nothing(
+    rival_stack: Stack, new_owner: Callable[[Stack], Owner]
+) -> None:
+    owner = new_owner(rival_stack)
+    topic = Topic(rival_stack.settings.kafka, TOPIC)
+    topic.send((APP, "u2", "plan"), "lost answer")
+    topic.flush()
+    committer = owner.committer
+    committer._table = LostAnswer(committer._jvm, committer._table, is_made=True)
+
+    owner.catch_up(threading.Event())
+
+    assert owner.position.snapshot_id == snapshot_id(rival_stack)
+    assert table_rows(rival_stack)[APP, "u2", "plan"] == "lost answer"
+
+
+def test_a_commit_that_nobody_can_find_stops_ingest_and_keeps_its_files(
+    rival_stack: Stack, new_owner: Callable[[Stack], Owner]
+) -> None:
+    owner = new_owner(rival_stack)
+    topic = Topic(rival_stack.settings.kafka, TOPIC)
+    topic.send((APP, "u3", "plan"), "unknown")
+    topic.flush()
+    committer = owner.committer
+    committer._table = LostAnswer(committer._jvm, committer._table, is_made=False)
+    before, files_before = snapshot_id(rival_stack), data_files(rival_stack)
+
+    with pytest.raises(CommitUnknown) as unknown:
+        owner.catch_up(threading.Event())
+
+    assert f"{TOPIC}/0" in unknown.value.ranges
+    assert snapshot_id(rival_stack) == before
+    assert len(data_files(rival_stack) - files_before) == 1
+    new_owner(rival_stack).catch_up(threading.Event())
+    assert table_rows(rival_stack)[APP, "u3", "plan"] == "unknown"
+
+
 def test_a_bad_record_stops_a_table_that_wants_to_fail_and_commits_nothing(
     new_stack: Callable[..., Stack], new_owner: Callable[[Stack], Owner]
 ) -> None:
@@ -193,7 +256,7 @@ def test_records_deleted_below_the_seam_stop_ingest_with_the_lost_range(
     for number in range(10):
         topic.send((APP, "u1", f"k{number}"), "x")
     topic.flush()
-    admin = AdminClient(stack.settings.kafka.client_config())
+    admin = AdminClient({**stack.settings.kafka.client_config(), "log_level": 0})
     admin.delete_records([TopicPartition(TOPIC, 0, 5)])[TopicPartition(TOPIC, 0)].result(30)
 
     with pytest.raises(OffsetsGone) as gone:
@@ -203,15 +266,25 @@ def test_records_deleted_below_the_seam_stop_ingest_with_the_lost_range(
     assert table_rows(stack) == {}
 
     stack.kafka.delete_topic(TOPIC)
+    stack.wait_for(lambda: _is_gone(stack), "the topic is gone")
     stack.wait_for(lambda: _created_again(stack), "the topic is created again")
     with pytest.raises(TopicReplaced):
         owner.catch_up(threading.Event())
     assert stack.ingest("--once").process.wait() == TopicReplaced.exit_code
 
 
-def _created_again(stack: Stack) -> bool:
+def _is_gone(stack: Stack) -> bool:
     try:
+        Log(stack.settings.kafka).describe([TOPIC])
+    except TopicMissing:
+        return True
+    return False
+
+
+def _created_again(stack: Stack) -> bool:
+    """A deleted topic's name is free a moment later, and a new topic is known a moment after that."""
+    with suppress(KafkaException):
         stack.kafka.create_topic(TOPIC, 1)
-    except KafkaException:
-        return False
-    return True
+    with suppress(TopicMissing):
+        return bool(Log(stack.settings.kafka).describe([TOPIC]))
+    return False

@@ -28,7 +28,9 @@ class Topic:
     def __init__(self, kafka: KafkaSettings, name: str) -> None:
         self.name = name
         self.oracle = Oracle()
-        self._producer = Producer({**kafka.client_config(), "enable.idempotence": True, "linger.ms": 0})
+        self._producer = Producer(
+            {**kafka.client_config(), "enable.idempotence": True, "linger.ms": 0, "log_level": 0}
+        )
 
     def send(self, row: RowKey, value: str | None, partition: int | None = None) -> None:
         """One good record; None is a tombstone."""

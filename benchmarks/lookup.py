@@ -1,0 +1,151 @@
+"""Lookups of one entity (10 rows) over HTTP: cold, cached and hot, and against engines that scan."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import tempfile
+import time
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import uvloop
+
+from benchmarks._report import percentiles_ms, report, say
+from benchmarks._table import KEYS_PER_USER, filled, write
+from thermocline.catalog import load_table, open_catalog
+from thermocline.embedded.stack import TABLE, Stack
+from thermocline.embedded.workload import Event, Workload
+from thermocline.log import Log
+
+SCANS = 20
+
+
+def main() -> None:
+    """Run it and print the line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=5_000_000)
+    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--seed", type=int, default=7)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        stack = filled(Path(folder), options.rows, options.seed, workers=2)
+        with stack:
+            users = _users(options.seed, options.rows)
+            figures: dict[str, Any] = {"rows": options.rows}
+            figures["duckdb_scan"] = _scans(_duckdb(stack), users)
+            figures["pyiceberg_scan"] = _scans(_pyiceberg(stack), users)
+            server = stack.serve()
+            stack.wait_until_ready(server)
+            rng = random.Random(options.seed)
+            for connections in (1, 8, 32):
+                say(f"cold, {connections} connections")
+                figures[f"cold_{connections}"] = _load(
+                    stack, rng.sample(users, len(users)), connections, options.seconds
+                )
+            few = users[:2_000]
+            _load(stack, few, 8, 2.0)
+            for connections in (1, 32):
+                figures[f"cached_{connections}"] = _load(stack, few, connections, options.seconds)
+            write(stack, _hot(options.seed, options.rows, len(few)))
+            stack.wait_for(lambda: lag(stack) == 0, "the tailer has read all", server)
+            say("hot")
+            for connections in (1, 32):
+                figures[f"hot_{connections}"] = _load(stack, few, connections, options.seconds)
+        figures["cold_against_duckdb"] = round(
+            figures["duckdb_scan"]["p50_ms"] / figures["cold_1"]["p50_ms"], 1
+        )
+        figures["cold_against_pyiceberg"] = round(
+            figures["pyiceberg_scan"]["p50_ms"] / figures["cold_1"]["p50_ms"], 1
+        )
+    report("lookup", options.seed, figures)
+
+
+def _users(seed: int, rows: int) -> list[tuple[int, str]]:
+    """Every entity, in the workload's order."""
+    load = Workload(seed, rows // KEYS_PER_USER, KEYS_PER_USER).load()
+    return [(event.row[0], event.row[1]) for event in islice(load, 0, None, KEYS_PER_USER)]
+
+
+def _hot(seed: int, rows: int, users: int) -> islice[Event]:
+    """New values for all rows of the first users, which stay uncommitted."""
+    return islice(Workload(seed, rows // KEYS_PER_USER, KEYS_PER_USER).load(), users * KEYS_PER_USER)
+
+
+def lag(stack: Stack) -> int:
+    """How many offsets the server's answers are behind the log's ends."""
+    answer = stack.get(f"/v1/tables/{TABLE}/rows?app_id=1&user_id=x")[1]
+    ends = Log(stack.settings.kafka).ends([TABLE])
+    read = answer["read_point"]["end"][TABLE]
+    return sum(offset - int(read[str(partition)]) for _, partition, offset in ends.items())
+
+
+def _load(stack: Stack, users: list[tuple[int, str]], connections: int, seconds: float) -> dict[str, float]:
+    """Random users over keep-alive connections, one request at a time each, for some seconds."""
+    latencies = uvloop.run(_drive(stack, users, connections, seconds))
+    assert latencies, "no lookup succeeded"
+    return {**percentiles_ms(latencies), "per_second": round(len(latencies) / seconds)}
+
+
+async def _drive(stack: Stack, users: list[tuple[int, str]], connections: int, seconds: float) -> list[float]:
+    host, port = stack.url.removeprefix("http://").split(":")
+    end, latencies = time.monotonic() + seconds, [[] for _ in range(connections)]  # type: ignore[var-annotated]
+
+    async def connection(number: int) -> None:
+        reader, writer = await asyncio.open_connection(host, int(port))
+        position = number * len(users) // connections
+        while time.monotonic() < end:
+            app_id, user_id = users[position % len(users)]
+            position += 1
+            began = time.perf_counter()
+            path = f"/v1/tables/{TABLE}/rows?app_id={app_id}&user_id={user_id}"
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+            body = await reader.readexactly(length)
+            latencies[number].append(time.perf_counter() - began)
+            assert head.startswith(b"HTTP/1.1 200"), body
+        writer.close()
+
+    await asyncio.gather(*(connection(number) for number in range(connections)))
+    return [latency for one in latencies for latency in one]
+
+
+def _scans(scan: Any, users: list[tuple[int, str]]) -> dict[str, float]:
+    latencies = []
+    for app_id, user_id in users[: SCANS * 1000 : 1000] or users[:SCANS]:
+        began = time.perf_counter()
+        assert scan(app_id, user_id) == KEYS_PER_USER
+        latencies.append(time.perf_counter() - began)
+    return percentiles_ms(latencies)
+
+
+def _duckdb(stack: Stack) -> Any:
+    """DuckDB over the table's files; there are no deletes yet, so this is the table."""
+    files = f"{stack.folder}/data/warehouse/app/{TABLE}/data/**/*.parquet"
+    connection = duckdb.connect()
+
+    def scan(app_id: int, user_id: str) -> int:
+        query = (
+            "SELECT key, value, updated_at FROM read_parquet($files) WHERE app_id = $app AND user_id = $user"
+        )
+        return len(connection.sql(query, params={"files": files, "app": app_id, "user": user_id}).fetchall())
+
+    return scan
+
+
+def _pyiceberg(stack: Stack) -> Any:
+    table = load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}")
+
+    def scan(app_id: int, user_id: str) -> int:
+        found = table.scan(row_filter=f"app_id = {app_id} AND user_id = '{user_id}'").to_arrow()
+        return int(found.num_rows)
+
+    return scan
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from ingest.accounting import Accounting, account, watermark_ms
+from ingest.batch import BatchResult
+from ingest.bucket_task import BucketResult
+from ingest.plan import Batch
+from ingest.read_task import ReadReport
+from thermocline.seam import Seam
+
+
+def result(read: int, bad: int, applied: int, superseded: int, unchanged: int) -> BatchResult:
+    report = ReadReport(covered=[], records=read, bad=bad)
+    done = BucketResult(0, None, {}, {}, applied, superseded, unchanged, 0)
+    return BatchResult((report,), (done,))
+
+
+def test_a_record_that_is_missing_or_counted_twice_leaves_the_accounting_open() -> None:
+    assert account(result(10, 1, 5, 3, 1), "quarantine").is_closed()
+    assert not account(result(10, 1, 5, 3, 0), "quarantine").is_closed()
+    assert not account(result(10, 1, 5, 3, 2), "quarantine").is_closed()
+
+
+def test_bad_records_are_quarantined_or_skipped_as_the_table_says() -> None:
+    assert account(result(3, 3, 0, 0, 0), "quarantine") == Accounting(read=3, quarantined=3)
+    assert account(result(3, 3, 0, 0, 0), "skip") == Accounting(read=3, skipped=3)
+
+
+def test_the_watermark_is_the_oldest_partitions_last_record_unless_it_is_drained() -> None:
+    batch = Batch(
+        (), end=Seam.of({"t": {0: 10, 1: 10, 2: 10}}), log_ends=Seam.of({"t": {0: 10, 1: 50, 2: 10}})
+    )
+    reports = [ReadReport(covered=[], last_timestamps_ms={"t/0": 100, "t/1": 700})]
+    assert watermark_ms(batch, reports, planned_at_ms=1_000, before_ms=5) == 700
+
+
+def test_the_watermark_stays_where_a_lagging_partition_was_not_read() -> None:
+    batch = Batch((), end=Seam.of({"t": {0: 10, 1: 10}}), log_ends=Seam.of({"t": {0: 10, 1: 50}}))
+    assert watermark_ms(batch, [], planned_at_ms=1_000, before_ms=5) == 5

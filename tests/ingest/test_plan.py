@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingest.plan import plan_batch, records_max_of, split_for_tasks
+from thermocline.log import OffsetRange
+from thermocline.seam import Seam
+
+offsets = st.dictionaries(
+    st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 5)),
+    st.tuples(st.integers(0, 100), st.integers(0, 5_000)),
+    min_size=1,
+)
+
+
+def test_a_batch_that_fits_takes_everything_and_leaves_out_idle_partitions() -> None:
+    seam = Seam.of({"t": {0: 10, 1: 5, 2: 7}})
+    ends = Seam.of({"t": {0: 20, 1: 5, 2: 8}})
+    batch = plan_batch(seam, ends, records_max=100)
+    assert batch.ranges == (OffsetRange("t", 0, 10, 20), OffsetRange("t", 2, 7, 8))
+    assert batch.end == ends
+
+
+def test_nothing_new_is_an_empty_batch() -> None:
+    seam = Seam.of({"t": {0: 10}})
+    assert plan_batch(seam, seam, 100).ranges == ()
+
+
+@given(offsets, st.integers(1, 10_000))
+def test_ranges_start_at_the_seam_stay_in_the_log_and_keep_to_the_bound(
+    places: dict[tuple[str, int], tuple[int, int]], records_max: int
+) -> None:
+    seam = Seam({place: start for place, (start, _) in places.items()})
+    ends = Seam({place: start + lag for place, (start, lag) in places.items()})
+    batch = plan_batch(seam, ends, records_max)
+    assert all(
+        r.first == seam[r.topic, r.partition] and r.first < r.end <= ends[r.topic, r.partition]
+        for r in batch.ranges
+    )
+    assert batch.end == seam.advanced(batch.ranges)
+    # A partition that lags always moves, be it by one record beyond the bound.
+    assert batch.records_max <= max(records_max, len(batch.ranges)) + len(batch.ranges)
+    assert {(r.topic, r.partition) for r in batch.ranges} == {p for p, (_, lag) in places.items() if lag}
+
+
+@given(offsets, st.integers(1, 16))
+def test_tasks_cover_every_offset_once_and_never_a_partition_twice(
+    places: dict[tuple[str, int], tuple[int, int]], tasks: int
+) -> None:
+    ranges = [OffsetRange(*place, start, start + lag) for place, (start, lag) in places.items() if lag]
+    split = split_for_tasks(ranges, tasks)
+    assert all(split)
+    assert all(len({(r.topic, r.partition) for r in one}) == len(one) for one in split)
+    wanted = sorted((r.topic, r.partition, offset) for r in ranges for offset in range(r.first, r.end))
+    given_out = [
+        (r.topic, r.partition, offset) for one in split for r in one for offset in range(r.first, r.end)
+    ]
+    assert sorted(given_out) == wanted
+
+
+def test_large_records_make_smaller_batches() -> None:
+    assert records_max_of(2_000_000, 500_000_000, bytes_per_record=0) == 2_000_000
+    assert records_max_of(2_000_000, 500_000_000, bytes_per_record=100) == 2_000_000
+    assert records_max_of(2_000_000, 500_000_000, bytes_per_record=1_000_000) == 500
+    assert records_max_of(2_000_000, 10, bytes_per_record=1_000) == 1
