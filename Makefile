@@ -3,12 +3,12 @@ SHELL := /bin/sh
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null && { echo $$python; break; }; done)
 RUN := .venv/bin/python
-SOURCES = $(wildcard thermocline ingest serving tests benchmarks bootstrap.py)
+SOURCES = $(wildcard thermocline ingest serving tests benchmarks docs/generate.py bootstrap.py)
 LOCK = CUSTOM_COMPILE_COMMAND="make lock" $(RUN) -m piptools compile --quiet --generate-hashes --allow-unsafe \
 	--strip-extras --no-emit-options --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench bootstrap lock clean
+.PHONY: help demo test check format bench docs bootstrap lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ format: bootstrap ## Format the code and fix what can be fixed
 
 bench: bootstrap ## Run the benchmarks; each prints one line of JSON
 	@for benchmark in benchmarks/[a-z]*.py; do $(RUN) -m benchmarks.$$(basename $$benchmark .py) $(ARGS) || exit 1; done
+
+docs: bootstrap ## Write the generated reference pages
+	@$(RUN) docs/generate.py
 
 bootstrap: ## Make .venv, find Java, fetch the jars (the other targets do it by themselves)
 	@test -n "$(PYTHON)" || { echo "Error   no Python found; install Python 3.11, 3.12 or 3.13"; exit 1; }

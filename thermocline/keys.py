@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from pyiceberg_core import transform
 
 from thermocline import scalars
+from thermocline.cells import Bytes, Positions, big_endian, positions_and_bytes, text
 from thermocline.definition import Column, Kind, LiveTable
 
 __all__ = [
@@ -58,9 +59,12 @@ def encode_table(definition: LiveTable, table: pa.Table | pa.RecordBatch) -> pa.
     return keys
 
 
-def encode_one(definition: LiveTable, values: Sequence[object]) -> bytes:
-    """The bytes of one key, or, from its leading columns only, the prefix of all keys that begin so."""
-    columns = definition.key_columns[: len(values)]
+def encode_one(definition: LiveTable, values: Sequence[object], first: int = 0) -> bytes:
+    """The bytes of one key, or, from its leading columns only, the prefix of all keys that begin so.
+
+    The values may begin at key column ``first``: the bytes are then those that follow a prefix.
+    """
+    columns = definition.key_columns[first : first + len(values)]
     return b"".join(_ENCODERS[column.type.kind](value) for column, value in zip(columns, values, strict=True))
 
 
@@ -87,9 +91,9 @@ def decode_many(definition: LiveTable, keys: Sequence[bytes]) -> list[list[Any]]
     return columns
 
 
-def decode_arrays(definition: LiveTable, keys: pa.BinaryArray) -> list[pa.Array]:
-    """The key columns of many keys as Arrow arrays of the declared types."""
-    offsets, data = _offsets_and_data(keys)
+def decode_arrays(definition: LiveTable, keys: pa.Array) -> list[pa.Array]:
+    """The key columns of many keys, a binary array, as arrays of the declared types."""
+    offsets, data = positions_and_bytes(keys)
     ends = np.flatnonzero((data[:-1] == END[0]) & (data[1:] == END[1]))
     position = offsets[:-1]
     arrays: list[pa.Array] = []
@@ -101,7 +105,8 @@ def decode_arrays(definition: LiveTable, keys: pa.BinaryArray) -> list[pa.Array]
         else:
             # Fixed-width bytes may look like an end too, but only before the position of the search.
             stop = ends[np.searchsorted(ends, position)] if len(position) else position
-            arrays.append(_unescaped(data, position, stop).cast(column.type.arrow))
+            values = text(data, position, stop).cast(pa.binary())
+            arrays.append(_unescaped(values).cast(column.type.arrow))
             position = stop + len(END)
     return arrays
 
@@ -160,45 +165,27 @@ def _fixed_bytes(values: pa.Array, kind: Kind) -> pa.Array:
     return values.cast(pa.binary())
 
 
-def _fixed_values(data: np.ndarray[Any, Any], position: np.ndarray[Any, Any], column: Column) -> pa.Array:
+def _fixed_values(data: Bytes, position: Positions, column: Column) -> pa.Array:
     width = _WIDTHS[column.type.kind]
-    packed = np.ascontiguousarray(data[position[:, None] + np.arange(width)])
     if column.type.kind is Kind.UUID:
-        return pa.Array.from_buffers(pa.binary(16), len(position), [None, pa.py_buffer(packed)])
-    unsigned = packed.reshape(-1).view(f">u{width}").astype(f"u{width}")
+        packed = pa.py_buffer(data[position[:, None] + np.arange(width)])
+        return pa.Array.from_buffers(column.type.arrow, len(position), [None, packed])
+    unsigned = big_endian(data, position, f"u{width}")
     numbers = (unsigned ^ unsigned.dtype.type(1) << (8 * width - 1)).view(f"i{width}")
     return pa.array(numbers).view(column.type.arrow)
 
 
 def _escaped(values: pa.Array) -> pa.Array:
     raw = values.cast(pa.binary())
-    offsets, data = _offsets_and_data(raw)
-    if data[offsets[0] : offsets[-1]].all():
+    _, data = positions_and_bytes(raw)
+    if data.all():
         return raw
     return pc.replace_substring(raw, pattern=b"\x00", replacement=ESCAPED_ZERO)
 
 
-def _unescaped(
-    data: np.ndarray[Any, Any], start: np.ndarray[Any, Any], stop: np.ndarray[Any, Any]
-) -> pa.Array:
-    offsets = np.zeros(len(start) + 1, np.int64)
-    np.cumsum(stop - start, out=offsets[1:])
-    inside = np.zeros(len(data) + 1, np.int8)  # becomes 1 for each byte of a value, 0 between values
-    inside[start] += 1
-    inside[stop] -= 1
-    taken = data[np.cumsum(inside, dtype=np.int8)[:-1].view(np.bool_)]
-    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(taken)]
-    values = pa.Array.from_buffers(pa.binary(), len(start), buffers)
-    return values if taken.all() else pc.replace_substring(values, pattern=ESCAPED_ZERO, replacement=b"\x00")
-
-
-def _offsets_and_data(values: pa.BinaryArray) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Where each value begins, and one more, and the bytes that these positions point into."""
-    _, offsets, data = values.buffers()
-    if offsets is None or data is None:
-        return np.zeros(len(values) + 1, np.int64), np.zeros(0, np.uint8)
-    places = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
-    return places.astype(np.int64), np.frombuffer(data, np.uint8)
+def _unescaped(values: pa.Array) -> pa.Array:
+    _, data = positions_and_bytes(values)
+    return values if data.all() else pc.replace_substring(values, pattern=ESCAPED_ZERO, replacement=b"\x00")
 
 
 def _escape(value: bytes) -> bytes:

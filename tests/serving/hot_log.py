@@ -7,9 +7,10 @@ import random
 from dataclasses import dataclass, field
 
 from serving.hot.record import HotRow
+from serving.hot.scan import PAYLOAD
 from serving.hot.tier import HotTier
 from thermocline.decode import Unpacker, decoder_for
-from thermocline.definition import LiveTable
+from thermocline.definition import KEY, TOMBSTONE, LiveTable
 from thermocline.keys import bucket_of, decode_one, encode_one
 from thermocline.log import RecordChunk
 from thermocline.seam import Seam
@@ -90,15 +91,18 @@ def check(view: object, log: FakeLog, seam: Seam, draw: random.Random) -> None:
     expected = log.winners(seam, view.end)  # type: ignore[attr-defined]
     found: dict[Key, str | None] = {}
     for bucket in range(DEFINITION.buckets):
-        batch = view.scan(bucket, seam)  # type: ignore[attr-defined]
-        assert batch.keys == sorted(set(batch.keys))
-        for key, row in zip(batch.keys, batch.rows, strict=True):
+        winners = view.scan(bucket, seam)  # type: ignore[attr-defined]
+        keys = winners.column(KEY).to_pylist()
+        assert keys == sorted(set(keys))
+        for key, row in zip(keys, winners.to_pylist(), strict=True):
             named = _named(key)
+            record = expected[named]
             assert bucket_of(DEFINITION, named[1]) == bucket
-            found[named] = _value(row)
-            if row is not None:
-                assert expected[named].offset == row.offset
-                assert expected[named].timestamp_ms == row.timestamp_ms
+            assert row[TOMBSTONE] == (not row[PAYLOAD])
+            found[named] = None if row[TOMBSTONE] else str(_unpack(row[PAYLOAD])[0])
+            assert row["_kafka_offset"] == record.offset
+            assert row["_kafka_timestamp"].timestamp() * 1000 == record.timestamp_ms
+            assert record in log.partitions[row["_kafka_topic"], row["_kafka_partition"]]
     assert found == {key: record.value for key, record in expected.items()}
     for key in draw.sample(sorted(found), min(5, len(found))):
         entity = {

@@ -17,7 +17,7 @@ from serving.cold.index import GRACE_SECONDS, ColdIndex, manifest_stamp, publish
 from serving.cold.reader import ColdReader, Entity
 from serving.extract import Extract
 from serving.hot.pinned import PinnedHot
-from serving.hot.winners import HotBatch
+from serving.hot.scan import SCHEMA
 from serving.lookup import ColdSide, RowJson
 from thermocline.catalog import SnapshotState
 from thermocline.definition import LiveTable
@@ -225,5 +225,5 @@ class _Nothing(PinnedHot):
         self.start = self.end = Seam()
         self.definition_version = 1
 
-    def scan(self, *_: Any) -> HotBatch:
-        return HotBatch([], [])
+    def scan(self, *_: Any) -> pa.Table:
+        return SCHEMA.empty_table()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.hot import merge, tier
+from serving.hot import merge, scan, tier
 from serving.hot.pinned import PinnedHot, hold
 from serving.hot.tier import HotTier
 from serving.hot.view import HotReader
@@ -27,6 +27,7 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tier, "GENERATIONS_MAX", 3)
     monkeypatch.setattr(tier, "DISK_FREE_BYTES_MIN", 0)
     monkeypatch.setattr(merge, "STEP_RECORDS", 7)
+    monkeypatch.setattr(scan, "BLOCK_RECORDS", 11)
 
 
 class World:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.thermocline.poison import CASES, GOOD_KEY, POISONED, TOMBSTONE, Case
 from thermocline import keys
-from thermocline.decode import Stage, Unpacker, decoder_for, json_row, pack_rows, records_table
+from thermocline.decode import Stage, Unpacker, decoder_for, json_row, pack_rows, records_table, unpack_arrays
 from thermocline.definition import LiveTable
 
 DECODER = decoder_for(POISONED)
@@ -80,9 +80,9 @@ def test_every_good_record_of_the_corpus_survives_arrow_and_the_hot_tiers_payloa
     live = [payload for payload in payloads if payload]
     kept = [not tombstone for tombstone in decoded.tombstones]
     expected = [[v for v, keep in zip(decoded.columns[name], kept, strict=True) if keep] for name in NULLS]
-    unpacker = Unpacker(POISONED)
-    assert unpacker.unpack_many(live) == expected
-    assert [unpacker.unpack(payload) for payload in live] == list(zip(*expected, strict=True))
+    assert list(map(Unpacker(POISONED).unpack, live)) == list(zip(*expected, strict=True))
+    arrays = unpack_arrays(POISONED, pa.array(live, pa.binary()), NULLS)
+    assert arrays == {name: table[name].filter(pa.array(kept)).combine_chunks() for name in NULLS}
     assert [bool(payload) for payload in payloads] == kept
 
 
@@ -92,7 +92,10 @@ def test_an_empty_chunk_decodes_to_nothing() -> None:
     assert list(decoded.columns) == [column.name for column in POISONED.columns]
     assert records_table(POISONED, decoded, "t", 0, [], []).schema == POISONED.records_schema
     assert pack_rows(POISONED, decoded) == []
-    assert Unpacker(POISONED).unpack_many([]) == [[] for _ in POISONED.value_columns]
+    unpacked = unpack_arrays(POISONED, pa.array([], pa.binary()), NULLS)
+    assert [(name, array.type, len(array)) for name, array in unpacked.items()] == [
+        (column.name, column.type.arrow, 0) for column in POISONED.value_columns
+    ]
 
 
 def test_records_table_takes_offsets_times_and_keys_of_the_good_records_only() -> None:
@@ -146,7 +149,7 @@ def test_a_table_of_key_columns_alone_keeps_its_rows_and_tombstones_apart() -> N
     payloads = pack_rows(members, decoded)
     assert [bool(payload) for payload in payloads] == [True, False]
     assert Unpacker(members).unpack(payloads[0]) == ()
-    assert Unpacker(members).unpack_many(payloads[:1]) == []
+    assert unpack_arrays(members, pa.array(payloads[:1]), []) == {}
 
 
 def test_columns_may_have_any_name() -> None:

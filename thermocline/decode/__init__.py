@@ -3,7 +3,7 @@
 ``decoder_for`` picks the decoder of a table's format. It reads chunks of raw keys and values into
 ``Decoded``: columns of natural Python values, and the bad records beside them. From there, rows go two ways:
 ``records_table`` makes the Arrow table that ingest folds, ``pack_rows`` the payloads that the hot tier keeps,
-which an ``Unpacker`` reads back. Read ``record`` first, then ``json_records``, which is the record rule.
+which an ``Unpacker`` reads back one by one and ``unpack_arrays`` as columns. Read ``record`` first, then ``json_records``, which is the record rule.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from thermocline.decode.arrow import records_table
 from thermocline.decode.json_records import JsonDecoder
 from thermocline.decode.payload import Unpacker, json_row, pack_rows
+from thermocline.decode.payload_arrays import unpack_arrays
 from thermocline.decode.record import Bad, Decoded, Decoder, Stage
 from thermocline.definition import LiveTable
 
@@ -24,6 +25,7 @@ __all__ = [
     "json_row",
     "pack_rows",
     "records_table",
+    "unpack_arrays",
 ]
 
 _DECODERS: dict[str, type[JsonDecoder]] = {"json": JsonDecoder}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import date, datetime
 from decimal import Decimal
-from operator import itemgetter
 from typing import Any, Final
 from uuid import UUID
 
@@ -46,7 +45,6 @@ class Unpacker:
     def __init__(self, definition: LiveTable) -> None:
         """Prepares for the value columns of the definition that packed the payloads."""
         types = [_PYTHON[column.type.kind] | None for column in definition.value_columns]
-        self._columns = len(types)
         self._decoder = msgspec.msgpack.Decoder(tuple[*types] if types else tuple[()])  # type: ignore[valid-type]
 
     def unpack(self, payload: bytes) -> tuple[Any, ...]:
@@ -54,13 +52,8 @@ class Unpacker:
         values: tuple[Any, ...] = self._decoder.decode(payload)
         return values
 
-    def unpack_many(self, payloads: Sequence[bytes]) -> list[list[Any]]:
-        """The value columns of many payloads, one list per column."""
-        rows = list(map(self._decoder.decode, payloads))
-        return [list(map(itemgetter(index), rows)) for index in range(self._columns)]
 
-
-def json_row(row: Mapping[str, Any]) -> bytes:
+def json_row(row: Mapping[str, Any] | msgspec.Struct) -> bytes:
     """A row, or anything that holds rows, as JSON.
 
     Times in RFC 3339 with Z, dates as full-dates, decimals and UUIDs as strings, binary in base64.

@@ -150,6 +150,17 @@ class Stack:
         command = self.command(log_name, *arguments)
         if command.process.wait() != 0:
             command.check()
+        self._commands.remove(command)
+        command.stop()
+
+    def check(self) -> None:
+        """Raises `EngineFailed` when the broker or a command that was started has ended."""
+        if self.kafka.pid is None:
+            raise EngineFailed(
+                engine="the embedded broker", detail=f"it ended; its log: {self.kafka.log_path}"
+            )
+        for command in self._commands:
+            command.check()
 
     def ingest(self, *arguments: str) -> Command:
         """``thermocline ingest run`` on the table."""

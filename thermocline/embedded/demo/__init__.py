@@ -1,10 +1,11 @@
-"""``thermocline demo``: all of Thermocline on this machine, watched for a minute, then compared with the truth.
+"""``thermocline demo``: all of Thermocline on this machine, watched for a minute and compared with the truth.
 
 Read `acts` first: the order of events. While the traffic runs, four threads (`background`) work: `traffic`
-writes, `readers` look up, `freshness` measures, `story` tells of one row; the last two through `witness`, which
-checks each answer at once. `scene` is what they have come to at one moment; `stage` shows it, as a screen
-(`screen`), as lines (`lines`) or as one document at the end. `verdict` compares everything that was answered
-with the oracle, and `history` knows what a row was at any read point.
+writes, `readers` look up, `freshness` measures, `story` tells of one row; the last two through `witness`,
+which checks each answer at once. `scene` is what they have come to at one moment; `stage` shows it, as a
+screen (`screen`, `views`), as plain lines (`lines`) or as one JSON document at the end (`document`). Then
+`examination` asks for everything, and `verdict` compares it with the oracle, as well as the answers that were
+given under way, for which `history` knows what each row was at any read point.
 """
 
 from __future__ import annotations

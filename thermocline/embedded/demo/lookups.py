@@ -1,4 +1,4 @@
-"""Asks the server over one kept connection, with as little of our own time in the measurement as Python allows."""
+"""Asks the server over one kept connection, with little of our own time in what is measured."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Lookups:
         """The whole table as an Arrow stream, and its read point."""
         headers = {"Thermocline-Read-After": _read_after(read_after), "Accept": ARROW}
         content, answered = self._ask("POST", f"/v1/tables/{self._table}/extract", b"", headers)
-        return content, ReadPoint.parse(answered["Thermocline-Read-Point"])
+        return content, ReadPoint.parse(answered["thermocline-read-point"])
 
     def status(self) -> dict[str, Any]:
         """The table's part of ``/status``."""
@@ -97,7 +97,7 @@ class Lookups:
             self._connection.close()
             raise ServerUnreachable(url=self._url, detail=f"{type(error).__name__}: {error}") from error
         if response.status == HTTPStatus.OK:
-            return content, response.headers
+            return content, {name.lower(): value for name, value in response.headers.items()}
         detail = f"{response.status} {content.decode(errors='replace')}"
         if response.status == HTTPStatus.SERVICE_UNAVAILABLE:
             raise NotReady(table=self._table, detail=detail)
@@ -116,4 +116,6 @@ def row_of_json(row: Mapping[str, Any]) -> Row:
 
 
 def _read_after(end: Seam) -> str:
-    return ", ".join(f"{topic}/{partition}@{offset - 1}" for topic, partition, offset in end.items() if offset)
+    return ", ".join(
+        f"{topic}/{partition}@{offset - 1}" for topic, partition, offset in end.items() if offset
+    )

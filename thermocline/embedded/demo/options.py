@@ -12,7 +12,8 @@ ROWS_PER_USER: Final = 10
 class DemoOptions:
     """How much of everything; ``rate`` is messages a second, ``seconds`` how long they are written.
 
-    The traffic lasts longer than ``seconds`` when the story needs that. No ``users`` means a tenth of the rows.
+    The traffic lasts longer than ``seconds`` when the story needs that. Without ``users``, there is one for
+    ten rows.
     """
 
     rows: int = 50_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,6 +35,7 @@ class Witness:
         self._clock = clock
         self._values: dict[RowKey, str | None] = {}
         self.answers_checked = 0
+        self.answers_refused = 0
 
     def write(self, row: RowKey, value: str | None) -> Sight:
         """Sets or deletes a row, and looks until that is seen.
@@ -48,25 +48,56 @@ class Witness:
         before = self._values.get(row)
         written = self._writer.write(row, value)
         self._values[row] = value
+        return self._seen(row, written, before)
+
+    def write_garbage(self, row: RowKey, key: bytes | None, value: bytes | None) -> Sight:
+        """Writes a bad record, and looks at the row, which must not change, until an answer is beyond it.
+
+        Raises as ``write``.
+        """
+        return self._seen(row, self._writer.write_raw(key, value), self._values.get(row))
+
+    def look(self, row: RowKey) -> Answer | None:
+        """What a lookup says now; None where the server could not answer.
+
+        Raises:
+            VerdictBad: it says something else than what was written last.
+        """
+        answer = self._answer(row)
+        if answer is not None:
+            self._check(row, answer, self._values.get(row))
+        return answer
+
+    def _seen(self, row: RowKey, written: Written, before: str | None) -> Sight:
         deadline = written.acknowledged_at + SEEN_SECONDS_MAX
         while self._clock.monotonic() < deadline:
-            answer = self._looked_up(row)
-            if answer is not None and self._is_included(row, written, answer, before):
+            answer = self._answer(row)
+            if answer is None:
+                continue
+            is_included = answer.read_point.end.covers(*written.place, written.offset)
+            self._check(row, answer, self._values.get(row) if is_included else before)
+            if is_included:
                 return Sight(written, answer, self._clock.monotonic() - written.acknowledged_at)
         wanted = f"{written.place[0]}/{written.place[1]}@{written.offset}"
         raise ReadAfterTimeout(table=self._table, wanted=wanted, waited_seconds=SEEN_SECONDS_MAX)
 
-    def write_garbage(self, row: RowKey, key: bytes, value: bytes) -> Sight:
-        """Writes a bad record with the row's own key, and looks until an answer is beyond it; raises as above."""
-        ...
+    def _answer(self, row: RowKey) -> Answer | None:
+        try:
+            return self._lookups.entity(row[:2])
+        except (NotReady, ServerUnreachable):
+            self.answers_refused += 1
+            self._clock.sleep(RETRY_SECONDS)
+            return None
 
-    def look(self, row: RowKey) -> Answer | None:
-        """What a lookup says now, checked against what was written; None where there was no answer.
+    def _check(self, row: RowKey, answer: Answer, expected: str | None) -> None:
+        self.answers_checked += 1
+        said = value_of(row, answer)
+        if said != expected:
+            point = answer.read_point.to_header()
+            detail = f"{row} is {said!r} at {point}, but {expected!r} was written there"
+            raise VerdictBad(detail=detail)
 
-        Raises:
-            VerdictBad: it says something else.
-        """
-        answer = self._looked_up(row)
-        if answer is not None:
-            self._expect(row, answer, self._values.get(row))
-        return answer
+
+def value_of(row: RowKey, answer: Answer) -> str | None:
+    """The row's value in an answer for its entity; None where it has no such row."""
+    return next((found["value"] for found in answer.rows if found["key"] == row[2]), None)

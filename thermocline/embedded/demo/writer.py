@@ -26,7 +26,7 @@ class Written:
 
 
 class Writer:
-    """A producer of its own, for one thread; the same key goes to the same partition as from any other one."""
+    """A producer of its own, for one thread; it puts a key into the same partition as the workload's does."""
 
     def __init__(self, client_config: Mapping[str, Any], topic: str, oracle: Oracle, clock: Clock) -> None:
         self._bootstrap_servers = str(client_config["bootstrap.servers"])
@@ -41,8 +41,7 @@ class Writer:
         Raises:
             KafkaUnreachable: the broker did not acknowledge it; then the oracle is no longer exact.
         """
-        key = json.dumps(dict(zip(("app_id", "user_id", "key"), row, strict=True)))
-        message, acknowledged_at = self._send(key.encode(), self._value(value))
+        message, acknowledged_at = self._send(key_bytes(row), self._value(value))
         self._oracle.on_delivery(None, message)
         return _written(message, acknowledged_at)
 
@@ -73,6 +72,11 @@ class Writer:
         now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
         updated_at = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return json.dumps({"value": value, "updated_at": updated_at}).encode()
+
+
+def key_bytes(row: RowKey) -> bytes:
+    """The record key of a row; always the same bytes, so that its records stay in one partition."""
+    return json.dumps(dict(zip(("app_id", "user_id", "key"), row, strict=True))).encode()
 
 
 def _written(message: Message, acknowledged_at: float) -> Written:

@@ -1,0 +1,385 @@
+"""Writes ``docs/reference`` from the code: `python docs/generate.py`; with ``--check``, compares only.
+
+Commands speak for themselves by their ``--help``, errors by their pages, metrics by their help texts, routes
+by the OpenAPI document. What settings mean is said here, in `SETTINGS`; a setting without a meaning is an
+error, and so is a meaning without its setting.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, get_args, get_origin
+
+import typer
+from prometheus_client.metrics import MetricWrapperBase
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from typer.core import TyperCommand, TyperGroup
+
+from serving import measures
+from serving.app import create_app
+from serving.openapi import openapi_document
+from serving.tables import Tables
+from thermocline import metrics
+from thermocline.cli.entry import app
+from thermocline.definition import KEY_KINDS, Kind, LiveTable
+from thermocline.errors import ExitCode, all_errors
+from thermocline.settings import PassThrough, ServingSettings, Settings, TableSettings
+from thermocline.settings.model import Bytes, Names
+
+REFERENCE: Final = Path(__file__).parent / "reference"
+NOTE: Final = "<!-- Written by docs/generate.py; `make docs` writes it again. -->"
+ROUTES_BEGIN: Final = "<!-- routes: written by docs/generate.py -->"
+ROUTES_END: Final = "<!-- end of routes -->"
+HELP_COLUMNS: Final = 100
+
+SETTINGS: Final[Mapping[str, str]] = {
+    "kafka.bootstrap_servers": "Where the brokers are: `host:port`, several with commas.",
+    "kafka.client": "Any librdkafka setting by its own name: SASL, TLS and so on. Quote names with dots.",
+    "catalog.name": "What Spark and PyIceberg call the catalog.",
+    "catalog.type": "The kind of catalog. `sql` is a database that SQLAlchemy knows.",
+    "catalog.uri": "Where the catalog is. Needed for `sql`, `rest` and `hive`.",
+    "catalog.warehouse": "Where tables are kept: a folder or a URI. Needed for `sql`.",
+    "catalog.properties": "More settings of the catalog and of its file access, in PyIceberg's names.",
+    "spark.master": "Where Spark runs.",
+    "spark.conf": "Any Spark setting by its own name; it has the last word over Thermocline's own.",
+    "ingest.lease_seconds": "Reserved for the owner's lease; nothing reads it yet.",
+    "serving.host": "The address to listen on.",
+    "serving.port": "The port to listen on.",
+    "serving.workers": "API processes that share the port.",
+    "serving.state_dir": "Where the hot tier and the cold index are kept; on a local disk.",
+    "serving.hot_bytes_max": (
+        "What one table's hot tier may take on disk. At it, the tailer pauses; a command without a server "
+        "stops."
+    ),
+    "serving.read_after_seconds_max": "How long a request with `Thermocline-Read-After` waits.",
+    "serving.stale_after_seconds": "The age from which an answer is marked stale.",
+    "tables.NAME.identifier": "`namespace.table` in the catalog.",
+    "tables.NAME.topics": "The topics that feed the table.",
+    "tables.NAME.start": (
+        "Where a new table begins: `earliest`, `latest` or an ISO 8601 time with its zone. Read once, by "
+        "`table create`."
+    ),
+    "tables.NAME.format": "What records are written in: `json`.",
+    "tables.NAME.key": "The columns that identify a row.",
+    "tables.NAME.key_from": "Where key columns are: the record's `key` or `value`. Tombstones need `key`.",
+    "tables.NAME.entity": "The leading key columns that a lookup must give.",
+    "tables.NAME.buckets": "Partitions of the table, by a hash of the entity's last column; 1 to 4,096.",
+    "tables.NAME.format_version": (
+        "Of the Iceberg table. 2 is accepted here, but ingest cannot replace rows of such a table yet."
+    ),
+    "tables.NAME.commit_interval_seconds": "From one batch's start to the next's, unless ingest is behind.",
+    "tables.NAME.batch_records_max": "The most offsets that a batch spans.",
+    "tables.NAME.batch_bytes_max": "The most bytes of values in a batch, by the mean of the batch before.",
+    "tables.NAME.on_error": (
+        "What becomes of a bad record: `quarantine` keeps it in the companion table, `skip` only counts it, "
+        "`fail` stops ingest on it."
+    ),
+    "tables.NAME.transactional": "Recorded in the definition; nothing reads it yet.",
+    "tables.NAME.columns": 'Every column with its type: `app_id = "int"`.',
+}
+
+COLUMN_TYPES: Final[Mapping[Kind, str]] = {
+    Kind.INT: "an integer token of 32 bits",
+    Kind.LONG: "an integer token of 64 bits",
+    Kind.STRING: "a string",
+    Kind.DOUBLE: "a number in range",
+    Kind.DECIMAL: "`decimal(p,s)`: a number, or a string, that fits without rounding",
+    Kind.BOOLEAN: "`true` or `false`",
+    Kind.DATE: "an RFC 3339 full-date",
+    Kind.TIMESTAMPTZ: (
+        "an RFC 3339 date-time with its zone, at most 6 fraction digits; or, declared as "
+        '`{ type = "timestamptz", epoch = "ms" }` (`s`, `ms`, `us`), an integer'
+    ),
+    Kind.UUID: "a string of the form 8-4-4-4-12",
+    Kind.BINARY: "a string of padded base64",
+}
+
+EXIT_CODES: Final[Mapping[ExitCode, str]] = {
+    ExitCode.DONE: "done",
+    ExitCode.BAD_ANSWER: "answered, and the answer is bad: no such row, or the demo disagrees",
+    ExitCode.USAGE: "the command line, the configuration or the request is wrong",
+    ExitCode.AWAY: "could not answer: a source is away or not ready",
+    ExitCode.COMMIT_UNKNOWN: "a commit may or may not have landed; run ingest again",
+    ExitCode.NOTHING_TO_DO: "`ingest run --once` found nothing to do",
+    ExitCode.PARTLY_DONE: "`ingest run --once` was stopped before it was done",
+    ExitCode.NOT_OWNER: "another process owns the table",
+    ExitCode.STOPPED: "stopped rather than guess",
+    ExitCode.BUG: "a bug in Thermocline",
+}
+
+# Said once, above the table of routes.
+ANYWHERE: Final = ("internal-error", "method-not-allowed", "route-not-found", "unknown-table")
+# Added by FastAPI itself, so the OpenAPI document does not describe them.
+FRAMEWORK_ROUTES: Final[Mapping[str, str]] = {
+    "/openapi.json": "The OpenAPI document of this server, with the columns of its tables",
+    "/docs": "The same to try out in a browser, which fetches the page's scripts from the internet",
+    "/redoc": "The same to read",
+    "/docs/oauth2-redirect": "Part of `/docs`; unused",
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Writes the pages, or says which ones are out of date; the exit code."""
+    outdated = [name for name, page in PAGES.items() if _on_disk(name) != page()]
+    if "--check" in arguments:
+        for name in outdated:
+            sys.stderr.write(f"docs/reference/{name} is out of date: make docs\n")
+        return 1 if outdated else 0
+    for name in outdated:
+        (REFERENCE / name).write_text(PAGES[name]())
+    return 0
+
+
+def cli_page() -> str:
+    """Every command, in the words of its ``--help``."""
+    commands = list(_commands(typer.main.get_command(app), "thermocline"))
+    rows = [
+        (f"[`{name}`](#{name.replace(' ', '-')})", _first_sentence(command.help or ""))
+        for name, command, _ in commands
+        if not isinstance(command, TyperGroup)
+    ]
+    parts = [
+        "# Commands",
+        NOTE,
+        _CLI_INTRODUCTION,
+        _table(("command", ""), rows),
+    ]
+    for name, _, text in commands:
+        parts += [f"## {name}", f"```text\n{text}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+def settings_page() -> str:
+    """Every setting: type, default, meaning."""
+    found = dict(_settings())
+    differing = found.keys() ^ SETTINGS.keys()
+    assert not differing, f"only in the models or only in SETTINGS: {differing}"
+    parts = ["# Settings", NOTE, _SETTINGS_INTRODUCTION]
+    for section in dict.fromkeys(name.rpartition(".")[0] for name in found):
+        rows = [
+            (f"`{name}`", _kind_of(field), _default_of(name, field), _is_defined(name), SETTINGS[name])
+            for name, field in found.items()
+            if name.rpartition(".")[0] == section
+        ]
+        headings = ("setting", "type", "default", "in the table", "meaning")
+        if not section.startswith("tables"):
+            rows_without = [(name, kind, default, meaning) for name, kind, default, _, meaning in rows]
+            parts += [f"## [{section}]", _table(("setting", "type", "default", "meaning"), rows_without)]
+        else:
+            parts += [f"## [{section}]", _TABLES_INTRODUCTION, _table(headings, rows)]
+    types = [(f"`{kind}`", text, "yes" if kind in KEY_KINDS else "no") for kind, text in COLUMN_TYPES.items()]
+    parts += ["## Column types", _TYPES_INTRODUCTION, _table(("type", "in JSON", "in a key"), types)]
+    return "\n\n".join(parts) + "\n"
+
+
+def errors_page() -> str:
+    """Every error code with its page, and the exit codes."""
+    errors = all_errors()
+    rows = [
+        (
+            f"[`{code}`](#{code})",
+            int(error.exit_code),
+            error.http_status,
+            "yes" if error.retryable else "no",
+            error.title(),
+        )
+        for code, error in errors.items()
+    ]
+    exits = [(int(code), EXIT_CODES[code]) for code in ExitCode]
+    parts = [
+        "# Errors",
+        NOTE,
+        "`thermocline explain CODE` prints the same pages. *Retry* says whether it can pass by itself.",
+        _table(("code", "exit", "HTTP", "retry", "what happened"), rows),
+        "## Exit codes",
+        _table(("exit code", "meaning"), exits),
+        "130 is Ctrl-C, and 141 an output that nobody reads any more.",
+    ]
+    for code, error in errors.items():
+        parts += [f"## {code}", error.page()]
+    return "\n\n".join(parts) + "\n"
+
+
+def metrics_page() -> str:
+    """Every metric of a server."""
+    rows = []
+    for metric in _metrics():
+        (described,) = metric.describe()
+        name = described.name + ("_total" if described.type == "counter" else "")
+        labels = ", ".join(f"`{label}`" for label in metric._labelnames)  # noqa: SLF001  it has no public name
+        rows.append((f"`{name}`", described.type, labels, described.documentation))
+    parts = [
+        "# Metrics",
+        NOTE,
+        _METRICS_INTRODUCTION,
+        _table(("metric", "type", "labels", "meaning"), rows),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def http_page() -> str:
+    """The page as it is, with its table of routes made from the code."""
+    before, _, rest = _on_disk("http.md").partition(ROUTES_BEGIN)
+    _, _, after = rest.partition(ROUTES_END)
+    rows = [(f"`{method} {path}`", meaning, codes) for method, path, meaning, codes in _routes()]
+    table = _table(("route", "answer", "errors"), rows)
+    return f"{before}{ROUTES_BEGIN}\n\n{table}\n\n{ROUTES_END}{after}"
+
+
+PAGES: Final[Mapping[str, Callable[[], str]]] = {
+    "cli.md": cli_page,
+    "settings.md": settings_page,
+    "errors.md": errors_page,
+    "http.md": http_page,
+    "metrics.md": metrics_page,
+}
+
+_CLI_INTRODUCTION: Final = """\
+Results go to stdout and talk to stderr. `--json` prints one JSON document instead of text. The options of
+`thermocline` itself stand before the command."""
+
+_METRICS_INTRODUCTION: Final = """\
+`GET /metrics` of a server, in Prometheus's text format. Counters and histograms are of all its API processes;
+gauges say what is so at that moment. Base units: seconds, bytes, records."""
+
+_SETTINGS_INTRODUCTION: Final = """\
+One file, `thermocline.toml`: the one that `--config` names, else `THERMOCLINE_CONFIG`, else the one in the
+current folder. Relative paths are relative to the file. `thermocline config check` lists every problem at
+once, and `thermocline config show` what is in force.
+
+A variable takes precedence over the file: `THERMOCLINE_KAFKA__BOOTSTRAP_SERVERS` for
+`kafka.bootstrap_servers`, with two underscores for each dot. Unknown names are errors, in the file and in
+variables. In the sections of other programs (`kafka.client`, `catalog.properties`, `spark.conf`) a value may
+be `${NAME}`, which stands for that variable, and no value is ever shown.
+
+A *size* is a number of bytes, or text such as `"512MB"` (512 * 10^6) or `"8GiB"` (8 * 2^30).
+
+Not settings, but read too: `THERMOCLINE_CACHE` (where jars are kept) and `THERMOCLINE_TRACEBACK=1` (an error
+also prints where it came from)."""
+
+_TABLES_INTRODUCTION: Final = """\
+`NAME` is what commands and URLs call the table: letters, digits, `_` and `-`. What is marked *in the table*
+belongs to the definition: `table create` writes it into the table, and everybody reads it from there. Ingest
+refuses a file that says otherwise; `serve` warns."""
+
+_TYPES_INTRODUCTION: Final = """\
+A value that is missing or null is null. Any other value that is not of the column's type makes its record
+bad."""
+
+
+def _commands(
+    command: Any, name: str, parent: typer.Context | None = None
+) -> Iterator[tuple[str, TyperCommand | TyperGroup, str]]:
+    """Every command and group: its path, itself, its help."""
+    command.rich_markup_mode = None  # plain text, whatever the terminal
+    context = typer.Context(
+        command, parent=parent, info_name=name, terminal_width=HELP_COLUMNS, **command.context_settings
+    )
+    # The list of a group's commands would be cut short, and stands on the page anyway.
+    yield context.command_path, command, command.get_help(context).partition("\nCommands:")[0].rstrip()
+    for child_name, child in getattr(command, "commands", {}).items():
+        yield from _commands(child, child_name, context)
+
+
+def _first_sentence(text: str) -> str:
+    return " ".join(text.split()).partition(". ")[0].removesuffix(".") + "."
+
+
+def _settings() -> Iterator[tuple[str, FieldInfo]]:
+    """Every setting by its place in the file; tables are of one kind, under the name NAME."""
+    for section, field in Settings.model_fields.items():
+        is_table = section == "tables"
+        model = TableSettings if is_table else field.annotation
+        assert isinstance(model, type)
+        assert issubclass(model, BaseModel)
+        place = "tables.NAME" if is_table else section
+        yield from ((f"{place}.{name}", inner) for name, inner in model.model_fields.items())
+
+
+def _kind_of(field: FieldInfo) -> str:
+    if get_origin(field.annotation) is Literal:
+        return ", ".join(f"`{word}`" for word in get_args(field.annotation))
+    if field.annotation is PassThrough:
+        return "names and texts"
+    if _is_of(field, Bytes):
+        return "size"
+    if _is_of(field, Names):
+        return "list of names"
+    words: Mapping[Any, str] = {
+        str: "text",
+        int: "integer",
+        float: "number",
+        bool: "yes or no",
+        Path: "folder",
+    }
+    return words.get(field.annotation, "names and types")
+
+
+def _is_of(field: FieldInfo, annotated: Any) -> bool:
+    """Whether the field is declared with an ``Annotated`` type of the settings."""
+    return annotated.__metadata__[0] in field.metadata
+
+
+def _default_of(name: str, field: FieldInfo) -> str:
+    if field.is_required():
+        return "*needed*"
+    if name == "tables.NAME.entity":
+        return "the whole key"
+    if field.default in ("", {}, ()):
+        return ""
+    if _is_of(field, Bytes):
+        return f"`{_size(field.default)}`"
+    text = str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
+    return f"`{text.removesuffix('.0')}`"
+
+
+def _size(count: int) -> str:
+    units = ("", "k", "M", "G", "T")
+    step = max(i for i in range(len(units)) if count % 1000**i == 0)
+    return f"{count // 1000**step}{units[step]}B"
+
+
+def _is_defined(name: str) -> str:
+    return "yes" if name.rpartition(".")[2] in LiveTable.__dataclass_fields__ else ""
+
+
+def _metrics() -> list[MetricWrapperBase]:
+    found = [*vars(metrics).values(), *vars(measures).values()]
+    return [metric for metric in found if isinstance(metric, MetricWrapperBase)]
+
+
+def _routes() -> Iterator[tuple[str, str, str, str]]:
+    """Method, path, meaning and error codes of every route of the app."""
+    sample = LiveTable.build(
+        name="{table}", identifier="app.sample", topics=["sample"], key=["id"], columns={"id": "int"}
+    )
+    described = openapi_document({sample.name: sample}, "")["paths"]
+    for route in create_app(Tables([]), ServingSettings()).routes:
+        path, methods = str(getattr(route, "path", "")), getattr(route, "methods", None) or ()
+        if path in FRAMEWORK_ROUTES:
+            yield "GET", path, FRAMEWORK_ROUTES[path], ""
+            continue
+        for method in sorted(set(methods) - {"HEAD"}):
+            operation = described[path][method.lower()]
+            listed = [
+                code for text in operation["responses"].values() for code in text["description"].split(", ")
+            ]
+            codes = ", ".join(f"`{code}`" for code in listed if code in all_errors() and code not in ANYWHERE)
+            yield method, path, operation["summary"].replace("{table}", "a table"), codes
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join(f"| {' | '.join(str(cell).replace('|', '/') for cell in line)} |" for line in lines)
+
+
+def _on_disk(name: str) -> str:
+    path = REFERENCE / name
+    return path.read_text() if path.exists() else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import json
+import math
+import threading
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from thermocline.catalog import SnapshotState
+from thermocline.clock import ManualClock
+from thermocline.embedded.demo import DemoOptions
+from thermocline.embedded.demo.background import Background
+from thermocline.embedded.demo.commits import Commit, batches_of, seconds_of
+from thermocline.embedded.demo.document import document_of
+from thermocline.embedded.demo.lines import Lines
+from thermocline.embedded.demo.scene import Reading, Scene, reading_of
+from thermocline.embedded.demo.story import FROM_ICEBERG, Step
+from thermocline.embedded.demo.timings import Summary, Timings, percentile
+from thermocline.embedded.demo.verdict import Check
+from thermocline.embedded.demo.views import scene_view, size_text, sparkline
+from thermocline.seam import Seam
+
+SEAM = Seam({("profiles", partition): 1_000_000 + partition for partition in range(4)})
+COUNTS = {"read": 20_039, "applied": 9_500, "superseded": 10_505, "unchanged": 28, "quarantined": 6}
+COMMIT = Commit(5_372_118_936_654_934_926, SEAM, COUNTS, 2.3)
+EMPTY = Scene(
+    elapsed_seconds=0.1,
+    total_seconds=60.0,
+    messages=0,
+    messages_per_second=(),
+    freshness=Summary(),
+    lookups=Summary(),
+    lookups_per_second=0.0,
+    answers_checked=0,
+    refused=0,
+    reading=Reading(),
+    commits=(),
+    story=(),
+    garbage=0,
+)
+FULL = replace(
+    EMPTY,
+    elapsed_seconds=61.0,
+    messages=118_000,
+    messages_per_second=(1990.0, 2003.0),
+    freshness=Summary(250, 18.0, 208.0, 300.0, (18.0, 208.0)),
+    lookups=Summary(10_046, 2.1, 21.5, 60.0, (2.0, 21.0)),
+    lookups_per_second=189.0,
+    refused=3,
+    reading=Reading(1, 48_877, SEAM, SEAM.advanced({("profiles", 0): 1_020_000}), 20_000, 3_100_000, 6, 0.02),
+    commits=(COMMIT,) * 20,
+    story=tuple(
+        Step(what, '"free"', 12.3, f"offset 1,012,430 < seam 1,023,375: {FROM_ICEBERG}")
+        for what in ("written", "committed", "changed", "garbage", "deleted")
+    ),
+    garbage=6,
+)
+
+
+def drawn(scene: Scene, width: int, height: int) -> list[str]:
+    console = Console(width=width, height=height, force_terminal=True, color_system=None)
+    with console.capture() as capture:
+        console.print(scene_view(scene, width, height))
+    return capture.get().splitlines()
+
+
+@pytest.mark.parametrize("scene", [EMPTY, FULL])
+@pytest.mark.parametrize(("width", "height"), [(100, 30), (120, 40), (200, 60)])
+def test_the_screen_fits_the_terminal(scene: Scene, width: int, height: int) -> None:
+    lines = drawn(scene, width, height)
+    assert len(lines) <= height
+    assert max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize(("width", "offset"), [(100, 99_999), (140, 9_999_999)])
+def test_nothing_on_the_screen_is_cut(width: int, offset: int) -> None:
+    seam = Seam(dict.fromkeys([("profiles", partition) for partition in range(4)], offset))
+    screen = "\n".join(drawn(replace(FULL, commits=(replace(COMMIT, seam=seam),)), width, 30))
+    assert "…" not in screen.replace("…934926", "")
+    for figure in (
+        "2,003",
+        "18",
+        "208",
+        "189",
+        "48,877",
+        "20,039",
+        "10,505",
+        f"{offset:,}",
+        "3.1 MB",
+        "12.3 ms",
+    ):
+        assert figure in screen
+
+
+def test_a_sparkline_shows_the_last_values_against_the_greatest() -> None:
+    assert sparkline([9.0, 0.0, 4.0, 8.0], 3) == "▁▅█"
+    assert sparkline([], 3) == ""
+    assert sparkline([0.0], 3) == "▁"
+
+
+def test_sizes_are_worded_in_the_unit_that_fits() -> None:
+    assert [size_text(size) for size in (0, 999, 8_806_400, 2e9)] == [
+        "0 bytes",
+        "999 bytes",
+        "8.8 MB",
+        "2.0 GB",
+    ]
+
+
+def test_lines_tell_each_event_once_and_the_traffic_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = Lines(ManualClock())
+    one = replace(FULL, commits=FULL.commits[:1], story=FULL.story[:1], elapsed_seconds=4.9)
+    for scene in (one, one, replace(one, elapsed_seconds=5.1, story=FULL.story[:2])):
+        lines.show(scene)
+    told = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in told] == ["commit", "story", "story", "5"]
+    assert "9,500 applied" in told[0]
+
+
+def test_the_document_is_json_without_figures_too() -> None:
+    document = document_of(
+        DemoOptions(), [], EMPTY, {"lookups": Check("rows", ("a difference",))}, "http://x"
+    )
+    parsed = json.loads(json.dumps(document, allow_nan=False))
+    assert parsed["agrees"] is False
+    assert parsed["freshness_ms"] == {"count": 0, "p50": None, "p99": None, "max": None}
+
+
+@pytest.mark.parametrize(
+    ("given", "users", "keys"),
+    [
+        ({}, 5_000, 10),
+        ({"rows": 3}, 1, 3),
+        ({"rows": 100, "users": 7}, 7, 14),
+        ({"rows": 2, "users": 9}, 2, 1),
+    ],
+)
+def test_rows_are_spread_over_the_users(given: dict[str, int], users: int, keys: int) -> None:
+    options = DemoOptions(**given)  # type: ignore[arg-type]
+    assert (options.user_count, options.keys_per_user) == (users, keys)
+
+
+def test_percentiles_are_values_that_occurred() -> None:
+    assert percentile([1.0, 2.0, 3.0, 4.0], 0.5) == 2.0
+    assert percentile([1.0, 2.0, 3.0, 4.0], 0.99) == 4.0
+    assert percentile([7.0], 0.0) == 7.0
+
+
+def test_windows_close_over_what_came_since_the_last_one() -> None:
+    timings = Timings()
+    assert math.isnan(timings.summary().p50_ms)
+    for window in ([0.001, 0.003], [], [0.002]):
+        for seconds in window:
+            timings.add(seconds)
+        timings.close_window()
+    assert timings.summary() == Summary(3, 2.0, 3.0, 3.0, (3.0, 2.0))
+
+
+def test_a_thread_hands_over_its_error_and_is_gone_at_the_end() -> None:
+    def fail(_: threading.Event) -> None:
+        raise ValueError("told")
+
+    def wait(stop: threading.Event) -> None:
+        stop.wait(60)
+
+    failing, waiting = Background("fail", fail), Background("wait", wait)
+    with failing, waiting:
+        assert waiting.is_running
+        with pytest.raises(ValueError, match="told"):
+            failing.finish()
+    assert not waiting.is_running
+    waiting.check()
+
+
+def state(snapshot_id: int, counts: dict[str, int]) -> SnapshotState:
+    return SnapshotState(snapshot_id, SEAM, 1, "batch", "cluster", {}, 1, 0, 0, counts)
+
+
+def test_commits_are_the_snapshots_that_had_records_with_the_seconds_that_ingest_logged() -> None:
+    log = [
+        "Setting default log level",
+        '{"message": "ownership taken", "snapshot_id": 1}',
+        '{"message": "committed", "snapshot_id": 2, "run_seconds": 1.5, "commit_seconds": 0.25}',
+        '{"message": "committed", "snap',
+    ]
+    states = [state(1, {"read": 0}), state(2, COUNTS), state(3, COUNTS)]
+    commits = batches_of(states, seconds_of(log))
+    assert [(commit.snapshot_id, commit.seconds) for commit in commits] == [(2, 1.75), (3, None)]
+
+
+def test_a_server_that_is_not_ready_leaves_the_last_reading() -> None:
+    assert reading_of({"ready": False, "problem": "", "tailer": {}}, FULL.reading) == FULL.reading
+
+
+def test_uncommitted_counts_the_offsets_beyond_the_seam() -> None:
+    assert FULL.reading.uncommitted == 20_000

@@ -1,0 +1,34 @@
+"""Ctrl-C, SIGTERM and a closed terminal end the demo in order; while it cleans up, they are not heard."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def as_keyboard_interrupt() -> Iterator[None]:
+    """Each of the signals raises KeyboardInterrupt, as Ctrl-C does."""
+    with _handled(signal.default_int_handler):
+        yield
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """None of the signals is heard."""
+    with _handled(signal.SIG_IGN):
+        yield
+
+
+@contextmanager
+def _handled(handler: Any) -> Iterator[None]:
+    before: Mapping[signal.Signals, Any] = {number: signal.signal(number, handler) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler_before in before.items():
+            signal.signal(number, handler_before)

@@ -1,0 +1,92 @@
+"""The story of one row: written, committed, changed, attacked by garbage, deleted."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Final
+
+from thermocline.clock import Clock
+from thermocline.embedded.demo.garbage import garbage_about
+from thermocline.embedded.demo.lookups import Answer
+from thermocline.embedded.demo.witness import Sight, Witness
+from thermocline.embedded.demo.writer import Written
+from thermocline.embedded.oracle import RowKey
+
+ADA: Final = (7, "ada")
+ROW: Final[RowKey] = (*ADA, "plan")
+OTHER_ROWS: Final[dict[RowKey, str]] = {(*ADA, "city"): "London", (*ADA, "language"): "en-GB"}
+FROM_ICEBERG: Final = "from Iceberg"
+FROM_KAFKA: Final = "from Kafka"
+# For the person who reads along.
+PAUSE_SECONDS: Final = 2.0
+# Between lookups while the commit is awaited.
+LOOK_SECONDS: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What happened to the row, what lookups say since, how long that took, and why it is right."""
+
+    what: str
+    now: str
+    ms: float
+    why: str
+
+
+class Story:
+    """Tells the steps one by one; ``steps`` grows as they happen, ``garbage`` says where that was put."""
+
+    def __init__(self, witness: Witness, clock: Clock) -> None:
+        self.steps: list[Step] = []
+        self.garbage: list[Written] = []
+        self.is_told = False
+        self._witness = witness
+        self._clock = clock
+
+    def run(self, stop: threading.Event) -> None:
+        """Until the end of the story, or until told to stop. Raises as `Witness.write`."""
+        for row, value in OTHER_ROWS.items():
+            self._witness.write(row, value)
+        written = self._tell("written", '"free"', self._witness.write(ROW, "free"))
+        if not self._await_commit(written, stop) or stop.wait(PAUSE_SECONDS):
+            return
+        self._tell("changed", '"team"', self._witness.write(ROW, "team"))
+        if stop.wait(PAUSE_SECONDS):
+            return
+        self._attack()
+        if stop.wait(PAUSE_SECONDS):
+            return
+        self._tell("deleted", "not found", self._witness.write(ROW, None))
+        self.is_told = True
+
+    def _tell(self, what: str, now: str, sight: Sight) -> Written:
+        self.steps.append(Step(what, now, sight.seconds * 1000, origin(sight.written, sight.answer)))
+        return sight.written
+
+    def _await_commit(self, written: Written, stop: threading.Event) -> bool:
+        """Looks all the time; whether the commit came before the stop."""
+        while not stop.wait(LOOK_SECONDS):
+            answer = self._witness.look(ROW)
+            if answer is not None and answer.read_point.seam.covers(*written.place, written.offset):
+                self.steps.append(Step("committed", '"free"', answer.seconds * 1000, origin(written, answer)))
+                return True
+        return False
+
+    def _attack(self) -> None:
+        sights = [
+            self._witness.write_garbage(ROW, garbage.key, garbage.value) for garbage in garbage_about(ROW)
+        ]
+        self.garbage.extend(sight.written for sight in sights)
+        slowest = max(sight.seconds for sight in sights)
+        why = f"{len(sights)} bad records, most with this row's key, changed nothing"
+        self.steps.append(Step("garbage", 'still "team"', slowest * 1000, why))
+
+
+def origin(written: Written, answer: Answer) -> str:
+    """Where an answer has a record from, told by its offset and the seam of the snapshot that was read."""
+    topic, partition = written.place
+    seam = answer.read_point.seam
+    if seam.covers(topic, partition, written.offset):
+        return f"offset {written.offset:,} < seam {seam.get(written.place):,}: {FROM_ICEBERG}"
+    return f"offset {written.offset:,} ≥ seam {seam.get(written.place):,}: {FROM_KAFKA}"
