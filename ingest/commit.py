@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
 
 from ingest.accounting import Accounting
 from thermocline.catalog import (
@@ -42,6 +43,8 @@ from thermocline.seam import Seam
 
 # A foreign property or tag costs one attempt (about 60 ms); 39 of 139 were lost with one every 0.2 s.
 ATTEMPTS_MAX = 20
+# With a Spark session, PySpark turns some of Java's exceptions into its own.
+JAVA_ERRORS = (Py4JError, PySparkException)
 _LOST_RACE = "org.apache.iceberg.exceptions.CommitFailedException"
 
 _logger = logging.getLogger(__name__)
@@ -73,11 +76,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """The snapshot that `main` has now, and the totals over the table's life."""
+    """The snapshot that a commit made, and its seam."""
 
     snapshot_id: int
     seam: Seam
-    totals: Mapping[str, int]
 
 
 class Committer:
@@ -105,6 +107,12 @@ class Committer:
         base = self._table.operations().current()
         found = int(base.properties().get(EPOCH_PROPERTY))
         summary = self._summary_of(base)
+        if Seam.from_json(base.properties().get(SEAM_PROPERTY)) != Seam.from_json(summary[SUMMARY_SEAM]):
+            raise TableUnowned(
+                table=self._name,
+                snapshot_id=base.currentSnapshot().snapshotId(),
+                detail="the table's copy of the seam is of another snapshot: the table was rolled back",
+            )
         self._epoch = found + 1
         change = Change(
             seam=Seam.from_json(summary[SUMMARY_SEAM]),
@@ -130,20 +138,26 @@ class Committer:
         detail = ""
         for attempt in range(ATTEMPTS_MAX):
             try:
-                transaction = (
-                    self._table.newTransaction()
-                )  # refreshes: all checks are made on what it starts from
+                # This refreshes: all checks are made on what the transaction starts from.
+                transaction = self._table.newTransaction()
                 base = transaction.startMetadata()
                 self._check(base, planned_on, planned_seam, epoch_before)
                 self._build(transaction, base, planned_on, change)
-            except Py4JJavaError as error:
+                built = transaction.currentMetadata()
+            except (OwnerLost, TableUnowned, DefinitionDiffers):
+                # The table has moved on: by an attempt of ours that was thought lost, or by somebody else's.
+                landed = self._find(change, detail) if attempt else None
+                if landed is not None:
+                    return landed
+                raise
+            except JAVA_ERRORS as error:
                 detail = _first_line(error)
                 if attempt == 0:  # nothing was sent to the catalog yet
                     raise CommitRejected(table=self._name, batch_id=change.batch_id, detail=detail) from error
                 raise self._unknown(change, detail) from error
             try:
-                self._table.operations().commit(base, transaction.currentMetadata())
-            except Py4JJavaError as error:
+                self._table.operations().commit(base, built)
+            except JAVA_ERRORS as error:
                 detail = _first_line(error)
                 _logger.warning(
                     "commit attempt failed",
@@ -157,7 +171,7 @@ class Committer:
                 if not _is_lost_race(error):
                     raise self._unknown(change, detail) from error
                 continue
-            return self._landed(transaction.currentMetadata())
+            return Landed(built.currentSnapshot().snapshotId(), change.seam)
         raise self._unknown(change, f"{ATTEMPTS_MAX} attempts: {detail}")
 
     def _check(self, base: Any, planned_on: int, planned_seam: Seam, epoch_before: int) -> None:
@@ -208,23 +222,14 @@ class Committer:
         totals = _totals(self._summary_of(base))
         return summary_fields(change, self._epoch, self._definition_version, totals)
 
-    def _landed(self, metadata: Any) -> Landed:
-        summary = self._summary_of(metadata)
-        return Landed(
-            metadata.currentSnapshot().snapshotId(), Seam.from_json(summary[SUMMARY_SEAM]), _totals(summary)
-        )
-
     def _find(self, change: Change, detail: str) -> Landed | None:
-        """Our batch in the table as it is now; None when it is not there. Whatever the exception said."""
+        """Our batch in the history of `main` as it is now; None when it is not there, whatever was raised."""
         try:
             self._table.refresh()
-            metadata = self._table.operations().current()
-            if metadata.properties().get(BATCH_PROPERTY) == change.batch_id:
-                return self._landed(metadata)
             for snapshot in _ancestors(self._jvm, self._table):
                 if snapshot.summary().get(SUMMARY_BATCH) == change.batch_id:
-                    return Landed(snapshot.snapshotId(), change.seam, _totals(dict(snapshot.summary())))
-        except Py4JJavaError as error:
+                    return Landed(snapshot.snapshotId(), change.seam)
+        except JAVA_ERRORS as error:
             raise self._unknown(change, f"{detail}; then, on looking for it: {_first_line(error)}") from error
         return None
 
@@ -321,10 +326,11 @@ def _ancestors(jvm: Any, table: Any) -> Iterator[Any]:
         yield iterator.next()
 
 
-def _is_lost_race(error: Py4JJavaError) -> bool:
+def _is_lost_race(error: Exception) -> bool:
     """Then the same files may be committed on a fresh base: only one of the attempts can ever land."""
-    return bool(error.java_exception.getClass().getName() == _LOST_RACE)
+    return isinstance(error, Py4JJavaError) and error.java_exception.getClass().getName() == _LOST_RACE
 
 
-def _first_line(error: Py4JJavaError) -> str:
-    return str(error.java_exception.toString()).splitlines()[0]
+def _first_line(error: Exception) -> str:
+    said = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
+    return str(said).partition("\n")[0]

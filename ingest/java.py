@@ -12,8 +12,8 @@ import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from thermocline.catalog import java_properties
-from thermocline.embedded.jars import jars_of
-from thermocline.embedded.java import find_java
+from thermocline.jvm.jars import jars_of
+from thermocline.jvm.java import find_java
 
 if TYPE_CHECKING:
     from thermocline.settings import CatalogSettings

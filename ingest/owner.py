@@ -14,7 +14,15 @@ from ingest.batch import BatchResult, run_batch
 from ingest.commit import BucketFiles, Change, Committer, Landed
 from ingest.files_by_bucket import FilesByBucket, after_commit, by_bucket
 from ingest.java import JavaCatalog
-from ingest.plan import Batch, check_source, next_batch, plan_batch, records_max_of, split_for_tasks
+from ingest.plan import (
+    Batch,
+    check_source,
+    next_batch,
+    plan_batch,
+    records_max_of,
+    split_for_tasks,
+    with_new_partitions,
+)
 from ingest.quarantine import keep_files, open_quarantine
 from ingest.read_task import ReadReport, ReadTask
 from ingest.spark import java_view, start_spark
@@ -22,6 +30,7 @@ from thermocline.catalog import SnapshotState, current_state, definition_of, loa
 from thermocline.clock import Clock, SystemClock
 from thermocline.errors import (
     BadRecord,
+    CommitRejected,
     CommitUnknown,
     DefinitionDiffers,
     ExitCode,
@@ -43,6 +52,8 @@ if TYPE_CHECKING:
 
 # A broker that restarts is back in some five seconds; asking sooner only fills the log.
 RETRY_SECONDS = 5.0
+# A commit that Iceberg refuses again and again, on a table read anew each time, will be refused for ever.
+REJECTIONS_MAX = 5
 
 _logger = logging.getLogger(__name__)
 
@@ -158,12 +169,15 @@ class Owner:
 
     def follow(self, stop: threading.Event) -> int:
         """A batch every commit interval, at once while behind, until told to stop."""
+        rejections = 0
         while not stop.is_set():
             started_at = self.clock.monotonic()
             try:
                 is_behind = self.step()
+                rejections = 0
             except ThermoclineError as error:
-                if not error.retryable:
+                rejections += isinstance(error, CommitRejected)
+                if not error.retryable or rejections == REJECTIONS_MAX:
                     raise
                 _logger.warning(
                     "will try again", extra=fields(table=self._name, code=error.code, detail=str(error))
@@ -185,7 +199,7 @@ class Owner:
         records_max = records_max_of(
             self.settings.batch_records_max, self.settings.batch_bytes_max, self.bytes_per_record
         )
-        batch = plan_batch(_with_new_partitions(self.position.seam, starts), ends, records_max)
+        batch = plan_batch(with_new_partitions(self.position.seam, starts), ends, records_max)
         if batch.ranges:
             self._run(batch)
         return batch.end != ends
@@ -206,7 +220,9 @@ class Owner:
         self._report(batch, result, landed, ran_at - started_at, self.clock.monotonic() - ran_at)
 
     def _commit(self, batch: Batch, result: BatchResult, planned_at_ms: int) -> Landed:
-        # Retention may have cut the log while it was being read: then records could be missing.
+        # Retention may have cut the log while it was being read, or the topic made anew: then records could
+        # be missing, or be others.
+        check_source(self._name, self.log, self.cluster_id, self.task.topic_ids)
         check_against_log(self._name, self.position.seam, self.log.starts(batch.end.topics), batch.log_ends)
         accounting = account(result, self.definition.on_error)
         if not accounting.is_closed():
@@ -277,7 +293,7 @@ class Owner:
 
     def _reload(self) -> None:
         with suppress(ThermoclineError):  # what is still away now is met again by the next step
-            self.table.refresh()
+            self.table = load_table(self.table.catalog, self._name, self.definition.identifier)
             self.position = _position_of(self.table, self._name)
 
     @property
@@ -296,13 +312,6 @@ def _read_task(
 ) -> ReadTask:
     client_config = settings.kafka.client_config()
     return ReadTask(definition, client_config, io, quarantine.location(), dict(state.topic_ids))
-
-
-def _with_new_partitions(seam: Seam, starts: Seam) -> Seam:
-    """The seam, with partitions that a topic has grown by, from their first offset."""
-    return seam.advanced(
-        {(topic, p): offset for topic, p, offset in starts.items() if (topic, p) not in seam}
-    )
 
 
 def _data_location(table: Table) -> str:

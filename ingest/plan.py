@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from thermocline.settings import Settings
 
 
+# While nobody knows how large the records are: with records of 1 kB some 100 MB, of 100 kB still 10 GB over
+# all tasks, of which each holds 64 MB at a time.
+FIRST_RECORDS_MAX = 100_000
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Ranges that start at the seam; ``end`` is the seam after them, ``log_ends`` the log's at planning."""
@@ -77,16 +82,17 @@ def split_for_tasks(ranges: Sequence[OffsetRange], tasks: int) -> list[list[Offs
 def records_max_of(batch_records_max: int, batch_bytes_max: int, bytes_per_record: float) -> int:
     """The bound of a batch in records, from the mean size of the records before (0: unknown)."""
     if bytes_per_record <= 0:
-        return batch_records_max
+        return min(batch_records_max, FIRST_RECORDS_MAX)
     return max(1, min(batch_records_max, int(batch_bytes_max / bytes_per_record)))
 
 
 def next_batch(settings: Settings, name: str) -> Batch:
     """The batch that ingest would read now. Reads only; writes nothing."""
     seam, log = _seam_and_log(settings, name)
-    ends = log.ends(seam.topics)
-    check_against_log(name, seam, log.starts(seam.topics), ends)
-    return plan_batch(seam, ends, settings.table(name).batch_records_max)
+    starts, ends = log.starts(seam.topics), log.ends(seam.topics)
+    check_against_log(name, seam, starts, ends)
+    records_max = records_max_of(settings.table(name).batch_records_max, 0, bytes_per_record=0)
+    return plan_batch(with_new_partitions(seam, starts), ends, records_max)
 
 
 def offsets(settings: Settings, name: str) -> list[PartitionOffsets]:
@@ -102,8 +108,15 @@ def offsets(settings: Settings, name: str) -> list[PartitionOffsets]:
             ends[topic, partition],
             ends[topic, partition] - offset,
         )
-        for topic, partition, offset in seam.items()
+        for topic, partition, offset in with_new_partitions(seam, starts).items()
     ]
+
+
+def with_new_partitions(seam: Seam, starts: Seam) -> Seam:
+    """The seam, with the partitions that a topic has gained, from their first offset."""
+    return seam.advanced(
+        {(topic, p): offset for topic, p, offset in starts.items() if (topic, p) not in seam}
+    )
 
 
 def check_source(name: str, log: Log, cluster_id: str, topic_ids: Mapping[str, str]) -> None:

@@ -109,7 +109,7 @@ def keep_files(quarantine: Table, paths: Sequence[str]) -> None:
     try:
         quarantine.refresh()
         quarantine.add_files(list(paths), check_duplicate_files=False)
-    except (SQLAlchemyError, CommitFailedException) as error:
+    except (SQLAlchemyError, CommitFailedException, OSError) as error:
         raise CatalogUnreachable(uri=quarantine.location(), detail=str(error).splitlines()[0]) from error
 
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # Records held before they are packed: about 40 MB of columns.
 PACK_RECORDS_MAX = 200_000
+# The same bound for large records.
+PACK_BYTES_MAX = 64 << 20
 # Bad records held before they are written: with records of 1 MB, Kafka's default limit, still below 1 GB.
 QUARANTINE_RECORDS_MAX = 1_000
 # The bucket under which a task's report travels with the packed records.
@@ -78,11 +80,11 @@ def run_read_task(task: ReadTask, ranges: Sequence[OffsetRange]) -> Iterator[pa.
     Bad records are written as quarantine files where the definition wants them kept. A range that can't be
     read whole ends the task with a report that covers nothing and carries the error.
     """
-    report = ReadReport([(r.topic, r.partition, r.first, r.end) for r in ranges])
+    report = ReadReport([])
     try:
         yield from _read(task, ranges, report)
+        report.covered = [(r.topic, r.partition, r.first, r.end) for r in ranges]
     except ThermoclineError as error:
-        report.covered = []
         report.error = pickle.dumps(error)
     yield _batch([REPORT_BUCKET], [msgspec.msgpack.encode(report)])
 
@@ -95,7 +97,7 @@ def _read(task: ReadTask, ranges: Sequence[OffsetRange], report: ReadReport) -> 
         good, bad = _decode(task, decoder, chunk, report)
         held.append(good)
         held_bad.append(bad)
-        if _rows(held) >= PACK_RECORDS_MAX:
+        if _rows(held) >= PACK_RECORDS_MAX or sum(table.nbytes for table in held) >= PACK_BYTES_MAX:
             yield _packed(task.definition, held)
         if _rows(held_bad) >= QUARANTINE_RECORDS_MAX:
             _quarantine(task, held_bad, report)

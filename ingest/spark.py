@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 
 from thermocline.catalog import java_properties
-from thermocline.embedded.jars import jars_of
-from thermocline.embedded.java import find_java
 from thermocline.errors import EngineFailed
+from thermocline.jvm.jars import jars_of
+from thermocline.jvm.java import find_java
 
 if TYPE_CHECKING:
     from thermocline.settings import Settings

@@ -7,7 +7,7 @@ are always assigned, never subscribed, so nothing of ours depends on consumer gr
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,9 +22,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, though its __all__ is missing
     AdminClient,
-    ConfigResource,
     OffsetSpec,
-    ResourceType,
 )
 
 from thermocline.clock import Clock, SystemClock
@@ -45,6 +43,11 @@ CONSUME_RECORDS_MAX = 10_000
 CONSUME_WAIT_SECONDS = 0.2
 # The end offsets are asked for this often while tailing; it bounds how old "read up to the end" can look.
 END_PROBE_SECONDS = 0.25
+# A topic that grows or is made anew while it is tailed is noticed within this.
+FACTS_PROBE_SECONDS = 2.0
+# The end of the year 9999: a producer that gives microseconds for milliseconds must not break what counts in
+# microseconds, nor order a key's records one way here and another way there.
+TIMESTAMP_MS_MAX = 253_402_300_799_999
 
 # librdkafka demands a group id even where no group is used.
 _READER_CONFIG: dict[str, Any] = {
@@ -110,7 +113,7 @@ class RecordChunk:
             [message.key() for message in messages],
             [message.value() for message in messages],
             [message.offset() for message in messages],
-            [message.timestamp()[1] for message in messages],
+            [min(max(message.timestamp()[1], -1), TIMESTAMP_MS_MAX) for message in messages],
             messages,
         )
 
@@ -160,34 +163,20 @@ class Log:
 
     def starts(self, topics: Sequence[str]) -> Seam:
         """The first offset that each partition still holds."""
-        return self._offsets(topics, _EARLIEST)
+        return Seam(self._offsets(topics, _EARLIEST))
 
     def ends(self, topics: Sequence[str]) -> Seam:
         """The next offset of each partition that a committed reader can reach (the last stable offset)."""
-        return self._offsets(topics, _LATEST)
+        return Seam(self._offsets(topics, _LATEST))
 
     def offsets_at(self, topics: Sequence[str], epoch_ms: int) -> Seam:
         """The first offset at or after a time; the end of the log where nothing is that young."""
         found = self._offsets(topics, OffsetSpec.for_timestamp(epoch_ms))
-        ends = self.ends(topics)
-        return Seam.of(
-            {
-                topic: {
-                    partition: offset if offset >= 0 else ends[topic, partition]
-                    for name, partition, offset in found.items()
-                    if name == topic
-                }
-                for topic in topics
-            }
-        )
+        ends = self._offsets(topics, _LATEST)
+        return Seam({place: offset if offset >= 0 else ends[place] for place, offset in found.items()})
 
-    def topic_configs(self, topic: str) -> dict[str, str]:
-        """The settings of a topic as the broker applies them."""
-        resource = ConfigResource(ResourceType.TOPIC, topic)
-        future = self._admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_SECONDS)[resource]
-        return {name: str(entry.value) for name, entry in self._answer(future, topic).items()}
-
-    def _offsets(self, topics: Sequence[str], spec: OffsetSpec) -> Seam:
+    def _offsets(self, topics: Sequence[str], spec: OffsetSpec) -> dict[tuple[str, int], int]:
+        """By (topic, partition); -1 where the log holds nothing that answers."""
         facts = self.describe(topics)
         asked = {TopicPartition(topic, p): spec for topic in topics for p in range(facts[topic].partitions)}
         futures = self._admin.list_offsets(
@@ -195,10 +184,10 @@ class Log:
             isolation_level=IsolationLevel.READ_COMMITTED,
             request_timeout=REQUEST_TIMEOUT_SECONDS,
         )
-        found: dict[str, dict[int, int]] = {topic: {} for topic in topics}
-        for partition, future in futures.items():
-            found[partition.topic][partition.partition] = self._answer(future, partition.topic).offset
-        return Seam.of(found)
+        return {
+            (place.topic, place.partition): self._answer(future, place.topic).offset
+            for place, future in futures.items()
+        }
 
     def _answer(self, future: Future[Any], topic: str = "") -> Any:
         try:
@@ -300,7 +289,8 @@ class Tail:
         self._reached_end_at: dict[tuple[str, int], float] = {}
         self._consumer = _consumer(client_config, _TAIL_CONFIG)
         self._consumer.assign([TopicPartition(*place, offset) for place, offset in self._positions.items()])
-        self._ends = _EndProbe(client_config, list(self._positions), self._clock)
+        self._probes = _Probes(client_config, list(self._positions), self._clock)
+        self._facts: dict[str, TopicFacts] = {}
 
     def poll(self, timeout_seconds: float, records_max: int = CONSUME_RECORDS_MAX) -> list[RecordChunk]:
         """The next records, a chunk a partition, offsets ascending; empty when nothing came in time.
@@ -317,66 +307,87 @@ class Tail:
                 self._positions[place] = message.offset() + 1
             elif error.code() == _PARTITION_END:
                 self._positions[place] = max(self._positions[place], message.offset())
-                self._reached_end_at[place] = self._clock.monotonic()
             elif error.code() == _OFFSET_OUT_OF_LOG:
                 raise _offsets_gone(self._consumer, self._table, *place, self._positions[place])
-        for place, end, asked_at in self._ends.answers():
+        for place, end, asked_at in self._probes.ends():
             if self._positions[place] >= end:
                 self._reached_end_at[place] = max(asked_at, self._reached_end_at.get(place, asked_at))
+        self._facts |= self._probes.facts()
         return [RecordChunk.of(*place, read) for place, read in records.items()]
 
     def positions(self) -> Seam:
         """The next offset to be read of each partition."""
-        nested: dict[str, dict[int, int]] = {}
-        for (topic, partition), offset in self._positions.items():
-            nested.setdefault(topic, {})[partition] = offset
-        return Seam.of(nested)
+        return Seam(self._positions)
 
     def reached_end_at(self) -> dict[tuple[str, int], float]:
-        """When (monotonic seconds) each partition was last known to be read up to its end; absent: never."""
+        """When (monotonic seconds) each partition was last known to be read up to its end; absent: never.
+
+        Known from asking for the ends alone: an end-of-partition event may have waited in a queue.
+        """
         return dict(self._reached_end_at)
+
+    def facts(self) -> dict[str, TopicFacts]:
+        """What the cluster last said of the topics: other facts mean another topic, or one that has grown."""
+        return dict(self._facts)
 
     def close(self) -> None:
         """Leaves the broker; positions stay readable."""
         self._consumer.close()
 
 
-class _EndProbe:
-    """Asks for the end offsets in the background, one question at a time."""
+class _Probes:
+    """Asks for end offsets and for the topics' facts in the background, one question of each at a time."""
 
     def __init__(self, client_config: Mapping[str, Any], places: list[tuple[str, int]], clock: Clock) -> None:
         # The client must outlive its futures: kept here, or librdkafka destroys them unanswered.
         self._admin = AdminClient({**client_config, "log_level": 0}, logger=_kafka_logger)
         self._places = places
+        self._ends = _Question(self._ask_ends, END_PROBE_SECONDS, clock)
+        self._facts = _Question(self._ask_facts, FACTS_PROBE_SECONDS, clock)
+
+    def ends(self) -> list[tuple[tuple[str, int], int, float]]:
+        """(partition, end offset, when it was asked) of a question answered since the last call."""
+        asked_at, answers = self._ends.answers()
+        return [((place.topic, place.partition), found.offset, asked_at) for place, found in answers]
+
+    def facts(self) -> dict[str, TopicFacts]:
+        """The facts of the topics, where a question for them was answered since the last call."""
+        _, answers = self._facts.answers()
+        return {topic: TopicFacts(str(f.topic_id), len(f.partitions)) for topic, f in answers}
+
+    def _ask_ends(self) -> dict[Any, Future[Any]]:
+        asked = {TopicPartition(*place): _LATEST for place in self._places}
+        return self._admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=REQUEST_TIMEOUT_SECONDS
+        )
+
+    def _ask_facts(self) -> dict[Any, Future[Any]]:
+        topics = sorted({topic for topic, _ in self._places})
+        return self._admin.describe_topics(TopicCollection(topics), request_timeout=REQUEST_TIMEOUT_SECONDS)
+
+
+class _Question:
+    """One question, asked again a while after it was asked last, and never while it is unanswered."""
+
+    def __init__(self, ask: Callable[[], dict[Any, Future[Any]]], seconds: float, clock: Clock) -> None:
+        self._ask = ask
+        self._seconds = seconds
         self._clock = clock
         self._asked_at = float("-inf")
-        self._pending: dict[TopicPartition, Future[Any]] = {}
+        self._pending: dict[Any, Future[Any]] = {}
 
-    def answers(self) -> list[tuple[tuple[str, int], int, float]]:
-        """(partition, end offset, when it was asked) of a question that was answered since the last call."""
+    def answers(self) -> tuple[float, list[tuple[Any, Any]]]:
+        """When it was asked, and what came back without an error since the last call."""
         if not self._pending:
-            self._ask_when_due()
-            return []
+            if self._clock.monotonic() - self._asked_at >= self._seconds:
+                self._asked_at = self._clock.monotonic()
+                self._pending = self._ask()
+            return self._asked_at, []
         if not all(future.done() for future in self._pending.values()):
-            return []
-        answered = [
-            ((place.topic, place.partition), future.result().offset, self._asked_at)
-            for place, future in self._pending.items()
-            if future.exception() is None
-        ]
+            return self._asked_at, []
+        answered = [(of, future.result()) for of, future in self._pending.items() if not future.exception()]
         self._pending = {}
-        return answered
-
-    def _ask_when_due(self) -> None:
-        now = self._clock.monotonic()
-        if now - self._asked_at < END_PROBE_SECONDS or not self._places:
-            return
-        self._asked_at = now
-        self._pending = self._admin.list_offsets(
-            {TopicPartition(*place): _LATEST for place in self._places},
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=REQUEST_TIMEOUT_SECONDS,
-        )
+        return self._asked_at, answered
 
 
 def _consumer(client_config: Mapping[str, Any], pace: Mapping[str, Any]) -> Consumer:

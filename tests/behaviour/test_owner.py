@@ -16,6 +16,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from py4j.protocol import Py4JJavaError
 
+from ingest.batch import BatchResult, run_batch
 from ingest.commit import Change, Committer
 from ingest.owner import Owner
 from tests.behaviour.topic import APP, Topic
@@ -247,6 +248,57 @@ def test_a_bad_record_stops_a_table_that_wants_to_fail_and_commits_nothing(
     assert not data_files(stack)
 
 
+def test_bad_records_are_kept_before_the_batch_that_they_came_with_commits(
+    rival_stack: Stack, new_owner: Callable[[Stack], Owner], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a crash between the two leaves a repeat in quarantine, never a record that is nowhere."""
+    owner = new_owner(rival_stack)
+    topic = Topic(rival_stack.settings.kafka, TOPIC)
+    topic.send_raw(b"bad key", b"kept first")
+    topic.flush()
+    before = snapshot_id(rival_stack)
+
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(owner.committer, "commit", crash)
+    with pytest.raises(KeyboardInterrupt):
+        owner.catch_up(threading.Event())
+
+    kept = open_catalog(rival_stack.settings.catalog).load_table(f"app.{TABLE}_quarantine").scan().to_arrow()
+    assert kept.column("value").to_pylist() == [b"kept first"]
+    assert snapshot_id(rival_stack) == before
+
+
+def test_a_log_that_is_cut_while_it_is_read_commits_nothing(
+    rival_stack: Stack, new_owner: Callable[[Stack], Owner], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = new_owner(rival_stack)
+    owner.catch_up(threading.Event())
+    topic = Topic(rival_stack.settings.kafka, TOPIC)
+    topic.send((APP, "cut", "plan"), "x")
+    topic.send((APP, "cut", "plan"), "y")
+    topic.flush()
+    seam, before = owner.position.seam[TOPIC, 0], snapshot_id(rival_stack)
+
+    def run_and_cut(*arguments: Any) -> BatchResult:
+        done = run_batch(*arguments)
+        cut(rival_stack, seam + 1)
+        return done
+
+    monkeypatch.setattr("ingest.owner.run_batch", run_and_cut)
+    with pytest.raises(OffsetsGone):
+        owner.step()
+
+    assert snapshot_id(rival_stack) == before
+
+
+def cut(stack: Stack, offset: int) -> None:
+    """Delete the records of the first partition below an offset, as retention does."""
+    admin = AdminClient({**stack.settings.kafka.client_config(), "log_level": 0})
+    admin.delete_records([TopicPartition(TOPIC, 0, offset)])[TopicPartition(TOPIC, 0)].result(30)
+
+
 def test_records_deleted_below_the_seam_stop_ingest_with_the_lost_range(
     new_stack: Callable[..., Stack], new_owner: Callable[[Stack], Owner]
 ) -> None:
@@ -256,8 +308,7 @@ def test_records_deleted_below_the_seam_stop_ingest_with_the_lost_range(
     for number in range(10):
         topic.send((APP, "u1", f"k{number}"), "x")
     topic.flush()
-    admin = AdminClient({**stack.settings.kafka.client_config(), "log_level": 0})
-    admin.delete_records([TopicPartition(TOPIC, 0, 5)])[TopicPartition(TOPIC, 0)].result(30)
+    cut(stack, 5)
 
     with pytest.raises(OffsetsGone) as gone:
         owner.catch_up(threading.Event())

@@ -14,6 +14,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from ingest.bucket_task import BucketResult, run_bucket_task
 from ingest.files_by_bucket import FilesByBucket, after_commit, by_bucket
+from thermocline.data_file import ROW_GROUP_ROWS
 from thermocline.definition import LiveTable
 from thermocline.deletes import read_vector
 from thermocline.files import DataFile, local_path
@@ -140,11 +141,12 @@ def test_replaced_vectors_are_the_ones_that_the_new_vectors_contain(table: OneBu
 
 
 def test_a_data_file_carries_the_first_key_of_each_of_its_row_groups(table: OneBucketTable) -> None:
-    done = table.upsert([(i, (1, f"u{i:05}", "plan"), "gold") for i in range(5_000)])
+    rows = 2 * ROW_GROUP_ROWS + 904
+    done = table.upsert([(i, (1, f"u{i:05}", "plan"), "gold") for i in range(rows)])
     assert done.added is not None
     index = load_sparse_index(IO, done.added.path, DEFINITION)
     file = pq.ParquetFile(local_path(done.added.path))
-    assert list(index.rows) == [2048, 2048, 904]
+    assert list(index.rows) == [ROW_GROUP_ROWS, ROW_GROUP_ROWS, 904]
     assert index.first_keys == [
         encode_table(DEFINITION, file.read_row_group(group)).to_pylist()[0] for group in range(3)
     ]
@@ -168,7 +170,7 @@ def test_a_file_without_an_index_of_ours_is_indexed_by_reading_it(tmp_path: Path
 
 
 def test_row_groups_that_cannot_hold_a_key_are_not_candidates(table: OneBucketTable) -> None:
-    done = table.upsert([(i, (1, f"u{i:05}", "plan"), "gold") for i in range(6_000)])
+    done = table.upsert([(i, (1, f"u{i:05}", "plan"), "gold") for i in range(3 * ROW_GROUP_ROWS)])
     assert done.added is not None
     index = load_sparse_index(IO, done.added.path, DEFINITION)
     first, second, third = index.first_keys

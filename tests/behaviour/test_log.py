@@ -1,0 +1,155 @@
+"""The log room against a real broker: transactions, holes, times, topics that grow or are made anew."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+
+from thermocline.clock import SystemClock
+from thermocline.embedded.broker import LocalKafka
+from thermocline.errors import ConfigInvalid, KafkaUnreachable, TopicMissing
+from thermocline.log import Log, OffsetRange, Tail, read_ranges
+from thermocline.seam import Seam
+from thermocline.settings import KafkaSettings
+
+TIMEOUT_SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    with LocalKafka(tmp_path_factory.mktemp("kafka")) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def settings(broker: LocalKafka) -> KafkaSettings:
+    return KafkaSettings(bootstrap_servers=broker.bootstrap_servers)
+
+
+def transactional(settings: KafkaSettings, name: str) -> Producer:
+    producer = Producer({**settings.client_config(), "transactional.id": name, "log_level": 0})
+    producer.init_transactions(30)
+    return producer
+
+
+def transaction(producer: Producer, topic: str, values: list[bytes], is_committed: bool) -> None:
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, value, b"k", partition=0)
+    producer.flush(30)
+    if is_committed:
+        producer.commit_transaction(30)
+    else:
+        producer.abort_transaction(30)
+
+
+def values_of(settings: KafkaSettings, wanted: OffsetRange) -> list[bytes | None]:
+    return [value for chunk in read_ranges(settings.client_config(), [wanted]) for value in chunk.values]
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_aborted_records_never_show_and_ranges_end_in_markers(
+    broker: LocalKafka, settings: KafkaSettings
+) -> None:
+    """Goal: committed transactions are read whole, aborted ones not at all, and holes end no read early.
+
+    Method: committed, aborted, committed, aborted: each transaction ends with a marker that takes an offset,
+    so the log's last offset is never a record.
+    """
+    broker.create_topic("transactions", 1)
+    producer = transactional(settings, "t")
+    transaction(producer, "transactions", [b"1", b"2"], is_committed=True)
+    transaction(producer, "transactions", [b"bad"], is_committed=False)
+    transaction(producer, "transactions", [b"3"], is_committed=True)
+    transaction(producer, "transactions", [b"bad", b"bad"], is_committed=False)
+    log = Log(settings)
+    wait_for(lambda: log.ends(["transactions"])["transactions", 0] == 10)
+
+    assert values_of(settings, OffsetRange("transactions", 0, 0, 10)) == [b"1", b"2", b"3"]
+    assert values_of(settings, OffsetRange("transactions", 0, 7, 10)) == []
+    assert values_of(settings, OffsetRange("transactions", 0, 2, 3)) == [], "a range of one marker"
+
+    tail = Tail(settings.client_config(), Seam.of({"transactions": {0: 0}}))
+    read: list[bytes | None] = []
+
+    def has_read_all() -> bool:
+        read.extend(value for chunk in tail.poll(0.1) for value in chunk.values)
+        return tail.positions()["transactions", 0] == 10 and bool(tail.reached_end_at())
+
+    try:
+        wait_for(has_read_all)
+    finally:
+        tail.close()
+    assert read == [b"1", b"2", b"3"]
+
+
+def test_an_open_transaction_holds_the_end_back(broker: LocalKafka, settings: KafkaSettings) -> None:
+    broker.create_topic("open", 1)
+    producer = transactional(settings, "o")
+    producer.begin_transaction()
+    producer.produce("open", b"not yet", b"k", partition=0)
+    producer.flush(30)
+    log = Log(settings)
+    assert log.ends(["open"])["open", 0] == 0
+    producer.commit_transaction(30)
+    wait_for(lambda: log.ends(["open"])["open", 0] == 2)
+
+
+def test_several_ranges_are_read_at_once_each_to_its_own_end(
+    broker: LocalKafka, settings: KafkaSettings
+) -> None:
+    broker.create_topic("several", 3)
+    producer = Producer(settings.client_config())
+    for number in range(300):
+        producer.produce("several", b"%d" % number, None, partition=number % 3)
+    producer.flush(30)
+    ranges = [OffsetRange("several", 0, 10, 20), OffsetRange("several", 2, 0, 100)]
+    read = {(c.partition, o) for c in read_ranges(settings.client_config(), ranges) for o in c.offsets}
+    assert read == {(0, o) for o in range(10, 20)} | {(2, o) for o in range(100)}
+
+
+def test_a_time_finds_the_first_offset_at_or_after_it_and_the_end_where_nothing_is_so_young(
+    broker: LocalKafka, settings: KafkaSettings
+) -> None:
+    broker.create_topic("times", 2)
+    producer = Producer(settings.client_config())
+    for timestamp in (1_000, 2_000, 3_000):
+        producer.produce("times", b"x", b"k", partition=0, timestamp=timestamp)
+    producer.flush(30)
+    log = Log(settings)
+    assert log.offsets_at(["times"], 1_500) == Seam.of({"times": {0: 1, 1: 0}})
+    assert log.offsets_at(["times"], 9_000) == Seam.of({"times": {0: 3, 1: 0}})
+
+
+def test_a_tail_notices_that_a_topic_has_grown(broker: LocalKafka, settings: KafkaSettings) -> None:
+    broker.create_topic("growing", 1)
+    admin = AdminClient({**settings.client_config(), "log_level": 0})
+    tail = Tail(settings.client_config(), Seam.of({"growing": {0: 0}}), clock=SystemClock())
+    try:
+        wait_for(lambda: not tail.poll(0.05) and "growing" in tail.facts())
+        before = tail.facts()["growing"]
+        admin.create_partitions([NewPartitions("growing", 2)])["growing"].result(30)
+        wait_for(lambda: not tail.poll(0.05) and tail.facts()["growing"].partitions == 2)
+    finally:
+        tail.close()
+    assert before.partitions == 1
+    assert tail.facts()["growing"].topic_id == before.topic_id
+
+
+def test_what_cannot_be_asked_is_a_named_error(settings: KafkaSettings) -> None:
+    with pytest.raises(TopicMissing):
+        Log(settings).ends(["nowhere"])
+    with pytest.raises(ConfigInvalid):
+        Log(KafkaSettings.model_validate({"bootstrap_servers": "x:1", "client": {"no.such.setting": "1"}}))
+    with pytest.raises(KafkaUnreachable):
+        Log(KafkaSettings(bootstrap_servers="127.0.0.1:9")).ends(["any"])
