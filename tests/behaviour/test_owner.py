@@ -23,7 +23,15 @@ from tests.behaviour.topic import APP, Topic
 from thermocline.catalog import current_state, load_table, open_catalog
 from thermocline.embedded.oracle import RowKey
 from thermocline.embedded.stack import TABLE, TOPIC, Command, Stack
-from thermocline.errors import BadRecord, CommitUnknown, OffsetsGone, OwnerLost, TopicMissing, TopicReplaced
+from thermocline.errors import (
+    BadRecord,
+    CommitUnknown,
+    OffsetsGone,
+    OwnerLost,
+    TableUnowned,
+    TopicMissing,
+    TopicReplaced,
+)
 from thermocline.log import Log
 
 
@@ -225,6 +233,43 @@ def test_a_commit_that_nobody_can_find_stops_ingest_and_keeps_its_files(
     assert len(data_files(rival_stack) - files_before) == 1
     new_owner(rival_stack).catch_up(threading.Event())
     assert table_rows(rival_stack)[APP, "u3", "plan"] == "unknown"
+
+
+def test_a_table_that_others_wrote_or_rolled_back_stops_ingest(
+    new_stack: Callable[..., Stack], new_owner: Callable[[Stack], Owner]
+) -> None:
+    """Goal: a seam counts only with the very snapshot that carries it.
+
+    Method: Spark appends a row of its own, and rolls the table back, first to our last snapshot, which is as
+    good as before, then behind it, where the table's copy of the seam is of another snapshot.
+    """
+    stack = new_stack("foreign", partitions=1, buckets=2)
+    owner = new_owner(stack)
+    topic = Topic(stack.settings.kafka, TOPIC)
+    first = owner.position.snapshot_id
+    topic.send((APP, "u1", "plan"), "free")
+    topic.flush()
+    owner.catch_up(threading.Event())
+    ours, files = owner.position.snapshot_id, data_files(stack)
+    columns = "app_id, user_id, key, value"
+    owner.spark.sql(f"INSERT INTO lake.app.{TABLE} ({columns}) VALUES (1, 'foreign', 'plan', 'x')")
+    files_after_insert = data_files(stack)
+    topic.send((APP, "u1", "plan"), "pro")
+    topic.flush()
+
+    with pytest.raises(TableUnowned):
+        owner.step()
+    with pytest.raises(TableUnowned):
+        new_owner(stack)
+    assert data_files(stack) == files_after_insert > files
+
+    owner.spark.sql(f"CALL lake.system.rollback_to_snapshot('app.{TABLE}', {ours})")
+    new_owner(stack).catch_up(threading.Event())
+    assert table_rows(stack) == {(APP, "u1", "plan"): "pro"}
+
+    owner.spark.sql(f"CALL lake.system.rollback_to_snapshot('app.{TABLE}', {first})")
+    with pytest.raises(TableUnowned):
+        new_owner(stack)
 
 
 def test_a_bad_record_stops_a_table_that_wants_to_fail_and_commits_nothing(
