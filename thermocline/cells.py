@@ -17,7 +17,7 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Positions = np.ndarray[Any, np.dtype[np.int64]]
 
 # A view's four words are its length and either the bytes themselves, twelve at most, or their first four, the
-# number of a buffer, and the position in it. Source: Arrow columnar format, "Variable-size Binary View Layout".
+# number of a buffer, and the position in it. Source: Arrow columnar format, "Variable-size Binary View".
 INLINE_BYTES: Final = 12
 _WORDS: Final = np.dtype(("V", INLINE_BYTES))
 # By length, which bits of the three words belong to the value.
@@ -41,7 +41,10 @@ def big_endian(data: Bytes, positions: Positions, dtype: str) -> np.ndarray[Any,
 
 
 def text(
-    data: Bytes, starts: Positions, stops: Positions, is_null: np.ndarray[Any, np.dtype[np.bool_]] | None = None
+    data: Bytes,
+    starts: Positions,
+    stops: Positions,
+    is_null: np.ndarray[Any, np.dtype[np.bool_]] | None = None,
 ) -> pa.Array:
     """The bytes between the positions, as an array of binary views into ``data``; to be cast to its type."""
     assert len(data) <= _BYTES_MAX, "a view reaches no further"

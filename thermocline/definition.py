@@ -36,7 +36,7 @@ BUCKET_FIELD: Final = "bucket"
 FORMATS: Final = ("json",)
 KEY_SOURCES: Final = ("key", "value")
 ON_ERROR_MODES: Final = ("fail", "quarantine", "skip")
-FORMAT_VERSIONS: Final = (2, 3)
+FORMAT_VERSION: Final = 3  # ingest replaces rows by deletion vectors, which 2 does not have
 BUCKETS_MAX: Final = 4096  # beyond it, a commit of every bucket writes more files than a manifest should list
 DECIMAL_PRECISION_MAX: Final = 38  # Iceberg's limit, and that of a 128-bit decimal
 PARTITION_FIELD_ID: Final = 1000  # where Iceberg starts to number partition fields
@@ -383,8 +383,10 @@ def _problems_of_choices(table: LiveTable) -> Iterable[str]:
     yield from (f'"{name}" is not a topic name' for name in table.topics if not TOPIC_NAME.fullmatch(name))
     if not 1 <= table.buckets <= BUCKETS_MAX:
         yield f"buckets is {table.buckets}, not from 1 to {BUCKETS_MAX}"
-    if table.format_version not in FORMAT_VERSIONS:
-        yield f"format_version is {table.format_version}, not 2 or 3"
+    if table.format_version != FORMAT_VERSION:
+        yield f"format_version is {table.format_version}; only {FORMAT_VERSION} is supported yet"
+    if table.transactional:
+        yield "transactional = true is not supported yet"
     choices = (("format", FORMATS), ("key_from", KEY_SOURCES), ("on_error", ON_ERROR_MODES))
     for field, known in choices:
         if getattr(table, field) not in known:

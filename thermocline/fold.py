@@ -1,7 +1,7 @@
 """The last one wins: records folded to one per key, and cold rows overlaid with the winners.
 
 Within a partition the highest offset wins. One key in several partitions is a producer's error, or a topic
-that grew; then the broker's append time decides, then the topic, then the partition (design, section 6).
+that grew; then the broker's append time decides, then the topic, then the partition.
 ``order_of`` is that rule, for the few hits of a lookup and for the millions of a batch alike.
 """
 
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from thermocline.definition import KEY, PROVENANCE
 
-__all__ = ["Folded", "Hit", "fold", "newest", "order_of", "overlay"]
+__all__ = ["Folded", "Hit", "fold", "newest", "order_of", "overlay", "winners"]
 
 TOPIC, PARTITION, OFFSET, TIMESTAMP = PROVENANCE
 Indexes = np.ndarray[Any, np.dtype[np.int64]]
@@ -85,17 +85,19 @@ def fold(records: pa.Table) -> Folded:
     """Folds decoded records, in whatever order they arrive, to the winner of each key."""
     if records.num_rows == 0:
         return Folded(records, 0, 0, None)
-    keys = _one_chunk(records.column(KEY)).dictionary_encode()
-    key_of = keys.indices.to_numpy()
-    places = _places(records)
-    winner_of = _highest_offsets(records, key_of, len(keys.dictionary))
-    contested = _contested(key_of, places, len(keys.dictionary))
-    if len(contested):
-        winner_of[contested] = _decided(records, key_of, places, contested)
-    by_key = pc.array_sort_indices(keys.dictionary).to_numpy()
+    keys, winner_of, contested = _decide(records)
+    by_key = pc.array_sort_indices(keys).to_numpy()
     winners = records.take(pa.array(winner_of[by_key]))
-    example = keys.dictionary[int(contested[0])].as_py() if len(contested) else None
+    example = keys[int(contested[0])].as_py() if len(contested) else None
     return Folded(winners, records.num_rows - winners.num_rows, len(contested), example)
+
+
+def winners(records: pa.Table) -> pa.Table:
+    """The winners that ``fold`` finds, in no order, for half of its time."""
+    if records.num_rows == 0:
+        return records
+    _, winner_of, _ = _decide(records)
+    return records if len(winner_of) == records.num_rows else records.take(pa.array(winner_of))
 
 
 def overlay(cold: Mapping[bytes, R], winners: Mapping[bytes, R | None]) -> dict[bytes, R]:
@@ -106,6 +108,20 @@ def overlay(cold: Mapping[bytes, R], winners: Mapping[bytes, R | None]) -> dict[
     rows = {key: row for key, row in cold.items() if key not in winners}
     rows.update((key, row) for key, row in winners.items() if row is not None)
     return dict(sorted(rows.items()))
+
+
+def _decide(records: pa.Table) -> tuple[pa.Array, Indexes, Indexes]:
+    """The keys, the index of each one's winner, and which of the keys were met in more than one partition."""
+    keys = _one_chunk(records.column(KEY)).dictionary_encode()
+    if len(keys.dictionary) == records.num_rows:  # each key has one record, and is numbered as it came
+        return keys.dictionary, np.arange(records.num_rows), np.empty(0, np.int64)
+    key_of = keys.indices.to_numpy()
+    places = _places(records)
+    winner_of = _highest_offsets(records, key_of, len(keys.dictionary))
+    contested = _contested(key_of, places, len(keys.dictionary))
+    if len(contested):
+        winner_of[contested] = _decided(records, key_of, places, contested)
+    return keys.dictionary, winner_of, contested
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:

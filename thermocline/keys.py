@@ -68,15 +68,19 @@ def encode_one(definition: LiveTable, values: Sequence[object], first: int = 0) 
     return b"".join(_ENCODERS[column.type.kind](value) for column, value in zip(columns, values, strict=True))
 
 
-def decode_one(definition: LiveTable, key: bytes) -> tuple[object, ...]:
-    """The natural Python values of one key, in key order."""
+def decode_one(definition: LiveTable, key: bytes, first: int = 0) -> tuple[object, ...]:
+    """The natural Python values of one key, in key order.
+
+    The bytes may begin at key column ``first``: the values are then those of that column and what follows.
+    """
     values: list[object] = []
     position = 0
-    for column in definition.key_columns:
+    for column in definition.key_columns[first:]:
         kind = column.type.kind
-        end = position + _WIDTHS[kind] if kind in _WIDTHS else key.index(END, position)
+        width = _WIDTHS.get(kind)
+        end = key.index(END, position) if width is None else position + width
         values.append(_DECODERS[kind](key[position:end]))
-        position = end if kind in _WIDTHS else end + len(END)
+        position = end + len(END) if width is None else end
     assert position == len(key), "bytes beyond the key"
     return tuple(values)
 
@@ -142,7 +146,8 @@ def parse_value(column: Column, text: str) -> object:
     try:
         return _PARSERS[column.type.kind](text)
     except ValueError as error:
-        raise ValueError(f'{column.name} is a {column.type}, and "{text}" is {error}') from None
+        article = "an" if column.type.kind is Kind.INT else "a"
+        raise ValueError(f'{column.name} is {article} {column.type}, and "{text}" is {error}') from None
 
 
 def _flat(values: pa.Array | pa.ChunkedArray, column: Column) -> pa.Array:

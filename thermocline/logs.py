@@ -15,8 +15,8 @@ from typing import Any, Final, Literal, get_args
 Level = Literal["debug", "info", "warning", "error"]
 LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 
-# Their INFO lines are about themselves, once per request or connection, and would bury ours.
-CHATTY: Final = ("py4j", "httpx", "httpcore", "uvicorn.access", "asyncio", "urllib3")
+# Their INFO lines are about themselves, once per request, connection or process, and would bury ours.
+CHATTY: Final = ("py4j", "httpx", "httpcore", "uvicorn.access", "uvicorn.error", "asyncio", "urllib3")
 
 
 def fields(**data: object) -> dict[str, object]:

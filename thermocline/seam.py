@@ -17,7 +17,7 @@ from thermocline.errors import OffsetsGone, SeamBeyondLog
 __all__ = ["Seam", "check_against_log"]
 
 PLAIN_PARTITIONS_MAX: Final = 64
-"""Every snapshot's summary stays in the metadata file, so a long seam is packed (design, section 5)."""
+"""Every snapshot's summary stays in the metadata file, so a long seam is packed."""
 
 Offsets = Mapping[tuple[str, int], int]
 

@@ -11,6 +11,7 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,6 +24,7 @@ from pyiceberg.types import IntegerType, NestedField
 
 from thermocline import cli
 from thermocline.catalog import open_catalog
+from thermocline.cli.status import _lag
 from thermocline.cli.stopping import stop_event
 from thermocline.errors import KafkaUnreachable, all_errors
 from thermocline.log import Log
@@ -300,12 +302,15 @@ def test_status_says_what_it_can_where_one_source_is_away(
     assert "[table-unowned]" in out
 
 
-def test_status_tells_what_the_server_says(call: Call, config: Path, away: None) -> None:
+@contextmanager
+def answering(status: object, config: Path) -> Iterator[None]:
+    """A server that answers one request with this, at the address of the configuration."""
+
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(b'{"ready": true}')
+            self.wfile.write(json.dumps(status).encode())
 
         def log_message(self, *_: object) -> None:
             pass
@@ -314,9 +319,35 @@ def test_status_tells_what_the_server_says(call: Call, config: Path, away: None)
         config.write_text(CONFIG.format(port=server.server_port))
         thread = threading.Thread(target=server.handle_request)
         thread.start()
-        code, out, _ = call("status", "--json")
+        yield
         thread.join()
+
+
+def test_status_tells_what_the_server_says(call: Call, config: Path, away: None) -> None:
+    with answering({"ready": True}, config):
+        code, out, _ = call("status", "--json")
     assert (code, json.loads(out)["server"]["status"]) == (0, {"ready": True})
+
+
+def test_status_has_a_line_for_each_served_table(call: Call, config: Path, away: None) -> None:
+    good = {"ready": True, "age_seconds": 0.04, "stale": False, "tailer": {"state": "running"}}
+    bad = {"ready": False, "tailer": {}, "problem": "table other is not ready: it starts"}
+    with answering({"tables": {"profiles": good, "other": bad}}, config):
+        _, out, _ = call("status")
+    lines = [line.split() for line in out.splitlines()]
+    assert ["profiles", "true", "0.04", "false", "running"] in lines
+    assert ["other", "false", "unknown", "not", "started"] in lines
+    assert "{" not in out
+
+
+def test_the_lag_includes_partitions_that_the_topic_gained() -> None:
+    starts, ends = Seam({("t", 0): 0, ("t", 1): 4}), Seam({("t", 0): 9, ("t", 1): 10})
+    lag = _lag(Seam({("t", 0): 7}), starts, ends)
+    assert (lag["offsets"], lag["new_partitions"], lag["outside_log"]) == (2 + 6, ["t/1"], [])
+
+
+def test_help_shows_what_stands_in_brackets(call: Call) -> None:
+    assert "[tables.NAME]" in call("lookup", "--help")[1]
 
 
 # lookup and extract
@@ -338,7 +369,9 @@ def test_lookup_hands_on_the_key_and_prints_the_answer(call: Call, serving: Any)
     code, out, _ = call("lookup", "profiles", "id=1", "at=a=b", "--json")
     assert (code, json.loads(out)) == (0, answer([{"id": 1, "at": None}]))
     assert asked == [("profiles", {"id": "1", "at": "a=b"})]
-    assert "1 rows as of snapshot 9" in call("lookup", "profiles", "id=1")[1]
+    text = call("lookup", "profiles", "id=1")[1]
+    assert "1 row as of snapshot 9 and the log before profiles/0@8, 0.04 s old" in text
+    assert ["1", "null"] in [line.split() for line in text.splitlines()]
 
 
 @pytest.mark.parametrize("words", [["id"], ["=1"], ["id=1", "id=2"]])

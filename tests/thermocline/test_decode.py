@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -211,6 +211,51 @@ def test_what_json_row_writes_decodes_to_the_same_row(row: dict[str, Any]) -> No
     assert {name: decoded.columns[name][0] for name in row} == row
 
 
+def unpacks_to_its_columns(rows: list[dict[str, Any]], type_: pa.DataType, cut: int) -> None:
+    """Whatever was packed comes back as the columns that ingest makes of the same records."""
+    decoded = DECODER.decode([GOOD_KEY] * len(rows), [json_row(row) for row in rows])
+    assert decoded.bad == []
+    expected = records_table(POISONED, decoded, "t", 0, range(len(rows)), [0] * len(rows)).slice(cut)
+    payloads = pa.array(pack_rows(POISONED, decoded), type_).slice(cut)
+    assert unpack_arrays(POISONED, payloads, NULLS) == {
+        name: expected[name].combine_chunks() for name in NULLS
+    }
+
+
+@given(st.lists(ROWS, max_size=8), st.sampled_from([pa.binary(), pa.large_binary()]), st.integers(0, 2))
+def test_payloads_unpack_to_the_columns_that_were_packed(
+    rows: list[dict[str, Any]], type_: pa.DataType, cut: int
+) -> None:
+    unpacks_to_its_columns(rows, type_, cut)
+
+
+def test_payloads_unpack_at_every_size_that_the_format_tells_apart() -> None:
+    lengths = [0, 1, 11, 12, 13, 31, 32, 255, 256, 65_535, 65_536]
+    edges = [2**bits for bits in (5, 7, 8, 15, 16, 31, 32, 62)]
+    numbers = [sign * (edge + by) for edge in edges for sign in (1, -1) for by in (-1, 0, 1)]
+    seconds = [-1, 0, 2**32 - 1, 2**32, 2**34 - 1, 2**34]
+    times = [datetime(1970, 1, 1, 0, 0, 0, micro, UTC) + timedelta(0, s) for s in seconds for micro in (0, 7)]
+    unpacks_to_its_columns(
+        [
+            *({"text": "é" * length, "raw": b"\x00" * length} for length in lengths),
+            *({"large": number} for number in [0, *numbers]),
+            *({"at": time} for time in [*times, datetime.min.replace(tzinfo=UTC)]),
+            *({"price": Decimal(text)} for text in ("0.00", "-0.01", "12345678.90")),
+        ],
+        pa.binary(),
+        0,
+    )
+
+
+def test_only_the_columns_that_are_wanted_are_unpacked() -> None:
+    decoded = DECODER.decode([GOOD_KEY], [GOOD.value])
+    payloads = pa.array(pack_rows(POISONED, decoded))
+    assert list(unpack_arrays(POISONED, payloads, ["text", "app_id"])) == ["text"]
+
+
 def test_a_payload_of_another_shape_is_refused() -> None:
     with pytest.raises(msgspec.MsgspecError):
         Unpacker(POISONED).unpack(b"\x91\x01")
+    for cells in (b"\xc0" * (len(NULLS) + 1), b"\x91" * len(NULLS)):
+        with pytest.raises(AssertionError):
+            unpack_arrays(POISONED, pa.array([b"\x9a" + cells]), [])

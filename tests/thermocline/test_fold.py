@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thermocline.definition import LiveTable
-from thermocline.fold import Folded, fold, newest, overlay
+from thermocline.fold import Folded, fold, newest, overlay, winners
 
 TABLE = LiveTable.build(
     name="t", identifier="a.t", topics=["a", "b"], key=["k"], columns={"k": "string", "v": "long"}
@@ -84,6 +84,14 @@ def test_fold_keeps_the_winners_of_a_plain_replay(records: list[Record], cut: in
     contested = {k for k in winners if len({(r.topic, r.partition) for r in records if r.key == k}) > 1}
     assert folded.conflicts == len(contested)
     assert folded.conflict_example in contested if contested else folded.conflict_example is None
+
+
+@given(RECORDS, st.integers(0, 30))
+def test_winners_alone_are_those_of_fold(records: list[Record], cut: int) -> None:
+    table = pa.concat_tables([arrow(records[:cut]), arrow(records[cut:])])
+    place = table.schema.get_field_index("_kafka_topic")
+    coded = table.set_column(place, "_kafka_topic", table["_kafka_topic"].dictionary_encode())
+    assert winners(coded).sort_by("_key").cast(TABLE.records_schema) == fold(table).winners
 
 
 @given(RECORDS.filter(bool))

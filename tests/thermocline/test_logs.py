@@ -49,6 +49,15 @@ def test_nothing_below_the_level_is_logged(capsys: pytest.CaptureFixture[str]) -
     assert "seen" in err
 
 
+def test_a_web_server_does_not_announce_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("info")
+    logging.getLogger("uvicorn.error").info("Started server process")
+    logging.getLogger("uvicorn.error").warning("a warning")
+    err = capsys.readouterr().err
+    assert "Started" not in err
+    assert "a warning" in err
+
+
 def test_an_exception_brings_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("debug", json=True)
     log.debug("where it came from", exc_info=ValueError("of the test"))

@@ -90,10 +90,10 @@ def test_variables_set_lists_and_whole_sections(
     load: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("THERMOCLINE_TABLES__PROFILES__TOPICS", "a, b")
-    monkeypatch.setenv("THERMOCLINE_INGEST__LEASE_SECONDS", "30")
+    monkeypatch.setenv("THERMOCLINE_SPARK__MASTER", "local[1]")
     settings = load()
     assert settings.table("profiles").topics == ("a", "b")
-    assert settings.ingest.lease_seconds == 30
+    assert settings.spark.master == "local[1]"
 
 
 def test_a_variable_finds_a_table_whose_name_has_capitals(
@@ -140,7 +140,7 @@ def test_an_unknown_name_in_the_file_is_a_problem_with_the_closest_one(
     [
         ("THERMOCLINE_SERVING__PORTS", "THERMOCLINE_SERVING__PORT"),
         ("THERMOCLINE_SPARKS", "THERMOCLINE_SPARK"),
-        ("THERMOCLINE_INGST__LEASE_SECONDS", "THERMOCLINE_INGEST"),
+        ("THERMOCLINE_SERVNG__PORT", "THERMOCLINE_SERVING"),
         ("THERMOCLINE_TABLES__PROFILES__BUCKET", "THERMOCLINE_TABLES__PROFILES__BUCKETS"),
     ],
 )

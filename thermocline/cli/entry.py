@@ -41,6 +41,7 @@ app = typer.Typer(
     help="Serves an Iceberg table as of now: Kafka upserts, merged and overlaid at an exact offset.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # it would take [tables.NAME] for markup
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(config.app, name="config")

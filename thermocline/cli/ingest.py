@@ -9,7 +9,7 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from thermocline.cli.output import show, table
+from thermocline.cli.output import counted, show, table
 from thermocline.cli.session import AsJson, TableName, session_of
 from thermocline.cli.stopping import stop_event
 from thermocline.errors import ExitCode
@@ -51,7 +51,9 @@ def plan(context: typer.Context, name: TableName, as_json: AsJson = False) -> No
     rows = [(planned.topic, planned.partition, planned.first, planned.end) for planned in ranges]
     count = sum(planned.end - planned.first for planned in ranges)
     listed = table(("topic", "partition", "first", "end"), rows)
-    summary = Text(f"{count:,} offsets to read" if ranges else "nothing to do: the table is at the log's end")
+    summary = Text(
+        f"{counted(count, 'offset')} to read" if ranges else "nothing to do: the table is at the log's end"
+    )
     document = {"table": name, "offsets": count, "ranges": [asdict(planned) for planned in ranges]}
     show(document, Group(listed, summary) if ranges else summary, as_json)
 

@@ -37,15 +37,20 @@ def say(text: str) -> None:
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """A table of text; numbers stand to the right, with separators."""
+    """A table of text; numbers stand to the right, with separators. A ``Text`` keeps its style."""
     cells = [list(row) for row in rows]
     grid = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for index, heading in enumerate(headings):
         numbers = bool(cells) and all(type(row[index]) in (int, float) for row in cells)
         grid.add_column(Text(heading), justify="right" if numbers else "left", overflow="fold")
     for row in cells:
-        grid.add_row(*(Text(_cell(value)) for value in row))
+        grid.add_row(*(_cell(value) for value in row))
     return grid
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 row``, ``2,000 rows``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def error_document(error: ThermoclineError) -> dict[str, object]:
@@ -85,16 +90,18 @@ def _labelled(label: str, text: str, width: int) -> str:
     return f"  {label:<{LABEL_WIDTH - 2}}" + f"\n{' ' * LABEL_WIDTH}".join(lines)
 
 
-def _cell(value: object) -> str:
+def _cell(value: object) -> Text:
     match value:
+        case Text():
+            return value
         case None:
-            return ""
+            return Text()
         case bool():
-            return str(value).lower()
+            return Text(str(value).lower())
         case int():
-            return f"{value:,}"
+            return Text(f"{value:,}")
         case _:
-            return str(value)
+            return Text(str(value))
 
 
 def _console(to_stderr: bool) -> Console:

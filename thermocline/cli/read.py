@@ -14,7 +14,7 @@ from rich.console import Console, Group
 from rich.progress import DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from thermocline.cli.output import say, show, table
+from thermocline.cli.output import counted, say, show, table
 from thermocline.cli.session import AsJson, TableName, Url, session_of
 from thermocline.errors import BadParameter, ReadAfterTimeout
 
@@ -45,9 +45,8 @@ def lookup(
     answer = _asked(url, name, values, read_after) if url else _read(context, name, values, read_after)
     rows: list[dict[str, Any]] = answer["rows"]
     columns = list(rows[0]) if rows else []
-    listed = table(columns, ([str(row[column]) for column in columns] for row in rows))
-    point = answer["read_point"]
-    words = f"{len(rows)} rows as of snapshot {point['snapshot_id']} and {point['end']}, {_age(answer)}"
+    listed = table(columns, ([_value(row[column]) for column in columns] for row in rows))
+    words = f"{counted(len(rows), 'row')} as of {_read_point(answer)}, {_age(answer)}"
     show(answer, Group(listed, Text(words, style="dim")) if rows else Text(words, style="dim"), as_json)
 
 
@@ -153,6 +152,22 @@ def _check_included(name: str, answer: Mapping[str, Any], read_after: str | None
     end = Seam.from_dict(answer["read_point"]["end"])
     if any(offset >= end.get(place) for place, offset in parse_read_after(read_after).items()):
         raise ReadAfterTimeout(table=name, wanted=read_after, waited_seconds=0.0)
+
+
+def _value(value: object) -> Text:
+    """A column's value. Numbers are as in JSON: most are names of something, which no separator may break."""
+    if value is None:
+        return Text("null", style="dim")
+    return Text(str(value).lower() if isinstance(value, bool) else str(value))
+
+
+def _read_point(answer: Mapping[str, Any]) -> str:
+    """The snapshot, and the next offset of each partition that the answer does not include."""
+    from thermocline.seam import Seam
+
+    point = answer["read_point"]
+    ends = (f"{topic}/{partition}@{end}" for topic, partition, end in Seam.from_dict(point["end"]).items())
+    return f"snapshot {point['snapshot_id']} and the log before {', '.join(ends)}"
 
 
 def _age(answer: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import urllib.request
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
@@ -100,17 +101,25 @@ def _table(settings: Settings, name: str, catalog: Catalog | None, log: Log | No
 
 
 def _lag(seam: Seam, starts: Seam, ends: Seam) -> dict[str, Any]:
-    """Offsets between seam and end, and the partitions whose seam the log does not hold any more, or yet."""
-    places = {(topic, partition): offset for topic, partition, offset in seam.items()}
-    outside = [
-        place for place, offset in places.items() if not starts.get(place) <= offset <= ends.get(place)
-    ]
+    """Offsets between seam and end, and the partitions where the two do not fit.
+
+    Those are the partitions whose seam the log does not hold any more, or yet, and those that are new: the
+    topic gained them, so they will be read from their first offset.
+    """
+    known = {(topic, partition): offset for topic, partition, offset in seam.items()}
+    logged = {(topic, partition): starts.get((topic, partition)) for topic, partition, _ in ends.items()}
+    outside = [place for place, offset in known.items() if not starts.get(place) <= offset <= ends.get(place)]
     return {
-        "offsets": sum(max(ends.get(place) - offset, 0) for place, offset in places.items()),
+        "offsets": sum(max(ends.get(place) - offset, 0) for place, offset in (logged | known).items()),
         "log_start": starts.to_dict(),
         "log_end": ends.to_dict(),
-        "outside_log": [f"{topic}/{partition}" for topic, partition in outside],
+        "outside_log": _places(outside),
+        "new_partitions": _places(place for place in logged if place not in known),
     }
+
+
+def _places(places: Iterable[tuple[str, int]]) -> list[str]:
+    return [f"{topic}/{partition}" for topic, partition in places]
 
 
 def _described(report: dict[str, Any]) -> Group:
@@ -126,9 +135,20 @@ def _described(report: dict[str, Any]) -> Group:
         for entry in report["tables"]
     ]
     listed = table(("table", "snapshot", "seam", "lag (offsets)", ""), tables)
-    return Group(
-        table(("source", "at", ""), sources), Text(), listed if tables else Text("no table configured")
-    )
+    parts = [table(("source", "at", ""), sources), listed if tables else Text("no table configured")]
+    if served := list(_served(report["server"])):
+        parts.append(table(("served", "ready", "age (s)", "stale", "tailer"), served))
+    return Group(*[line for part in parts for line in (part, Text())][:-1])
+
+
+def _served(server: dict[str, Any]) -> Iterator[tuple[object, ...]]:
+    """What the server says of each of its tables; nothing where what listens there is no server of ours."""
+    match server:
+        case {"status": {"tables": dict(tables)}}:
+            for name, entry in tables.items():
+                age, tailer = entry.get("age_seconds"), entry.get("tailer", {})
+                shown_age = "unknown" if age is None else f"{age:.2f}"
+                yield name, entry["ready"], shown_age, entry.get("stale"), tailer.get("state", "not started")
 
 
 def _source(source: dict[str, Any]) -> str:
@@ -136,7 +156,7 @@ def _source(source: dict[str, Any]) -> str:
         return f"away [{source['error']['code']}] {source['error']['cause'] or source['error']['what']}"
     if "cluster_id" in source:
         return f"answers, cluster {source['cluster_id']}"
-    return f"answers {_compact(source['status'])}" if "status" in source else "answers"
+    return "answers"
 
 
 def _remark(entry: dict[str, Any]) -> str:
@@ -146,8 +166,10 @@ def _remark(entry: dict[str, Any]) -> str:
         return "the catalog is away"
     if "lag" not in entry:
         return "Kafka is away"
-    outside = entry["lag"]["outside_log"]
-    return f"the log does not hold the seam of {', '.join(outside)}" if outside else ""
+    outside, new = entry["lag"]["outside_log"], entry["lag"]["new_partitions"]
+    remarks = [f"the log does not hold the seam of {', '.join(outside)}"] if outside else []
+    remarks += [f"new: {', '.join(new)}"] if new else []
+    return "; ".join(remarks)
 
 
 def _compact(document: object) -> str:

@@ -3,7 +3,8 @@
 ``decoder_for`` picks the decoder of a table's format. It reads chunks of raw keys and values into
 ``Decoded``: columns of natural Python values, and the bad records beside them. From there, rows go two ways:
 ``records_table`` makes the Arrow table that ingest folds, ``pack_rows`` the payloads that the hot tier keeps,
-which an ``Unpacker`` reads back one by one and ``unpack_arrays`` as columns. Read ``record`` first, then ``json_records``, which is the record rule.
+which an ``Unpacker`` reads back one by one and ``unpack_arrays`` as columns. Read ``record`` first, then
+``json_records``, which is the record rule.
 """
 
 from __future__ import annotations

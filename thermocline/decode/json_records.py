@@ -1,4 +1,6 @@
-"""JSON records: key and value are each one JSON object, read by the record rule (design, section 6).
+"""JSON records: key and value are each one JSON object, read by the record rule.
+
+The rule stands in docs/architecture.md, "The record rule (JSON)".
 
 msgspec reads each document straight into its columns. What it refuses is read a second time, column by
 column: that tells which column is wrong, and lets the last of duplicate names win where an earlier one has

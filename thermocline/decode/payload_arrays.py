@@ -44,12 +44,11 @@ class _Cells:
 
     @property
     def is_null(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        return self.heads == NIL
+        is_null: np.ndarray[Any, np.dtype[np.bool_]] = self.heads == NIL
+        return is_null
 
 
-def unpack_arrays(
-    definition: LiveTable, payloads: pa.Array, wanted: Collection[str]
-) -> dict[str, pa.Array]:
+def unpack_arrays(definition: LiveTable, payloads: pa.Array, wanted: Collection[str]) -> dict[str, pa.Array]:
     """The wanted ones of the value columns, by name and of the declared types, as ``Unpacker`` has them.
 
     ``payloads`` is a binary array; none of them is a tombstone's, which is empty.

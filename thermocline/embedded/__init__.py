@@ -1,5 +1,6 @@
 """Real local processes for the demo and the tests.
 
-Read `broker` (Kafka) first, then `java` and `jars`: what it and Spark run on. `workload` writes
-records that a person can believe; `oracle` says what they must come to.
+Read `broker` (Kafka) first, then `stack`: all of Thermocline on it. `workload` writes records that a
+person can believe; `oracle` says what they must come to. `demo` is the command. Java and the jars are
+in `thermocline.jvm`.
 """

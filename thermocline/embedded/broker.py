@@ -21,9 +21,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from thermocline.embedded.guard import guard_of, release
-from thermocline.embedded.jars import Report, in_silence, jars_of
-from thermocline.embedded.java import JavaHome, find_java
 from thermocline.errors import KafkaUnreachable, PortTaken
+from thermocline.jvm.jars import Report, in_silence, jars_of
+from thermocline.jvm.java import JavaHome, find_java
 
 _HOST = "127.0.0.1"
 
@@ -144,14 +144,16 @@ class LocalKafka:
         assert self._process is not None, "start it first"
         deadline = time.monotonic() + timeout_seconds
         while time.monotonic() < deadline:
-            if self._process.poll() is not None:
-                raise self._failed(
-                    f"the embedded broker ended with {self._process.returncode} before it answered"
-                )
+            self.check()
             if self._answers():
                 return
             time.sleep(_POLL_SECONDS)
         raise self._failed(f"the embedded broker did not answer within {timeout_seconds:g} s")
+
+    def check(self) -> None:
+        """Raises `KafkaUnreachable`, with the end of its log, when the broker has ended by itself."""
+        if self._process is not None and self._process.poll() is not None:
+            raise self._failed(f"the embedded broker ended with {self._process.returncode}")
 
     def stop(self) -> None:
         """Ends the broker cleanly; kills it if that takes too long. Does nothing where it is not running."""

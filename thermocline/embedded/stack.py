@@ -19,8 +19,8 @@ import httpx
 
 from thermocline.embedded.broker import LocalKafka
 from thermocline.embedded.guard import guard_of, release
-from thermocline.embedded.jars import Report, in_silence
 from thermocline.errors import EngineFailed
+from thermocline.jvm.jars import Report, in_silence
 from thermocline.settings import Settings, load_settings
 
 HOST = "127.0.0.1"
@@ -154,11 +154,8 @@ class Stack:
         command.stop()
 
     def check(self) -> None:
-        """Raises `EngineFailed` when the broker or a command that was started has ended."""
-        if self.kafka.pid is None:
-            raise EngineFailed(
-                engine="the embedded broker", detail=f"it ended; its log: {self.kafka.log_path}"
-            )
+        """Raises `KafkaUnreachable` or `EngineFailed` when the broker or a command has ended by itself."""
+        self.kafka.check()
         for command in self._commands:
             command.check()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thermocline.errors.root import ExitCode, ThermoclineError, did_you_mean, listed
+from thermocline.errors.root import ExitCode, Listing, Misnaming, ThermoclineError
 
 
 class ConfigurationError(ThermoclineError):
@@ -30,7 +30,7 @@ class ConfigFileMissing(ConfigurationError):
     searched: tuple[str, ...]
 
 
-class ConfigInvalid(ConfigurationError):
+class ConfigInvalid(Listing, ConfigurationError):
     """The configuration has problems.
 
     All problems of the file and of the THERMOCLINE_* variables are listed together: unknown names (with the
@@ -47,12 +47,8 @@ class ConfigInvalid(ConfigurationError):
     path: str
     problems: tuple[str, ...]
 
-    @property
-    def _problems(self) -> str:
-        return listed(self.problems)
 
-
-class DefinitionInvalid(ConfigurationError):
+class DefinitionInvalid(Listing, ConfigurationError):
     """A table's definition cannot work.
 
     The definition says what a row is: columns and their types, the key, and the entity that services look up
@@ -69,12 +65,8 @@ class DefinitionInvalid(ConfigurationError):
     table: str
     problems: tuple[str, ...]
 
-    @property
-    def _problems(self) -> str:
-        return listed(self.problems)
 
-
-class DefinitionDiffers(ConfigurationError):
+class DefinitionDiffers(Listing, ConfigurationError):
     """The configuration says something else than the table's own definition.
 
     `thermocline table create` wrote the definition (topics, format, key, entity, columns, buckets) into the
@@ -87,18 +79,15 @@ class DefinitionDiffers(ConfigurationError):
 
     code = "definition-differs"
     _what = "the configuration of {table}, against the definition in the table, has {_problems}"
+    _listed = "differences"
     _state = "nothing was read or written; the table's own definition stands."
     _next = "thermocline table show {table}      (make [tables.{table}] say the same, or use a new table)"
 
     table: str
     differences: tuple[str, ...]
 
-    @property
-    def _problems(self) -> str:
-        return listed(self.differences)
 
-
-class TableNotConfigured(ConfigurationError):
+class TableNotConfigured(Misnaming, ConfigurationError):
     """The configuration has no table of that name.
 
     A command's TABLE is the name of a [tables.NAME] section, not the identifier in the catalog.
@@ -113,10 +102,6 @@ class TableNotConfigured(ConfigurationError):
 
     table: str
     known: tuple[str, ...]
-
-    @property
-    def _suggestion(self) -> str:
-        return did_you_mean(self.table, self.known) or "."
 
 
 class PortTaken(ConfigurationError):

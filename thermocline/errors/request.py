@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thermocline.errors.root import ExitCode, ThermoclineError, did_you_mean
+from thermocline.errors.root import ExitCode, Misnaming, ThermoclineError
 from thermocline.masking import mask_password
 
 
@@ -13,7 +13,7 @@ class RequestError(ThermoclineError):
     exit_code = ExitCode.USAGE
 
 
-class UnknownTable(RequestError):
+class UnknownTable(Misnaming, RequestError):
     """The server has no table of that name.
 
     TABLE is the name of a [tables.NAME] section of the server's configuration. GET /v1/tables lists them.
@@ -27,12 +27,8 @@ class UnknownTable(RequestError):
     table: str
     known: tuple[str, ...]
 
-    @property
-    def _suggestion(self) -> str:
-        return did_you_mean(self.table, self.known) or "."
 
-
-class UnknownColumn(RequestError):
+class UnknownColumn(Misnaming, RequestError):
     """The table has no column of that name.
 
     GET /v1/tables/TABLE and `thermocline table show TABLE` list the columns. Provenance columns
@@ -41,15 +37,12 @@ class UnknownColumn(RequestError):
 
     code = "unknown-column"
     _what = 'table {table} has no column "{column}"{_suggestion}'
+    _misnamed = "column"
     _next = "use some of: {known}"
 
     table: str
     column: str
     known: tuple[str, ...]
-
-    @property
-    def _suggestion(self) -> str:
-        return did_you_mean(self.column, self.known) or "."
 
 
 class BadParameter(RequestError):

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, dataclass_transform
 
 
 class ExitCode(IntEnum):
-    """How a command ended, for scripts (design, section 9)."""
+    """How a command ended, for scripts."""
 
     DONE = 0
     BAD_ANSWER = 1
@@ -130,6 +130,27 @@ def listed(problems: tuple[str, ...]) -> str:
     if len(problems) == 1:
         return f"a problem: {problems[0]}"
     return "\n".join([f"{len(problems)} problems:", *(f"  - {problem}" for problem in problems)])
+
+
+class Listing:
+    """For an error with several problems: ``{_problems}`` in its words lists them."""
+
+    _listed: ClassVar[str] = "problems"
+
+    @property
+    def _problems(self) -> str:
+        return listed(getattr(self, self._listed))
+
+
+class Misnaming:
+    """For an error about a name that is none of those known: ``{_suggestion}`` ends its sentence."""
+
+    _misnamed: ClassVar[str] = "table"
+    known: tuple[str, ...]
+
+    @property
+    def _suggestion(self) -> str:
+        return did_you_mean(getattr(self, self._misnamed), self.known) or "."
 
 
 def _rebuild(cls: type[ThermoclineError], facts: dict[str, Any]) -> ThermoclineError:

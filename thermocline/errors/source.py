@@ -39,14 +39,15 @@ class TopicMissing(SourceError):
     creates a topic, since its partitions and retention are the producers' decision. A user without the right
     to describe a topic sees it as missing, too.
 
-    Nothing was written. Create the topic, or correct `topics` and `kafka.bootstrap_servers`.
+    Nothing was written. Create the topic, or correct `topics` and `kafka.bootstrap_servers`, and repeat the
+    command.
     """
 
     code = "topic-missing"
     exit_code = ExitCode.USAGE
     _what = "the topic {topic} does not exist on {bootstrap_servers}."
     _state = "nothing was written."
-    _next = "create the topic, or correct the table's topics, then: thermocline status"
+    _next = "create the topic, or correct the table's topics, then repeat the command"
 
     topic: str
     bootstrap_servers: str

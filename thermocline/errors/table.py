@@ -132,8 +132,10 @@ class CommitUnknown(TableError):
     The connection broke or timed out after the request was sent. It is neither a success nor a failure, so
     all files of the batch are kept: deleting them would destroy rows if the commit did land.
 
-    Rows and seam are written together, so nothing can be lost or doubled. Run ingest again: at its start it
-    looks for this batch in the table, and goes on after it or plans it again. Do not delete files by hand.
+    Rows and seam are written together, so nothing can be lost or doubled. Run ingest again: it starts by
+    taking a new epoch, after which the unknown commit can no longer land. It goes on from the seam that the
+    table then has: after the batch if that had landed, else with the same records again. Do not delete files
+    by hand.
     """
 
     code = "commit-unknown"
@@ -141,7 +143,7 @@ class CommitUnknown(TableError):
     _what = "the catalog did not confirm the commit of batch {batch_id} to {table}."
     _state = "the files of the batch ({ranges}) are kept; nothing was deleted."
     _cause = "it may or may not have landed: {detail}"
-    _next = "thermocline ingest run {table}      (looks for the batch first; safe to repeat)"
+    _next = "thermocline ingest run {table}      (goes on from the table's seam; safe to repeat)"
 
     table: str
     batch_id: str

@@ -126,12 +126,6 @@ class SparkSettings(_Section):
     conf: PassThrough = PassThrough()
 
 
-class IngestSettings(_Section):
-    """``lease_seconds``: how long an owner that went silent is left alone before another takes the table."""
-
-    lease_seconds: Seconds = 60.0
-
-
 class ServingSettings(_Section):
     """The lookup API. ``stale_after_seconds``: the age from which an answer says that it is stale."""
 
@@ -187,7 +181,6 @@ class Settings(_Section):
     kafka: KafkaSettings
     catalog: CatalogSettings
     spark: SparkSettings = SparkSettings()
-    ingest: IngestSettings = IngestSettings()
     serving: ServingSettings = ServingSettings()
     tables: dict[str, TableSettings] = {}
 

@@ -24,7 +24,7 @@ from thermocline.embedded.demo.screen import Screen
 from thermocline.embedded.demo.stage import Stage
 from thermocline.embedded.demo.traffic import Traffic
 from thermocline.embedded.demo.verdict import Check
-from thermocline.embedded.stack import Stack
+from thermocline.embedded.stack import TABLE, Stack
 from thermocline.embedded.workload import Workload
 from thermocline.errors import ExitCode, VerdictBad
 
@@ -96,8 +96,9 @@ def _how_to_go_on(stack: Stack) -> str:
     return f"""\
 It stays up until Ctrl-C, at {stack.url} (described at {stack.url}/docs):
 
-  {command} lookup profiles app_id=7 user_id=ada --url {stack.url}
-  {command} extract profiles -o profiles.parquet
+  curl '{stack.url}/v1/tables/{TABLE}/rows?app_id=7&user_id=ada'
+  {command} lookup {TABLE} app_id=7 user_id=ada
+  {command} extract {TABLE} -o {TABLE}.parquet
   {command} status
 """
 

@@ -43,11 +43,6 @@ class Commits:
         """Of the newest snapshot: 0 until an owner has taken the table."""
         return self._states[-1].epoch if self._states else 0
 
-    @property
-    def seam(self) -> Seam:
-        """Of the newest snapshot."""
-        return self._states[-1].seam if self._states else Seam()
-
     def look(self) -> None:
         """Takes up what has landed. Raises `CatalogUnreachable` and `TableUnowned`."""
         table = load_table(self._catalog, self._table, self._identifier)

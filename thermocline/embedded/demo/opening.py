@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from thermocline.clock import Clock
 from thermocline.embedded.demo.background import Background
@@ -17,6 +17,7 @@ from thermocline.embedded.demo.stage import Stage, Task
 from thermocline.embedded.stack import READY_TIMEOUT_SECONDS, Stack
 from thermocline.embedded.workload import Event, produce
 from thermocline.errors import EngineFailed
+from thermocline.seam import Seam
 
 PARTITIONS: Final = 4
 # Short, so that several commits land within a minute.
@@ -71,7 +72,7 @@ def open_site(stack: Stack, stage: Stage, events: Sequence[Event], clock: Clock)
 
 
 def _start_processes(site: Site, stage: Stage) -> None:
-    """Returns when the server answers and the rows are committed.
+    """Returns when the server answers and has the rows from the table.
 
     The first batch comes with the JVM's and the Python workers' start, which is not to be measured.
     """
@@ -87,10 +88,16 @@ def _start_processes(site: Site, stage: Stage) -> None:
     def is_committed(task: Task) -> bool:
         commits.look()
         task.note = f"owns the table, epoch {commits.epoch}" if commits.epoch else "Spark starts"
-        return commits.seam.at_least(site.oracle.end)
+        return _served_seam(stack.get("/status")[1], site.table).at_least(site.oracle.end)
 
     conditions = {"thermocline serve": is_served, "thermocline ingest run": is_committed}
     _await(stack, stage, {title: (stage.begin(title), met) for title, met in conditions.items()})
+
+
+def _served_seam(status: Mapping[str, Any], table: str) -> Seam:
+    """Of the snapshot that the server answers from; empty while it is not ready."""
+    point = status.get("tables", {}).get(table, {}).get("read_point")
+    return Seam.from_dict(point["seam"]) if point else Seam()
 
 
 def _await(stack: Stack, stage: Stage, pending: Mapping[str, tuple[Task, Condition]]) -> None:

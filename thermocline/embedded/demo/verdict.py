@@ -87,7 +87,7 @@ def compare_accounts(
     if quarantined != due:
         differences.append(f"{due} bad records were committed past, {quarantined} are in quarantine")
     total = sum(commit.counts["read"] for commit in commits)
-    compared = f"{total:,} records in {len(commits)} commits, {quarantined} of them in quarantine"
+    compared = f"{total:,} records in {len(commits)} commits, {quarantined} quarantined"
     return Check(compared, tuple(differences))
 
 

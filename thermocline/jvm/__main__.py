@@ -1,4 +1,4 @@
-"""`python -m thermocline.embedded [java]` finds Java and fetches the jars, ahead of the demo and the tests.
+"""`python -m thermocline.jvm [java]` finds Java and fetches the jars, ahead of the demo and the tests.
 
 With `java` it stops after finding Java. Ends with 0 when all is there, else with the exit code of the error.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from functools import partial
 
-from thermocline.embedded.jars import jars_of, locked_jars
-from thermocline.embedded.java import find_java
 from thermocline.errors import ThermoclineError
+from thermocline.jvm.jars import jars_of, locked_jars
+from thermocline.jvm.java import find_java
 
 
 def main(arguments: list[str]) -> int:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from thermocline.embedded.java import find_java
 from thermocline.errors import DependencyMissing
+from thermocline.jvm.java import find_java
 
 VECTOR = "jdk.incubator.vector"
 

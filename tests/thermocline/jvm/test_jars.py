@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from thermocline.embedded import jars
-from thermocline.embedded.jars import Jar, jars_of, locked_jars
-from thermocline.embedded.java import JavaHome
 from thermocline.errors import DependencyMissing
+from thermocline.jvm import jars
+from thermocline.jvm.jars import Jar, jars_of, locked_jars
+from thermocline.jvm.java import JavaHome
 
 CONTENTS = {"one-1.0.jar": b"first", "two-2.0.jar": b"second"}
 

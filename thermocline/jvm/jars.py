@@ -23,10 +23,10 @@ from importlib.resources import files
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from thermocline.embedded.cache import cache_folder
-from thermocline.embedded.java import JavaHome, find_java
-from thermocline.embedded.trust import write_trust_store
 from thermocline.errors import DependencyMissing
+from thermocline.jvm.cache import cache_folder
+from thermocline.jvm.java import JavaHome, find_java
+from thermocline.jvm.trust import write_trust_store
 
 Report = Callable[[str], None]
 """Gets one line per step, for people."""

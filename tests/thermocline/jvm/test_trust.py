@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from thermocline.embedded.trust import write_trust_store
+from thermocline.jvm.trust import write_trust_store
 
 
 @pytest.fixture

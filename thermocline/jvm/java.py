@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from thermocline.embedded.cache import cache_folder
 from thermocline.errors import DependencyMissing
+from thermocline.jvm.cache import cache_folder
 
 FITTING_VERSIONS = (17, 21)
 """Spark 4.1 needs 17 at least and fails on 25 (Hadoop's `getSubject is not supported`); these were tried."""
