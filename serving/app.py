@@ -1,8 +1,9 @@
 """The HTTP door: lookups, batches, extracts, and what operators ask for.
 
-``create_app`` puts the routes together over `Tables`. The two lookup routes and the extract are plain
-Starlette routes, which cost a third of a FastAPI one; ``openapi`` describes them by each table's definition.
-Nothing here waits for a file on the event loop: what is not in memory is read by a thread.
+``create_app`` puts the routes together over `Tables`; ``openapi`` describes them by each table's definition.
+There are no layers between `Requests` and the routes, and the lookup of one entity is answered without the
+framework's objects: they would cost several times the lookup itself. Nothing here waits for a file on the
+event loop: what is not in memory is read by a thread.
 """
 
 from __future__ import annotations
@@ -18,18 +19,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from fastapi import FastAPI
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import BaseRoute, Route, Router
 
 from serving import measures
-from serving.encode import MEDIA_TYPES
+from serving.cold.threads import ReadingThreads
+from serving.docs_page import docs_page
+from serving.encode import MEDIA_TYPES, Chunk
 from serving.extract import columns_of
 from serving.lookup import answer_json, batch_json, check_found
 from serving.openapi import openapi_document
-from serving.problems import Requests, on_http_exception, on_thermocline_error
+from serving.problems import Requests
 from serving.requests import body_of, columns_of_body, entities_of_body, entity_of_query, format_of
-from thermocline.errors import BadParameter, ReadAfterTimeout, ThermoclineError
+from thermocline.errors import BadParameter, ReadAfterTimeout
 from thermocline.logs import fields
 from thermocline.metrics import CONTENT_TYPE
 from thermocline.read_point import parse_read_after
@@ -53,46 +56,54 @@ JSON: Final = "application/json"
 REFRESH_SECONDS: Final = 0.1
 # The tailer commits every 20 ms; looking twice as often costs a waiting request microseconds.
 READ_AFTER_POLL_SECONDS: Final = 0.01
-# Cold reads mostly hold the interpreter: more threads than this would only take turns.
+# Local reads take turns at the interpreter for half of their time; a remote one waits for its request alone.
 COLD_THREADS: Final = 4
 # At once per worker; each takes up to DuckDB's memory limit and both cores. Others wait in line.
 EXTRACTS_MAX: Final = 2
+# A caller that takes no chunk for so long has stopped reading; a slow one takes a chunk in seconds.
+SEND_SECONDS_MAX: Final = 60.0
 
 log = logging.getLogger(__name__)
 
 
-def create_app(tables: Tables, settings: ServingSettings) -> FastAPI:
+def create_app(tables: Tables, settings: ServingSettings) -> Requests:
     """The app of one API worker."""
     door = _Door(tables, settings)
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: object) -> AsyncIterator[None]:
         refreshing = asyncio.create_task(door.refresh_forever())
         yield
         refreshing.cancel()
         await asyncio.gather(refreshing, return_exceptions=True)
         door.close()
 
-    app = FastAPI(title="Thermocline", version=_version(), lifespan=lifespan)
-    app.add_route("/v1/tables/{table}/rows", door.rows, methods=["GET"], include_in_schema=False)
-    app.add_route("/v1/tables/{table}/rows:batch", door.batch, methods=["POST"], include_in_schema=False)
-    app.add_route("/v1/tables/{table}/extract", door.extract, methods=["POST"], include_in_schema=False)
-    for path, endpoint in {
-        "/v1/tables": door.list_tables,
-        "/v1/tables/{table}": door.describe,
-        "/livez": door.livez,
-        "/readyz": door.readyz,
-        "/status": door.status,
-        "/metrics": door.metrics,
-        "/version": door.version,
-    }.items():
-        app.add_route(path, endpoint, methods=["GET"], include_in_schema=False)
-    app.add_middleware(Requests)
-    app.add_exception_handler(ThermoclineError, on_thermocline_error)
-    app.add_exception_handler(HTTPException, on_http_exception)
+    # In the order in which they are tried for each request.
+    routes = [
+        Route("/v1/tables/{table}/rows", _Rows(door), methods=["GET"]),
+        Route("/v1/tables/{table}/rows:batch", door.batch, methods=["POST"]),
+        Route("/v1/tables/{table}/extract", door.extract, methods=["POST"]),
+        Route("/v1/tables/{table}", door.describe),
+        Route("/v1/tables", door.list_tables),
+        Route("/livez", door.livez),
+        Route("/readyz", door.readyz),
+        Route("/status", door.status),
+        Route("/metrics", door.metrics),
+        Route("/version", door.version),
+    ]
+    return Requests(Router([*routes, *_documentation(tables)], lifespan=lifespan))
+
+
+def _documentation(tables: Tables) -> list[BaseRoute]:
+    """The OpenAPI document, and a page of it; FastAPI's own pages load scripts from the internet."""
+    pages = FastAPI(docs_url=None, redoc_url=None)
     definitions = {table.name: table.definition for table in tables}
-    app.openapi = partial(openapi_document, definitions, _version())  # type: ignore[method-assign]
-    return app
+    pages.openapi = partial(openapi_document, definitions, _version())  # type: ignore[method-assign]
+
+    async def docs(_: Request) -> Response:
+        return HTMLResponse(docs_page(pages.openapi()))
+
+    return [*pages.routes, Route("/docs", docs)]
 
 
 class _Door:
@@ -102,18 +113,17 @@ class _Door:
         self._tables = tables
         self._read_after_seconds_max = settings.read_after_seconds_max
         self._stale_after_seconds = settings.stale_after_seconds
-        self._cold_threads = ThreadPoolExecutor(COLD_THREADS, "cold")
+        self._cold_threads = ReadingThreads(COLD_THREADS)
         self._extract_threads = ThreadPoolExecutor(2 * EXTRACTS_MAX, "extract")
         self._extracts = asyncio.Semaphore(EXTRACTS_MAX)
 
     async def refresh_forever(self) -> None:
         """Keeps every table at its newest snapshot. A failure is logged and tried again."""
-        loop = asyncio.get_running_loop()
         failing: set[str] = set()
         while True:
             for table in self._tables:
                 try:
-                    await loop.run_in_executor(self._cold_threads, table.refresh)
+                    await self._cold_threads.run(table.refresh)
                     failing.discard(table.name)
                 except Exception:
                     if table.name not in failing:
@@ -123,35 +133,27 @@ class _Door:
 
     def close(self) -> None:
         """Ends the threads and lets go of the tables."""
-        self._cold_threads.shutdown(cancel_futures=True)
+        self._cold_threads.close()
         self._extract_threads.shutdown(cancel_futures=True)
         self._tables.close()
 
-    async def rows(self, request: Request) -> Response:
-        """One entity, or one row."""
-        reader = self._table(request).reader
-        entity = entity_of_query(reader.cold.index.definition, request.query_params)
-        await self._read_after(reader, request)
-        look, (rows,) = await self._looked_up(reader, (entity,))
-        check_found(look.cold.index.definition, entity, rows)
-        return Response(answer_json(reader.name, look, rows), media_type=JSON)
-
     async def batch(self, request: Request) -> Response:
         """Several entities, all from one view."""
-        reader = self._table(request).reader
+        reader = self.table(request.scope).reader
         entities = entities_of_body(reader.cold.index.definition, await body_of(request))
-        await self._read_after(reader, request)
-        look, results = await self._looked_up(reader, entities)
+        await self.read_after(reader, request.scope)
+        look, results = await self.looked_up(reader, entities)
         return Response(batch_json(reader.name, look, results), media_type=JSON)
 
     async def extract(self, request: Request) -> Response:
         """All rows, as a stream."""
-        table = self._table(request)
+        table = self.table(request.scope)
         format_name = format_of(request.headers.get("accept", ""))
         columns = columns_of(table.reader.cold.index.definition, columns_of_body(await body_of(request)))
-        await self._read_after(table.reader, request)
+        await self.read_after(table.reader, request.scope)
+        floor = table.reader.end()
         return _ExtractResponse(
-            open_extract=lambda: table.extract(columns),
+            open_extract=lambda: table.extract(columns, floor),
             format_name=format_name,
             stale_after_seconds=self._stale_after_seconds,
             slots=self._extracts,
@@ -164,7 +166,7 @@ class _Door:
 
     async def describe(self, request: Request) -> Response:
         """One table's definition."""
-        table = self._table(request)
+        table = self.table(request.scope)
         definition = msgspec.Raw(table.definition.to_json().encode())
         return _json({"name": table.name, "definition": definition})
 
@@ -192,12 +194,14 @@ class _Door:
         """The release."""
         return _json({"version": _version()})
 
-    def _table(self, request: Request) -> ServedTable:
-        return self._tables[request.path_params["table"]]
+    def table(self, scope: Scope) -> ServedTable:
+        """The table that a request's path names. Raises `UnknownTable`."""
+        return self._tables[scope["path_params"]["table"]]
 
-    async def _looked_up(
+    async def looked_up(
         self, reader: TableReader, entities: Sequence[Entity]
     ) -> tuple[Look, list[list[JsonRow]]]:
+        """As ``TableReader.lookup``, without reading files on the event loop."""
         look = reader.look(entities)
         known = [reader.cached_rows(look.cold, entity) for entity in entities]
         missing = [place for place, rows in enumerate(known) if rows is None]
@@ -207,12 +211,17 @@ class _Door:
                 for place in missing:
                     known[place] = reader.cold_rows(look.cold, entities[place])
 
-            await asyncio.get_running_loop().run_in_executor(self._cold_threads, read)
+            await self._cold_threads.run(read)
         return look, reader.overlay(look, [rows or {} for rows in known])
 
-    async def _read_after(self, reader: TableReader, request: Request) -> None:
-        """Waits until an answer includes the records that the request names, within the bound."""
-        text = request.headers.get(READ_AFTER)
+    async def read_after(self, reader: TableReader, scope: Scope) -> None:
+        """Waits until an answer includes the records that the request names, within the bound.
+
+        Raises:
+            BadParameter: the header is wrong.
+            ReadAfterTimeout: the bound is over.
+        """
+        text = _header(scope, READ_AFTER)
         if text is None:
             return
         wanted = parse_read_after(text)
@@ -225,6 +234,24 @@ class _Door:
                 waited_seconds = self._read_after_seconds_max
                 raise ReadAfterTimeout(table=reader.name, wanted=text, waited_seconds=waited_seconds)
             await asyncio.sleep(READ_AFTER_POLL_SECONDS)
+
+
+class _Rows:
+    """The lookup of one entity or one row, as an ASGI app."""
+
+    def __init__(self, door: _Door) -> None:
+        self._door = door
+
+    async def __call__(self, scope: Scope, _: Receive, send: Send) -> None:
+        reader = self._door.table(scope).reader
+        entity = entity_of_query(reader.cold.index.definition, scope["query_string"])
+        await self._door.read_after(reader, scope)
+        look, (rows,) = await self._door.looked_up(reader, (entity,))
+        check_found(look.cold.index.definition, entity, rows)
+        body = answer_json(reader.name, look, rows)
+        headers = [(b"content-length", b"%d" % len(body)), (b"content-type", JSON.encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
 
 
 class _ExtractResponse(Response):
@@ -264,7 +291,9 @@ class _ExtractResponse(Response):
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
                 while chunk is not None and not gone.done():
                     upcoming = take()
-                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                    if not await _is_taken(send, chunk):
+                        log.warning("extract broken off: nobody reads it", extra=fields(table=extract.table))
+                        return  # without the last part, so the connection is broken off
                     chunk = await upcoming
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
             finally:
@@ -277,7 +306,7 @@ class _ExtractResponse(Response):
         self.headers[STALE] = str(extract.age_seconds > self._stale_after_seconds).lower()
 
     async def _close(
-        self, upcoming: asyncio.Future[bytes | None], chunks: Generator[bytes], extract: Extract
+        self, upcoming: asyncio.Future[Chunk | None], chunks: Generator[Chunk], extract: Extract
     ) -> None:
         # A generator may only be closed when no thread is inside it.
         await asyncio.wait([upcoming])
@@ -290,9 +319,28 @@ class _ExtractResponse(Response):
         await asyncio.get_running_loop().run_in_executor(self._threads, close)
 
 
+async def _is_taken(send: Send, chunk: Chunk) -> bool:
+    """Sends a part of an answer; False when the caller does not take it in time."""
+    try:
+        part = {"type": "http.response.body", "body": chunk, "more_body": True}
+        await asyncio.wait_for(send(part), SEND_SECONDS_MAX)
+    except TimeoutError:
+        return False
+    return True
+
+
 async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+def _header(scope: Scope, name: str) -> str | None:
+    wanted = name.lower().encode()
+    for given, value in scope["headers"]:
+        if given == wanted:
+            text: str = value.decode("latin-1")
+            return text
+    return None
 
 
 def _includes(reader: TableReader, wanted: Mapping[tuple[str, int], int]) -> bool:

@@ -22,18 +22,19 @@ PARQUET_ZSTD_LEVEL: Final = 1
 END_OF_STREAM: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 """Source: Arrow columnar format, "IPC Streaming Format"."""
 
-Encoder = Callable[[pa.Schema, "Iterable[pa.RecordBatch]"], Generator[bytes]]
+Chunk = bytes | memoryview
+Encoder = Callable[[pa.Schema, "Iterable[pa.RecordBatch]"], Generator[Chunk]]
 
 
-def encode_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Generator[bytes]:
+def encode_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Generator[Chunk]:
     """An Arrow IPC stream, one chunk of bytes for each batch."""
     yield schema.serialize().to_pybytes()
     for batch in batches:
-        yield batch.serialize().to_pybytes()
+        yield memoryview(batch.serialize())
     yield END_OF_STREAM
 
 
-def encode_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Generator[bytes]:
+def encode_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Generator[Chunk]:
     """A Parquet file, one chunk of bytes for each batch, which is a row group."""
     sink = _Taken()
     with pq.ParquetWriter(sink, schema, compression="zstd", compression_level=PARQUET_ZSTD_LEVEL) as writer:

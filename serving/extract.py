@@ -12,15 +12,16 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from serving.encode import READ_POINT_METADATA
-from thermocline.decode import Unpacker
-from thermocline.definition import PROVENANCE, Kind, LiveTable
+from serving.hot.scan import PAYLOAD
+from thermocline.decode import unpack_arrays
+from thermocline.definition import KEY, PROVENANCE, TOMBSTONE, Kind, LiveTable
 from thermocline.errors import BadParameter, NotReady, UnknownColumn
 from thermocline.files import local_path
 from thermocline.keys import decode_arrays
@@ -44,7 +45,7 @@ class _HotRows:
     """The hot side of one bucket: the keys that it mentions, and the rows that are not tombstones."""
 
     keys: pa.Table
-    rows: pa.Table
+    rows: list[pa.RecordBatch]
 
 
 class Extract:
@@ -68,7 +69,6 @@ class Extract:
         self._hot = hot
         self._columns = tuple(columns)
         self._spill_folder = spill_folder
-        self._unpacker = Unpacker(index.definition)
         self.age_seconds = age_seconds
         self.rows = 0
         if hot.definition_version != index.definition.version or not index.seam.at_least(hot.start):
@@ -78,6 +78,7 @@ class Extract:
         metadata = {READ_POINT_METADATA: self.read_point.to_header()}
         known = index.definition.table_schema
         self.schema = pa.schema([known.field(name).remove_metadata() for name in columns], metadata)
+        self._key_schema = pa.schema([known.field(name) for name in index.definition.key])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Every row once, in no order beyond that of the buckets. Called once, in any one thread."""
@@ -121,10 +122,7 @@ class Extract:
             if hot.keys.num_rows:
                 cold += f" ANTI JOIN hot USING ({_names(self._definition.key)})"
             yield from self._conform(connection.sql(f"SELECT {_names(self._columns)} FROM ({cold})"))  # noqa: S608
-        yield from (
-            pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
-            for batch in hot.rows.combine_chunks().to_batches(BATCH_ROWS)
-        )
+        yield from filter(len, hot.rows)
 
     def _cold_select(self, files: Sequence[ColdFile], number: int) -> str:
         """The wanted and the key columns of files that are alike, without their deleted positions."""
@@ -158,24 +156,26 @@ class Extract:
         return pa.table({"file": np.concatenate(numbers), "position": np.concatenate(positions)})
 
     def _hot_rows(self, bucket: int) -> _HotRows:
-        definition = self._definition
-        batch = self._hot.scan(bucket, self._cold.index.seam)
-        keys = pa.table(
-            decode_arrays(definition, pa.array(batch.keys, pa.binary())), names=list(definition.key)
-        )
-        is_live = [row is not None for row in batch.rows]
-        rows = [row for row in batch.rows if row is not None]
-        live_keys = keys.filter(pa.array(is_live, pa.bool_()))
-        values = dict(zip(definition.key, live_keys.columns, strict=True))
-        columns = self._unpacker.unpack_many([row.payload for row in rows])
-        for column, cells in zip(definition.value_columns, columns, strict=True):
-            if column.name in self._columns:
-                values[column.name] = _array(cells, column.type.kind, column.type.arrow)
-        for name in PROVENANCE:
-            if name in self._columns:
-                values[name] = _provenance(name, rows, self.schema.field(name).type)
-        arrays = [values[name] for name in self._columns]
-        return _HotRows(keys, pa.Table.from_arrays(arrays, schema=self.schema))
+        winners = self._hot.scan(bucket, self._cold.index.seam).to_batches(BATCH_ROWS)
+        keys = [self._keys(batch) for batch in winners]
+        rows = [self._live_rows(*parts) for parts in zip(winners, keys, strict=True)]
+        return _HotRows(pa.Table.from_batches(keys, self._key_schema), rows)
+
+    def _keys(self, winners: pa.RecordBatch) -> pa.RecordBatch:
+        arrays = decode_arrays(self._definition, winners.column(KEY))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._key_schema)
+
+    def _live_rows(self, winners: pa.RecordBatch, keys: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of those winners that are not tombstones."""
+        is_live = pc.invert(winners.column(TOMBSTONE))
+        live, live_keys = winners.filter(is_live), keys.filter(is_live)
+        values = {
+            **dict(zip(self._definition.key, live_keys.columns, strict=True)),
+            **unpack_arrays(self._definition, live.column(PAYLOAD), self._columns),
+            **{name: live.column(name) for name in PROVENANCE},
+        }
+        arrays = [_cast(values[field.name], field.type) for field in self.schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
 def columns_of(definition: LiveTable, wanted: Sequence[str] | None) -> tuple[str, ...]:
@@ -256,19 +256,6 @@ def _readable(file: ColdFile) -> str:
 
 def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     return column if column.type == wanted else column.cast(wanted)
-
-
-def _array(cells: list[Any], kind: Kind, arrow: pa.DataType) -> pa.Array:
-    if kind is Kind.UUID:
-        cells = [cell.bytes if isinstance(cell, UUID) else cell for cell in cells]
-    return pa.array(cells, arrow)
-
-
-def _provenance(name: str, rows: Sequence[Any], arrow: pa.DataType) -> pa.Array:
-    if name == "_kafka_timestamp":
-        return pa.array([row.timestamp_ms * 1000 for row in rows], pa.int64()).cast(arrow)
-    field = name.removeprefix("_kafka_")
-    return pa.array([getattr(row, field) for row in rows], arrow)
 
 
 def _names(columns: Sequence[str]) -> str:

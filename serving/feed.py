@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from serving.hot.tier import DISK_FREE_BYTES_MIN
 from thermocline.clock import SystemClock
 from thermocline.decode import decoder_for
-from thermocline.errors import HotBytesExceeded
+from thermocline.errors import HotBytesExceeded, NotReady
 from thermocline.log import OffsetRange, RecordChunk, read_ranges
 from thermocline.seam import Seam
 
@@ -55,6 +56,7 @@ def fill_until(
 
     Raises:
         HotBytesExceeded: it is more than may be held.
+        NotReady: the disk is nearly full.
         OffsetsGone: the log no longer reaches back to the start.
         RangeIncomplete: an end was not reached.
     """
@@ -65,7 +67,12 @@ def fill_until(
     for chunk in read_ranges(client_config, ranges, definition.name, clock):
         feed.take([chunk], Seam({(chunk.topic, chunk.partition): chunk.offsets[-1] + 1}), {})
         progress(feed.records)
-        if tier.is_full(hot_bytes_max):
+        if tier.hot_bytes >= hot_bytes_max:
             raise HotBytesExceeded(table=definition.name, limit_bytes=hot_bytes_max)
+        if not tier.has_disk_for(0):
+            free = f"{DISK_FREE_BYTES_MIN >> 20} MB"
+            raise NotReady(
+                table=definition.name, detail=f"the disk of {tier.folder} has less than {free} free"
+            )
     tier.append([], ends, {(topic, p): asked_at for topic, p, _ in ends.items()})
     tier.seal()

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from serving.cold.index import publish
+from serving.cold.index import publish, published_snapshot_id
 from thermocline.catalog import current_state, definition_of, load_table, open_catalog
-from thermocline.errors import InternalError, ThermoclineError
+from thermocline.errors import InternalError, TableUnowned, ThermoclineError
 from thermocline.logs import fields
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ class Follower:
         """Publishes the current snapshot if it is a new one.
 
         Raises:
-            ThermoclineError: the catalog is away, or the table is missing or not ours.
+            TableUnowned: the snapshot is older than the one that is served, or not ours.
+            ThermoclineError: the catalog is away, or the table is missing.
         """
         if self._catalog is None:
             self._catalog = open_catalog(self._settings)
@@ -77,9 +78,21 @@ class Follower:
         if self.newest is not None and state.snapshot_id == self.newest.state.snapshot_id:
             return
         definition = definition_of(table, self._table)
-        publish(self._cold_folder, table, definition, state)
+        if not publish(self._cold_folder, table, definition, state):
+            self._check_served(state.snapshot_id)
         self.newest = Published(definition, state)
         log.info("snapshot published", extra=fields(table=self._table, snapshot_id=state.snapshot_id))
+
+    def _check_served(self, snapshot_id: int) -> None:
+        """Raises `TableUnowned` when something newer is served, which then stays in force."""
+        served = published_snapshot_id(self._cold_folder)
+        if served != snapshot_id:
+            raise TableUnowned(
+                table=self._table,
+                snapshot_id=snapshot_id,
+                detail=f"it is older than snapshot {served}, which is served: the table was rolled back or "
+                "its catalog restored",
+            )
 
     def _follow(self) -> None:
         while not self._stop.is_set():

@@ -18,7 +18,6 @@ from thermocline.errors import (
     NotAcceptable,
     NotReady,
     ReadAfterTimeout,
-    RouteNotFound,
     RowNotFound,
     UnknownColumn,
     UnknownTable,
@@ -43,20 +42,18 @@ _SCHEMAS: Final[dict[Kind, Document]] = {
     Kind.BINARY: {"type": "string", "contentEncoding": "base64"},
 }
 _EVERYWHERE: Final = (MethodNotAllowed, InternalError)
-_ANSWERING: Final = (BadParameter, UnknownColumn, NotReady, ReadAfterTimeout, *_EVERYWHERE)
+_ANSWERING: Final = (UnknownTable, BadParameter, UnknownColumn, NotReady, ReadAfterTimeout, *_EVERYWHERE)
 
 
 def openapi_document(definitions: Mapping[str, LiveTable], version: str) -> Document:
     """What ``/openapi.json`` answers."""
     paths: Document = {}
     for name, definition in definitions.items():
-        paths[f"/v1/tables/{name}"] = {"get": _simple(f"The definition of {name}", "table")}
+        paths[f"/v1/tables/{name}"] = {"get": _simple(f"The definition of {name}", "table", UnknownTable)}
         paths[f"/v1/tables/{name}/rows"] = {"get": _rows(definition)}
         paths[f"/v1/tables/{name}/rows:batch"] = {"post": _batch(definition)}
         paths[f"/v1/tables/{name}/extract"] = {"post": _extract(definition)}
-    paths["/v1/tables"] = {
-        "get": _simple("The names of the tables served here", "table", UnknownTable, RouteNotFound)
-    }
+    paths["/v1/tables"] = {"get": _simple("The names of the tables served here", "table")}
     paths["/livez"] = {"get": _simple("Whether the process answers", "operation")}
     paths["/readyz"] = {"get": _simple("Whether every table can be asked now", "operation", NotReady)}
     paths["/status"] = {"get": _simple("How fresh each table is, and what its tailer does", "operation")}

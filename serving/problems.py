@@ -7,11 +7,12 @@ into a problem that shows nothing of our insides; the log has the traceback unde
 from __future__ import annotations
 
 import logging
+import os
 import re
 import time
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
-from uuid import uuid4
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -29,11 +30,10 @@ from thermocline.logs import fields
 from thermocline.metrics import REQUEST_SECONDS, REQUESTS
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.routing import Router
+    from starlette.types import Message, Receive, Scope, Send
 
 PROBLEM_TYPE: Final = "application/problem+json"
-REQUEST_ID: Final = "X-Request-Id"
 # What a caller may call a request: enough for a UUID or a trace id, and nothing that could forge a log line.
 REQUEST_ID_FORM: Final = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 # After this, a caller with a retryable problem may try again; a hot tier catches up within seconds.
@@ -41,6 +41,10 @@ RETRY_AFTER_SECONDS: Final = 1
 SERVER_ERROR: Final = 500
 
 log = logging.getLogger(__name__)
+
+# Finding a metric by its labels costs as much as counting.
+_answers_of = cache(REQUESTS.labels)
+_seconds_of = cache(REQUEST_SECONDS.labels)
 
 
 def problem_response(error: ThermoclineError, instance: str) -> Response:
@@ -59,42 +63,18 @@ def problem_response(error: ThermoclineError, instance: str) -> Response:
     return Response(msgspec.json.encode(problem), error.http_status, headers, PROBLEM_TYPE)
 
 
-async def on_thermocline_error(request: Request, error: Exception) -> Response:
-    """The handler of our own errors."""
-    assert isinstance(error, ThermoclineError)
-    if error.http_status >= SERVER_ERROR and not error.retryable:
-        log.error("request failed", extra=fields(code=error.code, path=request.url.path, detail=error.what))
-    return problem_response(error, request.url.path)
-
-
-async def on_http_exception(request: Request, error: Exception) -> Response:
-    """The handler of the framework's own: no such route, no such method."""
-    assert isinstance(error, HTTPException)
-    return problem_response(_of_framework(request, error), request.url.path)
-
-
-def _of_framework(request: Request, error: HTTPException) -> ThermoclineError:
-    path = request.url.path
-    if error.status_code == 404:
-        return RouteNotFound(path=path)
-    if error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "")
-        return MethodNotAllowed(
-            method=request.method, path=path, allowed=tuple(filter(None, allowed.split(", ")))
-        )
-    return BadParameter(name="request", problem=str(error.detail))
-
-
 class Requests:
-    """The outermost layer: request ids, metrics, and unforeseen errors as problems."""
+    """The app around its routes: request ids, metrics, and every error as a problem."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, router: Router) -> None:
+        self.routes = router.routes
+        self._router = router
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes one request on."""
+        scope["app"] = self  # without one, the router words its own 404 and 405
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self._router(scope, receive, send)
             return
         request_id = _request_id(scope)
         status = 0
@@ -104,24 +84,51 @@ class Requests:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                REQUEST_SECONDS.labels(_route(scope)).observe(time.perf_counter() - started)
+                _seconds_of(_route(scope)).observe(time.perf_counter() - started)
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
             await send(message)
 
         try:
-            await self._app(scope, receive, send_named)
+            await self._router(scope, receive, send_named)
         except Exception as error:
-            where = f"{scope['method']} {scope['path']}"
-            log.exception(
-                "request failed", extra=fields(code=InternalError.code, path=where, request_id=request_id)
-            )
+            problem = _problem_of(error, scope, request_id)
             if status:
                 raise  # the answer has begun: all that is left is to break it off
-            unforeseen = InternalError(detail=f"request {request_id} failed", where=where)
-            unforeseen.__cause__ = error
-            await problem_response(unforeseen, scope["path"])(scope, receive, send_named)
+            await problem_response(problem, scope["path"])(scope, receive, send_named)
         finally:
-            REQUESTS.labels(scope["method"], _route(scope), str(status)).inc()
+            _answers_of(scope["method"], _route(scope), str(status)).inc()
+
+
+def _problem_of(error: Exception, scope: Scope, request_id: str) -> ThermoclineError:
+    """The error as one of ours; logged here if it is the server's and not only for the moment."""
+    if isinstance(error, HTTPException):
+        return _of_framework(scope, error)
+    where = f"{scope['method']} {scope['path']}"
+    if isinstance(error, ThermoclineError):
+        if error.http_status >= SERVER_ERROR and not error.retryable:
+            log.error("request failed", extra=fields(code=error.code, path=where, detail=error.what))
+        return error
+    log.error(
+        "request failed",
+        exc_info=error,
+        extra=fields(code=InternalError.code, path=where, request_id=request_id),
+    )
+    unforeseen = InternalError(detail=f"request {request_id} failed", where=where)
+    unforeseen.__cause__ = error
+    return unforeseen
+
+
+def _of_framework(scope: Scope, error: HTTPException) -> ThermoclineError:
+    """The router's own: no such route, no such method."""
+    path = scope["path"]
+    if error.status_code == 404:
+        return RouteNotFound(path=path)
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "")
+        return MethodNotAllowed(
+            method=scope["method"], path=path, allowed=tuple(filter(None, allowed.split(", ")))
+        )
+    return BadParameter(name="request", problem=str(error.detail))
 
 
 def _request_id(scope: Scope) -> str:
@@ -130,7 +137,7 @@ def _request_id(scope: Scope) -> str:
             text: str = value.decode("latin-1")
             if REQUEST_ID_FORM.fullmatch(text):
                 return text
-    return uuid4().hex
+    return os.urandom(16).hex()
 
 
 def _route(scope: Mapping[str, Any]) -> str:

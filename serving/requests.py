@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -13,7 +14,6 @@ from thermocline.definition import Kind
 from thermocline.errors import BadParameter, NotAcceptable
 
 if TYPE_CHECKING:
-    from starlette.datastructures import QueryParams
     from starlette.requests import Request
 
     from serving.cold.reader import Entity
@@ -38,9 +38,9 @@ class ExtractBody(msgspec.Struct, forbid_unknown_fields=True):
     columns: list[str] | None = None
 
 
-def entity_of_query(definition: LiveTable, query: QueryParams) -> Entity:
+def entity_of_query(definition: LiveTable, query: bytes) -> Entity:
     """The entity that a query string names. Raises as ``entity_of``."""
-    pairs = query.multi_items()
+    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
     parameters = dict(pairs)
     if len(parameters) < len(pairs):
         twice = next(name for place, (name, _) in enumerate(pairs) if name in [n for n, _ in pairs[:place]])

@@ -1,4 +1,4 @@
-"""The server: one tailer process for each table, and API processes that share one listening socket.
+"""The server: one tailer process for each table, and API processes that share one port.
 
 The parent only starts them, starts again what dies, and stops them all. Nothing passes through it.
 """
@@ -56,7 +56,7 @@ def serve(settings: Settings, log_level: logs.Level = "info", log_json: bool = F
         PortTaken: another process listens there.
         ThermoclineError: the catalog can't be reached, or a table is not there or not ours.
     """
-    with _listening(settings.serving.host, settings.serving.port) as listener:
+    with _reserved(settings.serving.host, settings.serving.port) as port:
         definitions = load_definitions(settings)
         for name in definitions:
             _forget_status(settings, name)
@@ -69,13 +69,15 @@ def serve(settings: Settings, log_level: logs.Level = "info", log_json: bool = F
                 ),
                 *(
                     _Child(
-                        f"api {number}", _run_worker, (settings, definitions, listener, log_level, log_json)
+                        f"api {number}",
+                        _run_worker,
+                        (settings, definitions, port.getsockname(), log_level, log_json),
                     )
                     for number in range(settings.serving.workers)
                 ),
             ]
             try:
-                _watch(children, _url(listener), SystemClock())
+                _watch(children, _url(port), SystemClock())
             finally:
                 _stop(children)
                 os.environ.pop(MULTIPROCESS_FOLDER, None)
@@ -92,7 +94,7 @@ def load_definitions(settings: Settings) -> dict[str, LiveTable]:
         differences = table_settings.definition(name).differences(definition)
         if differences:
             log.warning(
-                "the file's definition differs from the table's, which holds; see `thermocline table alter`",
+                "the file's definition differs from the table's, which holds: `thermocline table show NAME`",
                 extra=fields(table=name, differences="; ".join(differences)),
             )
         definitions[name] = definition
@@ -191,7 +193,7 @@ def _forget_status(settings: Settings, name: str) -> None:
 def _run_worker(
     settings: Settings,
     definitions: Mapping[str, LiveTable],
-    listener: socket.socket,
+    address: tuple[Any, ...],
     log_level: logs.Level,
     log_json: bool,
 ) -> None:
@@ -214,6 +216,9 @@ def _run_worker(
         server_header=False,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
+    # A socket of its own: the kernel spreads connections over those of a port, and passes over a dead
+    # worker's. Of a socket that all share, the first worker to wake would accept a whole burst.
+    listener = socket.create_server(address[:2], family=_family(address[0]), backlog=BACKLOG, reuse_port=True)
     uvicorn.Server(config).run(sockets=[listener])
 
 
@@ -232,16 +237,25 @@ def _become_child(log_level: logs.Level, log_json: bool, stop: Callable[[], obje
     threading.Thread(target=follow, name="follow parent", daemon=True).start()
 
 
-def _listening(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+def _reserved(host: str, port: int) -> socket.socket:
+    """The port, for this server's workers alone: bound, but nobody listens here."""
     try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        with socket.create_server((host, port), family=_family(host)) as alone:
+            address = alone.getsockname()
+        reserved = socket.socket(_family(host))
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reserved.bind(address)
     except OSError as error:
         raise PortTaken(host=host, port=port) from error
+    return reserved
 
 
-def _url(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def _url(reserved: socket.socket) -> str:
+    host, port = reserved.getsockname()[:2]
     name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
     return f"http://{name}:{port}"
 
@@ -251,7 +265,7 @@ def _is_ready(url: str) -> bool:
     try:
         connection.request("GET", "/readyz")
         return connection.getresponse().status == http.client.OK
-    except OSError:
+    except (OSError, http.client.HTTPException):  # nobody answers yet, or not in HTTP
         return False
     finally:
         connection.close()

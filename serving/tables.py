@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -71,21 +71,19 @@ class ServedTable:
         with suppress(NotReady):  # told to whoever asks
             self._switch()
 
-    def extract(self, columns: Sequence[str]) -> Extract:
+    def extract(self, columns: Sequence[str], floor: Seam) -> Extract:
         """Begins an extract of the newest snapshot and all that is hot now; waits for a seal.
 
+        ``floor`` is what ``reader.end()`` said, which refuses as a lookup does: an extract reaches at least
+        as far as a lookup of that moment.
+
         Raises:
-            NotReady: there is no snapshot yet, or no seal came in time.
+            NotReady: there is no snapshot yet, or no seal came in time, or the hot tier is being read again
+                and is still behind the floor.
         """
         for attempt in range(PIN_ATTEMPTS):
-            cold = self.reader.cold
-            index = cold.index
-            hot = hold(self._folder / HOT, self.name, index.snapshot_id, index.seam, self._clock).open(
-                SEAL_WAIT_SECONDS
-            )
-            age_seconds = hot.age_seconds(self._clock.monotonic())
             try:
-                return Extract(cold, hot, columns, age_seconds, self._folder / SPILL)
+                return self._extract(columns, floor)
             except NotReady:
                 if attempt + 1 == PIN_ATTEMPTS:
                     raise
@@ -146,6 +144,21 @@ class ServedTable:
         """Lets go of the lease."""
         if self._lease is not None:
             self._lease.release()
+
+    def _extract(self, columns: Sequence[str], floor: Seam) -> Extract:
+        cold = self.reader.cold
+        index = cold.index
+        pin = hold(self._folder / HOT, self.name, index.snapshot_id, index.seam, self._clock)
+        hot = pin.open(SEAL_WAIT_SECONDS)
+        with ExitStack() as on_error:
+            on_error.callback(hot.close)
+            age_seconds = hot.age_seconds(self._clock.monotonic())
+            extract = Extract(cold, hot, columns, age_seconds, self._folder / SPILL)
+            if not extract.read_point.end.at_least(floor):
+                detail = "the hot tier is being read again and is still behind earlier answers"
+                raise NotReady(table=self.name, detail=detail)
+            on_error.pop_all()
+        return extract
 
     def _switch(self) -> None:
         if not self.reader.refresh():

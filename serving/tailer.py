@@ -11,6 +11,7 @@ anew at the newest snapshot's seam if the log still reaches back to that; if not
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from pathlib import Path
@@ -25,7 +26,7 @@ from serving.identity import check_identity
 from serving.layout import COLD, HOT, TAILER_STATUS
 from thermocline.clock import SystemClock
 from thermocline.errors import OffsetsGone, SeamBeyondLog, ThermoclineError
-from thermocline.log import CONSUME_RECORDS_MAX, Log, Tail
+from thermocline.log import CONSUME_RECORDS_MAX, Log, Tail, TopicFacts
 from thermocline.logs import fields
 from thermocline.seam import Seam, check_against_log
 
@@ -80,6 +81,7 @@ class Tailer:
         self._under: Published | None = None  # what the tier was opened under
         self._tier: HotTier | None = None
         self._feed: Feed | None = None
+        self._facts: dict[str, TopicFacts] = {}  # of the topics that are being tailed
         self._goal: Seam | None = None  # the log's ends that have to be passed once before it is ready
         self._is_caught_up = False
         self._is_paused = False
@@ -110,22 +112,41 @@ class Tailer:
             self._stop.wait(ROUND_SECONDS)
         newest = self._follower.newest
         if newest is not None and self._needs_tier(newest):
+            if self._tier is not None and self._is_of(newest):
+                self._check_reach(newest)  # what is held answers for longer than a tier that can't be filled
             self._open_tier(newest, may_continue=True)
 
+    def _check_reach(self, newest: Published) -> None:
+        """Makes sure that a new tier can be filled from the snapshot's seam on; raises as ``_check_log``."""
+        kafka, topics = Log(self._settings.kafka), newest.definition.topics
+        check_identity(self._table, newest.state, kafka, topics)
+        check_against_log(self._table, newest.state.seam, kafka.starts(topics), kafka.ends(topics))
+
     def _needs_tier(self, newest: Published) -> bool:
-        """Whether there is no tier, or one of another definition, or one that begins beyond the seam."""
+        """Whether there is no tier, or another log's or definition's, or one that begins beyond the seam."""
         if self._tier is None or self._under is None:
             return True
         if newest is self._under:
             return False
-        return newest.definition != self._under.definition or not newest.state.seam.at_least(self._tier.start)
+        return not self._is_of(newest) or not newest.state.seam.at_least(self._tier.start)
+
+    def _is_of(self, newest: Published) -> bool:
+        """Whether the tier's records come from the snapshot's log and were decoded by its definition."""
+        under = self._under
+        assert under is not None
+        return (_source(newest), newest.definition) == (_source(under), under.definition)
 
     def _open_tier(self, newest: Published, may_continue: bool) -> None:
         if self._tier is not None:
             self._tier.close()
             self._tier = None
         self._tier = HotTier.open(
-            self._folder / HOT, newest.definition, newest.state.seam, self._clock, may_continue
+            self._folder / HOT,
+            newest.definition,
+            newest.state.seam,
+            self._clock,
+            may_continue,
+            _source(newest),
         )
         self._feed = Feed(self._tier, newest.definition)
         self._under = newest
@@ -135,6 +156,8 @@ class Tailer:
             "hot tier opened",
             extra=fields(table=self._table, start=self._tier.start.to_dict(), end=self._tier.end.to_dict()),
         )
+        # What the tier before had caught up to must not be said of this one.
+        self._write_status(self._state())
 
     def _tail(self) -> None:
         """Reads on from the tier's end until stopped, or until something has to begin anew."""
@@ -146,15 +169,18 @@ class Tailer:
         tail = Tail(config, self._tier.end, self._table, self._clock)
         self._problem = None
         try:
-            while not self._stop.is_set() and not self._must_begin_anew():
+            while not self._stop.is_set() and not self._must_begin_anew(tail):
                 self._round(tail)
         finally:
             tail.close()
 
-    def _must_begin_anew(self) -> bool:
+    def _must_begin_anew(self, tail: Tail) -> bool:
+        """Where a snapshot asks for another tier, or a topic is another one or has grown."""
         newest, tier = self._follower.newest, self._tier
         assert newest is not None
         assert tier is not None
+        if any(found != self._facts.get(topic) for topic, found in tail.facts().items()):
+            return True
         if newest is self._under:
             return False
         topics = newest.definition.topics
@@ -179,6 +205,7 @@ class Tailer:
         assert self._tier is not None
         kafka, topics = Log(self._settings.kafka), newest.definition.topics
         check_identity(self._table, newest.state, kafka, topics)
+        self._facts = kafka.describe(topics)
         starts, ends = kafka.starts(topics), kafka.ends(topics)
         self._take_up(starts, newest)
         try:
@@ -275,6 +302,12 @@ class Tailer:
         scratch = self._folder / f"{TAILER_STATUS}.new"
         scratch.write_bytes(msgspec.json.encode(status))
         scratch.replace(self._folder / TAILER_STATUS)
+
+
+def _source(published: Published) -> str:
+    """The log that feeds a snapshot: a topic that was deleted and made again is another one."""
+    state = published.state
+    return json.dumps([state.cluster_id, sorted(state.topic_ids.values())])
 
 
 def _shown(problem: ThermoclineError | None) -> dict[str, str] | None:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from thermocline.definition import LiveTable
 
 # A lookup decodes one row group: 0.15 ms with 1,024 rows, 0.26 ms with 2,048, which would be half of all
-# that a cold lookup costs. For that, files are 2 % (long values) to 12 % (short ones) larger, and DuckDB scans
-# them at five sixths of the speed.
+# that a cold lookup costs. For that, files are 2 % (long values) to 12 % (short ones) larger, and DuckDB
+# scans them at five sixths of the speed.
 ROW_GROUP_ROWS = 1_024
 # Iceberg's own default for the bounds of strings: enough to prune by, short enough for a manifest.
 _BOUND_CHARACTERS = 16

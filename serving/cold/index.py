@@ -13,7 +13,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import time  # only to compare with the file system's own times
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from thermocline.definition import LiveTable
@@ -42,6 +43,10 @@ FILES: Final = "files"
 GRACE_SECONDS: Final = 1_800
 # Indexing a file is one or two small reads; more at once than this only queue at an object store.
 INDEXING_THREADS: Final = 8
+
+# By folder: the data files of the last snapshot that this process published, whose facts and footers it has
+# read or written. Those of an earlier process are read once, since the machine may have crashed since.
+_known_whole: dict[Path, frozenset[str]] = {}
 
 
 class FileFacts(msgspec.Struct, frozen=True):
@@ -153,12 +158,21 @@ def publish(folder: Path, table: Table, definition: LiveTable, state: SnapshotSt
             files=list(plan_files(table, state.snapshot_id)),
         )
         if before is not None and not _is_newer(manifest, before):
+            if (
+                before.snapshot_id == manifest.snapshot_id
+            ):  # a crash of the machine may have cut its files short
+                _index_files(folder, table.io, definition, before)
             return False
-        with ThreadPoolExecutor(INDEXING_THREADS) as pool:
-            list(pool.map(lambda file: _index_file(folder, table.io, definition, file.path), manifest.files))
+        _index_files(folder, table.io, definition, manifest)
         _replace(folder / MANIFEST, msgspec.msgpack.encode(manifest))
         _remove_unused(folder, before, manifest)
         return True
+
+
+def published_snapshot_id(folder: Path) -> int | None:
+    """The snapshot whose index is the newest one of the folder; None before the first."""
+    manifest = _read_manifest(folder)
+    return None if manifest is None else manifest.snapshot_id
 
 
 def manifest_stamp(folder: Path) -> tuple[int, int] | None:
@@ -216,11 +230,15 @@ def _assemble(folder: Path, manifest: Manifest, name: str, known: Mapping[str, C
 def _cold_file(folder: Path, data: DataFile, known: ColdFile | None) -> ColdFile:
     if known is not None:
         return ColdFile(data, known.sparse, known.columns, known.uuids, known.footer)
-    facts = msgspec.msgpack.decode(_facts_path(folder, data.path).read_bytes(), type=FileFacts)
+    facts = _decode_facts(_facts_path(folder, data.path))
     sparse = SparseIndex(facts.first_keys, np.array(facts.rows, dtype=np.int64), facts.is_sorted)
     return ColdFile(
         data, sparse, frozenset(facts.columns), frozenset(facts.uuids), _footer_path(folder, data.path)
     )
+
+
+def _decode_facts(path: Path) -> FileFacts:
+    return msgspec.msgpack.decode(path.read_bytes(), type=FileFacts)
 
 
 def _fingerprint(definition: LiveTable, files: Iterable[ColdFile]) -> bytes:
@@ -232,10 +250,34 @@ def _fingerprint(definition: LiveTable, files: Iterable[ColdFile]) -> bytes:
     return digest.digest()
 
 
+def _index_files(folder: Path, io: FileIO, definition: LiveTable, manifest: Manifest) -> None:
+    whole = _known_whole.get(folder, frozenset())
+
+    def index(path: str) -> None:
+        if not _is_indexed(folder, path, path in whole):
+            _index_file(folder, io, definition, path)
+
+    paths = [file.path for file in manifest.files]
+    with ThreadPoolExecutor(INDEXING_THREADS) as pool:
+        list(pool.map(index, paths))
+    _known_whole[folder] = frozenset(paths)
+
+
+def _is_indexed(folder: Path, path: str, is_known_whole: bool) -> bool:
+    """Whether both files are there, and, unless that is known, can be read."""
+    facts_path, footer_path = _facts_path(folder, path), _footer_path(folder, path)
+    if is_known_whole:
+        return facts_path.exists() and footer_path.exists()
+    try:
+        _decode_facts(facts_path)
+        pq.read_metadata(footer_path)
+    except (OSError, msgspec.DecodeError, pa.ArrowInvalid):
+        return False
+    return True
+
+
 def _index_file(folder: Path, io: FileIO, definition: LiveTable, path: str) -> None:
     facts_path, footer_path = _facts_path(folder, path), _footer_path(folder, path)
-    if facts_path.exists() and footer_path.exists():
-        return
     with open_input(io, path) as source:
         metadata = pq.read_metadata(source)
     sparse = load_sparse_index(io, path, definition, metadata)
@@ -251,6 +293,7 @@ def _index_file(folder: Path, io: FileIO, definition: LiveTable, path: str) -> N
     with tempfile.TemporaryDirectory(dir=folder, prefix="footer-") as scratch:
         written = Path(scratch) / "footer"
         metadata.write_metadata_file(str(written))
+        _sync(written)
         written.replace(footer_path)
     _replace(facts_path, msgspec.msgpack.encode(facts))
 
@@ -261,7 +304,8 @@ def _remove_unused(folder: Path, before: Manifest | None, now: Manifest) -> None
     for file in before.files if before else []:
         if _stem(file.path) not in wanted:
             for path in (_facts_path(folder, file.path), _footer_path(folder, file.path)):
-                path.touch()
+                with suppress(FileNotFoundError):
+                    os.utime(path)
     too_old = time() - GRACE_SECONDS
     for path in (folder / FILES).iterdir():
         if path.stem not in wanted and path.stat().st_mtime < too_old:
@@ -283,7 +327,14 @@ def _footer_path(folder: Path, path: str) -> Path:
 def _replace(path: Path, content: bytes) -> None:
     scratch = path.with_name(f"{path.name}.{os.getpid()}.new")
     scratch.write_bytes(content)
+    _sync(scratch)
     scratch.replace(path)
+
+
+def _sync(path: Path) -> None:
+    """Has the content on disk before a name points to it: a power cut must not leave an empty file."""
+    with path.open("rb") as written:
+        os.fsync(written.fileno())
 
 
 @contextmanager

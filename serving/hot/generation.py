@@ -16,16 +16,14 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import lmdb
 import msgspec
 
 from serving.hot.environment import open_environment
 from serving.hot.record import META_KEY
 from thermocline.seam import Seam
-
-if TYPE_CHECKING:
-    import lmdb
 
 LOCK_SUFFIX: Final = "-lock"  # LMDB's own name for the file of locks beside the data
 # Each record may fall into another page, which is copied, split, and named in a page above; a large value has
@@ -117,10 +115,11 @@ class Generation:
         return self._environment.begin()
 
     def meta(self) -> Meta:
-        """What it says of itself now."""
+        """What it says of itself now. Raises `lmdb.Error` when it is no whole generation."""
         with self.read() as transaction:
             raw = transaction.get(META_KEY)
-        assert raw is not None, "a generation is listed once its meta is written"
+        if raw is None:  # a generation is listed once its meta is written
+            raise lmdb.Error(f"{self.path} holds nothing")
         return decode_meta(raw)
 
     def write(self, records: Mapping[bytes, bytes], meta: Meta) -> None:

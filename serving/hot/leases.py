@@ -3,7 +3,8 @@
 A lease is alive as long as its file is touched. The tailer takes one for dead when it hasn't seen it
 touched for a while *on its own monotonic clock*: a wall clock that jumps ends none, and after a restart
 of the tailer each is waited for anew. A reader's lease carries the seam of the snapshot that it serves. A
-pin's also says when it asked for a seal, and, once it has opened them, which generations it reads.
+pin's also says when it asked for a seal, which generations it reads, and, once it is sure of those, that
+it needs nothing else.
 
 A lease only keeps files. Data that was opened stays readable whatever happens to its lease, and whoever
 opens data late checks that it reaches back far enough; so a lease that ends too soon costs an answer, not
@@ -36,13 +37,18 @@ TIMEOUT_SECONDS: Final = 30.0
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """What a lease says. ``asked_at`` (monotonic seconds) is a pin's; ``generations`` are file names."""
+    """What a lease says.
+
+    ``asked_at`` (monotonic seconds) is a pin's; ``generations`` are file names. ``has_opened``: those files
+    are all that is needed, and the seam no longer keeps anything from eviction.
+    """
 
     pid: int
     snapshot_id: int
     seam: str
     asked_at: float | None = None
     generations: tuple[str, ...] = ()
+    has_opened: bool = False
 
 
 class Lease:
@@ -75,6 +81,10 @@ class Lease:
         """Says which generations were opened."""
         self._write(msgspec.structs.replace(self._terms, generations=tuple(names)))
 
+    def need_only_generations(self) -> None:
+        """Says that the generations named are still listed, and that nothing else is needed."""
+        self._write(msgspec.structs.replace(self._terms, has_opened=True))
+
     def release(self) -> None:
         """Ends the lease. May be repeated."""
         with self._change:
@@ -102,6 +112,7 @@ class Lease:
 @dataclass(slots=True)
 class _Seen:
     terms: Terms
+    seam: Seam
     touched: tuple[int, int]
     seen_at: float
 
@@ -134,7 +145,7 @@ class Leases:
 
     def needed(self, newest: Seam) -> Seam:
         """From where on records are needed: the least, by partition, of the newest seam and all leased."""
-        seams = [newest, *(Seam.from_json(seen.terms.seam) for seen in self._seen.values())]
+        seams = [newest, *(seen.seam for seen in self._seen.values() if not seen.terms.has_opened)]
         places = {(topic, partition) for topic, partition, _ in newest.items()}
         return Seam({place: min(seam.get(place) for seam in seams) for place in places})
 
@@ -153,8 +164,12 @@ class Leases:
                     return seen
                 path.unlink()
                 return None
-            return _Seen(_decoder.decode(path.read_bytes()), touched, now)
+            terms = _decoder.decode(path.read_bytes())
+            return _Seen(terms, Seam.from_json(terms.seam), touched, now)
         except FileNotFoundError:  # released a moment ago
+            return None
+        except (msgspec.DecodeError, ValueError):  # not ours; a lease that lives is written again
+            path.unlink(missing_ok=True)
             return None
 
 

@@ -36,11 +36,14 @@ class Seal(msgspec.Struct, frozen=True):
 class Manifest(msgspec.Struct, frozen=True):
     """The generations of one tier. The last one is active, the others are sealed and never change.
 
-    ``definition`` is the JSON that the records were decoded by. ``seal`` is None before the first one.
+    ``source`` names the log that they were read from: offsets of another one, of a topic that was made again
+    too, mean other records. ``definition`` is the JSON that the records were decoded by. ``seal`` is None
+    before the first one.
     """
 
     format: int
     boot_id: str
+    source: str
     definition: str
     definition_version: int
     topics: tuple[str, ...]

@@ -3,7 +3,8 @@
 A pin is a lease that asks for a seal. Once the tailer has made one *after* the pin asked, the sealed
 generations hold all that had been read when it asked, and never change. The pin opens them, names them in
 its lease and then looks whether the manifest still lists them all: if so, the tailer keeps their files
-for as long as the lease lives, whatever it seals, merges, evicts, and however often it is restarted.
+for as long as the lease lives, whatever it seals, merges, evicts, and however often it is restarted. From
+then on the pin needs those files and nothing else: a slow one does not keep later records from eviction.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ from serving.hot.leases import Lease, Terms
 from serving.hot.manifest import Manifest, Seal, read_manifest
 from serving.hot.merge import covered_by
 from serving.hot.record import HotRow
+from serving.hot.scan import winners_of_bucket
 from serving.hot.view import open_generations
-from serving.hot.winners import HotBatch, winners_of_bucket, winners_of_prefix
+from serving.hot.winners import winners_of_prefix
 from thermocline.errors import NotReady
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from thermocline.clock import Clock
     from thermocline.seam import Seam
 
@@ -56,17 +60,18 @@ class Pin:
         """Waits for the seal, which takes a second at most while the tailer runs, and gives what it sealed.
 
         Raises:
-            NotReady: no seal came in time; the pin is released.
+            NotReady: no seal came in time. Whatever is raised, the pin is released.
         """
         deadline = self._clock.monotonic() + wait_seconds
-        while True:
-            pinned = self._sealed()
-            if pinned is not None:
-                return pinned
-            if self._clock.monotonic() >= deadline:
-                self.release()
-                raise NotReady(table=self._table, detail=f"its tailer made no seal within {wait_seconds:g} s")
-            self._clock.sleep(LOOK_AGAIN_SECONDS)
+        with ExitStack() as on_error:
+            on_error.callback(self.release)
+            while (pinned := self._sealed()) is None:
+                if self._clock.monotonic() >= deadline:
+                    detail = f"its tailer made no seal within {wait_seconds:g} s"
+                    raise NotReady(table=self._table, detail=detail)
+                self._clock.sleep(LOOK_AGAIN_SECONDS)
+            on_error.pop_all()
+        return pinned
 
     def release(self) -> None:
         """Ends the lease. May be repeated."""
@@ -86,7 +91,9 @@ class Pin:
         now = read_manifest(self._folder)
         if now is None or not set(listed) <= set(now.generations):
             return None
-        return PinnedHot(manifest, generations, manifest.seal, self._lease)
+        pinned = PinnedHot(manifest, generations, manifest.seal, self._lease)
+        self._lease.need_only_generations()
+        return pinned
 
 
 class PinnedHot:
@@ -123,7 +130,7 @@ class PinnedHot:
         with self._transactions() as newest_first:
             return winners_of_prefix(newest_first, self._topics, bucket, prefix, seam)
 
-    def scan(self, bucket: int, seam: Seam) -> HotBatch:
+    def scan(self, bucket: int, seam: Seam) -> pa.Table:
         """As ``HotView.scan``."""
         with self._transactions() as newest_first:
             return winners_of_bucket(newest_first, self._topics, bucket, seam)

@@ -33,10 +33,12 @@ BUCKET: Final = Struct(">H")
 PLACE: Final = Struct(">HI")
 KEY_START: Final = BUCKET.size
 PLACE_START: Final = -PLACE.size
+PARTITION_START: Final = 2  # within the place
 KEY_BYTES_MAX: Final = STORED_KEY_BYTES_MAX - BUCKET.size - PLACE.size - 1
 LONG_KEY_PREFIX_BYTES: Final = STORED_KEY_BYTES_MAX - BUCKET.size - PLACE.size - HASH_BYTES
 
 HEADER: Final = Struct(">qqB")
+TIME_START, FLAGS_START = 8, 16
 KEY_LENGTH: Final = Struct(">I")
 HAS_LONG_KEY: Final = 1
 

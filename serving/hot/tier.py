@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 GENERATION_SUFFIX: Final = ".mdb"
 WRITER_LOCK: Final = "writer.lock"
 
-# Each costs a lookup about a microsecond; the design's figures were measured with eight.
+# Each costs a lookup about a microsecond; lookups were measured with eight.
 GENERATIONS_MAX: Final = 8
 # Half a usual commit interval (60 s): most of what a commit contains is freed with it, at the price of two or
 # three generations between commits.
@@ -71,14 +71,16 @@ class HotTier:
     says where to read on.
     """
 
-    def __init__(self, folder: Path, definition: LiveTable, clock: Clock, lock: IO[bytes]) -> None:
+    def __init__(
+        self, folder: Path, definition: LiveTable, clock: Clock, lock: IO[bytes], source: str
+    ) -> None:
         """Use ``open``."""
-        self._folder = folder
+        self.folder = folder
         self._definition = definition
         self._clock = clock
         self._lock = lock
         self._leases = Leases(folder, clock)
-        self._manifest = _no_manifest(definition)
+        self._manifest = _no_manifest(definition, source)
         self._generations: list[Generation] = []
         self._meta = Meta(0, ())
         self._active_since = clock.monotonic()
@@ -88,19 +90,26 @@ class HotTier:
 
     @classmethod
     def open(
-        cls, folder: Path, definition: LiveTable, start: Seam, clock: Clock, may_continue: bool = True
+        cls,
+        folder: Path,
+        definition: LiveTable,
+        start: Seam,
+        clock: Clock,
+        may_continue: bool = True,
+        source: str = "",
     ) -> Self:
         """Goes on with what the folder holds, or begins an empty tier at ``start``.
 
-        It begins anew when the folder holds nothing, or records of another boot or definition, or begins
-        beyond ``start`` (the table went back to an older snapshot), or can't be read, or must not continue.
-        Partitions that only ``start`` has are taken up from there.
+        It begins anew when the folder holds nothing, or records of another boot, source or definition, or
+        begins beyond ``start`` (the table went back to an older snapshot), or can't be read, or must not
+        continue. Partitions that only ``start`` has are taken up from there. ``source`` names the log that
+        the records come from; a tier that nobody continues needs none.
 
         Raises:
             NotReady: another process writes to this folder.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        tier = cls(folder, definition, clock, _locked(folder, definition.name))
+        tier = cls(folder, definition, clock, _locked(folder, definition.name), source)
         try:
             before = read_manifest(folder)
             if not (before and may_continue and tier._continue(before, start)):
@@ -143,13 +152,18 @@ class HotTier:
 
     @property
     def hot_bytes(self) -> int:
-        """What all generations take on disk, also those that only pins still read."""
-        return sum(generation.used_bytes for generation in self._generations) + self._unlisted_bytes
+        """What all generations take on disk, also those that only pins still read, and a merge's so far."""
+        merged = self._merge.merged.used_bytes if self._merge is not None else 0
+        return sum(generation.used_bytes for generation in self._generations) + self._unlisted_bytes + merged
 
     def is_full(self, hot_bytes_max: int) -> bool:
         """Whether no more may be appended: the budget is used up, or the disk nearly is."""
-        disk = os.statvfs(self._folder)
-        return self.hot_bytes >= hot_bytes_max or disk.f_bavail * disk.f_frsize < DISK_FREE_BYTES_MIN
+        return self.hot_bytes >= hot_bytes_max or not self.has_disk_for(0)
+
+    def has_disk_for(self, more_bytes: int) -> bool:
+        """Whether so much can be written and still leave free what has to stay free."""
+        disk = os.statvfs(self.folder)
+        return disk.f_bavail * disk.f_frsize >= more_bytes + DISK_FREE_BYTES_MIN
 
     def append(self, batch: Batch, positions: Seam, reached_end_at: ReachedEndAt) -> None:
         """Adds decoded records, the positions reading has come to, and when it had come to the log's end.
@@ -207,7 +221,9 @@ class HotTier:
         merge = self._merge
         if merge is None:
             if len(self._generations) > GENERATIONS_MAX:
-                self._merge = Merge(_new_path(self._folder), *smallest_neighbours(self._generations[:-1]))
+                older, newer = smallest_neighbours(self._generations[:-1])
+                if self.has_disk_for(older.used_bytes + newer.used_bytes):
+                    self._merge = Merge(_new_path(self.folder), older, newer)
         elif merge.older not in self._generations or merge.newer not in self._generations:
             merge.abandon()
             self._merge = None
@@ -248,19 +264,22 @@ class HotTier:
 
     def _continue(self, before: Manifest, start: Seam) -> bool:
         """Takes over the generations of an earlier tier, if they can be used."""
-        if before.definition != self._definition.to_json():
+        if (before.source, before.definition) != (self._manifest.source, self._manifest.definition):
             return False
+        if not all((self.folder / listed.name).exists() for listed in before.generations):
+            return False  # a writer that opens it would create it, empty
         try:
             generations = [
-                Generation(self._folder / listed.name, listed.map_bytes, is_writer=True)
+                Generation(self.folder / listed.name, listed.map_bytes, is_writer=True)
                 for listed in before.generations
             ]
-            self._meta = generations[-1].meta()
+            metas = [generation.meta() for generation in generations]
         except lmdb.Error:
             return False
-        self._generations = generations
-        if not start.at_least(self.start):
+        if not start.at_least(Meta(0, covered_by(metas)).start):
             return False
+        self._generations = generations
+        self._meta = metas[-1]
         self._manifest = before
         self._publish(generations, before.seal)
         new = {part.place: part.start for part in _nothing_from(start) if part.place not in self.end}
@@ -272,7 +291,7 @@ class HotTier:
         """Publishes an empty generation; readers of an earlier tier learn of it from that one's meta."""
         if before is not None:
             self._manifest = replace(self._manifest, version=before.version)
-            _tell_readers_to_move(self._folder, before)
+            _tell_readers_to_move(self.folder, before)
         self._meta = Meta(self._manifest.version, _nothing_from(start))
         self._generations = [self._created(self._meta, MAP_BYTES)]
         self._publish(self._generations, None)
@@ -311,7 +330,7 @@ class HotTier:
         self._active_since = self._clock.monotonic()
 
     def _created(self, meta: Meta, map_bytes: int) -> Generation:
-        generation = Generation(_new_path(self._folder), map_bytes, is_writer=True)
+        generation = Generation(_new_path(self.folder), map_bytes, is_writer=True)
         generation.write({}, meta)
         return generation
 
@@ -321,7 +340,7 @@ class HotTier:
         self._generations[-1].write({}, self._meta)
         listed = tuple(Listed(generation.name, generation.map_bytes) for generation in generations)
         manifest = replace(self._manifest, version=version, generations=listed, seal=seal)
-        publish_manifest(self._folder, manifest)
+        publish_manifest(self.folder, manifest)
         self._manifest = manifest
         self._generations = generations
 
@@ -337,12 +356,12 @@ class HotTier:
         if self._merge is not None:
             kept.add(self._merge.merged.name)
         self._unlisted_bytes = 0
-        for path in self._folder.glob(f"*{GENERATION_SUFFIX}*"):
+        for path in self.folder.glob(f"*{GENERATION_SUFFIX}*"):
             name = path.name.removesuffix(LOCK_SUFFIX)
             if name in held - kept:
                 self._unlisted_bytes += path.stat().st_blocks * DISK_BLOCK_BYTES
             elif name not in kept:
-                delete_files(self._folder / name)
+                delete_files(self.folder / name)
 
 
 def _locked(folder: Path, table: str) -> IO[bytes]:
@@ -359,10 +378,11 @@ def _new_path(folder: Path) -> Path:
     return folder / f"{uuid4().hex}{GENERATION_SUFFIX}"
 
 
-def _no_manifest(definition: LiveTable) -> Manifest:
+def _no_manifest(definition: LiveTable, source: str) -> Manifest:
     return Manifest(
         format=FORMAT,
         boot_id=boot_id(),
+        source=source,
         definition=definition.to_json(),
         definition_version=definition.version,
         topics=definition.topics,

@@ -24,10 +24,13 @@ from serving.hot.generation import Covered, Generation, Meta, age_seconds, decod
 from serving.hot.manifest import Listed, Manifest, read_manifest
 from serving.hot.merge import covered_by
 from serving.hot.record import META_KEY, HotRow
-from serving.hot.winners import HotBatch, winners_of_bucket, winners_of_prefix
+from serving.hot.scan import winners_of_bucket
+from serving.hot.winners import winners_of_prefix
 from thermocline.errors import NotReady
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from thermocline.definition import LiveTable
     from thermocline.seam import Seam
 
@@ -169,8 +172,11 @@ class HotView:
         topics = self._extent.opened.manifest.topics
         return winners_of_prefix(self._transactions, topics, bucket, prefix, seam)
 
-    def scan(self, bucket: int, seam: Seam) -> HotBatch:
-        """The winners at or beyond the seam of a whole bucket. The seam must not lie before ``start``."""
+    def scan(self, bucket: int, seam: Seam) -> pa.Table:
+        """All of a bucket's winners at or beyond the seam, a table of ``scan.SCHEMA`` in no order.
+
+        The seam must not lie before ``start``.
+        """
         return winners_of_bucket(self._transactions, self._extent.opened.manifest.topics, bucket, seam)
 
 

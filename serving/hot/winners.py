@@ -1,4 +1,4 @@
-"""The winners among hot records: of one entity, or of a whole bucket.
+"""The winners among the hot records of one entity.
 
 Generations are asked from the newest to the oldest, and the first one that has a record of a (row,
 partition) decides about it. Records before the seam are left out one by one. What is left of a row, at
@@ -7,12 +7,10 @@ most one record a partition, is decided by ``fold``'s order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from serving.hot.record import (
-    BUCKET,
     HAS_LONG_KEY,
     HEADER,
     KEY_START,
@@ -33,14 +31,6 @@ if TYPE_CHECKING:
     Transactions = Sequence[lmdb.Transaction[bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class HotBatch:
-    """Rows and tombstones (None) with their keys, which ascend."""
-
-    keys: list[bytes]
-    rows: list[HotRow | None]
-
-
 def winners_of_prefix(
     newest_first: Transactions, topics: Sequence[str], bucket: int, prefix: bytes, seam: Seam
 ) -> dict[bytes, HotRow | None]:
@@ -58,25 +48,6 @@ def winners_of_prefix(
     if len(prefix) > LONG_KEY_PREFIX_BYTES:
         return {key: row for key, row in winners.items() if key.startswith(prefix)}
     return winners
-
-
-def winners_of_bucket(newest_first: Transactions, topics: Sequence[str], bucket: int, seam: Seam) -> HotBatch:
-    """The same of all rows of a bucket. All of its hot records are in memory while it works."""
-    found: dict[bytes, bytes] = {}
-    for transaction in reversed(newest_first):
-        found.update(_range(transaction, BUCKET.pack(bucket), BUCKET.pack(bucket + 1)))
-    winners = _folded(found.items(), topics, seam)
-    keys = sorted(winners)
-    return HotBatch(keys, [winners[key] for key in keys])
-
-
-def _range(transaction: lmdb.Transaction[bytes], start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-    cursor = transaction.cursor()
-    if cursor.set_range(start):
-        for item in cursor:
-            if item[0] >= end:
-                return
-            yield item
 
 
 def _folded(
@@ -99,7 +70,7 @@ def _folded(
             key, payload = long_key_and_payload(value)
         else:
             key, payload = stored_key[KEY_START:PLACE_START], value[header_bytes:]
-        # Made the short way: a bucket is folded half as fast again.
+        # Made the short way, in half the time.
         row = tuple.__new__(HotRow, (payload, topic, partition, offset, timestamp_ms))
         if key in rows and _order(rows[key]) > _order(row):
             continue

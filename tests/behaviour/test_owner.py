@@ -18,6 +18,7 @@ from py4j.protocol import Py4JJavaError
 
 from ingest.batch import BatchResult, run_batch
 from ingest.commit import Change, Committer
+from ingest.java import JavaCatalog
 from ingest.owner import Owner
 from tests.behaviour.topic import APP, Topic
 from thermocline.catalog import current_state, load_table, open_catalog
@@ -240,20 +241,20 @@ def test_a_table_that_others_wrote_or_rolled_back_stops_ingest(
 ) -> None:
     """Goal: a seam counts only with the very snapshot that carries it.
 
-    Method: Spark appends a row of its own, and rolls the table back, first to our last snapshot, which is as
-    good as before, then behind it, where the table's copy of the seam is of another snapshot.
+    Method: another writer appends, and rolls the table back, first to our last snapshot, which is as good as
+    before, then behind it, where the table's copy of the seam is of another snapshot.
     """
     stack = new_stack("foreign", partitions=1, buckets=2)
     owner = new_owner(stack)
+    others_table = JavaCatalog(owner.committer._jvm, stack.settings.catalog).load(f"app.{TABLE}")
     topic = Topic(stack.settings.kafka, TOPIC)
     first = owner.position.snapshot_id
     topic.send((APP, "u1", "plan"), "free")
     topic.flush()
     owner.catch_up(threading.Event())
     ours, files = owner.position.snapshot_id, data_files(stack)
-    columns = "app_id, user_id, key, value"
-    owner.spark.sql(f"INSERT INTO lake.app.{TABLE} ({columns}) VALUES (1, 'foreign', 'plan', 'x')")
-    files_after_insert = data_files(stack)
+    others_table.refresh()
+    others_table.newAppend().commit()
     topic.send((APP, "u1", "plan"), "pro")
     topic.flush()
 
@@ -261,13 +262,14 @@ def test_a_table_that_others_wrote_or_rolled_back_stops_ingest(
         owner.step()
     with pytest.raises(TableUnowned):
         new_owner(stack)
-    assert data_files(stack) == files_after_insert > files
+    assert data_files(stack) == files
 
-    owner.spark.sql(f"CALL lake.system.rollback_to_snapshot('app.{TABLE}', {ours})")
+    others_table.manageSnapshots().rollbackTo(ours).commit()
     new_owner(stack).catch_up(threading.Event())
     assert table_rows(stack) == {(APP, "u1", "plan"): "pro"}
 
-    owner.spark.sql(f"CALL lake.system.rollback_to_snapshot('app.{TABLE}', {first})")
+    others_table.refresh()
+    others_table.manageSnapshots().rollbackTo(first).commit()
     with pytest.raises(TableUnowned):
         new_owner(stack)
 

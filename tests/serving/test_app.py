@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import io
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from serving.app import create_app
+from serving.app import EXTRACTS_MAX, create_app
 from serving.client import Client
 from serving.tables import ServedTable, Tables
 from thermocline.errors import RowNotFound, ServerUnreachable, UnknownColumn
@@ -55,7 +56,7 @@ def served(
     app = create_app(Tables([table]), settings)
     table.refresh()
     with client_of(app) as client:
-        yield SimpleNamespace(world=world, client=client, table=table)
+        yield SimpleNamespace(world=world, client=client, table=table, app=app)
 
 
 def _keys(answer: Any) -> list[str]:
@@ -238,7 +239,18 @@ def test_the_openapi_document_has_each_table_with_its_types(served: SimpleNamesp
     assert found["app_id"] == (True, "integer")
     assert found["key"] == (False, "string")
     assert {"200", "404", "422", "503", "500"} <= set(rows["responses"])
-    assert served.client.get("/docs").status_code == 200
+    of_one, of_all = (document["paths"][path]["get"] for path in ("/v1/tables/profiles", "/v1/tables"))
+    assert of_one["responses"]["404"]["description"] == "unknown-table"
+    assert "404" not in of_all["responses"]
+
+
+def test_the_docs_need_nothing_from_elsewhere(served: SimpleNamespace) -> None:
+    page = served.client.get("/docs").text
+    for words in ("POST /v1/tables/profiles/rows:batch", "Thermocline-Read-After", "app_id", "unknown-table"):
+        assert words in page
+    assert "<script" not in page
+    assert "://" not in page
+    assert served.client.get("/redoc").status_code == 404
 
 
 def test_the_client_reads_what_the_server_says(served: SimpleNamespace) -> None:
@@ -263,3 +275,74 @@ def test_the_client_reads_what_the_server_says(served: SimpleNamespace) -> None:
 def test_the_client_says_that_nobody_answers() -> None:
     with Client("http://127.0.0.1:9") as client, pytest.raises(ServerUnreachable):
         client.lookup("profiles", {})
+
+
+def _streamed(served: SimpleNamespace, receive: Any, send: Any) -> None:
+    """An extract as a server would run it, whose caller takes it as ``send`` does."""
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/v1/tables/profiles/extract",
+        "query_string": b"",
+        "headers": [],
+    }
+
+    async def request() -> None:
+        await asyncio.wait_for(served.app(scope, receive, send), 30)
+
+    served.client.portal.call(request)
+
+
+def _leases(served: SimpleNamespace) -> set[Any]:
+    return set((served.world.hot_folder / "leases").iterdir())
+
+
+def test_a_caller_that_goes_away_leaves_no_lease_and_no_slot_taken(served: SimpleNamespace) -> None:
+    """More callers than there are slots go away after the first part; the next extract is whole."""
+    before = _leases(served)
+    for _ in range(EXTRACTS_MAX + 1):
+        messages = [{"type": "http.request", "body": b"", "more_body": False}]
+        sent: list[Any] = []
+        left = asyncio.Event()
+
+        async def receive(messages: list[Any] = messages, left: asyncio.Event = left) -> Any:
+            if messages:
+                return messages.pop()
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any, sent: list[Any] = sent, left: asyncio.Event = left) -> None:
+            sent.append(message)
+            if message["type"] == "http.response.body":
+                left.set()
+                raise OSError("the caller is gone")
+
+        with pytest.raises(OSError, match="gone"):
+            _streamed(served, receive, send)
+        assert sent[0]["status"] == 200
+        assert _leases(served) == before
+    assert served.client.post("/v1/tables/profiles/extract").status_code == 200
+
+
+def test_a_caller_that_stops_reading_is_broken_off(
+    served: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serving.app.SEND_SECONDS_MAX", 0.05)
+    before = _leases(served)
+    messages = [{"type": "http.request", "body": b"", "more_body": False}]
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        if messages:
+            return messages.pop()
+        return await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        if message["type"] == "http.response.body":
+            await asyncio.Event().wait()
+
+    _streamed(served, receive, send)
+    assert [message.get("more_body") for message in sent] == [None, True]
+    assert _leases(served) == before
+    assert served.client.post("/v1/tables/profiles/extract").status_code == 200

@@ -227,3 +227,34 @@ class _Nothing(PinnedHot):
 
     def scan(self, *_: Any) -> pa.Table:
         return SCHEMA.empty_table()
+
+
+@pytest.mark.parametrize("suffix", [".facts", ".footer"])
+@pytest.mark.parametrize("is_new_snapshot", [True, False])
+def test_index_files_that_a_crash_of_the_machine_left_empty_are_written_again(
+    new_world: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, suffix: str, is_new_snapshot: bool
+) -> None:
+    world = new_world()
+    _committed(world, "one")
+    monkeypatch.setattr(cold_index, "_known_whole", {})  # the next process
+    for path in (world.cold_folder / "files").glob(f"*{suffix}"):
+        path.write_bytes(b"")
+    if is_new_snapshot:
+        world.produce(_profile("u99", "k"), _value("two"))
+        world.commit()
+    assert world.publish() == is_new_snapshot
+    index = _latest(world)
+    assert all(path.stat().st_size for path in (world.cold_folder / "files").iterdir())
+    assert len(ColdReader(world.io).rows(index, Entity.of(world.definition, (7, "u1")))) == 1
+
+
+def test_an_unused_file_that_is_gone_is_not_made_again(new_world: Callable[..., Any]) -> None:
+    world = new_world()
+    _committed(world, "one")
+    files = world.cold_folder / "files"
+    first = set(files.iterdir())
+    for path in first:
+        path.unlink()
+    world.snapshots[1] = ()
+    _committed(world, "two")
+    assert not first & set(files.iterdir())

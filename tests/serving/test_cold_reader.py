@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from serving.cold.index import ColdIndex
@@ -67,3 +68,22 @@ def test_every_entity_is_read_as_a_dict_has_it(new_world: Callable[..., Any], se
         user = f"u{number}"
         found = {row[:3]: row[3] for row in _read(world, 7, user)}
         assert found == {key: row["value"] for key, row in expected.items() if key[1] == user}
+
+
+def test_threads_that_read_the_same_files_at_once_get_their_own_rows(new_world: Callable[..., Any]) -> None:
+    world = new_world()
+    for number in range(400):
+        world.produce(_profile(f"u{number % 40}", f"k{number:03}"), _value(str(number)))
+    world.commit()
+    world.publish()
+    index = ColdIndex.latest(world.cold_folder, "profiles")
+    assert index is not None
+    reader = ColdReader(world.io)
+
+    def values(number: int) -> list[int]:
+        found = reader.rows(index, Entity.of(world.definition, (7, f"u{number % 40}")))
+        return sorted(int(row[3]) for row in found.values())
+
+    with ThreadPoolExecutor(4) as threads:
+        for number, found in enumerate(threads.map(values, range(800))):
+            assert found == list(range(number % 40, 400, 40))

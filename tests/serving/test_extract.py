@@ -4,6 +4,7 @@ import io
 import random
 import threading
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +15,7 @@ import pytest
 
 from serving.encode import MEDIA_TYPES, READ_POINT_METADATA
 from serving.extract import Extract, columns_of
+from serving.hot.tier import HotTier
 from serving.lookup import entity_of
 from serving.tables import ServedTable
 from thermocline.clock import SystemClock
@@ -70,7 +72,7 @@ def served(new_world: Callable[..., Any]) -> Iterator[Callable[..., tuple[Any, S
 def _extracted(
     table: ServedTable, columns: list[str] | None = None
 ) -> tuple[list[dict[str, Any]], ReadPoint]:
-    extract = table.extract(columns_of(table.definition, columns))
+    extract = table.extract(columns_of(table.definition, columns), table.reader.end())
     try:
         rows = [row for batch in extract.batches() for row in batch.to_pylist()]
     finally:
@@ -123,7 +125,7 @@ def test_an_extract_does_not_move_with_what_comes_after_it_began(
     world, table = served()
     world.produce(_profile("u1", "before"), _value("x"))
     world.tail()
-    extract = table.extract(columns_of(world.definition, None))
+    extract = table.extract(columns_of(world.definition, None), table.reader.end())
     expected = world.rows()
     world.produce(_profile("u1", "after"), _value("x"))
     world.produce(_profile("u1", "before"), None)
@@ -149,7 +151,7 @@ def test_columns_come_in_the_order_asked_for_and_provenance_only_by_name(
     rows, _ = _extracted(table, ["value", "_kafka_offset", "_kafka_partition", "_kafka_topic"])
     assert sorted(tuple(row.values()) for row in rows) == [("x", 0, 0, "profiles"), ("y", 0, 2, "profiles")]
     assert list(rows[0]) == ["value", "_kafka_offset", "_kafka_partition", "_kafka_topic"]
-    assert table.extract(("key",)).schema.names == ["key"]
+    assert table.extract(("key",), table.reader.end()).schema.names == ["key"]
 
 
 def test_an_empty_table_gives_a_stream_without_rows(served: Callable[..., tuple[Any, ServedTable]]) -> None:
@@ -197,12 +199,14 @@ def test_values_of_every_kind_are_equal_from_cold_and_from_hot(
     world.produce(key, value)
     world.produce({**key, "tag": ""}, {})
     world.tail()
-    hot = _as_json(_extracted(table)[0], world.definition)
+    columns = [*world.definition.table_schema.names]
+    hot, _ = _extracted(table, columns)
     world.commit()
     world.publish()
     table.refresh()
+    from_cold, _ = _extracted(table, columns)
+    assert sorted(hot, key=itemgetter("tag")) == sorted(from_cold, key=itemgetter("tag"))
     cold = _as_json(_extracted(table)[0], world.definition)
-    assert hot == cold
     assert cold[(key["id"], key["day"], key["tag"])] == shown
     entity = entity_of(world.definition, {"id": key["id"]})
     (rows,) = table.reader.lookup((entity,))[1]
@@ -217,7 +221,7 @@ def test_streams_can_be_read_back_and_carry_the_read_point(
     for number in range(20):
         world.produce(_profile(f"u{number}", "k"), _value("x"))
     world.tail()
-    extract = table.extract(columns_of(world.definition, None))
+    extract = table.extract(columns_of(world.definition, None), table.reader.end())
     content = b"".join(MEDIA_TYPES[format_name][1](extract.schema, extract.batches()))
     extract.close()
     if format_name == "arrow":
@@ -239,7 +243,7 @@ def test_an_extract_without_a_tailer_ends_in_not_ready(
     table = ServedTable(world.definition, world.folder, lambda: world.io, world.clock, 5.0)
     table.refresh()
     with pytest.raises(NotReady, match="seal"):
-        table.extract(("key",))
+        table.extract(("key",), world.seam)
     table.close()
 
 
@@ -274,3 +278,41 @@ def test_wrong_columns_are_refused(new_world: Callable[..., Any]) -> None:
         columns_of(definition, ["key", "key"])
     with pytest.raises(BadParameter, match="no column"):
         columns_of(definition, [])
+
+
+def test_an_extract_never_ends_before_what_lookups_have_shown(
+    served: Callable[..., tuple[Any, ServedTable]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: while the hot tier is read again, extracts are refused as lookups are.
+
+    Method: lookups have seen a record; then the tier begins anew at the seam, and has nothing yet.
+    """
+    monkeypatch.setattr("serving.tables.SEAL_WAIT_SECONDS", 2.0)
+    world, table = served()
+    first = world.seam
+    world.produce(_profile("u1", "k"), _value("seen"))
+    world.tail()
+    floor = table.reader.end()
+    leases = set((world.hot_folder / "leases").iterdir())
+    with world.lock:
+        world.tier.close()
+        world.tier = HotTier.open(world.hot_folder, world.definition, first, world.clock, may_continue=False)
+        world.tailed = first
+    with pytest.raises(NotReady, match="behind earlier answers"):
+        table.reader.end()
+    with pytest.raises(NotReady, match="behind earlier answers"):
+        table.extract(("key",), floor)
+    assert set((world.hot_folder / "leases").iterdir()) == leases
+    world.tail()
+    assert table.extract(("key",), floor).read_point.end == floor
+
+
+def test_an_extract_that_fails_to_begin_lets_go_of_its_pin(
+    served: Callable[..., tuple[Any, ServedTable]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, table = served()
+    leases = set((world.hot_folder / "leases").iterdir())
+    monkeypatch.setattr("serving.tables.Extract", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        table.extract(("key",), world.seam)
+    assert set((world.hot_folder / "leases").iterdir()) == leases

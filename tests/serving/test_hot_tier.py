@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import random
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from serving.hot import environment, manifest, tier
+from serving.hot import environment, manifest, tier, view
+from serving.hot import pinned as pinned_module
 from serving.hot.leases import TIMEOUT_SECONDS, Lease
 from serving.hot.pinned import hold
 from serving.hot.record import KEY_BYTES_MAX, LONG_KEY_PREFIX_BYTES
@@ -417,3 +419,124 @@ def test_a_pin_older_than_what_is_held_sees_that_it_cannot_be_read(world: World)
     world.tend_after(1.0)
     with pin.open(0) as pinned:
         assert not START.at_least(pinned.start)
+
+
+def test_a_pin_that_has_opened_keeps_its_files_and_no_later_record(world: World) -> None:
+    """Goal: a caller that stops reading its extract does not stop eviction.
+
+    Method: commit everything while a pin is open; only the generations that it named may stay, as files.
+    """
+    world.add(value="pinned")
+    pin = hold(world.folder, "profiles", 1, START, world.clock)
+    world.tend_after(tier.SEAL_SECONDS_MIN)
+    with pin.open(0) as pinned:
+        names = set(pinned._lease.terms.generations)
+        world.add(value="later")
+        world.tend_after(tier.GENERATION_SECONDS_MAX)
+        os.utime(pinned._lease._path, ns=(1, 1))
+        world.tend_after(1.0, world.tier.end)
+        assert world.tier.start == world.tier.end
+        on_disk = {path.name for path in world.folder.glob("*.mdb")}
+        assert on_disk == names | {world.tier._generations[-1].name}
+        assert pinned.start == START
+
+
+def test_a_pin_that_waits_for_its_seal_keeps_all_from_its_seam_on(world: World) -> None:
+    world.add()
+    world.tier.seal()
+    pin = hold(world.folder, "profiles", 1, START, world.clock)
+    world.tend_after(1.0, world.tier.end)
+    assert world.tier.start == START
+    pin.release()
+    world.tend_after(1.0, world.tier.end)
+    assert world.tier.start == world.tier.end
+
+
+def test_generations_evicted_and_swept_before_a_pin_names_them_are_not_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a pin whose generations went between opening and naming them opens others instead.
+
+    Method: evict and sweep in just that moment; the pin must look at the manifest again and notice.
+    """
+    world.add(value="evicted")
+    pin = hold(world.folder, "profiles", 1, START, world.clock)
+    world.tend_after(tier.SEAL_SECONDS_MIN)
+    open_generations = view.open_generations
+    lost: list[str] = []
+
+    def opened_and_gone(*arguments: Any) -> Any:
+        generations = open_generations(*arguments)
+        if not lost:
+            lost.extend(generation.name for generation in generations)
+            world.tier.evict(world.tier.end)
+            world.tier._sweep()
+        return generations
+
+    monkeypatch.setattr(pinned_module, "open_generations", opened_and_gone)
+    with pin.open(1.0) as pinned:
+        assert lost
+        assert not set(lost) & set(pinned._lease.terms.generations)
+        assert pinned.start == pinned.end == world.tier.end
+
+
+def test_a_pin_that_fails_for_any_reason_is_released(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    pin = hold(world.folder, "profiles", 1, START, world.clock)
+    monkeypatch.setattr(pinned_module, "read_manifest", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        pin.open(0)
+    assert not list((world.folder / "leases").iterdir())
+
+
+def test_records_of_another_source_are_not_taken_over(world: World) -> None:
+    world.add()
+    world.tier.close()
+    world.tier = HotTier.open(world.folder, DEFINITION, START, world.clock, source="another topic")
+    assert world.tier.end == START
+    world.add()
+    end = world.tier.end
+    world.tier.close()
+    world.tier = HotTier.open(world.folder, DEFINITION, START, world.clock, source="another topic")
+    assert world.tier.end == end
+
+
+def test_a_generation_that_is_missing_or_empty_is_read_again(world: World) -> None:
+    for is_missing in (True, False):
+        world.add()
+        world.tier.seal()
+        path = world.tier._generations[0].path
+        world.reader.close()
+        world.tier.close()
+        environment._opened.clear()
+        path.unlink()
+        if not is_missing:
+            path.touch()
+        world.tier = HotTier.open(world.folder, DEFINITION, START, world.clock)
+        assert world.tier.end == START
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b'{"pid": 1, "snapshot_id": 1, "seam": "no seam"}', b'{"pid": 1}']
+)
+def test_a_lease_that_cannot_be_read_is_removed(world: World, content: bytes) -> None:
+    path = world.folder / "leases" / "broken.json"
+    path.write_bytes(content)
+    world.add()
+    world.tend_after(1.0, world.tier.end)
+    assert not path.exists()
+
+
+def test_a_merge_waits_for_disk_and_counts_in_the_budget(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        world.add(value=f"v{number}")
+        world.tier.seal()
+    listed = world.tier.hot_bytes
+    with monkeypatch.context() as patch:
+        patch.setattr(tier, "DISK_FREE_BYTES_MIN", 1 << 60)
+        world.tier.merge_some()
+    assert world.tier._merge is None
+    world.tier.merge_some()
+    assert world.tier._merge is not None
+    assert world.tier.hot_bytes == listed + world.tier._merge.merged.used_bytes

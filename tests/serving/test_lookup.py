@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -212,3 +213,24 @@ def test_parameters_that_name_no_entity_are_refused(
 ) -> None:
     with pytest.raises(error, match=message):
         entity_of(new_world().definition, parameters)
+
+
+def test_an_answer_is_stale_while_a_partition_of_the_seam_is_not_read(new_world: Callable[..., Any]) -> None:
+    """Ingest took up a partition that the tailer does not know: nobody knows what lies behind its seam."""
+    world = new_world()
+    world.commit()
+    world.publish()
+    world.tail()
+    reader = _reader(world)
+    assert not reader.look(()).is_stale
+    grown = Seam.of({"profiles": {0: 0, 1: 0, 2: 0, 3: 5}})
+    world.seam = grown
+    world.snapshots[2] = world.snapshots[1]
+    world.publish()
+    reader.refresh()
+    look = reader.look(())
+    assert look.is_stale
+    assert math.isinf(look.age_seconds)
+    world.tier.extend(Seam.of({"profiles": {3: 5}}))
+    world.tier.append([], grown, {("profiles", p): world.clock.monotonic() for p in range(4)})
+    assert not reader.look(()).is_stale

@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 
 from serving import private
 from thermocline import catalog as catalogs
-from thermocline.errors import ReadPointGone, RowNotFound, SeamBeyondLog, TopicReplaced
+from thermocline.errors import NotReady, ReadPointGone, RowNotFound, SeamBeyondLog, TopicReplaced
 from thermocline.log import OffsetRange, RecordChunk
 from thermocline.read_point import ReadPoint
 from thermocline.seam import Seam
@@ -176,4 +176,13 @@ def test_a_log_that_does_not_fit_the_table_is_refused(private_world: SimpleNames
     private_world.log.topic_id = "topic-1"
     private_world.world.logs[0].clear()
     with pytest.raises(SeamBeyondLog):
+        _extracted(private_world)
+
+
+def test_a_disk_nearly_full_is_not_called_too_much_hot_data(
+    private_world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private_world.world.produce(_profile("u0"), _value("hot"))
+    monkeypatch.setattr("serving.hot.tier.DISK_FREE_BYTES_MIN", 1 << 60)
+    with pytest.raises(NotReady, match="disk"):
         _extracted(private_world)

@@ -4,8 +4,10 @@ import http.client
 import json
 import multiprocessing
 import os
+import select
 import signal
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -148,6 +150,30 @@ def test_a_port_in_use_is_said_before_anything_starts(settings: Settings) -> Non
         serve(settings)
 
 
+def test_a_port_is_held_before_any_worker_listens() -> None:
+    with server._reserved("127.0.0.1", 0) as held, pytest.raises(PortTaken):
+        server._reserved(*held.getsockname())
+
+
+def test_connections_are_spread_over_the_workers_and_pass_over_a_dead_one() -> None:
+    with server._reserved("127.0.0.1", 0) as held:
+        address = held.getsockname()
+        workers = [socket.create_server(address, reuse_port=True) for _ in range(2)]
+        accepted = [_accepted(workers, address) for _ in range(64)]
+        assert set(accepted) == set(workers)
+        workers[0].close()
+        assert {_accepted(workers[1:], address) for _ in range(16)} == {workers[1]}
+        workers[1].close()
+
+
+def _accepted(workers: list[socket.socket], address: tuple[str, int]) -> socket.socket:
+    """Which of the workers a new connection goes to."""
+    with socket.create_connection(address, timeout=10):
+        (worker,), _, _ = select.select(workers, [], [], 10)
+        worker.accept()[0].close()
+    return worker
+
+
 def test_a_table_that_is_missing_is_said_before_anything_starts(settings: Settings) -> None:
     table = settings.tables["profiles"].model_copy(update={"identifier": "app.nope"})
     with pytest.raises(TableMissing):
@@ -175,3 +201,18 @@ def test_what_dies_at_once_is_started_more_and_more_rarely() -> None:
         waits.append(child.start_at - now)
         now = child.start_at
     assert waits == [0.5, 1.0, 2.0, 4.0]
+
+
+def test_a_port_that_answers_in_no_http_is_not_ready() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def babble() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1024)
+                connection.sendall(b"no HTTP\r\n\r\n")
+
+        thread = threading.Thread(target=babble)
+        thread.start()
+        assert not server._is_ready(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        thread.join()

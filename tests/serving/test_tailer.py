@@ -55,13 +55,16 @@ class Kafka:
     def client(self) -> SimpleNamespace:
         if self.is_away:
             raise KafkaUnreachable(bootstrap_servers="nowhere", detail="away")
-        facts = {"profiles": TopicFacts(self.topic_id, 2), "more": TopicFacts("m", 1)}
         return SimpleNamespace(
             cluster_id=lambda: self.cluster_id,
-            describe=lambda topics: facts,
+            describe=lambda topics: self.facts(),
             starts=lambda topics: Seam(self.starts),
             ends=lambda topics: Seam(self.log.ends),
         )
+
+    def facts(self) -> dict[str, TopicFacts]:
+        ids = {"profiles": self.topic_id, "more": "m"}
+        return {name: TopicFacts(ids[name], sum(topic == name for topic, _ in self.starts)) for name in ids}
 
     def tail(self, config: object, start: Seam, table: str, clock: object) -> FakeTail:
         return FakeTail(self, {(topic, partition): offset for topic, partition, offset in start.items()})
@@ -98,6 +101,9 @@ class FakeTail:
 
     def reached_end_at(self) -> dict[tuple[str, int], float]:
         return dict.fromkeys(self.at, time.monotonic())
+
+    def facts(self) -> dict[str, TopicFacts]:
+        return self.kafka.facts()
 
     def close(self) -> None:
         pass
@@ -216,3 +222,56 @@ def test_at_its_budget_it_pauses_and_goes_on_when_there_is_room(world: World) ->
     assert world.wait_for(lambda status: status["state"] == "paused")["positions"]["profiles"]["0"] == 100
     world.settings.serving.hot_bytes_max = 1 << 30
     world.wait_for_position(101)
+
+
+def test_a_topic_that_grows_is_taken_up_without_a_snapshot(world: World) -> None:
+    world.wait_for(lambda status: status.get("state") == "running")
+    new = ("profiles", 2)
+    world.kafka.log.partitions[new], world.kafka.log.ends[new] = [], 0
+    world.kafka.log.add(new, (1, "a", "k"), "v", 0)
+    world.kafka.starts[new] = 0
+    world.wait_for(lambda status: status["positions"]["profiles"].get("2") == 1)
+
+
+def test_a_topic_that_is_made_again_stops_it_without_a_snapshot(world: World) -> None:
+    world.wait_for(lambda status: status.get("state") == "running")
+    world.kafka.topic_id = "another"
+    world.kafka.log.add(P0, (1, "a", "k"), "v", 0)
+    status = world.wait_for(lambda status: status["state"] == "failed")
+    assert status["problem"]["code"] == "topic-replaced"
+
+
+def test_a_table_made_again_over_another_topic_takes_over_no_record(world: World) -> None:
+    world.kafka.log.add(P0, (1, "a", "k"), "of the topic before", 0)
+    world.wait_for_position(101)
+    world.kafka.topic_id = "another"
+    world.wait_for(lambda status: status["state"] == "failed")
+    world.kafka.log.partitions[P0].clear()
+    world.kafka.log.ends[P0] = 101  # a record that can't be known by its offset
+    world.follower.newest = Published(
+        DEFINITION, replace(snapshot(2, START), topic_ids={"profiles": "another"})
+    )
+    status = world.wait_for(lambda status: status["state"] == "running" and status["snapshot_id"] == "2")
+    assert world.wait_for_position(101)["hot_records"] == 0
+    assert status["start"]["profiles"]["0"] == 100
+
+
+def test_a_tier_is_kept_when_the_log_cannot_fill_another(world: World) -> None:
+    """The table went back to a snapshot that the log was cut beyond: what is held answers on, older."""
+    world.kafka.log.add(P0, (1, "a", "k"), "v", 0)
+    world.wait_for_position(101)
+    world.kafka.starts[P0] = 90
+    world.commit(2, Seam(dict.fromkeys(PLACES, 50)))
+    status = world.wait_for(lambda status: status["state"] == "failed")
+    assert status["problem"]["code"] == "offsets-gone"
+    assert (status["start"]["profiles"]["0"], status["hot_records"]) == (100, 1)
+    assert status["caught_up_to_start_ends"]
+
+
+def test_a_tier_begun_anew_is_not_called_caught_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.wait_for(lambda status: status.get("caught_up_to_start_ends"))
+    monkeypatch.setattr(tailer_module, "STATUS_SECONDS", 1e9)
+    world.kafka.is_away = True
+    world.follower.newest = Published(replace(DEFINITION, version=2), snapshot(2, START))
+    status = world.wait_for(lambda status: status["definition_version"] == 2)
+    assert not status["caught_up_to_start_ends"]

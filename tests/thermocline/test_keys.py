@@ -66,6 +66,12 @@ def test_keys_read_back(case: tuple[LiveTable, list[tuple[Any, ...]]]) -> None:
     definition, rows = case
     encoded = [keys.encode_one(definition, row) for row in rows]
     assert [keys.decode_one(definition, key) for key in encoded] == rows
+    for first in range(len(definition.key)):
+        for row, key in zip(rows, encoded, strict=True):
+            known = keys.encode_one(definition, row[:first])
+            rest = keys.encode_one(definition, row[first:], first)
+            assert known + rest == key
+            assert keys.decode_one(definition, rest, first) == row[first:]
     assert keys.decode_many(definition, encoded) == [list(column) for column in zip(*rows, strict=True)]
     expected = [column.type.arrow for column in definition.key_columns]
     assert [array.type for array in keys.decode_arrays(definition, pa.array(encoded))] == expected

@@ -1,0 +1,132 @@
+"""The winners of a whole bucket as a table, without a Python object for each value.
+
+All records of the bucket in all generations are read as columns, those before the seam are left out, and
+``fold`` decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from serving.hot.record import (
+    BUCKET,
+    FLAGS_START,
+    HAS_LONG_KEY,
+    HEADER,
+    KEY_LENGTH,
+    KEY_START,
+    PARTITION_START,
+    PLACE_START,
+    TIME_START,
+)
+from thermocline.cells import Positions, big_endian, positions_and_bytes, text
+from thermocline.definition import KEY, PROVENANCE, TIMESTAMP, TOMBSTONE
+from thermocline.fold import winners
+
+if TYPE_CHECKING:
+    import lmdb
+
+    from thermocline.seam import Seam
+
+PAYLOAD: Final = "payload"
+# Bounds what there is as Python objects at a time; larger blocks are no faster.
+BLOCK_RECORDS: Final = 65_536
+MICROSECONDS: Final = 1_000  # in a millisecond
+
+_BINARY: Final = pa.large_binary()
+_TOPIC: Final = pa.dictionary(pa.int32(), pa.string())
+SCHEMA: Final = pa.schema(
+    [
+        (KEY, _BINARY),
+        *zip(PROVENANCE, (_TOPIC, pa.int32(), pa.int64(), TIMESTAMP), strict=True),
+        (TOMBSTONE, pa.bool_()),
+        (PAYLOAD, _BINARY),
+    ]
+)
+
+
+def winners_of_bucket(
+    transactions: Sequence[lmdb.Transaction[bytes]], topics: Sequence[str], bucket: int, seam: Seam
+) -> pa.Table:
+    """The last record of each row of a bucket, where it is not before the seam; by ``SCHEMA``, in no order.
+
+    The payload of a tombstone is empty. All of the bucket's hot records are in memory while it works.
+    """
+    firsts = _first_offsets(topics, seam)
+    blocks = [
+        _records(keys, values, topics, firsts)
+        for transaction in transactions
+        for keys, values in _blocks(transaction, bucket)
+    ]
+    return winners(pa.Table.from_batches(blocks, SCHEMA))
+
+
+def _blocks(transaction: lmdb.Transaction[bytes], bucket: int) -> Iterator[tuple[pa.Array, pa.Array]]:
+    """The stored keys and values of a bucket's records."""
+    cursor = transaction.cursor()
+    end = BUCKET.pack(bucket + 1)
+    is_more = cursor.set_range(BUCKET.pack(bucket))
+    while is_more:
+        keys: list[bytes] = []
+        values: list[bytes] = []
+        for key, value in islice(cursor, BLOCK_RECORDS):
+            if key >= end:
+                break
+            keys.append(key)
+            values.append(value)
+        yield pa.array(keys, _BINARY), pa.array(values, _BINARY)
+        is_more = len(keys) == BLOCK_RECORDS and cursor.next()
+
+
+def _records(keys: pa.Array, values: pa.Array, topics: Sequence[str], firsts: Positions) -> pa.RecordBatch:
+    """The records that are not before the seam, out of the parts that ``record`` describes."""
+    ends, data = positions_and_bytes(values)
+    starts, ends = ends[:-1], ends[1:]
+    offsets = big_endian(data, starts, "i8")
+    times = big_endian(data, starts + TIME_START, "i8") * MICROSECONDS
+    has_long_key = (data[starts + FLAGS_START] & HAS_LONG_KEY).astype(np.bool_)
+    row_keys, topic, partition = _keys_and_places(keys)
+    payloads = starts + HEADER.size
+    if has_long_key.any():
+        lengths = payloads[has_long_key]
+        long_keys = lengths + KEY_LENGTH.size
+        payloads[has_long_key] = long_keys + big_endian(data, lengths, "u4")
+        whole = text(data, long_keys, payloads[has_long_key]).cast(_BINARY)
+        row_keys = pc.replace_with_mask(row_keys, pa.array(has_long_key), whole)
+    columns = [
+        row_keys,
+        pa.DictionaryArray.from_arrays(pa.array(topic.astype(np.int32)), pa.array(topics, pa.string())),
+        pa.array(partition.astype(np.int32)),
+        pa.array(offsets),
+        pa.array(times).view(TIMESTAMP),
+        pa.array(payloads == ends),
+        text(data, payloads, ends).cast(_BINARY),
+    ]
+    batch = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+    counts = offsets >= firsts[topic, np.minimum(partition, firsts.shape[1] - 1)]
+    return batch if counts.all() else batch.filter(pa.array(counts))
+
+
+def _keys_and_places(stored: pa.Array) -> tuple[pa.Array, Positions, Positions]:
+    """The row's key, the topic's index and the partition of each stored key."""
+    ends, data = positions_and_bytes(stored)
+    places = ends[1:] + PLACE_START
+    topic, partition = big_endian(data, places, "u2"), big_endian(data, places + PARTITION_START, "u4")
+    keys = text(data, ends[:-1] + KEY_START, places).cast(_BINARY)
+    return keys, topic.astype(np.int64), partition.astype(np.int64)
+
+
+def _first_offsets(topics: Sequence[str], seam: Seam) -> Positions:
+    """By topic's index and partition, the first offset that counts; 0 in the last column, for all others."""
+    partitions = 1 + max((partition for _, partition, _ in seam.items()), default=-1)
+    firsts = np.zeros((len(topics), partitions + 1), np.int64)
+    for topic, partition, first in seam.items():
+        if topic in topics:
+            firsts[topics.index(topic), partition] = first
+    return firsts

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from serving import follower as follower_module
+from serving.follower import Follower
+from thermocline.catalog import SnapshotState
+from thermocline.errors import TableUnowned
+
+
+@pytest.fixture
+def followed(new_world: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Two followers, one after the other, of a world whose catalog shows the snapshot in ``shown``."""
+    world = new_world()
+    shown = SimpleNamespace(snapshot_id=0, seams={})
+
+    def state(*_: object) -> SnapshotState:
+        number = shown.snapshot_id
+        return SnapshotState(number, shown.seams[number], 1, "batch", "cluster", {}, 1, 0, 0)
+
+    def commit() -> None:
+        world.produce({"app_id": 7, "user_id": "u", "key": "k"}, {"value": "v"})
+        world.commit()
+        shown.snapshot_id = world.newest
+        shown.seams[world.newest] = world.seam
+
+    monkeypatch.setattr(follower_module, "open_catalog", lambda _: None)
+    monkeypatch.setattr(follower_module, "load_table", lambda *_: world.table)
+    monkeypatch.setattr(follower_module, "current_state", state)
+    monkeypatch.setattr(follower_module, "definition_of", lambda *_: world.definition)
+    settings: Any = None
+    follower = Follower(settings, "profiles", "app.profiles", world.cold_folder)
+    again = Follower(settings, "profiles", "app.profiles", world.cold_folder)
+    return SimpleNamespace(world=world, shown=shown, commit=commit, follower=follower, again=again)
+
+
+def test_a_restored_catalog_does_not_take_back_what_is_served(followed: SimpleNamespace) -> None:
+    """Goal: an older snapshot than the one that is served changes nothing, and is said."""
+    followed.commit()
+    followed.commit()
+    followed.follower.look()
+    served = followed.follower.newest
+    followed.shown.snapshot_id = 1
+    with pytest.raises(TableUnowned, match="older than snapshot 2"):
+        followed.follower.look()
+    assert followed.follower.newest is served
+    with pytest.raises(TableUnowned):
+        followed.again.look()
+    assert followed.again.newest is None
+    followed.commit()
+    followed.follower.look()
+    assert followed.follower.newest.state.snapshot_id == 3
+
+
+def test_a_snapshot_that_an_earlier_process_indexed_is_followed(followed: SimpleNamespace) -> None:
+    followed.commit()
+    followed.follower.look()
+    followed.again.look()
+    assert followed.again.newest.state.snapshot_id == 1
