@@ -132,7 +132,8 @@ def _duckdb(stack: Stack) -> Any:
         query = (
             "SELECT key, value, updated_at FROM read_parquet($files) WHERE app_id = $app AND user_id = $user"
         )
-        return len(connection.sql(query, params={"files": files, "app": app_id, "user": user_id}).fetchall())
+        found = connection.sql(query, params={"files": files, "app": app_id, "user": user_id})
+        return int(found.to_arrow_table().num_rows)
 
     return scan
 
