@@ -16,7 +16,6 @@ from ingest.files_by_bucket import FilesByBucket, after_commit, by_bucket
 from ingest.java import JavaCatalog
 from ingest.plan import (
     Batch,
-    check_source,
     next_batch,
     plan_batch,
     records_max_of,
@@ -38,6 +37,7 @@ from thermocline.errors import (
     ThermoclineError,
 )
 from thermocline.files import plan_files
+from thermocline.identity import check_identity
 from thermocline.log import Log
 from thermocline.logs import fields
 from thermocline.seam import Seam, check_against_log
@@ -119,7 +119,7 @@ class Owner:
             raise DefinitionDiffers(table=name, differences=differences)
         state = current_state(table, name)
         log = Log(settings.kafka)
-        check_source(name, log, state.cluster_id, state.topic_ids)
+        check_identity(name, state.cluster_id, state.topic_ids, log, definition.topics)
         quarantine = open_quarantine(catalog, name, definition.identifier)
         spark = start_spark(settings, name)
         try:
@@ -193,7 +193,7 @@ class Owner:
     def step(self) -> bool:
         """Plan, run and commit one batch; whether the log held more than the batch. No batch, no commit."""
         topics = self.definition.topics
-        check_source(self._name, self.log, self.cluster_id, self.task.topic_ids)
+        self._check_identity()
         starts, ends = self.log.starts(topics), self.log.ends(topics)
         check_against_log(self._name, self.position.seam, starts, ends)
         records_max = records_max_of(
@@ -222,7 +222,7 @@ class Owner:
     def _commit(self, batch: Batch, result: BatchResult, planned_at_ms: int) -> Landed:
         # Retention may have cut the log while it was being read, or the topic made anew: then records could
         # be missing, or be others.
-        check_source(self._name, self.log, self.cluster_id, self.task.topic_ids)
+        self._check_identity()
         check_against_log(self._name, self.position.seam, self.log.starts(batch.end.topics), batch.log_ends)
         accounting = account(result, self.definition.on_error)
         if not accounting.is_closed():
@@ -290,6 +290,9 @@ class Owner:
                 commit_seconds=round(commit_seconds, 3),
             ),
         )
+
+    def _check_identity(self) -> None:
+        check_identity(self._name, self.cluster_id, self.task.topic_ids, self.log, self.definition.topics)
 
     def _reload(self) -> None:
         with suppress(ThermoclineError):  # what is still away now is met again by the next step

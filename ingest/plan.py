@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from thermocline.catalog import current_state, definition_of, load_table, open_catalog
-from thermocline.errors import ClusterReplaced, TopicReplaced
+from thermocline.identity import check_identity
 from thermocline.log import Log, OffsetRange
 from thermocline.seam import Seam, check_against_log
 
@@ -119,27 +119,12 @@ def with_new_partitions(seam: Seam, starts: Seam) -> Seam:
     )
 
 
-def check_source(name: str, log: Log, cluster_id: str, topic_ids: Mapping[str, str]) -> None:
-    """Offsets mean something only in the very topics that the table was fed from.
-
-    Raises:
-        ClusterReplaced: the cluster is another one.
-        TopicReplaced: a topic was deleted and made again.
-    """
-    found = log.cluster_id()
-    if found != cluster_id:
-        raise ClusterReplaced(table=name, recorded=cluster_id, found=found)
-    for topic, facts in log.describe(tuple(topic_ids)).items():
-        if facts.topic_id != topic_ids[topic]:
-            raise TopicReplaced(table=name, topic=topic, recorded=topic_ids[topic], found=facts.topic_id)
-
-
 def _seam_and_log(settings: Settings, name: str) -> tuple[Seam, Log]:
     identifier = settings.table(name).identifier
     table = load_table(open_catalog(settings.catalog), name, identifier)
     definition_of(table, name)
     state, log = current_state(table, name), Log(settings.kafka)
-    check_source(name, log, state.cluster_id, state.topic_ids)
+    check_identity(name, state.cluster_id, state.topic_ids, log, state.seam.topics)
     return state.seam, log
 
 

@@ -22,12 +22,12 @@ from serving.feed import fill_until
 from serving.hot.pinned import PinnedHot, hold
 from serving.hot.tier import HotTier
 from serving.hot.view import HotReader
-from serving.identity import check_identity
 from serving.layout import COLD, HOT, SPILL
 from serving.lookup import TableReader, answer_json, check_found, entity_of
 from thermocline.catalog import current_state, definition_of, load_table, open_catalog, state_of
 from thermocline.clock import SystemClock
 from thermocline.errors import ReadPointGone
+from thermocline.identity import check_identity
 from thermocline.log import Log
 from thermocline.seam import Seam, check_against_log
 
@@ -157,7 +157,7 @@ def _range(
 ) -> tuple[Seam, Seam]:
     """The records to read: from the snapshot's seam to the log's ends, or to those of the read point."""
     log = Log(settings.kafka)
-    check_identity(definition.name, state, log, definition.topics)
+    check_identity(definition.name, state.cluster_id, state.topic_ids, log, definition.topics)
     starts, ends = log.starts(definition.topics), log.ends(definition.topics)
     check_against_log(definition.name, state.seam, starts, ends)
     if at is not None:

@@ -22,10 +22,10 @@ import msgspec
 from serving.feed import Feed
 from serving.follower import Follower, Published
 from serving.hot.tier import HotTier
-from serving.identity import check_identity
 from serving.layout import COLD, HOT, TAILER_STATUS
 from thermocline.clock import SystemClock
 from thermocline.errors import OffsetsGone, SeamBeyondLog, ThermoclineError
+from thermocline.identity import check_identity
 from thermocline.log import CONSUME_RECORDS_MAX, Log, Tail, TopicFacts
 from thermocline.logs import fields
 from thermocline.seam import Seam, check_against_log
@@ -119,7 +119,7 @@ class Tailer:
     def _check_reach(self, newest: Published) -> None:
         """Makes sure that a new tier can be filled from the snapshot's seam on; raises as ``_check_log``."""
         kafka, topics = Log(self._settings.kafka), newest.definition.topics
-        check_identity(self._table, newest.state, kafka, topics)
+        check_identity(self._table, newest.state.cluster_id, newest.state.topic_ids, kafka, topics)
         check_against_log(self._table, newest.state.seam, kafka.starts(topics), kafka.ends(topics))
 
     def _needs_tier(self, newest: Published) -> bool:
@@ -204,7 +204,7 @@ class Tailer:
         assert newest is not None
         assert self._tier is not None
         kafka, topics = Log(self._settings.kafka), newest.definition.topics
-        check_identity(self._table, newest.state, kafka, topics)
+        check_identity(self._table, newest.state.cluster_id, newest.state.topic_ids, kafka, topics)
         self._facts = kafka.describe(topics)
         starts, ends = kafka.starts(topics), kafka.ends(topics)
         self._take_up(starts, newest)
