@@ -20,6 +20,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from ingest.accounting import Accounting
+from ingest.bucket_task import BucketResult
 from thermocline.catalog import (
     BATCH_PROPERTY,
     DEFINITION_PROPERTY,
@@ -51,16 +52,6 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class BucketFiles:
-    """One bucket's part of a commit; vectors are by the data file that they belong to."""
-
-    bucket: int
-    added: WrittenFile | None
-    vectors: Mapping[str, DeletionVector]
-    replaced: Mapping[str, DeletionVector]
-
-
-@dataclass(frozen=True, slots=True)
 class Change:
     """What a commit brings. ``ranges`` is for people: what an error says of the batch."""
 
@@ -69,7 +60,7 @@ class Change:
     topic_ids: Mapping[str, str]
     watermark_ms: int
     accounting: Accounting = field(default_factory=Accounting)
-    files: Sequence[BucketFiles] = ()
+    files: Sequence[BucketResult] = ()
     ranges: str = "none"
     batch_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 

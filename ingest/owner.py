@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ingest.accounting import account, watermark_ms
+from ingest.accounting import Accounting, account, watermark_ms
 from ingest.batch import BatchResult, run_batch
-from ingest.commit import BucketFiles, Change, Committer, Landed
+from ingest.commit import Change, Committer, Landed
 from ingest.files_by_bucket import FilesByBucket, after_commit, by_bucket
 from ingest.java import JavaCatalog
 from ingest.plan import (
@@ -210,21 +210,34 @@ class Owner:
         tasks = split_for_tasks(batch.ranges, self.spark.sparkContext.defaultParallelism)
         result = run_batch(self.spark, self.task, _data_location(self.table), tasks, self.position.files)
         ran_at = self.clock.monotonic()
+        accounting = account(result, self.definition.on_error)
         try:
-            landed = self._commit(batch, result, planned_at_ms)
+            landed = self._commit(batch, result, accounting, planned_at_ms)
         except CommitUnknown:
             raise  # its files may be part of the table: they are kept
         except ThermoclineError:
             _discard(self.table.io, result)
             raise
-        self._report(batch, result, landed, ran_at - started_at, self.clock.monotonic() - ran_at)
+        self._learn(result)
+        _logger.info(
+            "committed",
+            extra=fields(
+                table=self._name,
+                snapshot_id=landed.snapshot_id,
+                seam=batch.end.to_dict(),
+                **accounting.counts(),
+                run_seconds=round(ran_at - started_at, 3),
+                commit_seconds=round(self.clock.monotonic() - ran_at, 3),
+            ),
+        )
 
-    def _commit(self, batch: Batch, result: BatchResult, planned_at_ms: int) -> Landed:
+    def _commit(
+        self, batch: Batch, result: BatchResult, accounting: Accounting, planned_at_ms: int
+    ) -> Landed:
         # Retention may have cut the log while it was being read, or the topic made anew: then records could
         # be missing, or be others.
         self._check_identity()
         check_against_log(self._name, self.position.seam, self.log.starts(batch.end.topics), batch.log_ends)
-        accounting = account(result, self.definition.on_error)
         if not accounting.is_closed():
             raise InternalError(detail=f"the records of a batch do not add up: {accounting}", where="ingest")
         self._deal_with_bad(result.reports)
@@ -234,9 +247,7 @@ class Owner:
             topic_ids=self.task.topic_ids,
             watermark_ms=watermark_ms(batch, result.reports, planned_at_ms, self.position.watermark_ms),
             accounting=accounting,
-            files=[
-                BucketFiles(done.bucket, done.added, done.vectors, done.replaced) for done in result.buckets
-            ],
+            files=result.buckets,
             ranges=", ".join(str(planned) for planned in batch.ranges),
         )
         landed = self.committer.commit(self.position.snapshot_id, self.position.seam, change)
@@ -262,9 +273,8 @@ class Owner:
         if paths:
             keep_files(self.quarantine, paths)
 
-    def _report(
-        self, batch: Batch, result: BatchResult, landed: Landed, run_seconds: float, commit_seconds: float
-    ) -> None:
+    def _learn(self, result: BatchResult) -> None:
+        """How large records are, for the bound of the next batch; and of keys that change partition."""
         read = sum(report.records for report in result.reports)
         if read:
             self.bytes_per_record = sum(report.value_bytes for report in result.reports) / read
@@ -278,18 +288,6 @@ class Owner:
                     example=repr(conflicts[0].conflict_example),
                 ),
             )
-        counts = account(result, self.definition.on_error).counts()
-        _logger.info(
-            "committed",
-            extra=fields(
-                table=self._name,
-                snapshot_id=landed.snapshot_id,
-                seam=batch.end.to_dict(),
-                **counts,
-                run_seconds=round(run_seconds, 3),
-                commit_seconds=round(commit_seconds, 3),
-            ),
-        )
 
     def _check_identity(self) -> None:
         check_identity(self._name, self.cluster_id, self.task.topic_ids, self.log, self.definition.topics)

@@ -28,11 +28,6 @@ class Batch:
     end: Seam
     log_ends: Seam
 
-    @property
-    def records_max(self) -> int:
-        """The offsets that the batch spans; transaction markers and compaction may leave fewer records."""
-        return sum(planned.end - planned.first for planned in self.ranges)
-
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
