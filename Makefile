@@ -8,7 +8,7 @@ LOCK = CUSTOM_COMPILE_COMMAND="make lock" $(RUN) -m piptools compile --quiet --g
 	--strip-extras --no-emit-options --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench docs bootstrap lock clean
+.PHONY: help demo test check format bench mutants docs bootstrap lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ format: bootstrap ## Format the code and fix what can be fixed
 bench: bootstrap ## Run the benchmarks; each prints one line of JSON
 	@for benchmark in benchmarks/[a-z]*.py; do $(RUN) -m benchmarks.$$(basename $$benchmark .py) $(ARGS) || exit 1; done
 
+mutants: bootstrap ## Remove each safety line in turn and see that a test notices; about half an hour (ARGS=epoch)
+	@$(RUN) -m tests.mutants $(ARGS)
+
 docs: bootstrap ## Write the generated reference pages
 	@$(RUN) docs/generate.py
 
@@ -43,7 +46,7 @@ bootstrap: ## Make .venv, find Java, fetch the jars (the other targets do it by 
 lock: bootstrap ## Lock the requirements again (ARGS="--upgrade", or ARGS="--upgrade-package duckdb")
 	@$(LOCK) $(ARGS) -o requirements/build.txt requirements/build.in
 	@$(LOCK) $(ARGS) -o requirements/jdk.txt requirements/jdk.in
-	@$(LOCK) $(ARGS) -c requirements/build.txt --extra ingest --extra serving --extra dev \
+	@$(LOCK) $(ARGS) -c requirements/build.txt --extra ingest --extra serving --extra postgres --extra dev \
 		-o requirements/dev.txt pyproject.toml
 	@$(LOCK) -c requirements/dev.txt --extra ingest -o requirements/ingest.txt pyproject.toml
 	@$(LOCK) -c requirements/dev.txt --extra serving -o requirements/serving.txt pyproject.toml

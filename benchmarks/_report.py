@@ -11,6 +11,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import psutil
+
 PACKAGES = ("thermocline", "pyspark", "pyiceberg", "pyarrow", "duckdb", "confluent-kafka", "lmdb")
 
 
@@ -38,6 +40,20 @@ def percentiles_ms(seconds: Sequence[float]) -> dict[str, float]:
         "p50_ms": round(statistics.median(ranked) * 1000, 3),
         "p99_ms": round(ranked[min(int(len(ranked) * 0.99), len(ranked) - 1)] * 1000, 3),
     }
+
+
+def cpu_seconds() -> float:
+    """Of this process and all below it but the broker; workers that end in between are missed."""
+    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    total = 0.0
+    for process in processes:
+        try:
+            if "kafka.Kafka" not in process.cmdline():
+                times = process.cpu_times()
+                total += times.user + times.system
+        except psutil.NoSuchProcess:
+            continue
+    return total
 
 
 def _machine() -> dict[str, Any]:

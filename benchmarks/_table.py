@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 from benchmarks._report import say
 from ingest.owner import Owner
@@ -24,12 +27,37 @@ class Forgetful(Oracle):
         del record
 
 
-def write(stack: Stack, events: Iterable[Event]) -> int:
+def write(stack: Stack, events: Iterable[Event], quietly: bool = False) -> int:
     """Produce the events as fast as the broker takes them; how many."""
     started = time.monotonic()
     count = produce(stack.settings.kafka.client_config(), TOPIC, events, Forgetful())
-    say(f"  {count:,} records produced in {time.monotonic() - started:.1f} s")
+    if not quietly:
+        say(f"  {count:,} records produced in {time.monotonic() - started:.1f} s")
     return count
+
+
+class Timings(logging.Handler):
+    """What ingest's own log says of the time that each commit took, with the time measured around it."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.steps: list[dict[str, float]] = []
+        self._said: dict[str, float] = {}
+        logger = logging.getLogger("ingest.owner")
+        logger.addHandler(self)
+        logger.setLevel(logging.INFO)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keeps the seconds of a "committed" line."""
+        if record.getMessage() == "committed":
+            data: dict[str, Any] = getattr(record, "fields", {})
+            self._said = {name: value for name, value in data.items() if name.endswith("_seconds")}
+
+    def step(self, seconds: float, **others: float) -> dict[str, float]:
+        """Adds a step that took so long, with what its log line said."""
+        self.steps.append({"step_seconds": round(seconds, 3), **self._said, **others})
+        self._said = {}
+        return self.steps[-1]
 
 
 def filled(folder: Path, rows: int, seed: int, workers: int = 1) -> Stack:
@@ -43,3 +71,35 @@ def filled(folder: Path, rows: int, seed: int, workers: int = 1) -> Stack:
     say(f"  committed in {time.monotonic() - started:.1f} s")
     owner.close()
     return stack
+
+
+class Stopwatch:
+    """The time spent in some functions, while nobody counts it twice: a call within a call is part of it."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._is_inside = False
+
+    def watch(self, place: Any, *names: str) -> None:
+        """From now on, time these functions of a module, or methods of a class."""
+        for name in names:
+            setattr(place, name, self._timed(getattr(place, name)))
+
+    def lap(self) -> float:
+        """The seconds since the last lap."""
+        seconds, self.seconds = self.seconds, 0.0
+        return round(seconds, 4)
+
+    def _timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def timed(*arguments: Any, **options: Any) -> Any:
+            if self._is_inside:
+                return function(*arguments, **options)
+            self._is_inside, started = True, time.perf_counter()
+            try:
+                return function(*arguments, **options)
+            finally:
+                self.seconds += time.perf_counter() - started
+                self._is_inside = False
+
+        return timed

@@ -8,9 +8,7 @@ import time
 from itertools import islice
 from pathlib import Path
 
-import psutil
-
-from benchmarks._report import report, say
+from benchmarks._report import cpu_seconds, report, say
 from benchmarks._table import KEYS_PER_USER, write
 from ingest.owner import Owner
 from thermocline.clock import SystemClock
@@ -50,10 +48,10 @@ def main() -> None:
 
 def _batch(owner: Owner) -> dict[str, float]:
     """One batch from planning to commit: seconds, records a second, CPU seconds of Spark and its workers."""
-    before, cpu_before, started = owner.committer, _cpu_seconds(), time.monotonic()
+    before, cpu_before, started = owner.committer, cpu_seconds(), time.monotonic()
     seam_before = owner.position.seam
     owner.step()
-    seconds, cpu = time.monotonic() - started, _cpu_seconds() - cpu_before
+    seconds, cpu = time.monotonic() - started, cpu_seconds() - cpu_before
     assert before is owner.committer
     records = sum(offset - seam_before[topic, p] for topic, p, offset in owner.position.seam.items())
     return {
@@ -62,20 +60,6 @@ def _batch(owner: Owner) -> dict[str, float]:
         "records_per_second": round(records / seconds),
         "records_per_cpu_second": round(records / cpu),
     }
-
-
-def _cpu_seconds() -> float:
-    """Of this process and all below it but the broker; workers that end in between are missed."""
-    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
-    total = 0.0
-    for process in processes:
-        try:
-            if "kafka.Kafka" not in process.cmdline():
-                times = process.cpu_times()
-                total += times.user + times.system
-        except psutil.NoSuchProcess:
-            continue
-    return total
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, get_args, get_origin
+from types import NoneType
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 import typer
 from prometheus_client.metrics import MetricWrapperBase
@@ -22,12 +23,13 @@ from serving import measures
 from serving.app import create_app
 from serving.openapi import openapi_document
 from serving.tables import Tables
+from tests.safety_lines import MUTANTS
 from thermocline import metrics
 from thermocline.cli.entry import app
 from thermocline.definition import KEY_KINDS, Kind, LiveTable
 from thermocline.errors import ExitCode, all_errors
 from thermocline.settings import PassThrough, ServingSettings, Settings, TableSettings
-from thermocline.settings.model import Bytes, Names
+from thermocline.settings.model import Bytes, Names, OnErrorText
 
 REFERENCE: Final = Path(__file__).parent / "reference"
 NOTE: Final = "<!-- Written by docs/generate.py; `make docs` writes it again. -->"
@@ -45,6 +47,9 @@ SETTINGS: Final[Mapping[str, str]] = {
     "catalog.properties": "More settings of the catalog and of its file access, in PyIceberg's names.",
     "spark.master": "Where Spark runs.",
     "spark.conf": "Any Spark setting by its own name; it has the last word over Thermocline's own.",
+    "ingest.lease_seconds": (
+        "How long an owner may be silent before another takes its table. Renewed three times as often."
+    ),
     "serving.host": "The address to listen on.",
     "serving.port": "The port to listen on.",
     "serving.workers": "API processes that share the port.",
@@ -62,19 +67,42 @@ SETTINGS: Final[Mapping[str, str]] = {
         "`table create`."
     ),
     "tables.NAME.format": "What records are written in: `json`.",
-    "tables.NAME.key": "The columns that identify a row.",
+    "tables.NAME.key": (
+        "The columns that identify a row. `[]` makes a table to which every record adds a row; it needs "
+        '`key_from = "value"`, and has extracts but no lookups.'
+    ),
     "tables.NAME.key_from": "Where key columns are: the record's `key` or `value`. Tombstones need `key`.",
     "tables.NAME.entity": "The leading key columns that a lookup must give.",
     "tables.NAME.buckets": "Partitions of the table, by a hash of the entity's last column; 1 to 4,096.",
-    "tables.NAME.format_version": "Of the Iceberg table. Only 3 is supported yet.",
+    "tables.NAME.format_version": (
+        "Of the Iceberg table: 3 has deletion vectors, 2 is for engines that can't read those."
+    ),
     "tables.NAME.commit_interval_seconds": "From one batch's start to the next's, unless ingest is behind.",
     "tables.NAME.batch_records_max": "The most offsets that a batch spans.",
     "tables.NAME.batch_bytes_max": "The most bytes of values in a batch, by the mean of the batch before.",
     "tables.NAME.on_error": (
         "What becomes of a bad record: `quarantine` keeps it in the companion table, `skip` only counts it, "
-        "`fail` stops ingest on it."
+        '`fail` stops ingest on it. A word for all, or one a stage: `{ key = "fail", contract = "skip" }`; '
+        "a stage that is left out has `quarantine`."
     ),
-    "tables.NAME.transactional": "Only `false` is supported yet.",
+    "tables.NAME.errors_ratio_max": (
+        "A batch ends ingest when a greater part of its records is bad; it counts once 100 of them are."
+    ),
+    "tables.NAME.errors_count_max": (
+        "A batch ends ingest when more of its records are bad. Empty: no such bound."
+    ),
+    "tables.NAME.dead_letter_topic": (
+        "An existing Kafka topic that bad records are also written to: their key, value and headers, and "
+        "where they come from."
+    ),
+    "tables.NAME.transactional": (
+        "Says that producers write in transactions. With or without it, records count only once their "
+        "transaction is committed."
+    ),
+    "tables.NAME.suppress_unchanged": (
+        "Writes nothing for a record whose row is in the table with the same values already; the row keeps "
+        "its older provenance."
+    ),
     "tables.NAME.columns": 'Every column with its type: `app_id = "int"`.',
 }
 
@@ -99,7 +127,7 @@ EXIT_CODES: Final[Mapping[ExitCode, str]] = {
     ExitCode.BAD_ANSWER: "answered, and the answer is bad: no such row, or the demo disagrees",
     ExitCode.USAGE: "the command line, the configuration or the request is wrong",
     ExitCode.AWAY: "could not answer: a source is away or not ready",
-    ExitCode.COMMIT_UNKNOWN: "a commit may or may not have landed; run ingest again",
+    ExitCode.COMMIT_UNKNOWN: "a commit may or may not have landed; `ingest reconcile` says which",
     ExitCode.NOTHING_TO_DO: "`ingest run --once` found nothing to do",
     ExitCode.PARTLY_DONE: "`ingest run --once` was stopped before it was done",
     ExitCode.NOT_OWNER: "another process owns the table",
@@ -224,12 +252,37 @@ def http_page() -> str:
     return f"{before}{ROUTES_BEGIN}\n\n{table}\n\n{ROUTES_END}{after}"
 
 
+def safety_page() -> str:
+    """The lines that keep the promises, and the test that fails without each."""
+    rows = [
+        (
+            mutant.keeps,
+            f"`{mutant.file}`",
+            f"`{_first_line(mutant.line)}`",
+            f"`{mutant.test.removeprefix('tests/')}`",
+        )
+        for mutant in MUTANTS
+    ]
+    return (
+        "\n\n".join(
+            [
+                "# Safety lines",
+                NOTE,
+                _SAFETY_INTRODUCTION,
+                _table(("what it keeps", "where", "line", "test that fails without it"), rows),
+            ]
+        )
+        + "\n"
+    )
+
+
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "cli.md": cli_page,
     "settings.md": settings_page,
     "errors.md": errors_page,
     "http.md": http_page,
     "metrics.md": metrics_page,
+    "safety.md": safety_page,
 }
 
 _CLI_INTRODUCTION: Final = """\
@@ -239,6 +292,10 @@ Results go to stdout and talk to stderr. `--json` prints one JSON document inste
 _METRICS_INTRODUCTION: Final = """\
 `GET /metrics` of a server, in Prometheus's text format. Counters and histograms are of all its API processes;
 gauges say what is so at that moment. Base units: seconds, bytes, records."""
+
+_SAFETY_INTRODUCTION: Final = """\
+What keeps the table equal to the replay of its log, line by line. `make mutants` takes each of these lines out of
+a copy of the repository, one at a time, and runs the test beside it, which must fail then."""
 
 _SETTINGS_INTRODUCTION: Final = """\
 One file, `thermocline.toml`: the one that `--config` names, else `THERMOCLINE_CONFIG`, else the one in the
@@ -302,6 +359,8 @@ def _kind_of(field: FieldInfo) -> str:
         return "size"
     if _is_of(field, Names):
         return "list of names"
+    if _is_of(field, OnErrorText):
+        return "text, or one a stage"
     words: Mapping[Any, str] = {
         str: "text",
         int: "integer",
@@ -309,7 +368,16 @@ def _kind_of(field: FieldInfo) -> str:
         bool: "yes or no",
         Path: "folder",
     }
-    return words.get(field.annotation, "names and types")
+    return words.get(_where_given(field.annotation), "names and types")
+
+
+def _where_given(annotation: Any) -> Any:
+    """``int`` of ``int | None``, also where it is annotated."""
+    parts = get_args(annotation)
+    if NoneType not in parts:
+        return annotation
+    part = next(part for part in parts if part is not NoneType)
+    return get_args(part)[0] if get_origin(part) is Annotated else part
 
 
 def _is_of(field: FieldInfo, annotated: Any) -> bool:
@@ -322,7 +390,7 @@ def _default_of(name: str, field: FieldInfo) -> str:
         return "*needed*"
     if name == "tables.NAME.entity":
         return "the whole key"
-    if field.default in ("", {}, ()):
+    if field.default in ("", {}, (), None):
         return ""
     if _is_of(field, Bytes):
         return f"`{_size(field.default)}`"
@@ -363,6 +431,10 @@ def _routes() -> Iterator[tuple[str, str, str, str]]:
             ]
             codes = ", ".join(f"`{code}`" for code in listed if code in all_errors() and code not in ANYWHERE)
             yield method, path, operation["summary"].replace("{table}", "a table"), codes
+
+
+def _first_line(code: str) -> str:
+    return code.strip().partition("\n")[0]
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

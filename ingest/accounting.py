@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from ingest.batch import BatchResult
     from ingest.plan import Batch
     from ingest.read_task import ReadReport
+    from thermocline.definition import OnError
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +38,26 @@ class Accounting:
         return 2 * self.read == sum(self.counts().values())
 
 
-def account(result: BatchResult, on_error: str) -> Accounting:
-    """The accounting of what the tasks of a batch gave; bad records were kept unless ``on_error`` skips."""
-    bad = sum(report.bad for report in result.reports)
+def account(result: BatchResult, on_error: OnError) -> Accounting:
+    """The accounting of what the tasks of a batch gave; bad records were kept but for stages that skip."""
+    bad = bad_by_stage(result.reports)
+    skipped = sum(count for stage, count in bad.items() if on_error.of(stage) == "skip")
     return Accounting(
         read=sum(report.records for report in result.reports),
         applied=sum(done.applied for done in result.buckets),
         superseded=sum(done.superseded for done in result.buckets),
         unchanged=sum(done.unchanged for done in result.buckets),
-        quarantined=bad if on_error != "skip" else 0,
-        skipped=bad if on_error == "skip" else 0,
+        quarantined=bad.total() - skipped,
+        skipped=skipped,
     )
+
+
+def bad_by_stage(reports: Sequence[ReadReport]) -> Counter[str]:
+    """How many records of a batch were bad at each stage."""
+    bad: Counter[str] = Counter()
+    for report in reports:
+        bad.update(report.bad)
+    return bad
 
 
 def watermark_ms(batch: Batch, reports: Sequence[ReadReport], planned_at_ms: int, before_ms: int) -> int:

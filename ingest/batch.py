@@ -15,12 +15,11 @@ from pyspark.errors import PySparkException
 from ingest.bucket_task import BucketResult, run_bucket_task
 from ingest.read_task import REPORT_BUCKET, ReadReport, ReadTask, run_read_task
 from thermocline.errors import EngineFailed, RangeIncomplete
+from thermocline.files import DataFile
 from thermocline.log import OffsetRange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from thermocline.files import DataFile
 
 _PACKED_COLUMNS = "bucket int, stream binary"
 _RESULT_COLUMNS = "bucket int, result binary"
@@ -60,23 +59,32 @@ def run_batch(
         "bucket"
     )
     try:
-        rows = groups.applyInArrow(_writer(task, data_location, files), _RESULT_COLUMNS).collect()
+        rows = groups.applyInArrow(_writer(task, data_location, _packed(files)), _RESULT_COLUMNS).collect()
     except (PySparkException, Py4JError) as error:
         raise EngineFailed(engine="Spark", detail=str(error)[:_DETAIL_CHARACTERS]) from error
-    reports = tuple(
-        report
-        for row in rows
-        if row.bucket == REPORT_BUCKET
-        for report in msgspec.msgpack.decode(row.result, type=list[ReadReport])
-    )
+    results = ((row.bucket, row.result) for row in rows)
+    return gather(results, [planned for ranges in tasks for planned in ranges])
+
+
+def gather(results: Iterable[tuple[int, bytes]], planned: Sequence[OffsetRange]) -> BatchResult:
+    """The batch's result from its tasks' results, (bucket, encoded); reports have a bucket of their own.
+
+    Raises:
+        RangeIncomplete: what the reports say was covered is not what was planned.
+        ThermoclineError: what ended a read task.
+    """
+    reports: list[ReadReport] = []
+    buckets: list[BucketResult] = []
+    for bucket, result in results:
+        if bucket == REPORT_BUCKET:
+            reports += msgspec.msgpack.decode(result, type=list[ReadReport])
+        else:
+            buckets.append(msgspec.msgpack.decode(result, type=BucketResult))
     for report in reports:
         if report.error is not None:
             raise pickle.loads(report.error)  # noqa: S301  made by a worker of ours a moment ago
-    _check_coverage(reports, [planned for ranges in tasks for planned in ranges])
-    done = (
-        msgspec.msgpack.decode(row.result, type=BucketResult) for row in rows if row.bucket != REPORT_BUCKET
-    )
-    return BatchResult(reports, tuple(done))
+    _check_coverage(reports, planned)
+    return BatchResult(tuple(reports), tuple(buckets))
 
 
 _Reader = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -91,8 +99,13 @@ def _reader(task: ReadTask, tasks: Sequence[Sequence[OffsetRange]]) -> _Reader:
     return read
 
 
+def _packed(files: Mapping[int, Sequence[DataFile]]) -> dict[int, bytes]:
+    """Each bucket's files as bytes: a task gets all of them, but takes apart only those of its buckets."""
+    return {bucket: msgspec.msgpack.encode(some) for bucket, some in files.items()}
+
+
 def _writer(
-    task: ReadTask, data_location: str, files: Mapping[int, Sequence[DataFile]]
+    task: ReadTask, data_location: str, files: Mapping[int, bytes]
 ) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
     def write(group: tuple[Any, ...], packed: pa.Table) -> pa.Table:
         bucket = group[0].as_py()
@@ -101,9 +114,8 @@ def _writer(
             reports = [msgspec.msgpack.decode(stream.as_py(), type=ReadReport) for stream in streams]
             return _result(bucket, msgspec.msgpack.encode(reports))
         records = pa.concat_tables(pa.ipc.open_stream(stream.as_buffer()).read_all() for stream in streams)
-        done = run_bucket_task(
-            task.io, task.definition, data_location, bucket, files.get(bucket, ()), records
-        )
+        some = msgspec.msgpack.decode(files[bucket], type=list[DataFile]) if bucket in files else []
+        done = run_bucket_task(task.io, task.definition, data_location, bucket, some, records)
         return _result(bucket, msgspec.msgpack.encode(done))
 
     return write

@@ -1,6 +1,8 @@
 """The bucket task: (a bucket, its files and deletes, new records) → the files it wrote.
 
-Knows nothing of Spark: it runs in a Spark worker, and in a test by a plain call.
+Knows nothing of Spark: it runs in a Spark worker, and in a test by a plain call. It holds the batch's records
+of its bucket, which ``batch_records_max`` and ``batch_bytes_max`` bound, whatever the size of the table; what
+it reads of the table's files, it reads in pieces of a bounded size (``probe``, ``unchanged``).
 """
 
 from __future__ import annotations
@@ -12,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap
 
-from ingest.probe import probe
+from ingest.probe import keep_deletes, keep_keys, probe
+from ingest.unchanged import unchanged_keys
 from thermocline.data_file import WrittenFile, write_data_file
 from thermocline.definition import KEY, TOMBSTONE
-from thermocline.deletes import write_vectors
-from thermocline.files import DataFile, DeletionVector
+from thermocline.deletes import write_deletes
+from thermocline.files import DataFile, Deletes
 from thermocline.fold import fold
 
 if TYPE_CHECKING:
@@ -32,15 +34,16 @@ if TYPE_CHECKING:
 class BucketResult:
     """What a bucket task did.
 
-    ``added`` is None when no row is left to write. ``vectors`` are the deletion vectors written, by data
-    file; ``replaced`` those of before, which the commit removes. The counts add up to the records that came
-    in: applied + superseded + unchanged.
+    ``added`` is None when no row is left to write. ``deletes`` are those written, by data file;
+    ``replaced`` those of before, which the commit removes. The counts add up to the records that came
+    in: applied + superseded + unchanged. Unchanged are tombstones for keys that are not there, and, where the
+    definition suppresses them, rows that are there already.
     """
 
     bucket: int
     added: WrittenFile | None
-    vectors: dict[str, DeletionVector]
-    replaced: dict[str, DeletionVector]
+    deletes: dict[str, Deletes]
+    replaced: dict[str, Deletes]
     applied: int
     superseded: int
     unchanged: int
@@ -55,6 +58,7 @@ def run_bucket_task(
     bucket: int,
     files: Sequence[DataFile],
     records: pa.Table,
+    is_replay: bool = False,
 ) -> BucketResult:
     """Fold the records, find the rows that they replace, write one sorted data file and the deletes.
 
@@ -62,30 +66,45 @@ def run_bucket_task(
         data_location: the folder of the table's data files, as a URI.
         files: the bucket's live data files in the snapshot that the batch was planned on.
         records: ``definition.records_schema``, at least one, all of this bucket.
+        is_replay: the records lie before the seam, so that even where a record is its own key, in a table
+            without one, it may be in the table already.
     """
     folded = fold(records)
     winners = folded.winners
     keys = winners.column(KEY).combine_chunks()
-    vectors: dict[str, BitMap] = {}
-    replaced: dict[str, DeletionVector] = {}
+    # Without a key, records beyond the seam can't be in the table: there is nothing to look for.
+    hits = list(probe(io, definition, files, keys)) if definition.has_key or is_replay else []
+    is_tombstone = winners.column(TOMBSTONE).to_numpy()
     was_live = np.zeros(len(keys), dtype=bool)
-    for hit in probe(io, definition, files, keys):
+    for hit in hits:
         was_live[hit.key_indexes] = True
-        vectors[hit.file.path] = BitMap(hit.positions.astype(np.uint32)) | (hit.deleted_before or BitMap())
+    is_unchanged = is_tombstone & ~was_live
+    if definition.suppress_unchanged:
+        is_unchanged |= unchanged_keys(io, definition, hits, winners)
+
+    deleted: dict[str, BitMap] = {}
+    replaced: dict[str, Deletes] = {}
+    for hit in hits:
+        positions = hit.positions[~is_unchanged[hit.key_indexes]]
+        if not len(positions):
+            continue
+        deleted[hit.file.path] = BitMap(positions.astype(np.uint32)) | (hit.deleted_before or BitMap())
         if hit.file.deletes is not None:
             replaced[hit.file.path] = hit.file.deletes
-
-    is_tombstone = winners.column(TOMBSTONE).combine_chunks().to_numpy(zero_copy_only=False)
-    unchanged = int(np.count_nonzero(is_tombstone & ~was_live))
-    rows = winners.filter(pc.invert(winners.column(TOMBSTONE)))
+    rows = winners.filter(pa.array(~is_tombstone & ~is_unchanged))
     # One name for the files of one run: a second attempt of the task writes others.
     stem = f"{data_location}/bucket={bucket}/{uuid.uuid4()}"
-    written_vectors = write_vectors(io, f"{stem}-deletes.puffin", vectors) if vectors else {}
+    deletes = write_deletes(io, stem, definition.format_version, deleted)
     added = write_data_file(io, f"{stem}.parquet", definition, rows) if rows.num_rows else None
+    for path, written in deletes.items():
+        keep_deletes(written, deleted[path])
+    if added is not None:
+        keep_keys(added.path, rows.column(KEY).combine_chunks())
+    unchanged = int(np.count_nonzero(is_unchanged))
     return BucketResult(
         bucket=bucket,
         added=added,
-        vectors=written_vectors,
+        deletes=deletes,
         replaced=replaced,
         applied=len(keys) - unchanged,
         superseded=folded.superseded,

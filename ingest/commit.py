@@ -12,15 +12,17 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from ingest.accounting import Accounting
 from ingest.bucket_task import BucketResult
+from ingest.content_files import ContentFiles
+from ingest.unknown import UnknownCommit, write_note
 from thermocline.catalog import (
     BATCH_PROPERTY,
     DEFINITION_PROPERTY,
@@ -29,6 +31,7 @@ from thermocline.catalog import (
     SUMMARY_BATCH,
     SUMMARY_CLUSTER,
     SUMMARY_DEFINITION_VERSION,
+    SUMMARY_DRAINED,
     SUMMARY_EPOCH,
     SUMMARY_RECORDS,
     SUMMARY_RECORDS_TOTAL,
@@ -37,15 +40,29 @@ from thermocline.catalog import (
     SUMMARY_WATERMARK,
 )
 from thermocline.data_file import WrittenFile
-from thermocline.errors import CommitRejected, CommitUnknown, DefinitionDiffers, OwnerLost, TableUnowned
-from thermocline.files import DeletionVector
+from thermocline.deletes import DELETED_PATH_FIELD_ID
+from thermocline.errors import (
+    CatalogUnreachable,
+    CommitRejected,
+    CommitUnknown,
+    DefinitionChanged,
+    OwnerLost,
+    TableMissing,
+    TableUnowned,
+    ThermoclineError,
+)
+from thermocline.files import Deletes
 from thermocline.logs import fields
 from thermocline.seam import Seam
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
 
 # A foreign property or tag costs one attempt (about 60 ms); 39 of 139 were lost with one every 0.2 s.
 ATTEMPTS_MAX = 20
 # With a Spark session, PySpark turns some of Java's exceptions into its own.
 JAVA_ERRORS = (Py4JError, PySparkException)
+_NO_SUCH_TABLE = "org.apache.iceberg.exceptions.NoSuchTableException"
 _LOST_RACE = "org.apache.iceberg.exceptions.CommitFailedException"
 
 _logger = logging.getLogger(__name__)
@@ -53,16 +70,30 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a commit brings. ``ranges`` is for people: what an error says of the batch."""
+    """What a commit brings.
+
+    ``ranges`` is for people: what an error says of the batch. ``alter`` runs first on the Iceberg transaction
+    (schema changes, another current snapshot); ``properties`` and ``extra_summary`` are set beside our own.
+    ``definition_version`` is what the table has afterwards; None leaves it.
+    """
 
     seam: Seam
     cluster_id: str
     topic_ids: Mapping[str, str]
     watermark_ms: int
+    drained_ms: int
     accounting: Accounting = field(default_factory=Accounting)
     files: Sequence[BucketResult] = ()
     ranges: str = "none"
+    extra_summary: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    alter: Callable[[Any], None] | None = None
+    definition_version: int | None = None
     batch_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+    def paths(self) -> list[str]:
+        """The files that were written for it, each once."""
+        return written_paths(self.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +104,35 @@ class Landed:
     seam: Seam
 
 
-class Committer:
-    """Commits to one table as one owner. ``table`` is an ``org.apache.iceberg.Table`` over py4j."""
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The commit certainly did not land, and never will; why not. What it brought may be deleted."""
 
-    def __init__(self, jvm: Any, table: Any, name: str, definition_version: int) -> None:
+    error: ThermoclineError
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Nobody can say whether the commit landed, or still will. What it brought must be kept."""
+
+    error: CommitUnknown
+
+
+Outcome = Landed | Rejected | Unknown
+
+
+class Committer:
+    """Commits to one table as one owner. ``table`` is an ``org.apache.iceberg.Table`` over py4j.
+
+    ``io`` writes the note that an unknown commit leaves behind.
+    """
+
+    def __init__(self, jvm: Any, table: Any, name: str, definition_version: int, io: FileIO) -> None:
         self._jvm = jvm
         self._table = table
         self._name = name
         self._definition_version = definition_version
+        self._io = io
         self._epoch = 0
 
     @property
@@ -88,147 +140,225 @@ class Committer:
         """The epoch that this owner commits under; 0 before ownership was taken."""
         return self._epoch
 
-    def take_ownership(self) -> Landed:
-        """Raise the table's epoch by one, in an empty snapshot that carries seam and totals on.
+    def take_ownership(self, epoch_seen: int, epoch_floor: int = 0, onto: int | None = None) -> Outcome:
+        """Raise the table's epoch, in an empty snapshot that carries seam and totals on.
 
         From then on every earlier owner's commit is impossible.
-        Raises `OwnerLost` when another process took the table at the same moment.
+
+        Args:
+            epoch_seen: the table's epoch when nobody was seen to hold it; another one by now is `OwnerLost`.
+            epoch_floor: the highest epoch known from elsewhere; a restored catalog may be behind it.
+            onto: a snapshot of ours that becomes the current one by this, instead of the one that is.
         """
-        self._table.refresh()
+        self._epoch = max(epoch_seen, epoch_floor) + 1
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                plan, change = self._ownership(epoch_seen, onto)
+            except ThermoclineError as error:
+                return Rejected(error)
+            outcome = self._commit(plan, change)
+            # The owner before may commit until the last moment: then its snapshot is the one to go on from.
+            if not (isinstance(outcome, Rejected) and isinstance(outcome.error, TableUnowned)):
+                return outcome
+        detail = f"its current snapshot changed {ATTEMPTS_MAX} times while ownership was being taken"
+        return Rejected(TableUnowned(table=self._name, snapshot_id=-1, detail=detail))
+
+    def commit(self, planned_on: int, planned_seam: Seam, change: Change) -> Outcome:
+        """Publish a batch that was planned on a snapshot and its seam.
+
+        Rejected with `OwnerLost` (another owner has taken the table), `TableUnowned` (it is on another
+        writer's snapshot, or was rolled back), `DefinitionChanged` (it was altered meanwhile),
+        `CatalogUnreachable` (it was not even asked to), or `CommitRejected` (Iceberg refused the change).
+        An unknown commit leaves a note for `ingest.reconcile`.
+        """
+        outcome = self._commit(_Plan(planned_on, planned_seam, self._epoch), change)
+        match outcome:
+            case Landed() if change.definition_version is not None:
+                self._definition_version = change.definition_version
+            case Unknown(error):
+                note = UnknownCommit(
+                    batch_id=change.batch_id,
+                    epoch=self._epoch,
+                    planned_on=planned_on,
+                    ranges=change.ranges,
+                    files=tuple(change.paths()),
+                    detail=error.detail,
+                )
+                write_note(self._io, self._table.location(), note)
+        return outcome
+
+    def _ownership(self, epoch_seen: int, onto: int | None) -> tuple[_Plan, Change]:
+        try:
+            self._table.refresh()
+        except JAVA_ERRORS as error:
+            raise self._unreachable(error) from error
         base = self._table.operations().current()
-        found = int(base.properties().get(EPOCH_PROPERTY))
-        summary = self._summary_of(base)
-        if Seam.from_json(base.properties().get(SEAM_PROPERTY)) != Seam.from_json(summary[SUMMARY_SEAM]):
+        current = base.currentSnapshot()
+        start = current if onto is None else self._table.snapshot(onto)
+        summary = self._summary_of(start)
+        seam = Seam.from_json(summary[SUMMARY_SEAM])
+        copy = base.properties().get(SEAM_PROPERTY)
+        if onto is None and Seam.from_json(copy) != seam:
             raise TableUnowned(
                 table=self._name,
-                snapshot_id=base.currentSnapshot().snapshotId(),
+                snapshot_id=current.snapshotId(),
                 detail="the table's copy of the seam is of another snapshot: the table was rolled back",
             )
-        self._epoch = found + 1
         change = Change(
-            seam=Seam.from_json(summary[SUMMARY_SEAM]),
+            seam=seam,
             cluster_id=summary[SUMMARY_CLUSTER],
             topic_ids=json.loads(summary[SUMMARY_TOPIC_IDS]),
             watermark_ms=int(summary[SUMMARY_WATERMARK]),
+            drained_ms=int(summary.get(SUMMARY_DRAINED, start.timestampMillis())),
+            alter=None if onto is None else _setting_current(onto),
         )
-        return self._commit(base.currentSnapshot().snapshotId(), change.seam, change, epoch_before=found)
+        return _Plan(current.snapshotId(), seam if onto is None else None, epoch_seen), change
 
-    def commit(self, planned_on: int, planned_seam: Seam, change: Change) -> Landed:
-        """Publish a batch that was planned on a snapshot and its seam.
-
-        Raises:
-            OwnerLost: another owner has taken the table; nothing landed.
-            TableUnowned: the table is on another writer's snapshot, or was rolled back; nothing landed.
-            DefinitionDiffers: the definition was altered meanwhile; nothing landed.
-            CommitRejected: Iceberg refused the change before anything was published.
-            CommitUnknown: nobody can say whether it landed. Its files must be kept.
-        """
-        return self._commit(planned_on, planned_seam, change, epoch_before=self._epoch)
-
-    def _commit(self, planned_on: int, planned_seam: Seam, change: Change, epoch_before: int) -> Landed:
+    def _commit(self, plan: _Plan, change: Change) -> Outcome:
         detail = ""
-        for attempt in range(ATTEMPTS_MAX):
+        tried: list[int] = []  # the snapshots that attempts asked for
+        for _ in range(ATTEMPTS_MAX):
+            prepared = self._prepare(plan, change, tried, detail)
+            if not isinstance(prepared, _Prepared):
+                return prepared
+            tried.append(prepared.snapshot_id)
             try:
-                # This refreshes: all checks are made on what the transaction starts from.
-                transaction = self._table.newTransaction()
-                base = transaction.startMetadata()
-                self._check(base, planned_on, planned_seam, epoch_before)
-                self._build(transaction, base, planned_on, change)
-                built = transaction.currentMetadata()
-            except (OwnerLost, TableUnowned, DefinitionDiffers):
-                # The table has moved on: by an attempt of ours that was thought lost, or by somebody else's.
-                landed = self._find(change, detail) if attempt else None
-                if landed is not None:
-                    return landed
-                raise
-            except JAVA_ERRORS as error:
-                detail = _first_line(error)
-                if attempt == 0:  # nothing was sent to the catalog yet
-                    raise CommitRejected(table=self._name, batch_id=change.batch_id, detail=detail) from error
-                raise self._unknown(change, detail) from error
-            try:
-                self._table.operations().commit(base, built)
+                self._table.operations().commit(prepared.base, prepared.built)
             except JAVA_ERRORS as error:
                 detail = _first_line(error)
                 _logger.warning(
                     "commit attempt failed",
                     extra=fields(
-                        table=self._name, batch_id=change.batch_id, attempt=attempt + 1, detail=detail
+                        table=self._name, batch_id=change.batch_id, attempt=len(tried), detail=detail
                     ),
                 )
-                landed = self._find(change, detail)
-                if landed is not None:
-                    return landed
+                known = self._look_for(tried, plan, change, detail)
+                if known is not None:
+                    return known
                 if not _is_lost_race(error):
-                    raise self._unknown(change, detail) from error
+                    return self._unknown(change, detail)
                 continue
-            return Landed(built.currentSnapshot().snapshotId(), change.seam)
-        raise self._unknown(change, f"{ATTEMPTS_MAX} attempts: {detail}")
+            return Landed(prepared.snapshot_id, change.seam)
+        return self._unknown(change, f"{ATTEMPTS_MAX} attempts: {detail}")
 
-    def _check(self, base: Any, planned_on: int, planned_seam: Seam, epoch_before: int) -> None:
+    def _prepare(self, plan: _Plan, change: Change, tried: Sequence[int], detail: str) -> _Prepared | Outcome:
+        """The metadata as it is and as it shall be; or the outcome, where there is nothing to publish."""
+        try:
+            transaction = self._table.newTransaction()
+        except JAVA_ERRORS as error:
+            unreachable = self._unreachable(error)
+            return Rejected(unreachable) if not tried else self._unknown(change, str(unreachable))
+        try:
+            # All checks are made on what the transaction starts from: opening it has refreshed.
+            base = transaction.startMetadata()
+            self._check(base, plan)
+            self._build(transaction, change)
+            built = transaction.currentMetadata()
+            return _Prepared(base, built, built.currentSnapshot().snapshotId())
+        except (OwnerLost, TableUnowned, DefinitionChanged) as error:
+            # The table has moved on: by an attempt of ours that was thought lost, or by somebody else's.
+            return self._look_for(tried, plan, change, detail) or Rejected(error)
+        except JAVA_ERRORS as error:
+            if tried:
+                return self._unknown(change, _first_line(error))
+            detail = _first_line(error)  # nothing was sent to the catalog yet
+            return Rejected(CommitRejected(table=self._name, batch_id=change.batch_id, detail=detail))
+
+    def _check(self, base: Any, plan: _Plan) -> None:
         """What makes a stale owner's commit impossible, read from the very metadata that is swapped out."""
         epoch = int(base.properties().get(EPOCH_PROPERTY))
-        if epoch != epoch_before:
-            raise OwnerLost(table=self._name, epoch_ours=epoch_before, epoch_found=epoch)
-        snapshot_id = base.currentSnapshot().snapshotId()
-        seam = Seam.from_json(self._summary_of(base)[SUMMARY_SEAM])
-        if snapshot_id != planned_on or seam != planned_seam:
+        if epoch != plan.epoch:
+            raise OwnerLost(table=self._name, epoch_ours=plan.epoch, epoch_found=epoch)
+        current = base.currentSnapshot()
+        if current is None or current.snapshotId() != plan.snapshot_id:
             raise TableUnowned(
                 table=self._name,
-                snapshot_id=snapshot_id,
-                detail=f"planned on snapshot {planned_on} with {planned_seam!r}, found {seam!r}",
+                snapshot_id=-1 if current is None else current.snapshotId(),
+                detail=f"the current snapshot is not {plan.snapshot_id}, which the commit was planned on",
             )
+        if plan.seam is not None:
+            seam = Seam.from_json(self._summary_of(current)[SUMMARY_SEAM])
+            if seam != plan.seam:
+                raise TableUnowned(
+                    table=self._name,
+                    snapshot_id=plan.snapshot_id,
+                    detail=f"planned with {plan.seam!r}, found {seam!r}",
+                )
         version = json.loads(base.properties().get(DEFINITION_PROPERTY))["version"]
         if version != self._definition_version:
-            raise DefinitionDiffers(
-                table=self._name, differences=(f"version is {version} now, not {self._definition_version}",)
-            )
+            raise DefinitionChanged(table=self._name, planned=self._definition_version, found=version)
 
-    def _build(self, transaction: Any, base: Any, planned_on: int, change: Change) -> None:
+    def _build(self, transaction: Any, change: Change) -> None:
+        if change.alter is not None:
+            change.alter(transaction)
+        parent = transaction.currentMetadata().currentSnapshot()
         delta = transaction.newRowDelta()
-        touched = self._jvm.java.util.ArrayList()
-        for part in change.files:
-            if part.added is not None:
-                delta.addRows(self._content_file(data_file_json(part.bucket, part.added)))
-            for data_file, vector in part.vectors.items():
-                delta.addDeletes(self._content_file(vector_json(part.bucket, data_file, vector)))
-                touched.add(data_file)
-            for data_file, vector in part.replaced.items():
-                delta.removeDeletes(self._content_file(vector_json(part.bucket, data_file, vector)))
-        delta.validateFromSnapshot(planned_on)
+        files = ContentFiles(self._jvm, self._table.specs())
+        files.add_rows(
+            delta,
+            [data_file_json(part.bucket, part.added) for part in change.files if part.added is not None],
+        )
+        files.add_deletes(
+            delta, [deletes_json(part.bucket, *one) for part in change.files for one in part.deletes.items()]
+        )
+        files.remove_deletes(
+            delta, [deletes_json(part.bucket, *one) for part in change.files for one in part.replaced.items()]
+        )
+        touched = files.texts(path for part in change.files for path in part.deletes)
+        delta.validateFromSnapshot(parent.snapshotId())
         delta.validateDataFilesExist(touched)
         delta.validateDeletedFiles()
         delta.validateNoConflictingDataFiles()
         delta.validateNoConflictingDeleteFiles()
-        for name, value in self._summary(base, change).items():
+        for name, value in self._summary(parent, change).items():
             delta.set(name, value)
         delta.commit()
         update = transaction.updateProperties()
         update.set(EPOCH_PROPERTY, str(self._epoch))
         update.set(SEAM_PROPERTY, change.seam.to_json())
         update.set(BATCH_PROPERTY, change.batch_id)
+        for name, value in change.properties.items():
+            update.set(name, value)
         update.commit()
 
-    def _summary(self, base: Any, change: Change) -> dict[str, str]:
-        totals = _totals(self._summary_of(base))
-        return summary_fields(change, self._epoch, self._definition_version, totals)
+    def _summary(self, parent: Any, change: Change) -> dict[str, str]:
+        version = change.definition_version or self._definition_version
+        return summary_fields(change, self._epoch, version, _totals(self._summary_of(parent)))
 
-    def _find(self, change: Change, detail: str) -> Landed | None:
-        """Our batch in the history of `main` as it is now; None when it is not there, whatever was raised."""
+    def _look_for(
+        self, tried: Sequence[int], plan: _Plan, change: Change, detail: str
+    ) -> Landed | Unknown | None:
+        """What became of the attempts so far, whatever was raised; None when none of them is in the table.
+
+        Absence proves something only while the history still reaches back to what they were planned on.
+        """
+        if not tried:
+            return None
         try:
             self._table.refresh()
-            for snapshot in _ancestors(self._jvm, self._table):
-                if snapshot.summary().get(SUMMARY_BATCH) == change.batch_id:
-                    return Landed(snapshot.snapshotId(), change.seam)
+            for snapshot_id in tried:
+                if self._table.snapshot(snapshot_id) is not None:
+                    return Landed(snapshot_id, change.seam)
+            if self._is_in_history(plan.snapshot_id):
+                return None
         except JAVA_ERRORS as error:
-            raise self._unknown(change, f"{detail}; then, on looking for it: {_first_line(error)}") from error
-        return None
+            return self._unknown(change, f"{detail}; then, on looking for it: {_first_line(error)}")
+        return self._unknown(change, f"{detail}; and snapshot {plan.snapshot_id} before it is gone since")
 
-    def _unknown(self, change: Change, detail: str) -> CommitUnknown:
-        return CommitUnknown(table=self._name, batch_id=change.batch_id, ranges=change.ranges, detail=detail)
+    def _is_in_history(self, snapshot_id: int) -> bool:
+        util = self._jvm.org.apache.iceberg.util.SnapshotUtil
+        return bool(util.isAncestorOf(self._table, snapshot_id))
 
-    def _summary_of(self, metadata: Any) -> dict[str, str]:
-        snapshot = metadata.currentSnapshot()
+    def _unknown(self, change: Change, detail: str) -> Unknown:
+        error = CommitUnknown(table=self._name, batch_id=change.batch_id, ranges=change.ranges, detail=detail)
+        return Unknown(error)
+
+    def _unreachable(self, error: Exception) -> ThermoclineError:
+        if _class_name(error) == _NO_SUCH_TABLE:
+            return TableMissing(table=self._name, identifier=self._table.name())
+        return CatalogUnreachable(uri=self._table.name(), detail=_first_line(error))
+
+    def _summary_of(self, snapshot: Any) -> dict[str, str]:
         summary = dict(snapshot.summary()) if snapshot is not None else {}
         if SUMMARY_SEAM not in summary:
             raise TableUnowned(
@@ -238,10 +368,23 @@ class Committer:
             )
         return summary
 
-    def _content_file(self, description: Mapping[str, Any]) -> Any:
-        iceberg = self._jvm.org.apache.iceberg
-        node = iceberg.util.JsonUtil.mapper().readTree(json.dumps(description))
-        return iceberg.ContentFileParser.fromJson(node, self._table.specs())
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """Iceberg's metadata before and after a commit, and the snapshot that it makes."""
+
+    base: Any
+    built: Any
+    snapshot_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What a commit was planned on: snapshot, seam (None: any) and the epoch that the table must have."""
+
+    snapshot_id: int
+    seam: Seam | None
+    epoch: int
 
 
 def summary_fields(
@@ -257,12 +400,21 @@ def summary_fields(
         SUMMARY_TOPIC_IDS: json.dumps(dict(change.topic_ids), sort_keys=True),
         SUMMARY_DEFINITION_VERSION: str(definition_version),
         SUMMARY_WATERMARK: str(change.watermark_ms),
+        SUMMARY_DRAINED: str(change.drained_ms),
         **{SUMMARY_RECORDS + name: str(count) for name, count in counts.items()},
         **{
             SUMMARY_RECORDS_TOTAL + name: str(totals_before.get(name, 0) + count)
             for name, count in counts.items()
         },
+        **change.extra_summary,
     }
+
+
+def written_paths(files: Iterable[BucketResult]) -> list[str]:
+    """The files that bucket tasks wrote, each once."""
+    paths = [done.added.path for done in files if done.added is not None]
+    paths += [deletes.path for done in files for deletes in done.deletes.values()]
+    return list(dict.fromkeys(paths))
 
 
 def data_file_json(bucket: int, file: WrittenFile) -> dict[str, Any]:
@@ -283,20 +435,23 @@ def data_file_json(bucket: int, file: WrittenFile) -> dict[str, Any]:
     }
 
 
-def vector_json(bucket: int, data_file: str, vector: DeletionVector) -> dict[str, Any]:
-    """A deletion vector as Iceberg's ``ContentFileParser`` reads it."""
-    return {
+def deletes_json(bucket: int, data_file: str, deletes: Deletes) -> dict[str, Any]:
+    """The deletes of a data file as Iceberg's ``ContentFileParser`` reads them."""
+    fields: dict[str, Any] = {
         "spec-id": 0,
         "content": "position-deletes",
-        "file-path": vector.path,
-        "file-format": "puffin",
+        "file-path": deletes.path,
+        "file-format": deletes.format,
         "partition": [bucket],
-        "file-size-in-bytes": vector.file_bytes,
-        "record-count": vector.cardinality,
+        "file-size-in-bytes": deletes.file_bytes,
+        "record-count": deletes.cardinality,
         "referenced-data-file": data_file,
-        "content-offset": vector.offset,
-        "content-size-in-bytes": vector.length,
     }
+    if deletes.format == "puffin":
+        return fields | {"content-offset": deletes.offset, "content-size-in-bytes": deletes.length}
+    # Equal bounds say that the file is about one data file, to readers that don't know the field for it.
+    bounds = _pairs({DELETED_PATH_FIELD_ID: data_file.encode().hex()})
+    return fields | {"lower-bounds": bounds, "upper-bounds": bounds}
 
 
 def _pairs(values: Mapping[int, Any]) -> dict[str, list[Any]]:
@@ -311,15 +466,17 @@ def _totals(summary: Mapping[str, str]) -> dict[str, int]:
     }
 
 
-def _ancestors(jvm: Any, table: Any) -> Iterator[Any]:
-    iterator = jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors(table).iterator()
-    while iterator.hasNext():
-        yield iterator.next()
+def _setting_current(snapshot_id: int) -> Callable[[Any], None]:
+    return lambda transaction: transaction.manageSnapshots().setCurrentSnapshot(snapshot_id).commit()
 
 
 def _is_lost_race(error: Exception) -> bool:
     """Then the same files may be committed on a fresh base: only one of the attempts can ever land."""
-    return isinstance(error, Py4JJavaError) and error.java_exception.getClass().getName() == _LOST_RACE
+    return _class_name(error) == _LOST_RACE
+
+
+def _class_name(error: Exception) -> str:
+    return str(error.java_exception.getClass().getName()) if isinstance(error, Py4JJavaError) else ""
 
 
 def _first_line(error: Exception) -> str:

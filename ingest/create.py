@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import NoSuchTableError
 
 from ingest.commit import Change, summary_fields
 from ingest.java import JavaCatalog, small_jvm
+from ingest.plan import offsets_of
 from ingest.quarantine import create_quarantine
 from thermocline.catalog import (
     BATCH_PROPERTY,
@@ -20,6 +20,7 @@ from thermocline.catalog import (
     load_table,
     open_catalog,
 )
+from thermocline.clock import SystemClock
 from thermocline.errors import TableExists
 from thermocline.log import Log
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
     from thermocline.definition import LiveTable
-    from thermocline.seam import Seam
     from thermocline.settings import Settings
 
 _TABLE_PROPERTIES = {
@@ -51,24 +51,27 @@ def create_table(settings: Settings, name: str) -> SnapshotState:
         TableExists: the catalog has the table already.
     """
     definition = settings.table(name).definition(name)
+    created_ms = SystemClock().now_ms()  # before the log is asked: what is appended from here on is not known
     log = Log(settings.kafka)
     facts = log.describe(definition.topics)
     change = Change(
-        seam=_first_seam(log, definition, settings.table(name).start),
+        seam=offsets_of(log, definition.topics, settings.table(name).start),
         cluster_id=log.cluster_id(),
         topic_ids={topic: fact.topic_id for topic, fact in facts.items()},
         watermark_ms=-1,
+        drained_ms=created_ms,
     )
     catalog = open_catalog(settings.catalog, may_create=True)
     _refuse_existing(catalog, name, definition.identifier)
     catalog.create_namespace_if_not_exists(definition.identifier.rpartition(".")[0])
     create_quarantine(catalog, definition.identifier)
-    with small_jvm() as jvm:
-        _create(JavaCatalog(jvm, settings.catalog), definition, change)
+    with small_jvm(settings.catalog) as jvm:
+        create_java_table(JavaCatalog(jvm, settings.catalog), definition, change)
     return current_state(load_table(catalog, name, definition.identifier), name)
 
 
-def _create(catalog: JavaCatalog, definition: LiveTable, change: Change) -> None:
+def create_java_table(catalog: JavaCatalog, definition: LiveTable, change: Change) -> None:
+    """Make the table with its first snapshot, which carries what the change says, in one transaction."""
     properties = {
         **_TABLE_PROPERTIES,
         "format-version": str(definition.format_version),
@@ -87,15 +90,6 @@ def _create(catalog: JavaCatalog, definition: LiveTable, change: Change) -> None
         append.set(key, value)
     append.commit()
     transaction.commitTransaction()
-
-
-def _first_seam(log: Log, definition: LiveTable, start: str) -> Seam:
-    if start == "earliest":
-        return log.starts(definition.topics)
-    if start == "latest":
-        return log.ends(definition.topics)
-    moment = datetime.fromisoformat(start)  # the settings let nothing else through
-    return log.offsets_at(definition.topics, int(moment.timestamp() * 1000))
 
 
 def _refuse_existing(catalog: Catalog, name: str, identifier: str) -> None:

@@ -26,7 +26,8 @@ def after_commit(files: FilesByBucket, results: Sequence[BucketResult]) -> Files
 
 
 def _after(files: Sequence[DataFile], done: BucketResult) -> list[DataFile]:
-    kept = [replace(file, deletes=done.vectors.get(file.path, file.deletes)) for file in files]
+    deletes = done.deletes
+    kept = [replace(file, deletes=deletes[file.path]) if file.path in deletes else file for file in files]
     if done.added is not None:
         kept.append(DataFile(done.added.path, done.bucket, done.added.rows, done.added.file_bytes))
     return kept

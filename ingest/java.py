@@ -54,12 +54,18 @@ class JavaCatalog:
         return self.jvm.org.apache.iceberg.catalog.TableIdentifier.parse(identifier)
 
 
+def catalog_jars(settings: CatalogSettings) -> tuple[Path, ...]:
+    """Iceberg's library, and the driver of the database that the catalog is in."""
+    is_postgres = settings.type == "sql" and settings.uri.startswith("postgresql")
+    return (*jars_of("spark"), *(jars_of("postgresql") if is_postgres else ()))
+
+
 @contextmanager
-def small_jvm() -> Iterator[Any]:
+def small_jvm(settings: CatalogSettings) -> Iterator[Any]:
     """A JVM with Iceberg and without a Spark session, up in about a second; ends with the block."""
     java = find_java()
     port, token = launch_gateway(
-        classpath=":".join(str(path) for path in _class_path()),
+        classpath=":".join(str(path) for path in _class_path(settings)),
         javaopts=[_HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"],
         java_path=str(java.executable),
         die_on_exit=True,
@@ -76,6 +82,6 @@ def small_jvm() -> Iterator[Any]:
         gateway.shutdown()
 
 
-def _class_path() -> list[Path]:
+def _class_path(settings: CatalogSettings) -> list[Path]:
     # The Iceberg runtime brings itself; Hadoop's file systems, its logging and JSON come with Spark.
-    return [*jars_of("spark"), Path(pyspark.__file__).parent / "jars" / "*"]
+    return [*catalog_jars(settings), Path(pyspark.__file__).parent / "jars" / "*"]

@@ -5,39 +5,46 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ingest.accounting import Accounting, account, watermark_ms
+from ingest.bad_records import BadRecordsPolicy, check_dead_letter_topic, settle_bad_records
 from ingest.batch import BatchResult, run_batch
-from ingest.commit import Change, Committer, Landed
+from ingest.commit import Change, Committer, Landed, Outcome, Rejected, Unknown, written_paths
 from ingest.files_by_bucket import FilesByBucket, after_commit, by_bucket
-from ingest.java import JavaCatalog
+from ingest.lease import Lease
+from ingest.ownership import Claim
 from ingest.plan import (
     Batch,
-    next_batch,
+    Mark,
+    drained_ms,
+    is_note_due,
+    is_up_to_date,
     plan_batch,
     records_max_of,
     split_for_tasks,
     with_new_partitions,
 )
-from ingest.quarantine import keep_files, open_quarantine
+from ingest.quarantine import open_quarantine
 from ingest.read_task import ReadReport, ReadTask
 from ingest.spark import java_view, start_spark
-from thermocline.catalog import SnapshotState, current_state, definition_of, load_table, open_catalog
+from ingest.standstill import Standstill, warn
+from thermocline.catalog import SnapshotState, current_state, load_table
 from thermocline.clock import Clock, SystemClock
 from thermocline.errors import (
-    BadRecord,
     CommitRejected,
-    CommitUnknown,
     DefinitionDiffers,
     ExitCode,
     InternalError,
+    OffsetsGone,
+    OwnerLost,
+    TableUnowned,
     ThermoclineError,
 )
 from thermocline.files import plan_files
-from thermocline.identity import check_identity
+from thermocline.identity import check_identity, check_log, check_tombstones
 from thermocline.log import Log
 from thermocline.logs import fields
 from thermocline.seam import Seam, check_against_log
@@ -65,9 +72,10 @@ def run(settings: Settings, name: str, once: bool, stop: threading.Event, clock:
     is already there. Without it, errors that pass by themselves (a broker away, a catalog locked) are waited
     out. Raises every other error, after which the table is as its last commit left it.
     """
-    if once and not next_batch(settings, name).ranges:
+    clock = clock or SystemClock()
+    if once and is_up_to_date(settings, name, clock):
         return ExitCode.NOTHING_TO_DO  # known without Spark, and without taking the table from its owner
-    owner = Owner.open(settings, name, clock or SystemClock())
+    owner = Owner.open(settings, name, clock)
     try:
         return owner.catch_up(stop) if once else owner.follow(stop)
     finally:
@@ -81,6 +89,7 @@ class _Position:
     snapshot_id: int
     seam: Seam
     watermark_ms: int
+    drained_ms: int
     files: FilesByBucket
 
 
@@ -95,68 +104,62 @@ class Owner:
     quarantine: Table
     spark: SparkSession
     committer: Committer
+    lease: Lease
     task: ReadTask
     cluster_id: str
     position: _Position
     clock: Clock
     bytes_per_record: float = 0.0
+    must_reload: bool = False
+    mark: Mark | None = None
+    standstill: Standstill = field(default_factory=Standstill)
 
     @classmethod
     def open(cls, settings: Settings, name: str, clock: Clock) -> Owner:
-        """Check definition and topics, start Spark, take ownership.
+        """Check definition and topics, wait until nobody holds the table, start Spark, take ownership.
 
         Raises:
             DefinitionDiffers: the file does not say what the table's definition says.
-            ClusterReplaced: the cluster is not the one that the table was fed from.
-            TopicReplaced: a topic was deleted and made again.
+            ThermoclineError: the log does not fit the table (``thermocline.identity.check_log``).
+            TableHeld: another owner lives.
             OwnerLost: another owner took the table at the same moment.
         """
-        catalog = open_catalog(settings.catalog)
-        table = load_table(catalog, name, settings.table(name).identifier)
-        definition = definition_of(table, name)
+        claim = Claim.of(settings, name, clock)
+        definition = claim.definition
         differences = definition.differences(settings.table(name).definition(name))
         if differences:
             raise DefinitionDiffers(table=name, differences=differences)
-        state = current_state(table, name)
+        state = current_state(claim.table, name)
         log = Log(settings.kafka)
-        check_identity(name, state.cluster_id, state.topic_ids, log, definition.topics)
-        quarantine = open_quarantine(catalog, name, definition.identifier)
+        check_log(name, state, log, definition.topics, clock.now_ms())
+        check_dead_letter_topic(BadRecordsPolicy.of(definition, settings.table(name)), log)
+        quarantine = open_quarantine(claim.table.catalog, name, definition.identifier)
+        claim.wait_until_free()
         spark = start_spark(settings, name)
-        try:
-            jvm = java_view(spark)
-            java_table = JavaCatalog(jvm, settings.catalog).load(definition.identifier)
-            committer = Committer(jvm, java_table, name, definition.version)
-            landed = committer.take_ownership()
-            _logger.info(
-                "ownership taken",
-                extra=fields(
-                    table=name,
-                    epoch=committer.epoch,
-                    snapshot_id=landed.snapshot_id,
-                    last_batch_id=state.batch_id,
-                    seam=landed.seam.to_dict(),
-                ),
-            )
-            table.refresh()
-            return cls(
+        with ExitStack() as undo:
+            undo.callback(spark.stop)
+            owned = claim.take(java_view(spark))
+            undo.callback(owned.release)
+            owner = cls(
                 settings=settings.table(name),
                 definition=definition,
                 log=log,
-                table=table,
+                table=owned.table,
                 quarantine=quarantine,
                 spark=spark,
-                committer=committer,
-                task=_read_task(settings, definition, table.io, quarantine, state),
-                cluster_id=state.cluster_id,
-                position=_position_of(table, name),
+                committer=owned.committer,
+                lease=owned.lease,
+                task=_read_task(settings, definition, owned.table.io, quarantine, owned.state),
+                cluster_id=owned.state.cluster_id,
+                position=_position_of(owned.table, owned.state),
                 clock=clock,
             )
-        except BaseException:
-            spark.stop()
-            raise
+            undo.pop_all()
+        return owner
 
     def close(self) -> None:
-        """End the Spark session; the table stays as its last commit left it."""
+        """Free the table and end the Spark session; the table stays as its last commit left it."""
+        self.lease.release()
         self.spark.stop()
 
     def catch_up(self, stop: threading.Event) -> int:
@@ -165,6 +168,7 @@ class Owner:
         self.step()
         while not stop.is_set() and not self.position.seam.at_least(goal):
             self.step()
+        warn(self._name, self.log.open_transactions(goal))
         return ExitCode.DONE if self.position.seam.at_least(goal) else ExitCode.PARTLY_DONE
 
     def follow(self, stop: threading.Event) -> int:
@@ -183,7 +187,7 @@ class Owner:
                     "will try again", extra=fields(table=self._name, code=error.code, detail=str(error))
                 )
                 stop.wait(RETRY_SECONDS)
-                self._reload()
+                self.must_reload = True
                 continue
             if not is_behind:
                 due_at = started_at + self.settings.commit_interval_seconds
@@ -192,86 +196,112 @@ class Owner:
 
     def step(self) -> bool:
         """Plan, run and commit one batch; whether the log held more than the batch. No batch, no commit."""
+        self.lease.check()
+        if self.must_reload:
+            self._reload()
         topics = self.definition.topics
+        planned_at_ms = self.clock.now_ms()  # before the log is asked: what it gains from now on is newer
         self._check_identity()
         starts, ends = self.log.starts(topics), self.log.ends(topics)
         check_against_log(self._name, self.position.seam, starts, ends)
+        check_tombstones(self._name, self.position, ends, self.log, planned_at_ms)
+        planned = Mark(planned_at_ms, ends)
+        self.mark = self.mark or planned
         records_max = records_max_of(
             self.settings.batch_records_max, self.settings.batch_bytes_max, self.bytes_per_record
         )
         batch = plan_batch(with_new_partitions(self.position.seam, starts), ends, records_max)
         if batch.ranges:
-            self._run(batch)
+            self._run(batch, planned)
+        elif is_note_due(self.position.drained_ms, self.log, topics, planned_at_ms):
+            self._note_drained(batch, planned)
+        held = self.log.open_transactions(ends)
+        warn(self._name, self.standstill.long_open(held, self.position.seam, self.clock.monotonic()))
         return batch.end != ends
 
-    def _run(self, batch: Batch) -> None:
+    def _run(self, batch: Batch, planned: Mark) -> None:
         started_at = self.clock.monotonic()
-        planned_at_ms = self.clock.now_ms()
         tasks = split_for_tasks(batch.ranges, self.spark.sparkContext.defaultParallelism)
-        result = run_batch(self.spark, self.task, _data_location(self.table), tasks, self.position.files)
+        try:
+            result = run_batch(self.spark, self.task, _data_location(self.table), tasks, self.position.files)
+        except OffsetsGone:
+            # One partition said so, from where it was read: what is lost is counted in all, from the seam on.
+            starts = self.log.starts(batch.end.topics)
+            check_against_log(self._name, self.position.seam, starts, batch.log_ends)
+            raise
         ran_at = self.clock.monotonic()
         accounting = account(result, self.definition.on_error)
-        try:
-            landed = self._commit(batch, result, accounting, planned_at_ms)
-        except CommitUnknown:
-            raise  # its files may be part of the table: they are kept
-        except ThermoclineError:
-            _discard(self.table.io, result)
-            raise
+        match self._commit(batch, result, accounting, planned):
+            case Rejected(error):
+                _discard(self.table.io, result)
+                if isinstance(error, TableUnowned):
+                    self._reload()  # says the same, and from where the table can be continued
+                raise error
+            case Unknown(error):
+                raise error  # its files may be part of the table, now or in a moment: they are kept
+            case Landed(snapshot_id, seam):
+                _logger.info(
+                    "committed",
+                    extra=fields(
+                        table=self._name,
+                        snapshot_id=snapshot_id,
+                        seam=seam.to_dict(),
+                        **accounting.counts(),
+                        run_seconds=round(ran_at - started_at, 3),
+                        commit_seconds=round(self.clock.monotonic() - ran_at, 3),
+                    ),
+                )
         self._learn(result)
-        _logger.info(
-            "committed",
-            extra=fields(
-                table=self._name,
-                snapshot_id=landed.snapshot_id,
-                seam=batch.end.to_dict(),
-                **accounting.counts(),
-                run_seconds=round(ran_at - started_at, 3),
-                commit_seconds=round(self.clock.monotonic() - ran_at, 3),
-            ),
-        )
 
-    def _commit(
-        self, batch: Batch, result: BatchResult, accounting: Accounting, planned_at_ms: int
-    ) -> Landed:
-        # Retention may have cut the log while it was being read, or the topic made anew: then records could
-        # be missing, or be others.
-        self._check_identity()
-        check_against_log(self._name, self.position.seam, self.log.starts(batch.end.topics), batch.log_ends)
-        if not accounting.is_closed():
-            raise InternalError(detail=f"the records of a batch do not add up: {accounting}", where="ingest")
-        self._deal_with_bad(result.reports)
+    def _commit(self, batch: Batch, result: BatchResult, accounting: Accounting, planned: Mark) -> Outcome:
+        try:
+            self._check_before_commit(batch, accounting)
+            self._deal_with_bad(result.reports)
+        except ThermoclineError as error:
+            return Rejected(error)
         change = Change(
             seam=batch.end,
             cluster_id=self.cluster_id,
             topic_ids=self.task.topic_ids,
-            watermark_ms=watermark_ms(batch, result.reports, planned_at_ms, self.position.watermark_ms),
+            watermark_ms=watermark_ms(batch, result.reports, planned.at_ms, self.position.watermark_ms),
+            drained_ms=drained_ms(batch, planned, self.mark or planned, self.position.drained_ms),
             accounting=accounting,
             files=result.buckets,
             ranges=", ".join(str(planned) for planned in batch.ranges),
         )
-        landed = self.committer.commit(self.position.snapshot_id, self.position.seam, change)
-        files = after_commit(self.position.files, result.buckets)
-        self.position = _Position(landed.snapshot_id, batch.end, change.watermark_ms, files)
-        return landed
+        outcome = self.committer.commit(self.position.snapshot_id, self.position.seam, change)
+        if isinstance(outcome, Landed):
+            files = after_commit(self.position.files, result.buckets)
+            self.position = _Position(
+                outcome.snapshot_id, batch.end, change.watermark_ms, change.drained_ms, files
+            )
+            if self.mark is not None and batch.end.at_least(self.mark.ends):
+                self.mark = planned
+        return outcome
+
+    def _note_drained(self, batch: Batch, planned: Mark) -> None:
+        """Commit that the table holds all of the log: what is appended later can't have been missed."""
+        nothing = BatchResult((), ())
+        match self._commit(batch, nothing, Accounting(), planned):
+            case Rejected(error) | Unknown(error):
+                raise error
+            case Landed(snapshot_id):
+                _logger.info("drained", extra=fields(table=self._name, snapshot_id=snapshot_id))
+
+    def _check_before_commit(self, batch: Batch, accounting: Accounting) -> None:
+        self.lease.check()
+        # Retention may have cut the log while it was being read, or the topic made anew: then records could
+        # be missing, or be others.
+        self._check_identity()
+        check_against_log(self._name, self.position.seam, self.log.starts(batch.end.topics), batch.log_ends)
+        check_tombstones(self._name, self.position, batch.end, self.log, self.clock.now_ms())
+        if not accounting.is_closed():
+            raise InternalError(detail=f"the records of a batch do not add up: {accounting}", where="ingest")
 
     def _deal_with_bad(self, reports: Sequence[ReadReport]) -> None:
-        """Before the batch commits: keep bad records durably, or stop on the first one."""
-        first = next((report.first_bad for report in reports if report.first_bad is not None), None)
-        if first is None:
-            return
-        if self.definition.on_error == "fail":
-            raise BadRecord(
-                table=self._name,
-                topic=first.topic,
-                partition=first.partition,
-                offset=first.offset,
-                stage=first.stage,
-                reason=first.reason,
-            )
-        paths = [path for report in reports for path in report.quarantine_files]
-        if paths:
-            keep_files(self.quarantine, paths)
+        """Before the batch commits: make bad records durable, or stop on them."""
+        policy = BadRecordsPolicy.of(self.definition, self.settings)
+        settle_bad_records(policy, reports, self.quarantine, self.task.client_config)
 
     def _learn(self, result: BatchResult) -> None:
         """How large records are, for the bound of the next batch; and of keys that change partition."""
@@ -293,19 +323,22 @@ class Owner:
         check_identity(self._name, self.cluster_id, self.task.topic_ids, self.log, self.definition.topics)
 
     def _reload(self) -> None:
-        with suppress(ThermoclineError):  # what is still away now is met again by the next step
-            self.table = load_table(self.table.catalog, self._name, self.definition.identifier)
-            self.position = _position_of(self.table, self._name)
+        """Where the table stands by now. Raises `OwnerLost` when another owner has committed to it."""
+        self.table = load_table(self.table.catalog, self._name, self.definition.identifier)
+        state = current_state(self.table, self._name)
+        if state.epoch != self.committer.epoch:
+            raise OwnerLost(table=self._name, epoch_ours=self.committer.epoch, epoch_found=state.epoch)
+        self.position = _position_of(self.table, state)
+        self.must_reload = False
 
     @property
     def _name(self) -> str:
         return self.definition.name
 
 
-def _position_of(table: Table, name: str) -> _Position:
-    state = current_state(table, name)
+def _position_of(table: Table, state: SnapshotState) -> _Position:
     files = by_bucket(plan_files(table, state.snapshot_id))
-    return _Position(state.snapshot_id, state.seam, state.watermark_ms, files)
+    return _Position(state.snapshot_id, state.seam, state.watermark_ms, state.drained_ms, files)
 
 
 def _read_task(
@@ -321,8 +354,6 @@ def _data_location(table: Table) -> str:
 
 def _discard(io: FileIO, result: BatchResult) -> None:
     """Delete what a batch wrote that is certain not to be in the table; what stays is a harmless orphan."""
-    paths = [done.added.path for done in result.buckets if done.added is not None]
-    paths += [vector.path for done in result.buckets for vector in done.vectors.values()]
-    for path in dict.fromkeys(paths):
+    for path in written_paths(result.buckets):
         with suppress(OSError):
             io.delete(path)

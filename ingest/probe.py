@@ -1,39 +1,58 @@
 """The probe: where in a bucket's data files the keys of a batch stand.
 
-Only the key columns are read, and only of the row groups that may hold one of the keys.
+Only key columns are read. A file of many row groups is read where its sparse index says that one of the keys
+may stand. The young files of small batches are many instead of large, and a batch of random keys hits nearly
+each of their row groups: their keys stay in the worker, and are joined many files at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from thermocline.deletes import read_vector
+from thermocline.bounded import Bounded
+from thermocline.data_file import ROW_GROUP_ROWS
+from thermocline.deletes import read_deletes
 from thermocline.files import open_input
 from thermocline.keys import encode_table
 from thermocline.sparse_index import SparseIndex, load_sparse_index
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyiceberg.io import FileIO
     from pyroaring import BitMap
 
     from thermocline.definition import LiveTable
-    from thermocline.files import DataFile
+    from thermocline.files import DataFile, Deletes
 
 Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
-# Row groups read at once: half a million keys, some 30 MB, whatever the size of the file.
-_GROUPS_AT_ONCE = 256
-# Indexes kept by a worker between batches: a few kilobytes each, for the files of the buckets that it meets.
-_INDEXES_MAX = 4_096
+# Row groups read at once, and as many keys of young files joined at once: a quarter of a million keys, some
+# 15 MB, however large a file is and however many there are.
+GROUPS_AT_ONCE = 256
+# A file of up to 16 row groups is young: a batch of a few hundred random keys reads nearly all of it anyway.
+YOUNG_ROWS_MAX = 16 * ROW_GROUP_ROWS
+# What a worker keeps of young files' keys, some 50 bytes each: two and a half million of them, such as 500
+# commits of 5,000 records. It is on top of what a bucket.s records take. What does not fit is read again.
+_YOUNG_KEYS_BYTES_MAX = 128 << 20
+# What a worker keeps of deletes: 2 bytes a deleted row, so those of as many young files.
+_DELETES_BYTES_MAX = 32 << 20
+# What a worker keeps of the indexes of large files: 50 bytes for a row group of 1,024 rows, so of a table of
+# half a billion rows.
+_INDEXES_BYTES_MAX = 32 << 20
+# Beside its bytes, an object of Python and its entry.
+_ENTRY_BYTES = 200
+# Small files read at once: on an object store each takes the time of an answer, whatever its size.
+_READS_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,42 +70,103 @@ class Replaced:
 
 def probe(io: FileIO, definition: LiveTable, files: Sequence[DataFile], keys: pa.Array) -> Iterator[Replaced]:
     """The files in which keys of the batch are live. ``keys`` are encoded, unique and sorted."""
-    sorted_keys = keys.to_pylist()
+    found = _in_young_files(io, definition, [file for file in files if file.rows <= YOUNG_ROWS_MAX], keys)
+    found += _in_large_files(io, definition, [file for file in files if file.rows > YOUNG_ROWS_MAX], keys)
+    hits = [hit for hit in found if len(hit.positions)]
+    deletes = [hit.file.deletes for hit in hits if hit.file.deletes is not None]
+    deleted = dict(zip(deletes, _through(_DELETED, deletes, lambda one: _deleted_by(io, one)), strict=True))
+    for hit in hits:
+        before = deleted.get(hit.file.deletes) if hit.file.deletes is not None else None
+        if before is None:
+            yield hit
+            continue
+        is_live = ~np.isin(hit.positions, np.asarray(before.to_array(), dtype=np.int64), assume_unique=True)
+        if is_live.any():
+            yield Replaced(hit.file, hit.positions[is_live], hit.key_indexes[is_live], before)
+
+
+def keep_keys(path: str, keys: pa.Array) -> None:
+    """Spare the next probe the reading of a file that was just written; ``keys`` are those of its rows."""
+    if len(keys) <= YOUNG_ROWS_MAX:
+        _YOUNG_KEYS.put(path, keys, keys.nbytes + _ENTRY_BYTES)
+
+
+def keep_deletes(deletes: Deletes, positions: BitMap) -> None:
+    """Spare the next probe the reading of deletes that were just written. They must not change any more."""
+    _DELETED.put(deletes, positions, 2 * len(positions) + _ENTRY_BYTES)
+
+
+def together(items: Sequence[T], size_of: Callable[[T], int], size_max: int) -> Iterator[list[T]]:
+    """The items in order, in lists of at most that size; an item that is larger alone."""
+    some: list[T] = []
+    size = 0
+    for item in items:
+        if some and size + size_of(item) > size_max:
+            yield some
+            some, size = [], 0
+        some.append(item)
+        size += size_of(item)
+    if some:
+        yield some
+
+
+def _in_young_files(
+    io: FileIO, definition: LiveTable, files: Sequence[DataFile], keys: pa.Array
+) -> list[Replaced]:
+    hits: list[Replaced] = []
+    for some in together(files, lambda file: file.rows, GROUPS_AT_ONCE * ROW_GROUP_ROWS):
+        arrays = _through(
+            _YOUNG_KEYS, [file.path for file in some], lambda path: _keys_of(io, definition, path)
+        )
+        rows, key_indexes = _hits(pa.chunked_array(arrays, pa.binary()), keys)
+        ends = np.cumsum([len(array) for array in arrays])
+        edges = np.searchsorted(rows, ends[:-1])
+        starts = ends - [len(array) for array in arrays]
+        for file, start, found, indexes in zip(
+            some, starts, np.split(rows, edges), np.split(key_indexes, edges), strict=True
+        ):
+            hits.append(Replaced(file, found - start, indexes, None))
+    return hits
+
+
+def _in_large_files(
+    io: FileIO, definition: LiveTable, files: Sequence[DataFile], keys: pa.Array
+) -> list[Replaced]:
+    sorted_keys = keys.to_pylist() if files else []
+    hits: list[Replaced] = []
     for file in files:
         index = _index_of(io, definition, file.path)
         groups = index.groups_of(sorted_keys)
-        if not groups:
-            continue
-        positions, key_indexes = _positions_of(io, definition, file, index, groups, keys)
-        if not len(positions):
-            continue
-        deleted = read_vector(io, file.deletes) if file.deletes else None
-        if deleted is not None:
-            is_live = ~np.isin(positions, np.asarray(deleted.to_array(), dtype=np.int64), assume_unique=True)
-            positions, key_indexes = positions[is_live], key_indexes[is_live]
-        if len(positions):
-            yield Replaced(file, positions, key_indexes, deleted)
+        if groups:
+            hits.append(_in_row_groups(io, definition, file, index, groups, keys))
+    return hits
 
 
-def _positions_of(
+def _in_row_groups(
     io: FileIO,
     definition: LiveTable,
     file: DataFile,
     index: SparseIndex,
     groups: list[int],
     keys: pa.Array,
-) -> tuple[Positions, Positions]:
+) -> Replaced:
     positions, key_indexes = [], []
     with open_input(io, file.path) as source:
         parquet = pq.ParquetFile(source, pre_buffer=True)
-        for start in range(0, len(groups), _GROUPS_AT_ONCE):
-            some = groups[start : start + _GROUPS_AT_ONCE]
-            rows = parquet.read_row_groups(some, columns=list(definition.key), use_threads=False)
-            found = pc.index_in(encode_table(definition, rows), value_set=keys)
-            is_hit = found.is_valid().to_numpy(zero_copy_only=False)
-            positions.append(_rows_of(index, some)[is_hit])
-            key_indexes.append(found.drop_null().to_numpy().astype(np.int64))
-    return np.concatenate(positions), np.concatenate(key_indexes)
+        for start in range(0, len(groups), GROUPS_AT_ONCE):
+            some = groups[start : start + GROUPS_AT_ONCE]
+            rows = parquet.read_row_groups(some, columns=list(definition.identity), use_threads=False)
+            found, indexes = _hits(pa.chunked_array([encode_table(definition, rows)]), keys)
+            positions.append(_rows_of(index, some)[found])
+            key_indexes.append(indexes)
+    return Replaced(file, np.concatenate(positions), np.concatenate(key_indexes), None)
+
+
+def _hits(stored: pa.ChunkedArray, keys: pa.Array) -> tuple[Positions, Positions]:
+    """Which of the stored keys are among the batch's, ascending, and which of the batch's each one is."""
+    found = pc.index_in(stored, value_set=keys)
+    rows: Positions = np.flatnonzero(found.is_valid().to_numpy()).astype(np.int64)
+    return rows, found.drop_null().to_numpy().astype(np.int64)
 
 
 def _rows_of(index: SparseIndex, groups: list[int]) -> Positions:
@@ -97,11 +177,37 @@ def _rows_of(index: SparseIndex, groups: list[int]) -> Positions:
 def _index_of(io: FileIO, definition: LiveTable, path: str) -> SparseIndex:
     index = _INDEXES.get(path)
     if index is None:
-        while len(_INDEXES) >= _INDEXES_MAX:
-            del _INDEXES[next(iter(_INDEXES))]
-        index = _INDEXES[path] = load_sparse_index(io, path, definition)
+        index = load_sparse_index(io, path, definition)
+        held = sum(map(len, index.first_keys)) + _ENTRY_BYTES * len(index.first_keys)
+        _INDEXES.put(path, index, held)
     return index
 
 
-# By path, since a data file never changes; the oldest go first.
-_INDEXES: dict[str, SparseIndex] = {}
+def _keys_of(io: FileIO, definition: LiveTable, path: str) -> pa.Array:
+    with open_input(io, path) as source:
+        parquet = pq.ParquetFile(source, pre_buffer=True)
+        keys = encode_table(definition, parquet.read(columns=list(definition.identity), use_threads=False))
+    keep_keys(path, keys)
+    return keys
+
+
+def _deleted_by(io: FileIO, deletes: Deletes) -> BitMap:
+    deleted = read_deletes(io, deletes)
+    keep_deletes(deletes, deleted)
+    return deleted
+
+
+def _through(kept: Bounded[K, V], names: Sequence[K], read: Callable[[K], V]) -> list[V]:
+    """What is kept under the names, in their order; what isn't is read, a few at once."""
+    values = {name: value for name in names if (value := kept.get(name)) is not None}
+    missing = [name for name in names if name not in values]
+    if missing:
+        with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
+            values.update(zip(missing, pool.map(read, missing), strict=True))
+    return [values[name] for name in names]
+
+
+# By path, since a data file never changes. Spark's workers outlive their tasks; a bucket may come to any.
+_YOUNG_KEYS: Bounded[str, pa.Array] = Bounded(_YOUNG_KEYS_BYTES_MAX)
+_DELETED: Bounded[Deletes, BitMap] = Bounded(_DELETES_BYTES_MAX)
+_INDEXES: Bounded[str, SparseIndex] = Bounded(_INDEXES_BYTES_MAX)

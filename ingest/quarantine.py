@@ -2,18 +2,23 @@
 
 Read tasks write the files, the driver makes them part of the table before the batch commits: a bad record is
 durable before the seam passes it. A crash in between leaves repeats, which readers drop by
-(topic id, partition, offset).
+(topic id, partition, offset): see ``Seen``.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.io.pyarrow import parquet_files_to_data_files
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
@@ -25,9 +30,11 @@ from pyiceberg.types import (
     StructType,
     TimestamptzType,
 )
+from pyroaring import BitMap64
 from sqlalchemy.exc import SQLAlchemyError
 
 from thermocline.errors import CatalogUnreachable, TableMissing
+from thermocline.files import open_input
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -55,6 +62,33 @@ SCHEMA = pa.schema(
         ("headers", _HEADERS),
     ]
 )
+
+# Rows read at once: of records of 1 MB, Kafka's default limit, some 200 MB with their copies.
+READ_ROWS_MAX = 100
+# What the columns beside key, value and headers are called.
+PLACE_COLUMNS = ("topic", "topic_id", "partition", "offset")
+
+
+@dataclass(slots=True)
+class Seen:
+    """Records by (topic id, partition, offset): what tells a repeat. A few bytes for each record."""
+
+    _offsets: dict[tuple[str, int], BitMap64] = field(default_factory=dict)
+
+    def add(self, topic_id: str, partition: int, offset: int) -> bool:
+        """Adds one; False where it was there already."""
+        offsets = self._offsets.setdefault((topic_id, partition), BitMap64())
+        if offset in offsets:
+            return False
+        offsets.add(offset)
+        return True
+
+    def __contains__(self, place: tuple[str, int, int]) -> bool:
+        topic_id, partition, offset = place
+        return offset in self._offsets.get((topic_id, partition), ())
+
+    def __len__(self) -> int:
+        return sum(len(offsets) for offsets in self._offsets.values())
 
 
 def quarantine_identifier(identifier: str) -> str:
@@ -96,11 +130,13 @@ def bad_records(chunk: RecordChunk, topic_ids: Mapping[str, str], bad: Sequence[
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
-def write_quarantine_file(io: FileIO, location: str, records: pa.Table) -> str:
+def write_quarantine_file(io: FileIO, location: str, records: Iterable[pa.Table]) -> str:
     """Write bad records as one file below the companion table; its path. No table knows it yet."""
     path = f"{location}/data/{uuid.uuid4()}.parquet"
-    with io.new_output(path).create() as sink:
-        pq.write_table(records, sink, compression="zstd")
+    with io.new_output(path).create() as sink, pq.ParquetWriter(sink, SCHEMA, compression="zstd") as writer:
+        for some in records:
+            if some.num_rows:
+                writer.write_table(some)
     return path
 
 
@@ -111,6 +147,95 @@ def keep_files(quarantine: Table, paths: Sequence[str]) -> None:
         quarantine.add_files(list(paths), check_duplicate_files=False)
     except (SQLAlchemyError, CommitFailedException, OSError) as error:
         raise CatalogUnreachable(uri=quarantine.location(), detail=str(error).splitlines()[0]) from error
+
+
+def read_rows(
+    quarantine: Table, columns: Sequence[str], wanted: BooleanExpression | None = None
+) -> Iterator[dict[str, Any]]:
+    """The rows of the companion table as it is now, repeats dropped, in no order.
+
+    ``columns`` come beside ``PLACE_COLUMNS``, which every row has. ``wanted`` only spares files: rows that do
+    not match it are given too.
+    """
+    seen = Seen()
+    for path in _paths(quarantine, wanted):
+        for rows in _batches(quarantine.io, path, [*PLACE_COLUMNS, *columns]):
+            for row in rows.to_pylist():
+                if seen.add(row["topic_id"], row["partition"], row["offset"]):
+                    yield row
+
+
+def read_files(io: FileIO, paths: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The rows of quarantine files, in order, a bounded number of them in memory at a time."""
+    for path in paths:
+        for rows in _batches(io, path, SCHEMA.names):
+            yield from rows.to_pylist()
+
+
+def remove(quarantine: Table, settled: Seen) -> None:
+    """Take records out of the companion table, all their repeats with them, in one commit.
+
+    Files that hold other records too are written anew without them. Older snapshots of the companion table
+    keep what they hold until they are expired.
+    Raises `CatalogUnreachable`; then a later call does it.
+    """
+    if not len(settled):
+        return
+    try:
+        quarantine.refresh()
+        with quarantine.transaction() as transaction:
+            rewritten: list[str] = []
+            with transaction.update_snapshot().overwrite() as overwrite:
+                for task in quarantine.scan().plan_files():
+                    hit, left = _without(quarantine, task.file.file_path, settled)
+                    if not hit:
+                        continue
+                    overwrite.delete_data_file(task.file)
+                    rewritten += left
+                for file in parquet_files_to_data_files(
+                    quarantine.io, transaction.table_metadata, iter(rewritten)
+                ):
+                    overwrite.append_data_file(file)
+    except (SQLAlchemyError, CommitFailedException, OSError) as error:
+        raise CatalogUnreachable(uri=quarantine.location(), detail=str(error).splitlines()[0]) from error
+
+
+def delete_files(io: FileIO, paths: Sequence[str]) -> None:
+    """Delete quarantine files that no table knows; what stays is a harmless orphan."""
+    for path in paths:
+        with suppress(OSError):
+            io.delete(path)
+
+
+def _without(quarantine: Table, path: str, settled: Seen) -> tuple[bool, list[str]]:
+    """Whether the file holds settled records, and the file written with the other ones, if any."""
+    rows = hits = 0
+    for places in _batches(quarantine.io, path, PLACE_COLUMNS):
+        rows += places.num_rows
+        hits += int(np.count_nonzero(_settled(places, settled)))
+    if hits in (0, rows):
+        return hits > 0, []
+    kept = (
+        pa.table(some).filter(pa.array(~_settled(some, settled))).cast(SCHEMA)
+        for some in _batches(quarantine.io, path, SCHEMA.names)
+    )
+    return True, [write_quarantine_file(quarantine.io, quarantine.location(), kept)]
+
+
+def _settled(rows: pa.RecordBatch, settled: Seen) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    columns = [rows.column(name).to_pylist() for name in ("topic_id", "partition", "offset")]
+    return np.fromiter((place in settled for place in zip(*columns, strict=True)), bool, rows.num_rows)
+
+
+def _paths(quarantine: Table, wanted: BooleanExpression | None) -> list[str]:
+    """The files that may hold wanted rows; only whole files are left out."""
+    scan = quarantine.scan(row_filter=wanted or AlwaysTrue())
+    return [task.file.file_path for task in scan.plan_files()]
+
+
+def _batches(io: FileIO, path: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    with open_input(io, path) as source:
+        yield from pq.ParquetFile(source).iter_batches(READ_ROWS_MAX, columns=list(columns))
 
 
 def _iceberg_schema() -> Schema:

@@ -23,6 +23,7 @@ from thermocline.log import OffsetRange, RecordChunk, read_ranges
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
+    from thermocline.decode import Bad
     from thermocline.definition import LiveTable
 
 # Records held before they are packed: about 40 MB of columns.
@@ -37,8 +38,8 @@ REPORT_BUCKET = -1
 PACKED_SCHEMA = pa.schema([("bucket", pa.int32()), ("stream", pa.binary())])
 
 
-class FirstBad(msgspec.Struct, frozen=True):
-    """The first bad record of a task, for the error that stops on it."""
+class FirstBad(msgspec.Struct, frozen=True, order=True):
+    """The first bad record of a stage, for the error that stops on it; ordered by its place in the log."""
 
     topic: str
     partition: int
@@ -50,15 +51,16 @@ class FirstBad(msgspec.Struct, frozen=True):
 class ReadReport(msgspec.Struct):
     """What a read task covered and found.
 
-    ``last_timestamps_ms`` is by "topic/partition"; ``error`` is a pickled error of ours that ended the task.
+    ``bad`` counts the bad records by stage, and ``first_bad`` has the first of each; ``last_timestamps_ms``
+    is by "topic/partition"; ``error`` is a pickled error of ours that ended the task.
     """
 
     covered: list[tuple[str, int, int, int]]
     error: bytes | None = None
     records: int = 0
     value_bytes: int = 0
-    bad: int = 0
-    first_bad: FirstBad | None = None
+    bad: dict[str, int] = msgspec.field(default_factory=dict)
+    first_bad: dict[str, FirstBad] = msgspec.field(default_factory=dict)
     quarantine_files: list[str] = msgspec.field(default_factory=list)
     last_timestamps_ms: dict[str, int] = msgspec.field(default_factory=dict)
 
@@ -113,18 +115,21 @@ def _decode(
     decoded = decoder.decode(chunk.keys, chunk.values)
     report.records += len(chunk.offsets)
     report.value_bytes += sum(len(value) for value in chunk.values if value is not None)
-    report.bad += len(decoded.bad)
+    _count_bad(report, chunk, decoded.bad)
     report.last_timestamps_ms[f"{chunk.topic}/{chunk.partition}"] = chunk.timestamps_ms[-1]
-    if decoded.bad and report.first_bad is None:
-        first = decoded.bad[0]
-        report.first_bad = FirstBad(
-            chunk.topic, chunk.partition, chunk.offsets[first.index], first.stage.value, first.reason
-        )
     good = records_table(
         task.definition, decoded, chunk.topic, chunk.partition, chunk.offsets, chunk.timestamps_ms
     )
-    kept = decoded.bad if task.definition.on_error == "quarantine" else []
+    kept = [bad for bad in decoded.bad if task.definition.on_error.of(bad.stage) == "quarantine"]
     return good, bad_records(chunk, task.topic_ids, kept)
+
+
+def _count_bad(report: ReadReport, chunk: RecordChunk, bad: Sequence[Bad]) -> None:
+    for record in bad:
+        stage = record.stage.value
+        report.bad[stage] = report.bad.get(stage, 0) + 1
+        first = FirstBad(chunk.topic, chunk.partition, chunk.offsets[record.index], stage, record.reason)
+        report.first_bad[stage] = min(first, report.first_bad.get(stage, first))
 
 
 def _packed(definition: LiveTable, held: list[pa.Table]) -> pa.RecordBatch:
@@ -148,9 +153,7 @@ def _stream(records: pa.Table) -> bytes:
 
 
 def _quarantine(task: ReadTask, held_bad: list[pa.Table], report: ReadReport) -> None:
-    report.quarantine_files.append(
-        write_quarantine_file(task.io, task.quarantine_location, pa.concat_tables(held_bad))
-    )
+    report.quarantine_files.append(write_quarantine_file(task.io, task.quarantine_location, held_bad))
     held_bad.clear()
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
+from ingest.java import catalog_jars
 from thermocline.catalog import java_properties
 from thermocline.errors import EngineFailed
-from thermocline.jvm.jars import jars_of
 from thermocline.jvm.java import find_java
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def start_spark(settings: Settings, name: str) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(settings.spark.master).appName(f"thermocline ingest {name}")
     conf = {
-        **_defaults(),
+        **_defaults(settings),
         **_network_conf(settings.spark.master),
         **_catalog_conf(settings),
         **settings.spark.conf,
@@ -52,8 +52,8 @@ def java_view(session: SparkSession) -> Any:
     return session.sparkContext._jvm  # noqa: SLF001  PySpark's own documentation goes this way to Java
 
 
-def _defaults() -> dict[str, str]:
-    jars = ":".join(str(path) for path in jars_of("spark"))
+def _defaults(settings: Settings) -> dict[str, str]:
+    jars = ":".join(str(path) for path in catalog_jars(settings.catalog))
     return {
         "spark.driver.memory": _DRIVER_MEMORY,
         "spark.driver.extraClassPath": jars,

@@ -97,8 +97,11 @@ def create_app(tables: Tables, settings: ServingSettings) -> Requests:
 def _documentation(tables: Tables) -> list[BaseRoute]:
     """The OpenAPI document, and a page of it; FastAPI's own pages load scripts from the internet."""
     pages = FastAPI(docs_url=None, redoc_url=None)
-    definitions = {table.name: table.definition for table in tables}
-    pages.openapi = partial(openapi_document, definitions, _version())  # type: ignore[method-assign]
+
+    def document() -> dict[str, object]:
+        return openapi_document({table.name: table.definition for table in tables}, _version())
+
+    pages.openapi = document  # type: ignore[method-assign]
 
     async def docs(_: Request) -> Response:
         return HTMLResponse(docs_page(pages.openapi()))
@@ -149,11 +152,12 @@ class _Door:
         """All rows, as a stream."""
         table = self.table(request.scope)
         format_name = format_of(request.headers.get("accept", ""))
-        columns = columns_of(table.reader.cold.index.definition, columns_of_body(await body_of(request)))
+        wanted = columns_of_body(await body_of(request))
+        columns_of(table.reader.cold.index.definition, wanted)  # refused before it waits in line
         await self.read_after(table.reader, request.scope)
         floor = table.reader.end()
         return _ExtractResponse(
-            open_extract=lambda: table.extract(columns, floor),
+            open_extract=lambda: table.extract(wanted, floor),
             format_name=format_name,
             stale_after_seconds=self._stale_after_seconds,
             slots=self._extracts,
@@ -167,6 +171,7 @@ class _Door:
     async def describe(self, request: Request) -> Response:
         """One table's definition."""
         table = self.table(request.scope)
+        table.check_exists()
         definition = msgspec.Raw(table.definition.to_json().encode())
         return _json({"name": table.name, "definition": definition})
 

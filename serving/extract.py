@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from serving.encode import READ_POINT_METADATA
 from serving.hot.scan import PAYLOAD
+from serving.lookup import misfit
 from thermocline.decode import unpack_arrays
 from thermocline.definition import KEY, PROVENANCE, TOMBSTONE, Kind, LiveTable
 from thermocline.errors import BadParameter, NotReady, UnknownColumn
@@ -71,14 +72,15 @@ class Extract:
         self._spill_folder = spill_folder
         self.age_seconds = age_seconds
         self.rows = 0
-        if hot.definition_version != index.definition.version or not index.seam.at_least(hot.start):
+        problem = misfit(index, hot)
+        if problem is not None:
             hot.close()
-            raise NotReady(table=index.definition.name, detail="the hot tier does not reach back to the seam")
+            raise NotReady(table=index.definition.name, detail=problem)
         self.read_point = ReadPoint(index.snapshot_id, index.seam, hot.end.merged_max(index.seam))
         metadata = {READ_POINT_METADATA: self.read_point.to_header()}
         known = index.definition.table_schema
         self.schema = pa.schema([known.field(name).remove_metadata() for name in columns], metadata)
-        self._key_schema = pa.schema([known.field(name) for name in index.definition.key])
+        self._key_schema = pa.schema([known.field(name) for name in index.definition.identity])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Every row once, in no order beyond that of the buckets. Called once, in any one thread."""
@@ -120,13 +122,13 @@ class Extract:
             connection.register("hot", hot.keys)
             cold = f"SELECT * FROM ({' UNION ALL '.join(selects)}) c"  # noqa: S608  # all names are quoted
             if hot.keys.num_rows:
-                cold += f" ANTI JOIN hot USING ({_names(self._definition.key)})"
+                cold += f" ANTI JOIN hot USING ({_names(self._definition.identity)})"
             yield from self._conform(connection.sql(f"SELECT {_names(self._columns)} FROM ({cold})"))  # noqa: S608
         yield from filter(len, hot.rows)
 
     def _cold_select(self, files: Sequence[ColdFile], number: int) -> str:
         """The wanted and the key columns of files that are alike, without their deleted positions."""
-        wanted = dict.fromkeys((*self._definition.key, *self._columns))
+        wanted = dict.fromkeys((*self._definition.identity, *self._columns))
         columns = ", ".join(_expression(name, files[0], self._definition) for name in wanted)
         paths = ", ".join(_literal(_readable(file)) for file in files)
         select = f"SELECT {columns} FROM read_parquet([{paths}], hive_partitioning = false) f"  # noqa: S608
@@ -170,7 +172,7 @@ class Extract:
         is_live = pc.invert(winners.column(TOMBSTONE))
         live, live_keys = winners.filter(is_live), keys.filter(is_live)
         values = {
-            **dict(zip(self._definition.key, live_keys.columns, strict=True)),
+            **dict(zip(self._definition.identity, live_keys.columns, strict=True)),
             **unpack_arrays(self._definition, live.column(PAYLOAD), self._columns),
             **{name: live.column(name) for name in PROVENANCE},
         }
@@ -199,17 +201,21 @@ def columns_of(definition: LiveTable, wanted: Sequence[str] | None) -> tuple[str
 
 
 def _alike(files: Iterable[ColdFile]) -> Iterator[list[ColdFile]]:
-    """The files of a bucket in groups that have the same columns, stored alike."""
+    """The files of a bucket in groups that have the same columns, stored alike.
 
-    def shape(file: ColdFile) -> tuple[list[str], list[str]]:
-        return sorted(file.columns), sorted(file.uuids)
+    DuckDB reads several files as it finds the first one: what that one does not have, or has as a narrower
+    type, would be missing or fail in the others.
+    """
+
+    def shape(file: ColdFile) -> tuple[list[tuple[str, str]], list[str]]:
+        return sorted(file.types.items()), sorted(file.uuids)
 
     return (list(group) for _, group in groupby(sorted(files, key=shape), key=shape))
 
 
 def _expression(name: str, file: ColdFile, definition: LiveTable) -> str:
     quoted = _quoted(name)
-    if name not in file.columns:
+    if name not in file.types:
         kinds = {column.name: column.type for column in definition.columns}
         return f"CAST(NULL AS {_duckdb_type(name, kinds.get(name))}) AS {quoted}"
     if name in file.uuids:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from serving.cold.index import publish, published_snapshot_id
+from serving.cold.index import publish, published_snapshot_id, source_of
 from thermocline.catalog import current_state, definition_of, load_table, open_catalog
 from thermocline.errors import InternalError, TableUnowned, ThermoclineError
 from thermocline.logs import fields
@@ -35,10 +35,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A snapshot that readers can switch to, and the definition that goes with it."""
+    """A snapshot that readers can switch to, the definition that goes with it, and the log that feeds it."""
 
     definition: LiveTable
     state: SnapshotState
+    source: str
 
 
 class Follower:
@@ -80,8 +81,13 @@ class Follower:
         definition = definition_of(table, self._table)
         if not publish(self._cold_folder, table, definition, state):
             self._check_served(state.snapshot_id)
-        self.newest = Published(definition, state)
-        log.info("snapshot published", extra=fields(table=self._table, snapshot_id=state.snapshot_id))
+        self.newest = Published(definition, state, source_of(table, state))
+        log.info(
+            "snapshot published",
+            extra=fields(
+                table=self._table, snapshot_id=state.snapshot_id, definition_version=definition.version
+            ),
+        )
 
     def _check_served(self, snapshot_id: int) -> None:
         """Raises `TableUnowned` when something newer is served, which then stays in force."""

@@ -12,15 +12,15 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from serving.bounded import Bounded
 from serving.cold.index import ColdIndex, manifest_stamp
 from serving.cold.reader import ColdReader, Entity, Row
+from thermocline.bounded import Bounded
 from thermocline.decode import Unpacker, json_row
-from thermocline.errors import BadParameter, NotReady, RowNotFound, UnknownColumn
+from thermocline.errors import BadParameter, NoKey, NotReady, RowNotFound, UnknownColumn
 from thermocline.fold import overlay
 from thermocline.keys import decode_one, parse_value
 from thermocline.read_point import ReadPoint
@@ -177,9 +177,16 @@ class TableReader:
             return False
         if before and self._misfit(index) is not None and self._misfit(before.index) is None:
             return False  # tried again at the next call: the hot tier is being rebuilt
-        self._cold = self._side(index, before)
+        side = self._side(index, before)
+        if before and not _is_same_log(index, before.index):
+            self._was_filled = False  # what it had reached was the other log's end
+        self._cold = side
         self._stamp = stamp
         return True
+
+    def is_behind(self) -> bool:
+        """Whether a newer snapshot is published than the one that answers are given from."""
+        return manifest_stamp(self._folder) != self._stamp
 
     def check_ready(self) -> None:
         """Raises `NotReady` unless a lookup would be answered now."""
@@ -251,10 +258,10 @@ class TableReader:
 
     def _misfit(self, index: ColdIndex) -> str | None:
         with self.hot.view() as view:
-            return _misfit(index, view)
+            return misfit(index, view)
 
     def _check_fit(self, index: ColdIndex, view: HotView) -> None:
-        problem = _misfit(index, view)
+        problem = misfit(index, view)
         if problem is None and not self._was_filled:
             self._was_filled = self._is_filled()
             problem = None if self._was_filled else "the hot tier is still reading the log up to its end"
@@ -275,8 +282,8 @@ class TableReader:
             self._reached = replace(last, start=view.start, hot_end=view.end)
             return self._reached
         end = view.end.merged_max(index.seam)
-        is_same_table = last is not None and last.index.table_uuid == index.table_uuid
-        if last is not None and is_same_table and not end.at_least(last.read_point.end):
+        is_comparable = last is not None and _is_same_log(index, last.index)
+        if last is not None and is_comparable and not end.at_least(last.read_point.end):
             detail = "the hot tier is being read again and is still behind earlier answers"
             raise NotReady(table=self.name, detail=detail)
         read_point = ReadPoint(index.snapshot_id, index.seam, end)
@@ -287,13 +294,45 @@ class TableReader:
         return self._reached
 
 
+class Held(Protocol):
+    """What a hot tier holds: where from, where the records come from, and by which definition."""
+
+    @property
+    def start(self) -> Seam:
+        """The first offset, by partition."""
+
+    @property
+    def source(self) -> str:
+        """The log, as ``ColdIndex.source`` names it."""
+
+    @property
+    def definition_json(self) -> str:
+        """The definition that the records were decoded by."""
+
+
+def misfit(index: ColdIndex, hot: Held) -> str | None:
+    """Why these hot records can't be laid over this snapshot; None when they can."""
+    if hot.definition_json != index.definition_json:
+        return (
+            "the hot tier holds records of another definition than that of the snapshot, version "
+            f"{index.definition.version}; it is being read again"
+        )
+    if hot.source != index.source:
+        return "the hot tier holds records of another log than the snapshot's; it is being read again"
+    if not index.seam.at_least(hot.start):
+        return f"the hot tier begins at {hot.start!r}, beyond the snapshot's {index.seam!r}"
+    return None
+
+
 def entity_of(definition: LiveTable, parameters: Mapping[str, str]) -> Entity:
     """The entity that parameters name: the entity's columns, and maybe those that follow in the key, as text.
 
     Raises:
+        NoKey: the table has none.
         UnknownColumn: a parameter is not a key column.
         BadParameter: a column is missing, or its text is no value of its type.
     """
+    check_has_key(definition)
     for name in parameters:
         if name not in definition.key:
             raise UnknownColumn(table=definition.name, column=name, known=definition.key)
@@ -307,6 +346,12 @@ def entity_of(definition: LiveTable, parameters: Mapping[str, str]) -> Entity:
         except ValueError as error:
             raise BadParameter(name=column.name, problem=str(error)) from error
     return Entity.of(definition, values)
+
+
+def check_has_key(definition: LiveTable) -> None:
+    """Raises `NoKey` when the rows of the table can't be looked up."""
+    if not definition.has_key:
+        raise NoKey(table=definition.name)
 
 
 def check_found(definition: LiveTable, entity: Entity, rows: Sequence[JsonRow]) -> None:
@@ -340,16 +385,9 @@ def _freshness(look: Look) -> dict[str, Any]:
     }
 
 
-def _misfit(index: ColdIndex, view: HotView) -> str | None:
-    """Why this hot tier can't be laid over this snapshot; None when it can."""
-    if view.definition_version != index.definition.version:
-        return (
-            f"the hot tier holds version {view.definition_version} of the definition, the snapshot is of "
-            f"version {index.definition.version}; it is being read again"
-        )
-    if not index.seam.at_least(view.start):
-        return f"the hot tier begins at {view.start!r}, beyond the snapshot's {index.seam!r}"
-    return None
+def _is_same_log(one: ColdIndex, other: ColdIndex) -> bool:
+    """Whether offsets of the two snapshots mean the same records."""
+    return (one.table_uuid, one.source) == (other.table_uuid, other.source)
 
 
 def _has_all_partitions(index: ColdIndex, view: HotView) -> bool:

@@ -50,8 +50,9 @@ def openapi_document(definitions: Mapping[str, LiveTable], version: str) -> Docu
     paths: Document = {}
     for name, definition in definitions.items():
         paths[f"/v1/tables/{name}"] = {"get": _simple(f"The definition of {name}", "table", UnknownTable)}
-        paths[f"/v1/tables/{name}/rows"] = {"get": _rows(definition)}
-        paths[f"/v1/tables/{name}/rows:batch"] = {"post": _batch(definition)}
+        if definition.has_key:
+            paths[f"/v1/tables/{name}/rows"] = {"get": _rows(definition)}
+            paths[f"/v1/tables/{name}/rows:batch"] = {"post": _batch(definition)}
         paths[f"/v1/tables/{name}/extract"] = {"post": _extract(definition)}
     paths["/v1/tables"] = {"get": _simple("The names of the tables served here", "table")}
     paths["/livez"] = {"get": _simple("Whether the process answers", "operation")}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import msgspec
 
-from serving.cold.index import publish
+from serving.cold.index import publish, source_of
 from serving.encode import MEDIA_TYPES
 from serving.extract import Extract, columns_of
 from serving.feed import fill_until
@@ -107,7 +107,7 @@ def _opened(
     with TemporaryDirectory(prefix=FOLDER_PREFIX) as temporary:
         folder = Path(temporary)
         publish(folder / COLD, table, definition, state)
-        tier = HotTier.open(folder / HOT, definition, start, clock)
+        tier = HotTier.open(folder / HOT, definition, start, clock, source=source_of(table, state))
         try:
             pin = hold(folder / HOT, name, state.snapshot_id, state.seam, clock)
             fill_until(

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from serving.encode import MEDIA_TYPES
-from serving.lookup import entity_of
+from serving.lookup import check_has_key, entity_of
 from thermocline.definition import Kind
 from thermocline.errors import BadParameter, NotAcceptable
 
@@ -52,8 +52,9 @@ def entities_of_body(definition: LiveTable, content: bytes) -> list[Entity]:
     """The entities of a batch, in their order; integers as JSON numbers, all else as strings.
 
     Raises:
-        BadParameter, UnknownColumn: as ``entity_of``, or the body is of another form or too long.
+        NoKey, BadParameter, UnknownColumn: as ``entity_of``, or the body is of another form or too long.
     """
+    check_has_key(definition)
     body = _decoded(content, BatchBody)
     if len(body.entities) > ENTITIES_MAX:
         raise BadParameter(name="entities", problem=f"{len(body.entities)} of them; at most {ENTITIES_MAX}")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from serving import measures
-from serving.extract import Extract
+from serving.extract import Extract, columns_of
 from serving.hot.leases import Lease
 from serving.hot.pinned import hold
 from serving.hot.view import HotReader
@@ -24,7 +24,7 @@ from serving.lookup import TableReader, age_or_none
 from thermocline import metrics
 from thermocline.catalog import load_table, open_catalog
 from thermocline.clock import SystemClock
-from thermocline.errors import NotReady, ThermoclineError, UnknownTable
+from thermocline.errors import NotReady, TableMissing, ThermoclineError, UnknownTable
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -41,7 +41,7 @@ SEAL_WAIT_SECONDS: Final = 5.0
 
 
 class ServedTable:
-    """One table. ``definition`` is the one in force when the server started."""
+    """One table."""
 
     def __init__(
         self,
@@ -51,12 +51,14 @@ class ServedTable:
         clock: Clock,
         stale_after_seconds: float,
     ) -> None:
+        """``definition`` is the one in force when the server started."""
         self.name = definition.name
-        self.definition = definition
+        self._definition = definition
         self._folder = folder
         self._clock = clock
         self._lease: Lease | None = None
-        self.reader = TableReader(
+        self._is_gone = False
+        self._reader = TableReader(
             self.name,
             folder / COLD,
             lambda: HotReader.open(folder / HOT, definition),
@@ -66,24 +68,50 @@ class ServedTable:
             is_filled=lambda: bool(self.tailer().get("caught_up_to_start_ends")),
         )
 
+    @property
+    def definition(self) -> LiveTable:
+        """The definition that answers are given by now; it may be altered while the server runs."""
+        try:
+            return self._reader.cold.index.definition
+        except NotReady:
+            return self._definition
+
+    @property
+    def reader(self) -> TableReader:
+        """What answers lookups. Raises as ``check_exists``."""
+        self.check_exists()
+        return self._reader
+
+    def check_exists(self) -> None:
+        """Raises `TableMissing` when the table was dropped while the server runs.
+
+        What is held of it would go on answering as long as its files are there, and never say that it is old.
+        """
+        if self._is_gone:
+            raise TableMissing(table=self.name, identifier=self._definition.identifier)
+
     def refresh(self) -> None:
         """Moves to the newest snapshot, and then tells the tailer which one is served. Reads files."""
+        is_missing = (self.tailer().get("catalog_problem") or {}).get("code") == TableMissing.code
         with suppress(NotReady):  # told to whoever asks
             self._switch()
+        # One that was created again under the name is another table, so what is held must be of that first.
+        self._is_gone = is_missing or (self._is_gone and self._reader.is_behind())
 
-    def extract(self, columns: Sequence[str], floor: Seam) -> Extract:
+    def extract(self, wanted: Sequence[str] | None, floor: Seam) -> Extract:
         """Begins an extract of the newest snapshot and all that is hot now; waits for a seal.
 
-        ``floor`` is what ``reader.end()`` said, which refuses as a lookup does: an extract reaches at least
-        as far as a lookup of that moment.
+        ``wanted`` is as `columns_of` takes it. ``floor`` is what ``reader.end()`` said, which refuses as a
+        lookup does: an extract reaches at least as far as a lookup of that moment.
 
         Raises:
+            UnknownColumn, BadParameter: as `columns_of`.
             NotReady: there is no snapshot yet, or no seal came in time, or the hot tier is being read again
                 and is still behind the floor.
         """
         for attempt in range(PIN_ATTEMPTS):
             try:
-                return self._extract(columns, floor)
+                return self._extract(wanted, floor)
             except NotReady:
                 if attempt + 1 == PIN_ATTEMPTS:
                     raise
@@ -145,9 +173,10 @@ class ServedTable:
         if self._lease is not None:
             self._lease.release()
 
-    def _extract(self, columns: Sequence[str], floor: Seam) -> Extract:
+    def _extract(self, wanted: Sequence[str] | None, floor: Seam) -> Extract:
         cold = self.reader.cold
         index = cold.index
+        columns = columns_of(index.definition, wanted)  # of this snapshot: the next may have more
         pin = hold(self._folder / HOT, self.name, index.snapshot_id, index.seam, self._clock)
         hot = pin.open(SEAL_WAIT_SECONDS)
         with ExitStack() as on_error:
@@ -161,9 +190,9 @@ class ServedTable:
         return extract
 
     def _switch(self) -> None:
-        if not self.reader.refresh():
+        if not self._reader.refresh():
             return
-        index = self.reader.cold.index
+        index = self._reader.cold.index
         if self._lease is None:
             self._lease = Lease.of_reader(self._folder / HOT, index.snapshot_id, index.seam)
         else:

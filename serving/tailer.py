@@ -11,7 +11,6 @@ anew at the newest snapshot's seam if the log still reaches back to that; if not
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from pathlib import Path
@@ -24,7 +23,7 @@ from serving.follower import Follower, Published
 from serving.hot.tier import HotTier
 from serving.layout import COLD, HOT, TAILER_STATUS
 from thermocline.clock import SystemClock
-from thermocline.errors import OffsetsGone, SeamBeyondLog, ThermoclineError
+from thermocline.errors import OffsetsGone, PartitionsShrunk, SeamBeyondLog, ThermoclineError
 from thermocline.identity import check_identity
 from thermocline.log import CONSUME_RECORDS_MAX, Log, Tail, TopicFacts
 from thermocline.logs import fields
@@ -112,7 +111,7 @@ class Tailer:
             self._stop.wait(ROUND_SECONDS)
         newest = self._follower.newest
         if newest is not None and self._needs_tier(newest):
-            if self._tier is not None and self._is_of(newest):
+            if self._tier is not None:
                 self._check_reach(newest)  # what is held answers for longer than a tier that can't be filled
             self._open_tier(newest, may_continue=True)
 
@@ -134,29 +133,35 @@ class Tailer:
         """Whether the tier's records come from the snapshot's log and were decoded by its definition."""
         under = self._under
         assert under is not None
-        return (_source(newest), newest.definition) == (_source(under), under.definition)
+        return (newest.source, newest.definition) == (under.source, under.definition)
 
     def _open_tier(self, newest: Published, may_continue: bool) -> None:
         if self._tier is not None:
             self._tier.close()
             self._tier = None
+        self._goal = None
+        self._is_caught_up = False
+        # What the tier before had caught up to must not be said of this one.
+        self._write_status(self._state())
         self._tier = HotTier.open(
             self._folder / HOT,
             newest.definition,
             newest.state.seam,
             self._clock,
             may_continue,
-            _source(newest),
+            newest.source,
         )
         self._feed = Feed(self._tier, newest.definition)
         self._under = newest
-        self._goal = None
-        self._is_caught_up = False
         log.info(
             "hot tier opened",
-            extra=fields(table=self._table, start=self._tier.start.to_dict(), end=self._tier.end.to_dict()),
+            extra=fields(
+                table=self._table,
+                definition_version=newest.definition.version,
+                start=self._tier.start.to_dict(),
+                end=self._tier.end.to_dict(),
+            ),
         )
-        # What the tier before had caught up to must not be said of this one.
         self._write_status(self._state())
 
     def _tail(self) -> None:
@@ -198,7 +203,7 @@ class Tailer:
 
         Raises:
             KafkaUnreachable, TopicMissing, ClusterReplaced, TopicReplaced: the log can't be read now.
-            OffsetsGone, SeamBeyondLog: it does not hold what follows the newest seam either.
+            OffsetsGone, PartitionsShrunk, SeamBeyondLog: nor does it hold what follows the newest seam.
         """
         newest = self._follower.newest
         assert newest is not None
@@ -210,7 +215,7 @@ class Tailer:
         self._take_up(starts, newest)
         try:
             check_against_log(self._table, self._tier.end, starts, ends)
-        except (OffsetsGone, SeamBeyondLog):
+        except (OffsetsGone, PartitionsShrunk, SeamBeyondLog):
             check_against_log(self._table, newest.state.seam, starts, ends)
             self._open_tier(newest, may_continue=False)
             self._take_up(starts, newest)
@@ -302,12 +307,6 @@ class Tailer:
         scratch = self._folder / f"{TAILER_STATUS}.new"
         scratch.write_bytes(msgspec.json.encode(status))
         scratch.replace(self._folder / TAILER_STATUS)
-
-
-def _source(published: Published) -> str:
-    """The log that feeds a snapshot: a topic that was deleted and made again is another one."""
-    state = published.state
-    return json.dumps([state.cluster_id, sorted(state.topic_ids.values())])
 
 
 def _shown(problem: ThermoclineError | None) -> dict[str, str] | None:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog import load_catalog as load_pyiceberg_catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.table.snapshots import ancestors_of
 from sqlalchemy.exc import SQLAlchemyError
 
 from thermocline.definition import LiveTable
@@ -32,6 +33,7 @@ DEFINITION_PROPERTY = "thermocline.definition"
 EPOCH_PROPERTY = "thermocline.epoch"
 SEAM_PROPERTY = "thermocline.seam"
 BATCH_PROPERTY = "thermocline.batch-id"
+ACCEPTED_PROPERTY = "thermocline.accepted"
 
 # Snapshot summary fields.
 SUMMARY_SEAM = "thermocline.seam"
@@ -41,8 +43,13 @@ SUMMARY_CLUSTER = "thermocline.cluster-id"
 SUMMARY_TOPIC_IDS = "thermocline.topic-ids"
 SUMMARY_DEFINITION_VERSION = "thermocline.definition-version"
 SUMMARY_WATERMARK = "thermocline.watermark-ms"
+SUMMARY_DRAINED = "thermocline.drained-ms"
+SUMMARY_ACCEPTED = "thermocline.accepted"
+SUMMARY_REPLAYED = "thermocline.replayed"
 SUMMARY_RECORDS = "thermocline.records-"
 SUMMARY_RECORDS_TOTAL = "thermocline.total-records-"
+
+_NO_SEAM = "the snapshot carries no seam: another writer made it"
 
 # SQLite lets one process write at a time; another one's commit takes milliseconds, a backup seconds.
 SQLITE_BUSY_SECONDS = 30
@@ -54,7 +61,8 @@ class SnapshotState:
     """What one snapshot of ours carries in its summary.
 
     ``counts`` are of its batch and ``totals`` over the table's life: read, applied, superseded, unchanged,
-    quarantined, skipped, filtered. ``watermark_ms`` is -1 before the first record.
+    quarantined, skipped, filtered. ``watermark_ms`` is -1 before the first record. ``drained_ms`` is when, by
+    ingest's clock, the table last held all that the log held.
     """
 
     snapshot_id: int
@@ -68,6 +76,7 @@ class SnapshotState:
     timestamp_ms: int
     counts: Mapping[str, int] = field(default_factory=dict)
     totals: Mapping[str, int] = field(default_factory=dict)
+    drained_ms: int = 0
 
 
 def open_catalog(settings: CatalogSettings, may_create: bool = False) -> Catalog:
@@ -95,6 +104,24 @@ def load_table(catalog: Catalog, name: str, identifier: str) -> Table:
         raise _unreachable(str(catalog.properties.get("uri", "")), error) from error
 
 
+def find_table(catalog: Catalog, identifier: str) -> Table | None:
+    """The table as it is now; None where the catalog has none. Raises `CatalogUnreachable`."""
+    try:
+        return load_table(catalog, identifier, identifier)
+    except TableMissing:
+        return None
+
+
+def drop_from(catalog: Catalog, identifier: str) -> None:
+    """Take a table out of the catalog, if it is there; its files stay. Raises `CatalogUnreachable`."""
+    try:
+        catalog.drop_table(identifier)
+    except (NoSuchTableError, NoSuchNamespaceError):
+        return
+    except (SQLAlchemyError, OSError) as error:
+        raise _unreachable(str(catalog.properties.get("uri", "")), error) from error
+
+
 def definition_of(table: Table, name: str) -> LiveTable:
     """The definition that the table carries. Raises `TableUnowned` when it carries none."""
     text = table.properties.get(DEFINITION_PROPERTY)
@@ -116,25 +143,23 @@ def current_state(table: Table, name: str) -> SnapshotState:
     snapshot = table.current_snapshot()
     if snapshot is None:
         raise TableUnowned(table=name, snapshot_id=-1, detail="the table has no snapshot")
+    if not _has_seam(snapshot):
+        raise _unowned(table, name, snapshot, _NO_SEAM)
     state = state_of(snapshot, name)
     copy = table.properties.get(SEAM_PROPERTY)
     if copy is not None and Seam.from_json(copy) != state.seam:
-        raise TableUnowned(
-            table=name,
-            snapshot_id=state.snapshot_id,
-            detail=f"the current snapshot's seam is {state.seam.to_json()}, the table property says {copy}",
-        )
+        raise _unowned(table, name, snapshot, "the table was rolled back to it after more had been read")
     return state
 
 
 def state_of(snapshot: Snapshot, name: str) -> SnapshotState:
     """The state that a snapshot carries. Raises `TableUnowned` when it carries no seam."""
-    summary: Mapping[str, str] = snapshot.summary.additional_properties if snapshot.summary else {}
-    if SUMMARY_SEAM not in summary:
+    summary = _summary(snapshot)
+    if not _has_seam(snapshot):
         raise TableUnowned(
             table=name,
             snapshot_id=snapshot.snapshot_id,
-            detail="the snapshot carries no seam: another writer made it",
+            detail=_NO_SEAM,
         )
     return SnapshotState(
         snapshot_id=snapshot.snapshot_id,
@@ -148,6 +173,8 @@ def state_of(snapshot: Snapshot, name: str) -> SnapshotState:
         timestamp_ms=snapshot.timestamp_ms,
         counts=_counts(summary, SUMMARY_RECORDS),
         totals=_counts(summary, SUMMARY_RECORDS_TOTAL),
+        # Tables of the first release do not say it: their newest commit stands for it.
+        drained_ms=int(summary.get(SUMMARY_DRAINED, snapshot.timestamp_ms)),
     )
 
 
@@ -173,7 +200,10 @@ def _pyiceberg_properties(settings: CatalogSettings) -> dict[str, Any]:
     uri = settings.uri
     if _sqlite_path(uri) is not None:
         uri = f"{uri}?timeout={SQLITE_BUSY_SECONDS}"
+    # A database that was away is asked again on a new connection.
+    pool = {"pool_pre_ping": "true"} if settings.type == "sql" else {}
     return {
+        **pool,
         "type": settings.type,
         "uri": uri,
         "warehouse": _warehouse_uri(settings.warehouse),
@@ -212,6 +242,31 @@ def _counts(summary: Mapping[str, str], prefix: str) -> dict[str, int]:
     return {
         name.removeprefix(prefix): int(value) for name, value in summary.items() if name.startswith(prefix)
     }
+
+
+def _unowned(table: Table, name: str, current: Snapshot, detail: str) -> TableUnowned:
+    """With the newest snapshot of main's history that carries a seam, and what comes after it."""
+    onto = next((one for one in ancestors_of(current, table.metadata) if _has_seam(one)), None)
+    later = [] if onto is None else [one for one in table.snapshots() if _number(one) > _number(onto)]
+    return TableUnowned(
+        table=name,
+        snapshot_id=current.snapshot_id,
+        detail=detail,
+        onto=-1 if onto is None else onto.snapshot_id,
+        given_up=tuple(str(one.snapshot_id) for one in sorted(later, key=_number)),
+    )
+
+
+def _number(snapshot: Snapshot) -> int:
+    return snapshot.sequence_number or 0
+
+
+def _has_seam(snapshot: Snapshot) -> bool:
+    return SUMMARY_SEAM in _summary(snapshot)
+
+
+def _summary(snapshot: Snapshot) -> Mapping[str, str]:
+    return snapshot.summary.additional_properties if snapshot.summary else {}
 
 
 def _snapshot_id(table: Table) -> int:

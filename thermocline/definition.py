@@ -26,7 +26,18 @@ from pyiceberg.types import PrimitiveType
 
 from thermocline.errors import DefinitionInvalid
 
-__all__ = ["BUCKET_FIELD", "KEY", "PROVENANCE", "TOMBSTONE", "Column", "ColumnType", "Kind", "LiveTable"]
+__all__ = [
+    "BUCKET_FIELD",
+    "KEY",
+    "PROVENANCE",
+    "TOMBSTONE",
+    "Column",
+    "ColumnType",
+    "Kind",
+    "LiveTable",
+    "OnError",
+    "OnErrorMode",
+]
 
 PROVENANCE: Final = ("_kafka_topic", "_kafka_partition", "_kafka_offset", "_kafka_timestamp")
 TOMBSTONE: Final = "_tombstone"
@@ -35,8 +46,7 @@ BUCKET_FIELD: Final = "bucket"
 
 FORMATS: Final = ("json",)
 KEY_SOURCES: Final = ("key", "value")
-ON_ERROR_MODES: Final = ("fail", "quarantine", "skip")
-FORMAT_VERSION: Final = 3  # ingest replaces rows by deletion vectors, which 2 does not have
+FORMAT_VERSIONS: Final = (2, 3)
 BUCKETS_MAX: Final = 4096  # beyond it, a commit of every bucket writes more files than a manifest should list
 DECIMAL_PRECISION_MAX: Final = 38  # Iceberg's limit, and that of a 128-bit decimal
 PARTITION_FIELD_ID: Final = 1000  # where Iceberg starts to number partition fields
@@ -47,6 +57,9 @@ DECIMAL_TYPE: Final = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)")
 Epoch = Literal["s", "ms", "us"]
 EPOCHS: Final[dict[str, Epoch]] = {"s": "s", "ms": "ms", "us": "us"}
 TypeText = str | Mapping[str, str]
+OnErrorMode = Literal["fail", "quarantine", "skip"]
+ON_ERROR_MODES: Final[dict[str, OnErrorMode]] = {"fail": "fail", "quarantine": "quarantine", "skip": "skip"}
+OnErrorText = str | Mapping[str, str]
 TIMESTAMP: Final = pa.timestamp("us", "UTC")
 
 
@@ -145,10 +158,56 @@ class ColumnType:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One declared column."""
+    """A column; ``field_id`` is what Iceberg knows it by, whatever it is called."""
 
     name: str
     type: ColumnType
+    field_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class OnError:
+    """What becomes of bad records, by the stage at which they fail."""
+
+    key: OnErrorMode = "quarantine"
+    decode: OnErrorMode = "quarantine"
+    contract: OnErrorMode = "quarantine"
+
+    @classmethod
+    def parse(cls, text: OnErrorText) -> OnError:
+        """Reads one word for all stages, or ``{"key": "fail", "contract": "skip"}``; the rest: quarantine.
+
+        Raises:
+            ValueError: with one plain sentence, when a stage or a word is none of ours.
+        """
+        modes = dict.fromkeys(ON_ERROR_STAGES, text) if isinstance(text, str) else text
+        for stage, mode in modes.items():
+            if stage not in ON_ERROR_STAGES:
+                raise ValueError(f'on_error has the stage "{stage}"{_closest(stage, ON_ERROR_STAGES)}')
+            if mode not in ON_ERROR_MODES:
+                place = "on_error" if isinstance(text, str) else f"on_error.{stage}"
+                raise ValueError(f'{place} is "{mode}", not {" or ".join(ON_ERROR_MODES)}')
+        return cls(**{stage: ON_ERROR_MODES[mode] for stage, mode in modes.items()})
+
+    @property
+    def declared(self) -> str | dict[str, str]:
+        """What ``parse`` reads back to an equal value: one word where all stages have it."""
+        modes = {stage: str(self.of(stage)) for stage in ON_ERROR_STAGES}
+        return self.key if len(set(modes.values())) == 1 else modes
+
+    def of(self, stage: str) -> OnErrorMode:
+        """What becomes of records that are bad at that stage, one of ``decode.Stage``."""
+        mode: OnErrorMode = getattr(self, stage)
+        return mode
+
+    def __str__(self) -> str:
+        declared = self.declared
+        if isinstance(declared, str):
+            return declared
+        return ", ".join(f"{mode} for {stage}" for stage, mode in declared.items())
+
+
+ON_ERROR_STAGES: Final = tuple(OnError.__dataclass_fields__)
 
 
 @dataclass(frozen=True)
@@ -156,6 +215,8 @@ class LiveTable:
     """One live table's definition.
 
     ``columns`` stand in declared order; ``entity`` is a prefix of ``key``; ``version`` counts alterations.
+    Both are empty for a table without a key, to which every record adds a row: where the record stands in the
+    log identifies it. ``provenance_id`` is the first field id of the provenance columns.
     """
 
     name: str
@@ -168,8 +229,10 @@ class LiveTable:
     columns: tuple[Column, ...]
     buckets: int
     format_version: int
-    on_error: str
+    on_error: OnError
     transactional: bool
+    suppress_unchanged: bool
+    provenance_id: int
     version: int = 1
 
     @classmethod
@@ -186,17 +249,23 @@ class LiveTable:
         key_from: str = "key",
         buckets: int = 16,
         format_version: int = 3,
-        on_error: str = "quarantine",
+        on_error: OnErrorText = "quarantine",
         transactional: bool = False,
+        suppress_unchanged: bool = False,
+        field_ids: Mapping[str, int] | None = None,
+        provenance_id: int | None = None,
         version: int = 1,
     ) -> LiveTable:
         """A definition as a person writes it, checked; no ``entity`` means the whole key.
+
+        Without field ids, columns are numbered from 1 in declared order, then provenance: as in a new table.
 
         Raises:
             DefinitionInvalid: with every problem found, not only the first.
         """
         problems: list[str] = []
-        parsed = tuple(_parse_columns(columns, problems))
+        field_ids = field_ids or {column: place for place, column in enumerate(columns, start=1)}
+        parsed = tuple(_parse_columns(columns, field_ids, problems))
         live_table = cls(
             name=name,
             identifier=identifier,
@@ -208,8 +277,10 @@ class LiveTable:
             columns=parsed,
             buckets=buckets,
             format_version=format_version,
-            on_error=on_error,
+            on_error=_parse_on_error(on_error, problems),
             transactional=transactional,
+            suppress_unchanged=suppress_unchanged,
+            provenance_id=len(columns) + 1 if provenance_id is None else provenance_id,
             version=version,
         )
         problems += _problems_of_key(live_table, declared=list(columns))
@@ -228,8 +299,9 @@ class LiveTable:
         try:
             fields = json.loads(text)
             columns = {column.pop("name"): column for column in fields.pop("columns")}
+            ids = {column: spec.pop("id") for column, spec in columns.items() if "id" in spec}
             types = {column: spec if "epoch" in spec else spec["type"] for column, spec in columns.items()}
-            return cls.build(name=name, columns=types, **fields)
+            return cls.build(name=name, columns=types, field_ids=ids, **fields)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             problem = f"the definition stored in the table can't be read: {error}"
             raise DefinitionInvalid(table=name, problems=(problem,)) from error
@@ -237,10 +309,16 @@ class LiveTable:
     def to_json(self) -> str:
         """The definition as the table carries it: without its name, equal for equal definitions."""
         fields = {field: getattr(self, field) for field in _STORED_FIELDS}
+        fields["on_error"] = self.on_error.declared
         fields["columns"] = [
-            {"name": column.name, "type": str(column.type.kind), "epoch": column.type.epoch}
+            {
+                "name": column.name,
+                "id": column.field_id,
+                "type": str(column.type.kind),
+                "epoch": column.type.epoch,
+            }
             if column.type.epoch
-            else {"name": column.name, "type": str(column.type)}
+            else {"name": column.name, "id": column.field_id, "type": str(column.type)}
             for column in self.columns
         ]
         return json.dumps(fields, sort_keys=True, separators=(",", ":"))
@@ -248,31 +326,43 @@ class LiveTable:
     def differences(self, other: LiveTable) -> tuple[str, ...]:
         """What an alteration would have to change to make this definition the other; empty when nothing.
 
-        The name, the identifier and the version don't count: they say where a table is, not what it is.
+        The name, the identifier, the version and the field ids don't count: they say where a table is and how
+        it came about, not what it is.
         """
-        fields = [field for field in _STORED_FIELDS if field not in ("identifier", "version", "columns")]
+        left_out = ("identifier", "version", "provenance_id", "columns")
+        fields = [field for field in _STORED_FIELDS if field not in left_out]
         found = [
-            f"{field} is {_spelled(getattr(self, field))}, not {_spelled(getattr(other, field))}"
+            f"{field} is {_spelled_field(self, field)}, not {_spelled_field(other, field)}"
             for field in fields
             if getattr(self, field) != getattr(other, field)
         ]
         return (*found, *_differing_columns(self.columns, other.columns))
 
+    @property
+    def has_key(self) -> bool:
+        """False for a table to which every record adds a row."""
+        return bool(self.key)
+
+    @cached_property
+    def identity(self) -> tuple[str, ...]:
+        """The names of the columns that identify a row: the key, or else topic, partition and offset."""
+        return self.key or PROVENANCE[:3]
+
     @cached_property
     def key_columns(self) -> tuple[Column, ...]:
-        """The key's columns in key order."""
-        by_name = {column.name: column for column in self.columns}
-        return tuple(by_name[name] for name in self.key)
+        """The columns of ``identity``, in its order: what the bytes of a key are made of."""
+        by_name = {column.name: column for column in (*self.columns, *self._provenance_columns)}
+        return tuple(by_name[name] for name in self.identity)
 
     @cached_property
     def value_columns(self) -> tuple[Column, ...]:
-        """The columns outside the key, in declared order."""
+        """The declared columns outside the key, in declared order."""
         return tuple(column for column in self.columns if column.name not in self.key)
 
     @cached_property
     def bucket_column(self) -> Column:
-        """The column whose bucket transform partitions the table: the entity's last."""
-        return self.key_columns[len(self.entity) - 1]
+        """The column that the table is partitioned by: the entity's last, or else the log's partition."""
+        return self.key_columns[len(self.entity) - 1] if self.has_key else self._provenance_columns[1]
 
     @cached_property
     def row_schema(self) -> pa.Schema:
@@ -289,32 +379,43 @@ class LiveTable:
     @cached_property
     def table_schema(self) -> pa.Schema:
         """A data file: the declared columns and provenance, with Iceberg's field ids; the key not null."""
-        names = [*self.row_schema.names, *PROVENANCE]
-        types = [*self.row_schema.types, *_PROVENANCE_ARROW]
         return pa.schema(
-            pa.field(name, type_, name not in self.key, {"PARQUET:field_id": str(field_id)})
-            for field_id, (name, type_) in enumerate(zip(names, types, strict=True), start=1)
+            pa.field(
+                column.name,
+                column.type.arrow,
+                column.name not in self.key,
+                {"PARQUET:field_id": str(column.field_id)},
+            )
+            for column in (*self.columns, *self._provenance_columns)
         )
 
     def iceberg_schema(self) -> Schema:
-        """The table's Iceberg schema: ids from 1 in declared order, the key required and the identifier."""
-        provenance = (types.StringType(), types.IntegerType(), types.LongType(), types.TimestamptzType())
-        names = [column.name for column in self.columns] + list(PROVENANCE)
-        kinds = [column.type.iceberg for column in self.columns] + list(provenance)
+        """The table's Iceberg schema, ordered as ``table_schema``; the key required and the identifier."""
         fields = [
-            types.NestedField(field_id, name, kind, required=name in self.key)
-            for field_id, (name, kind) in enumerate(zip(names, kinds, strict=True), start=1)
+            types.NestedField(
+                column.field_id, column.name, column.type.iceberg, required=column.name in self.key
+            )
+            for column in (*self.columns, *self._provenance_columns)
         ]
-        return Schema(*fields, identifier_field_ids=[names.index(name) + 1 for name in self.key])
+        identifier = [column.field_id for column in self.key_columns] if self.has_key else []
+        return Schema(*fields, identifier_field_ids=identifier)
 
     def iceberg_partition_spec(self) -> PartitionSpec:
-        """One field: the bucket of the entity's last column."""
-        source_id = self.columns.index(self.bucket_column) + 1
+        """One field: the bucket of ``bucket_column``."""
         transform: BucketTransform[int] = BucketTransform(self.buckets)
+        source_id = self.bucket_column.field_id
         return PartitionSpec(PartitionField(source_id, PARTITION_FIELD_ID, transform, BUCKET_FIELD))
 
+    @cached_property
+    def _provenance_columns(self) -> tuple[Column, ...]:
+        return tuple(
+            Column(name, ColumnType(kind), self.provenance_id + place)
+            for place, (name, kind) in enumerate(zip(PROVENANCE, _PROVENANCE_KINDS, strict=True))
+        )
 
-_PROVENANCE_ARROW: Final = (pa.string(), pa.int32(), pa.int64(), TIMESTAMP)
+
+_PROVENANCE_KINDS: Final = (Kind.STRING, Kind.INT, Kind.LONG, Kind.TIMESTAMPTZ)
+_PROVENANCE_ARROW: Final = tuple(_ARROW[kind] for kind in _PROVENANCE_KINDS)
 _STORED_FIELDS: Final = tuple(sorted(set(LiveTable.__dataclass_fields__) - {"name"}))
 
 
@@ -345,14 +446,24 @@ def _parse_decimal(word: str) -> ColumnType:
     return ColumnType(Kind.DECIMAL, precision, scale)
 
 
-def _parse_columns(columns: Mapping[str, TypeText], problems: list[str]) -> Iterable[Column]:
+def _parse_on_error(text: OnErrorText, problems: list[str]) -> OnError:
+    try:
+        return OnError.parse(text)
+    except ValueError as error:
+        problems.append(str(error))
+        return OnError()
+
+
+def _parse_columns(
+    columns: Mapping[str, TypeText], field_ids: Mapping[str, int], problems: list[str]
+) -> Iterable[Column]:
     for name, text in columns.items():
         if name.startswith("_") or name == BUCKET_FIELD:
             problems.append(f'the column name "{name}" is reserved')
         if not COLUMN_NAME.fullmatch(name):
             problems.append(f"{_spelled(name)} is empty or has quotes, backslashes or control characters")
         try:
-            yield Column(name, ColumnType.parse(text))
+            yield Column(name, ColumnType.parse(text), field_ids[name])
         except ValueError as error:
             problems.append(f"column {name}: {error}")
     # Spark and Trino match names without regard to case.
@@ -361,8 +472,13 @@ def _parse_columns(columns: Mapping[str, TypeText], problems: list[str]) -> Iter
 
 
 def _problems_of_key(table: LiveTable, declared: Sequence[str]) -> Iterable[str]:
-    if not table.key:
-        yield "the key is empty: name the columns that identify a row"
+    if not table.has_key and table.key_from != "value":
+        yield (
+            "the key is empty, so that every record adds a row: columns then come from the value alone, so "
+            'set key_from = "value"'
+        )
+    if not table.has_key and table.suppress_unchanged:
+        yield "suppress_unchanged needs a key: without one, no row replaces another"
     if len(set(table.key)) < len(table.key):
         yield f"the key {_spelled(table.key)} names a column twice"
     for name in dict.fromkeys(table.key):
@@ -383,12 +499,9 @@ def _problems_of_choices(table: LiveTable) -> Iterable[str]:
     yield from (f'"{name}" is not a topic name' for name in table.topics if not TOPIC_NAME.fullmatch(name))
     if not 1 <= table.buckets <= BUCKETS_MAX:
         yield f"buckets is {table.buckets}, not from 1 to {BUCKETS_MAX}"
-    if table.format_version != FORMAT_VERSION:
-        yield f"format_version is {table.format_version}; only {FORMAT_VERSION} is supported yet"
-    if table.transactional:
-        yield "transactional = true is not supported yet"
-    choices = (("format", FORMATS), ("key_from", KEY_SOURCES), ("on_error", ON_ERROR_MODES))
-    for field, known in choices:
+    if table.format_version not in FORMAT_VERSIONS:
+        yield f"format_version is {table.format_version}, not {' or '.join(map(str, FORMAT_VERSIONS))}"
+    for field, known in (("format", FORMATS), ("key_from", KEY_SOURCES)):
         if getattr(table, field) not in known:
             yield f'{field} is "{getattr(table, field)}", not {" or ".join(known)}'
 
@@ -406,6 +519,11 @@ def _differing_columns(ours: Sequence[Column], others: Sequence[Column]) -> Iter
 def _closest(word: str, known: Sequence[str]) -> str:
     close = difflib.get_close_matches(word, known, n=1)
     return f'; did you mean "{close[0]}"?' if close else f"; known: {', '.join(known)}"
+
+
+def _spelled_field(table: LiveTable, field: str) -> str:
+    value = getattr(table, field)
+    return _spelled(value.declared if isinstance(value, OnError) else value)
 
 
 def _spelled(value: object) -> str:

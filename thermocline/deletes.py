@@ -1,6 +1,11 @@
-"""Deletion vectors: the deleted row positions of a data file, as blobs of a Puffin file.
+"""The deleted row positions of a data file, as each format version of Iceberg stores them.
 
-Source: the Puffin specification, blob type ``deletion-vector-v1``, and the Iceberg table specification, v3.
+Version 3 has deletion vectors: one blob for each data file, all of a bucket in one Puffin file. Version 2 has
+position delete files: Parquet with a path and a position for each deleted row; ours are about one data file
+each, so that a reader of that file needs no other, and new deletes can take the place of the old.
+
+Source: the Puffin specification, blob type ``deletion-vector-v1``; the Iceberg table specification, "Position
+Delete Files" and "Deletion Vectors".
 """
 
 from __future__ import annotations
@@ -9,11 +14,15 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyroaring import BitMap
 
-from thermocline.files import DeletionVector, open_input
+from thermocline.files import Deletes, open_input
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -23,29 +32,64 @@ _VECTOR_MAGIC = b"\xd1\xd3\x39\x64"
 # The reserved field id of the row position metadata column, which a deletion vector is computed from.
 _ROW_POSITION_FIELD_ID = 2147483645
 
+DELETED_PATH_FIELD_ID: Final = 2147483546
+"""The reserved field id of ``file_path`` in position delete files."""
+_DELETED_POSITION_FIELD_ID: Final = 2147483545
+_POSITION_DELETES: Final = pa.schema(
+    [
+        pa.field("file_path", pa.string(), False, {"PARQUET:field_id": str(DELETED_PATH_FIELD_ID)}),
+        pa.field("pos", pa.int64(), False, {"PARQUET:field_id": str(_DELETED_POSITION_FIELD_ID)}),
+    ]
+)
 
-def read_vector(io: FileIO, vector: DeletionVector) -> BitMap:
-    """The deleted positions of one data file. Raises ValueError when the blob is damaged."""
-    with open_input(io, vector.path) as source:
-        source.seek(vector.offset)
-        blob: bytes = source.read(vector.length)
+
+def read_deletes(io: FileIO, deletes: Deletes) -> BitMap:
+    """The deleted positions of one data file.
+
+    Raises:
+        ValueError: a Puffin blob is damaged, or a Parquet file is about several data files.
+    """
+    return _read_vector(io, deletes) if deletes.format == "puffin" else _read_positions(io, deletes)
+
+
+def write_deletes(
+    io: FileIO, stem: str, format_version: int, by_file: Mapping[str, BitMap]
+) -> dict[str, Deletes]:
+    """Write the deleted positions of several data files of a bucket; where each file's stand, by its path.
+
+    One Puffin file for all in format version 3, a Parquet file for each in version 2. Their names begin with
+    the stem. Nothing is written when there is no data file.
+    """
+    if not by_file:
+        return {}
+    if format_version > 2:
+        return _write_vectors(io, f"{stem}-deletes.puffin", by_file)
+    return {
+        data_file: _write_positions(io, f"{stem}-deletes-{number:04}.parquet", data_file, positions)
+        for number, (data_file, positions) in enumerate(by_file.items())
+    }
+
+
+def _read_vector(io: FileIO, deletes: Deletes) -> BitMap:
+    with open_input(io, deletes.path) as source:
+        source.seek(deletes.offset)
+        blob: bytes = source.read(deletes.length)
     (size,) = struct.unpack_from(">I", blob)
     body, checksum = blob[4 : 4 + size], blob[4 + size : 8 + size]
     if body[:4] != _VECTOR_MAGIC or struct.pack(">I", zlib.crc32(body)) != checksum:
-        raise ValueError(f"{vector.path} at byte {vector.offset}: not an intact deletion vector")
+        raise ValueError(f"{deletes.path} at byte {deletes.offset}: not an intact deletion vector")
     (bitmap_count,) = struct.unpack_from("<Q", body, 4)
     if bitmap_count == 0:
         return BitMap()
     (high_bits,) = struct.unpack_from("<I", body, 12)
     if bitmap_count != 1 or high_bits != 0:
         raise ValueError(
-            f"{vector.path} at byte {vector.offset}: positions beyond 2^32 rows are not supported"
+            f"{deletes.path} at byte {deletes.offset}: positions beyond 2^32 rows are not supported"
         )
     return BitMap.deserialize(body[16:])
 
 
-def write_vectors(io: FileIO, path: str, vectors: Mapping[str, BitMap]) -> dict[str, DeletionVector]:
-    """Write the deleted positions of several data files as one Puffin file; where each one stands in it."""
+def _write_vectors(io: FileIO, path: str, vectors: Mapping[str, BitMap]) -> dict[str, Deletes]:
     content = bytearray(_PUFFIN_MAGIC)
     places: dict[str, tuple[int, int]] = {}
     for data_file, positions in vectors.items():
@@ -58,7 +102,7 @@ def write_vectors(io: FileIO, path: str, vectors: Mapping[str, BitMap]) -> dict[
     with io.new_output(path).create() as sink:
         sink.write(bytes(content))
     return {
-        name: DeletionVector(path, offset, length, len(vectors[name]), len(content))
+        name: Deletes(path, "puffin", offset, length, len(vectors[name]), len(content))
         for name, (offset, length) in places.items()
     }
 
@@ -81,3 +125,23 @@ def _blob_metadata(data_file: str, offset: int, length: int, cardinality: int) -
         "length": length,
         "properties": {"referenced-data-file": data_file, "cardinality": str(cardinality)},
     }
+
+
+def _read_positions(io: FileIO, deletes: Deletes) -> BitMap:
+    with open_input(io, deletes.path) as source:
+        table = pq.read_table(source, use_threads=False)
+    paths = pc.min_max(table.column("file_path"))
+    if paths["min"] != paths["max"]:
+        raise ValueError(f"{deletes.path}: position deletes of several data files are not supported")
+    return BitMap(table.column("pos").to_numpy().astype(np.uint32))
+
+
+def _write_positions(io: FileIO, path: str, data_file: str, positions: BitMap) -> Deletes:
+    """One row for each position, ascending, as the specification wants the rows sorted."""
+    ascending = pa.array(np.asarray(positions.to_array(), np.int64))
+    paths = pa.repeat(pa.scalar(data_file, pa.string()), len(ascending))
+    table = pa.Table.from_arrays([paths, ascending], schema=_POSITION_DELETES)
+    with io.new_output(path).create() as sink:
+        pq.write_table(table, sink, compression="zstd", use_dictionary=["file_path"])
+        file_bytes = sink.tell()
+    return Deletes(path, "parquet", 0, file_bytes, len(ascending), file_bytes)

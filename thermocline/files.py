@@ -1,4 +1,4 @@
-"""The data files and deletion vectors of one snapshot, read straight from its manifests.
+"""The data files of one snapshot and their deletes, read straight from its manifests.
 
 Ingest and serving both work bucket by bucket on this list; neither scans the table to get it.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlparse
 
 import pyarrow as pa
@@ -29,11 +29,19 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 
+DeletesFormat = Literal["puffin", "parquet"]
+
+
 @dataclass(frozen=True, slots=True)
-class DeletionVector:
-    """Where the deleted positions of one data file stand: a blob of a Puffin file."""
+class Deletes:
+    """Where the deleted positions of one data file stand.
+
+    In format version 3 a blob of a Puffin file (a deletion vector); in version 2 the whole of a Parquet file
+    (a position delete file), whose ``offset`` is 0. ``cardinality`` counts the positions.
+    """
 
     path: str
+    format: DeletesFormat
     offset: int
     length: int
     cardinality: int
@@ -48,31 +56,34 @@ class DataFile:
     bucket: int
     rows: int
     bytes: int
-    deletes: DeletionVector | None = None
+    deletes: Deletes | None = None
 
 
 def plan_files(table: Table, snapshot_id: int) -> tuple[DataFile, ...]:
-    """The live data files of a snapshot with their deletion vectors, sorted by bucket and path.
+    """The live data files of a snapshot with their deletes, sorted by bucket and path.
 
     Raises:
         TableUnowned: the snapshot holds deletes that we never write (equality deletes, position deletes
-            that are not bound to one file), so that reading past them would show deleted rows.
+            that are not bound to one file, several for one file): reading past them would show deleted
+            rows.
     """
     data: list[_Version3File] = []
-    vectors: dict[str, DeletionVector] = {}
+    deletes: dict[str, Deletes] = {}
     for file in _live_files(table, snapshot_id):
         if file.content == DataFileContent.DATA:
             data.append(file)
-        elif file.file_format == FileFormat.PUFFIN and file.named(_REFERENCED):
-            vectors[file.named(_REFERENCED)] = _vector(file)
-        else:
+            continue
+        referenced = file.named(_REFERENCED)
+        # A second file of deletes would need to be united with the first one; ours take its place.
+        if file.content != DataFileContent.POSITION_DELETES or not referenced or referenced in deletes:
             raise TableUnowned(
                 table=".".join(table.name()),
                 snapshot_id=snapshot_id,
                 detail=f"{file.file_path} holds {file.content.name.lower()} of another writer",
             )
+        deletes[referenced] = _deletes(file)
     files = [
-        DataFile(f.file_path, f.partition[0], f.record_count, f.file_size_in_bytes, vectors.get(f.file_path))
+        DataFile(f.file_path, f.partition[0], f.record_count, f.file_size_in_bytes, deletes.get(f.file_path))
         for f in data
     ]
     return tuple(sorted(files, key=lambda file: (file.bucket, file.path)))
@@ -101,7 +112,10 @@ _FIELDS = [field.name for field in DATA_FILE_TYPE[_FORMAT_VERSION].fields]
 
 
 class _Version3File(ManifestDataFile):
-    """A manifest's file with the fields of version 3, which PyIceberg 0.12 knows but does not read."""
+    """A manifest's file with the fields of version 3, which PyIceberg 0.12 knows but does not read.
+
+    A manifest of version 2 has some of them; the others are None.
+    """
 
     def named(self, field: str) -> Any:
         return self._data[_FIELDS.index(field)]
@@ -125,11 +139,9 @@ def _live_files(table: Table, snapshot_id: int) -> Iterator[_Version3File]:
                     yield cast(_Version3File, entry.data_file)
 
 
-def _vector(file: _Version3File) -> DeletionVector:
-    return DeletionVector(
-        file.file_path,
-        file.named("content_offset"),
-        file.named("content_size_in_bytes"),
-        file.record_count,
-        file.file_size_in_bytes,
-    )
+def _deletes(file: _Version3File) -> Deletes:
+    path, count, file_bytes = file.file_path, file.record_count, file.file_size_in_bytes
+    if file.file_format == FileFormat.PUFFIN:
+        offset, length = file.named("content_offset"), file.named("content_size_in_bytes")
+        return Deletes(path, "puffin", offset, length, count, file_bytes)
+    return Deletes(path, "parquet", 0, file_bytes, count, file_bytes)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -22,6 +22,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, though its __all__ is missing
     AdminClient,
+    ConfigResource,
     OffsetSpec,
 )
 
@@ -45,6 +46,12 @@ CONSUME_WAIT_SECONDS = 0.2
 END_PROBE_SECONDS = 0.25
 # A topic that grows or is made anew while it is tailed is noticed within this.
 FACTS_PROBE_SECONDS = 2.0
+# A topic or partition that was just made is known to one broker before the others, and a new leader takes a
+# moment; but what its user misspelt should be said soon.
+METADATA_WAIT_SECONDS = 2.0
+METADATA_POLL_SECONDS = 0.1
+# What Kafka does where a topic says nothing, for a user who may not ask.
+_DELETE_RETENTION_MS = 86_400_000
 # The end of the year 9999: a producer that gives microseconds for milliseconds must not break what counts in
 # microseconds, nor order a key's records one way here and another way there.
 TIMESTAMP_MS_MAX = 253_402_300_799_999
@@ -70,11 +77,23 @@ _TAIL_CONFIG = {"fetch.wait.max.ms": 100, "queued.max.messages.kbytes": 65_536}
 _PARTITION_END = KafkaError._PARTITION_EOF  # noqa: SLF001  librdkafka's local errors have no other name
 _OFFSET_OUT_OF_LOG = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
 
+# While a topic is being made or deleted, or a partition changes its leader.
+_NOT_SETTLED = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.UNKNOWN_TOPIC_ID,
+)
+# A user may read a topic and not describe its configuration.
+_NOT_ALLOWED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 # The client's types say that every field of a message may be missing; of a consumed one none is.
 Message = Any
+_Answer = TypeVar("_Answer")
 
 _kafka_logger = logging.getLogger("thermocline.kafka")
 
@@ -131,14 +150,43 @@ class TopicFacts:
     partitions: int
 
 
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """What a topic's configuration says of how long tombstones live and where timestamps come from."""
+
+    is_compacted: bool
+    delete_retention_ms: int
+    is_log_append_time: bool
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OpenTransaction:
+    """The oldest open transaction of a partition: where it begins, and how many offsets wait behind it."""
+
+    topic: str
+    partition: int
+    begins_at: int
+    held_back: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}@{self.begins_at}-{self.begins_at + self.held_back}"
+
+
+UNKNOWN_CONFIG = TopicConfig(
+    is_compacted=True, delete_retention_ms=_DELETE_RETENTION_MS, is_log_append_time=False
+)
+"""Of a topic whose configuration the user may not see: the most careful reading of Kafka's defaults."""
+
+
 class Log:
     """Questions about a cluster's topics. Raises `KafkaUnreachable` when no broker answers in time.
 
     Raises `ConfigInvalid` where the client's settings are none of librdkafka's.
     """
 
-    def __init__(self, kafka: KafkaSettings) -> None:
+    def __init__(self, kafka: KafkaSettings, clock: Clock | None = None) -> None:
         self._bootstrap_servers = kafka.bootstrap_servers
+        self._clock = clock or SystemClock()
         try:
             self._admin = AdminClient({**kafka.client_config(), "log_level": 0}, logger=_kafka_logger)
         except KafkaException as error:  # librdkafka refuses a name or a value
@@ -152,14 +200,13 @@ class Log:
 
     def describe(self, topics: Sequence[str]) -> dict[str, TopicFacts]:
         """The facts of each topic. Raises `TopicMissing` for the first one that does not exist."""
-        futures = self._admin.describe_topics(
-            TopicCollection(list(topics)), request_timeout=REQUEST_TIMEOUT_SECONDS
-        )
-        facts = {}
-        for topic in topics:
-            described = self._answer(futures[topic], topic)
-            facts[topic] = TopicFacts(str(described.topic_id), len(described.partitions))
-        return facts
+        return self._once_known(lambda: self._describe(topics))
+
+    def configs(self, topics: Sequence[str]) -> dict[str, TopicConfig]:
+        """The configuration of each topic; `UNKNOWN_CONFIG` where the user may not describe it."""
+        asked = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
+        futures = self._admin.describe_configs(asked, request_timeout=REQUEST_TIMEOUT_SECONDS)
+        return {topic: self._config(futures[of], topic) for topic, of in zip(topics, asked, strict=True)}
 
     def starts(self, topics: Sequence[str]) -> Seam:
         """The first offset that each partition still holds."""
@@ -169,25 +216,80 @@ class Log:
         """The next offset of each partition that a committed reader can reach (the last stable offset)."""
         return Seam(self._offsets(topics, _LATEST))
 
+    def open_transactions(self, ends: Seam) -> tuple[OpenTransaction, ...]:
+        """What holds a committed reader back at these ends, of all their partitions; mostly nothing."""
+        watermarks = self._offsets(ends.topics, _LATEST, IsolationLevel.READ_UNCOMMITTED)
+        return tuple(
+            OpenTransaction(topic, partition, end, watermarks[topic, partition] - end)
+            for topic, partition, end in ends.items()
+            if watermarks.get((topic, partition), end) > end
+        )
+
     def offsets_at(self, topics: Sequence[str], epoch_ms: int) -> Seam:
         """The first offset at or after a time; the end of the log where nothing is that young."""
         found = self._offsets(topics, OffsetSpec.for_timestamp(epoch_ms))
         ends = self._offsets(topics, _LATEST)
         return Seam({place: offset if offset >= 0 else ends[place] for place, offset in found.items()})
 
-    def _offsets(self, topics: Sequence[str], spec: OffsetSpec) -> dict[tuple[str, int], int]:
+    def _describe(self, topics: Sequence[str]) -> dict[str, TopicFacts]:
+        futures = self._admin.describe_topics(
+            TopicCollection(list(topics)), request_timeout=REQUEST_TIMEOUT_SECONDS
+        )
+        facts = {}
+        for topic in topics:
+            described = self._answer(futures[topic], topic)
+            if not described.partitions:
+                raise TopicMissing(topic=topic, bootstrap_servers=self._bootstrap_servers)
+            facts[topic] = TopicFacts(str(described.topic_id), len(described.partitions))
+        return facts
+
+    def _config(self, future: Future[Any], topic: str) -> TopicConfig:
+        try:
+            entries = future.result(timeout=REQUEST_TIMEOUT_SECONDS + 1)
+        except KafkaException as error:
+            if error.args[0].code() in _NOT_ALLOWED:
+                return UNKNOWN_CONFIG
+            entries = self._answer(future, topic)
+        except TimeoutError:
+            entries = self._answer(future, topic)
+        return TopicConfig(
+            is_compacted="compact" in entries["cleanup.policy"].value.split(","),
+            delete_retention_ms=int(entries["delete.retention.ms"].value),
+            is_log_append_time=entries["message.timestamp.type"].value == "LogAppendTime",
+        )
+
+    def _offsets(
+        self,
+        topics: Sequence[str],
+        spec: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    ) -> dict[tuple[str, int], int]:
         """By (topic, partition); -1 where the log holds nothing that answers."""
-        facts = self.describe(topics)
+        return self._once_known(lambda: self._ask_offsets(topics, spec, isolation))
+
+    def _ask_offsets(
+        self, topics: Sequence[str], spec: OffsetSpec, isolation: IsolationLevel
+    ) -> dict[tuple[str, int], int]:
+        facts = self._describe(topics)
         asked = {TopicPartition(topic, p): spec for topic in topics for p in range(facts[topic].partitions)}
         futures = self._admin.list_offsets(
-            asked,
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=REQUEST_TIMEOUT_SECONDS,
+            asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_SECONDS
         )
         return {
             (place.topic, place.partition): self._answer(future, place.topic).offset
             for place, future in futures.items()
         }
+
+    def _once_known(self, ask: Callable[[], _Answer]) -> _Answer:
+        """The answer, waited for a little where a topic or a partition's leader is not known (yet)."""
+        deadline = self._clock.monotonic() + METADATA_WAIT_SECONDS
+        while True:
+            try:
+                return ask()
+            except (TopicMissing, KafkaUnreachable) as error:
+                if not _passes_soon(error) or self._clock.monotonic() >= deadline:
+                    raise
+            self._clock.sleep(METADATA_POLL_SECONDS)
 
     def _answer(self, future: Future[Any], topic: str = "") -> Any:
         try:
@@ -201,6 +303,13 @@ class Log:
 
     def _unreachable(self, detail: str) -> KafkaUnreachable:
         return KafkaUnreachable(bootstrap_servers=self._bootstrap_servers, detail=detail)
+
+
+def _passes_soon(error: TopicMissing | KafkaUnreachable) -> bool:
+    """Whether a broker said that it knows no such topic or leader, which may be so for a moment only."""
+    cause = error.__cause__
+    is_unsettled = isinstance(cause, KafkaException) and cause.args[0].code() in _NOT_SETTLED
+    return isinstance(error, TopicMissing) or is_unsettled
 
 
 def read_ranges(
@@ -410,4 +519,5 @@ def _offsets_gone(consumer: Consumer, table: str, topic: str, partition: int, wa
         ]
     except KafkaException:
         log_start = -1
-    return OffsetsGone(table=table, topic=topic, partition=partition, wanted=wanted, log_start=log_start)
+    end = log_start if log_start > wanted else "?"
+    return OffsetsGone(table=table, gaps=(f"{topic}/{partition}@{wanted}-{end}",))

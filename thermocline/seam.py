@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
-from thermocline.errors import OffsetsGone, SeamBeyondLog
+from thermocline.errors import OffsetsGone, PartitionsShrunk, SeamBeyondLog
 
 __all__ = ["Seam", "check_against_log"]
 
@@ -169,19 +169,33 @@ def check_against_log(table: str, seam: Seam, starts: Seam, ends: Seam) -> None:
     still begin at 0.
 
     Raises:
+        PartitionsShrunk: when a topic lacks partitions of the seam.
         OffsetsGone: when the log now starts beyond the seam.
         SeamBeyondLog: when it ends before the seam.
+        Each with all the partitions that are concerned.
     """
-    for topic, partition, log_start in starts.items():
-        wanted = seam.get((topic, partition))
-        if wanted < log_start:
-            raise OffsetsGone(
-                table=table, topic=topic, partition=partition, wanted=wanted, log_start=log_start
-            )
-    for topic, partition, log_end in ends.items():
-        wanted = seam.get((topic, partition))
-        if wanted > log_end:
-            raise SeamBeyondLog(table=table, topic=topic, partition=partition, seam=wanted, log_end=log_end)
+    topics = {*starts.topics, *ends.topics}
+    gone = [
+        f"{topic}/{partition}@{offset}"
+        for topic, partition, offset in seam.items()
+        if topic in topics and (topic, partition) not in starts and (topic, partition) not in ends
+    ]
+    if gone:
+        raise PartitionsShrunk(table=table, gone=tuple(gone))
+    gaps = [
+        f"{topic}/{partition}@{seam.get((topic, partition))}-{log_start}"
+        for topic, partition, log_start in starts.items()
+        if seam.get((topic, partition)) < log_start
+    ]
+    if gaps:
+        raise OffsetsGone(table=table, gaps=tuple(gaps))
+    cut = [
+        f"{topic}/{partition}@{log_end}-{seam.get((topic, partition))}"
+        for topic, partition, log_end in ends.items()
+        if seam.get((topic, partition)) > log_end
+    ]
+    if cut:
+        raise SeamBeyondLog(table=table, cut=tuple(cut))
 
 
 def _index(text: str) -> int:

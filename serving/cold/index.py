@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from thermocline.catalog import ACCEPTED_PROPERTY
 from thermocline.definition import LiveTable
 from thermocline.files import DataFile, open_input, plan_files
 from thermocline.seam import Seam
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
     from thermocline.catalog import SnapshotState
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 MANIFEST: Final = "manifest.msgpack"
 FILES: Final = "files"
 # Readers open the footers of a snapshot lazily; the longest extract is over by then, and a footer that is
@@ -52,18 +54,19 @@ _known_whole: dict[Path, frozenset[str]] = {}
 class FileFacts(msgspec.Struct, frozen=True):
     """What is kept of one data file: its sparse index, and the columns it has.
 
+    ``types`` names each column's type in the file, which is narrower where the column was widened since.
     ``uuids`` are those columns that Parquet itself calls UUIDs; ours are plain fixed-size binary.
     """
 
     first_keys: list[bytes]
     rows: list[int]
     is_sorted: bool
-    columns: list[str]
+    types: dict[str, str]
     uuids: list[str]
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """One snapshot, as published."""
+    """One snapshot, as published. ``source`` is as `source_of` gives it."""
 
     format: int
     table_uuid: str
@@ -73,17 +76,18 @@ class Manifest(msgspec.Struct, frozen=True):
     timestamp_ms: int
     watermark_ms: int
     seam: str
+    source: str
     definition: str
     files: list[DataFile]
 
 
 @dataclass(frozen=True, slots=True)
 class ColdFile:
-    """One data file of a bucket, ready to be read."""
+    """One data file of a bucket, ready to be read. It lacks the columns that were added after it."""
 
     data: DataFile
     sparse: SparseIndex
-    columns: frozenset[str]
+    types: Mapping[str, str]
     uuids: frozenset[str]
     footer: Path
 
@@ -92,6 +96,8 @@ class ColdFile:
 class ColdIndex:
     """One snapshot: where its rows are.
 
+    ``source`` names the log that feeds it, as `source_of` does, and ``definition_json`` is the definition as
+    the table carries it: hot records come from that log and were decoded by that definition, or don't fit.
     ``fingerprints`` name the data and delete files of each bucket together with the definition's version: as
     long as a bucket's fingerprint is the same, so are its rows.
     """
@@ -103,7 +109,9 @@ class ColdIndex:
     timestamp_ms: int
     watermark_ms: int
     seam: Seam
+    source: str
     definition: LiveTable
+    definition_json: str
     buckets: Mapping[int, tuple[ColdFile, ...]]
     fingerprints: Mapping[int, bytes]
 
@@ -135,6 +143,16 @@ class ColdIndex:
         return sum(f.data.rows - (f.data.deletes.cardinality if f.data.deletes else 0) for f in self.files)
 
 
+def source_of(table: Table, state: SnapshotState) -> str:
+    """The log that feeds a snapshot: a topic that was deleted and made again is another one.
+
+    So is one whose gap or whose new start was accepted: offsets from before it say nothing of those after it.
+    """
+    accepted = json.loads(table.properties.get(ACCEPTED_PROPERTY, "[]"))
+    last = hashlib.blake2b(json.dumps(accepted[-1:]).encode(), digest_size=16).hexdigest()
+    return json.dumps([state.cluster_id, sorted(state.topic_ids.values()), last])
+
+
 def publish(folder: Path, table: Table, definition: LiveTable, state: SnapshotState) -> bool:
     """Indexes a snapshot of the table and makes it the newest one of the folder.
 
@@ -154,6 +172,7 @@ def publish(folder: Path, table: Table, definition: LiveTable, state: SnapshotSt
             timestamp_ms=state.timestamp_ms,
             watermark_ms=state.watermark_ms,
             seam=state.seam.to_json(),
+            source=source_of(table, state),
             definition=definition.to_json(),
             files=list(plan_files(table, state.snapshot_id)),
         )
@@ -188,7 +207,9 @@ def _is_newer(new: Manifest, old: Manifest | ColdIndex) -> bool:
     if new.table_uuid != old.table_uuid:
         return True  # the table was dropped and created again
     old_seam = old.seam if isinstance(old.seam, Seam) else Seam.from_json(old.seam)
-    return new.sequence_number > old.sequence_number and Seam.from_json(new.seam).at_least(old_seam)
+    # Of another log, or of one that was begun again, offsets can't be compared.
+    goes_on = new.source != old.source or Seam.from_json(new.seam).at_least(old_seam)
+    return new.sequence_number > old.sequence_number and goes_on
 
 
 def _read_manifest(folder: Path) -> Manifest | None:
@@ -221,7 +242,9 @@ def _assemble(folder: Path, manifest: Manifest, name: str, known: Mapping[str, C
         timestamp_ms=manifest.timestamp_ms,
         watermark_ms=manifest.watermark_ms,
         seam=Seam.from_json(manifest.seam),
+        source=manifest.source,
         definition=definition,
+        definition_json=manifest.definition,
         buckets={bucket: tuple(files) for bucket, files in sorted(buckets.items())},
         fingerprints={bucket: _fingerprint(definition, files) for bucket, files in buckets.items()},
     )
@@ -229,12 +252,10 @@ def _assemble(folder: Path, manifest: Manifest, name: str, known: Mapping[str, C
 
 def _cold_file(folder: Path, data: DataFile, known: ColdFile | None) -> ColdFile:
     if known is not None:
-        return ColdFile(data, known.sparse, known.columns, known.uuids, known.footer)
+        return ColdFile(data, known.sparse, known.types, known.uuids, known.footer)
     facts = _decode_facts(_facts_path(folder, data.path))
     sparse = SparseIndex(facts.first_keys, np.array(facts.rows, dtype=np.int64), facts.is_sorted)
-    return ColdFile(
-        data, sparse, frozenset(facts.columns), frozenset(facts.uuids), _footer_path(folder, data.path)
-    )
+    return ColdFile(data, sparse, facts.types, frozenset(facts.uuids), _footer_path(folder, data.path))
 
 
 def _decode_facts(path: Path) -> FileFacts:
@@ -281,13 +302,12 @@ def _index_file(folder: Path, io: FileIO, definition: LiveTable, path: str) -> N
     with open_input(io, path) as source:
         metadata = pq.read_metadata(source)
     sparse = load_sparse_index(io, path, definition, metadata)
-    schema = metadata.schema
-    columns = [schema.column(i) for i in range(len(schema))]
+    columns = [metadata.schema.column(i) for i in range(len(metadata.schema))]
     facts = FileFacts(
         first_keys=sparse.first_keys,
         rows=sparse.rows.tolist(),
         is_sorted=sparse.is_sorted,
-        columns=[column.name for column in columns],
+        types={field.name: str(field.type) for field in metadata.schema.to_arrow_schema()},
         uuids=[column.name for column in columns if column.logical_type.type == "UUID"],
     )
     with tempfile.TemporaryDirectory(dir=folder, prefix="footer-") as scratch:

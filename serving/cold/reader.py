@@ -1,6 +1,6 @@
 """Reads the cold rows of one entity: a few row groups, less their deleted rows.
 
-Row groups are found by the sparse index, their deleted positions by the deletion vector; nothing is planned
+Row groups are found by the sparse index, their deleted positions by its deletes; nothing is planned
 and nothing is scanned. Readers may be used by several threads at once.
 """
 
@@ -22,9 +22,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap
 
-from serving.bounded import Bounded
+from thermocline.bounded import Bounded
 from thermocline.definition import Kind, LiveTable
-from thermocline.deletes import read_vector
+from thermocline.deletes import read_deletes
 from thermocline.files import local_path, open_input
 from thermocline.keys import bucket_of, encode_one, prefix_end
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 # A parsed footer takes about 3.4 kB a row group: 30,000 row groups (60 million rows) are about 100 MB.
 FOOTER_ROW_GROUPS_MAX: Final = 30_000
-# A deletion vector of 1 % of two million rows takes 40 kB.
-VECTOR_BYTES_MAX: Final = 64 * 1024 * 1024
+# The deletes of 1 % of two million rows take 40 kB.
+DELETES_BYTES_MAX: Final = 64 * 1024 * 1024
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 TIMES: Final = pa.timestamp("us", "UTC")
@@ -83,7 +83,7 @@ class ColdReader:
     def __init__(self, io: FileIO) -> None:
         self._io = io
         self._files: Bounded[str, _Opened] = Bounded(FOOTER_ROW_GROUPS_MAX)
-        self._vectors: Bounded[tuple[str, int], BitMap] = Bounded(VECTOR_BYTES_MAX)
+        self._deletes: Bounded[tuple[str, int], BitMap] = Bounded(DELETES_BYTES_MAX)
 
     def rows(self, index: ColdIndex, entity: Entity) -> dict[bytes, Row]:
         """The entity's rows in this snapshot by key, each with the natural values of the declared columns."""
@@ -108,10 +108,10 @@ class ColdReader:
         if deletes is None:
             return None
         place = (deletes.path, deletes.offset)
-        known = self._vectors.get(place)
+        known = self._deletes.get(place)
         if known is not None:
             return known
-        return self._vectors.put(place, read_vector(self._io, deletes), weight=deletes.length)
+        return self._deletes.put(place, read_deletes(self._io, deletes), weight=deletes.length)
 
     def warm(self, file: ColdFile) -> None:
         """Loads what every lookup in the file needs, so that the first one does not wait for it."""
@@ -177,7 +177,7 @@ def _matching(
     ``probes_first`` reads the columns to compare before the others: where several files come into question,
     the entity is mostly not in each, and then the rest, three quarters of the cost, is spared.
     """
-    declared = [column.name for column in definition.columns if column.name in file.columns]
+    declared = [column.name for column in definition.columns if column.name in file.types]
     compared = list(definition.key[: len(entity.values)])
     batch = _read(parquet, group, compared if probes_first else declared)
     find = _range if file.sparse.is_sorted else _scan

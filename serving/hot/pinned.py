@@ -107,7 +107,8 @@ class PinnedHot:
         self._generations = generations
         self._lease = lease
         self._covered = seal.covered
-        self.definition_version = manifest.definition_version
+        self.source = manifest.source
+        self.definition_json = manifest.definition
         self.end = Meta(0, seal.covered).end
         # With no generation left it holds nothing, which is all there is from its end on.
         sealed = [generation.meta() for generation in generations]

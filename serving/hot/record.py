@@ -17,9 +17,7 @@ from hashlib import blake2b
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import pyarrow as pa
-
-from thermocline.decode import Decoded, pack_rows
+from thermocline.decode import Decoded, key_table, pack_rows
 from thermocline.keys import buckets, encode_table
 
 if TYPE_CHECKING:
@@ -59,12 +57,7 @@ def stored_records(
     definition: LiveTable, chunk: RecordChunk, decoded: Decoded
 ) -> Iterator[tuple[bytes, bytes]]:
     """The stored key and value of each good record of a chunk, in its order; a row may come several times."""
-    table = pa.table(
-        {
-            column.name: pa.array(decoded.columns[column.name], column.type.arrow)
-            for column in definition.key_columns
-        }
-    )
+    table = key_table(definition, decoded, chunk.topic, chunk.partition, chunk.offsets)
     numbers = buckets(definition, table.column(definition.bucket_column.name)).tolist()
     keys = encode_table(definition, table).to_pylist()
     payloads = pack_rows(definition, decoded)

@@ -153,9 +153,14 @@ class HotView:
         return self._extent.end
 
     @property
-    def definition_version(self) -> int:
-        """The version of the definition that the records were decoded by."""
-        return self._extent.opened.manifest.definition_version
+    def source(self) -> str:
+        """The log that the records come from, as the tailer names it."""
+        return self._extent.opened.manifest.source
+
+    @property
+    def definition_json(self) -> str:
+        """The definition that the records were decoded by, as the table carries it."""
+        return self._extent.opened.manifest.definition
 
     def age_seconds(self, now: float) -> float:
         """Seconds since each partition was last known to be read up to its end, the worst one.

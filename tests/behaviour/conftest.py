@@ -28,10 +28,16 @@ def new_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...
 
 @pytest.fixture(scope="session")
 def new_owner() -> Iterator[Callable[[Stack], Owner]]:
-    """Takes ownership of a stack's table in this process; all owners share one Spark session."""
+    """Takes ownership of a stack's table in this process; all owners share one Spark session.
+
+    An owner before goes on without a lease, as one that was frozen for longer than it.
+    """
     owners: list[Owner] = []
 
     def take(stack: Stack) -> Owner:
+        for owner in owners:
+            if owner.table.location().startswith((stack.folder / "data").as_uri()):
+                owner.lease.release()
         owners.append(Owner.open(stack.settings, TABLE, SystemClock()))
         return owners[-1]
 

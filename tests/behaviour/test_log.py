@@ -9,10 +9,18 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
-from thermocline.clock import SystemClock
+from thermocline.clock import ManualClock, SystemClock
 from thermocline.embedded.broker import LocalKafka
-from thermocline.errors import ConfigInvalid, KafkaUnreachable, TopicMissing
-from thermocline.log import Log, OffsetRange, Tail, read_ranges
+from thermocline.errors import ConfigInvalid, KafkaUnreachable, RangeIncomplete, TopicMissing
+from thermocline.log import (
+    READ_STALL_SECONDS,
+    Log,
+    OffsetRange,
+    OpenTransaction,
+    Tail,
+    TopicConfig,
+    read_ranges,
+)
 from thermocline.seam import Seam
 from thermocline.settings import KafkaSettings
 
@@ -100,9 +108,61 @@ def test_an_open_transaction_holds_the_end_back(broker: LocalKafka, settings: Ka
     producer.produce("open", b"not yet", b"k", partition=0)
     producer.flush(30)
     log = Log(settings)
-    assert log.ends(["open"])["open", 0] == 0
+    ends = log.ends(["open"])
+    assert ends["open", 0] == 0
+    (held,) = log.open_transactions(ends)
+    assert (held, str(held)) == (OpenTransaction("open", 0, begins_at=0, held_back=1), "open/0@0-1")
     producer.commit_transaction(30)
     wait_for(lambda: log.ends(["open"])["open", 0] == 2)
+    assert log.open_transactions(log.ends(["open"])) == ()
+
+
+def test_a_range_whose_end_does_not_come_is_no_range_that_was_read(
+    broker: LocalKafka, settings: KafkaSettings
+) -> None:
+    """Goal: what was planned and did not arrive is a named error, never a shorter batch.
+
+    Method: the range ends beyond the log; a clock that moves with each look at it spares the waiting.
+    """
+    broker.create_topic("short", 1)
+    producer = Producer(settings.client_config())
+    for _ in range(10):
+        producer.produce("short", b"x", b"k", partition=0)
+    producer.flush(30)
+
+    class Impatient(ManualClock):
+        def monotonic(self) -> float:
+            self.advance(READ_STALL_SECONDS / 20)
+            return super().monotonic()
+
+    read = read_ranges(settings.client_config(), [OffsetRange("short", 0, 0, 11)], "t", Impatient())
+    with pytest.raises(RangeIncomplete) as incomplete:
+        list(read)
+    assert (incomplete.value.first, incomplete.value.end, incomplete.value.reached) == (0, 11, 10)
+
+
+def test_a_topic_says_how_long_its_tombstones_live(broker: LocalKafka, settings: KafkaSettings) -> None:
+    broker.create_topic("kept", 1, {"message.timestamp.type": "LogAppendTime"})
+    broker.create_topic("compacted", 1, {"cleanup.policy": "compact,delete", "delete.retention.ms": "60000"})
+    assert Log(settings).configs(["kept", "compacted"]) == {
+        "kept": TopicConfig(is_compacted=False, delete_retention_ms=86_400_000, is_log_append_time=True),
+        "compacted": TopicConfig(is_compacted=True, delete_retention_ms=60_000, is_log_append_time=False),
+    }
+
+
+def test_a_topic_that_is_not_there_yet_is_waited_for_a_little(
+    broker: LocalKafka, settings: KafkaSettings
+) -> None:
+    class Creating(SystemClock):
+        def sleep(self, seconds: float) -> None:
+            if not created:
+                created.append("late")
+                broker.create_topic("late", 2)
+            super().sleep(seconds)
+
+    created: list[str] = []
+    assert Log(settings, Creating()).starts(["late"]) == Seam.of({"late": {0: 0, 1: 0}})
+    assert created
 
 
 def test_several_ranges_are_read_at_once_each_to_its_own_end(

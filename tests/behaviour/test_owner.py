@@ -17,11 +17,12 @@ from confluent_kafka.admin import AdminClient
 from py4j.protocol import Py4JJavaError
 
 from ingest.batch import BatchResult, run_batch
-from ingest.commit import Change, Committer
 from ingest.java import JavaCatalog
 from ingest.owner import Owner
 from tests.behaviour.topic import APP, Topic
+from tests.torture import takeover
 from thermocline.catalog import current_state, load_table, open_catalog
+from thermocline.definition import OnError
 from thermocline.embedded.oracle import RowKey
 from thermocline.embedded.stack import TABLE, TOPIC, Command, Stack
 from thermocline.errors import (
@@ -147,34 +148,78 @@ def test_a_stale_owner_cannot_commit(rival_stack: Stack, new_owner: Callable[[St
     assert table_rows(rival_stack) == {(APP, "u1", "plan"): "free"}
 
 
-def test_a_commit_prepared_before_a_takeover_is_refused_by_the_catalog_itself(
+def test_an_owner_that_meets_another_ones_commit_after_an_outage_ends_without_a_batch(
     rival_stack: Stack, new_owner: Callable[[Stack], Owner]
 ) -> None:
-    """Goal: the swap, not only the check before it, stops a stale owner.
-
-    Method: the rival takes ownership between the stale owner's checks and its swap.
-    """
     stale = new_owner(rival_stack)
-    position = stale.position
-    build = Committer._build
+    topic = Topic(rival_stack.settings.kafka, TOPIC)
+    topic.send((APP, "u1", "plan"), "outage")
+    topic.flush()
+    new_owner(rival_stack)
+    files_before = data_files(rival_stack)
+    stale.must_reload = True
+    with pytest.raises(OwnerLost):
+        stale.step()
+    assert data_files(rival_stack) == files_before
 
-    def build_and_lose_the_table(self: Committer, *arguments: object) -> None:
-        build(self, *arguments)  # type: ignore[arg-type]
-        if self is stale.committer and not rivals:
-            rivals.append(new_owner(rival_stack))
 
-    rivals: list[Owner] = []
-    change = Change(position.seam, stale.cluster_id, stale.task.topic_ids, watermark_ms=1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Committer, "_build", build_and_lose_the_table)
-        with pytest.raises(OwnerLost):
-            stale.committer.commit(position.snapshot_id, position.seam, change)
-    assert rivals
-    state = current_state(
-        load_table(open_catalog(rival_stack.settings.catalog), TABLE, f"app.{TABLE}"), TABLE
-    )
-    assert state.batch_id != change.batch_id
-    assert state.epoch == rivals[0].committer.epoch
+def test_an_owner_whose_lease_another_one_took_ends_without_a_batch(
+    rival_stack: Stack, new_owner: Callable[[Stack], Owner]
+) -> None:
+    stale = new_owner(rival_stack)
+    topic = Topic(rival_stack.settings.kafka, TOPIC)
+    topic.send((APP, "u1", "plan"), "lease")
+    topic.flush()
+    newer = new_owner(rival_stack)
+    files_before = data_files(rival_stack)
+    stale.lease.renew()
+    with pytest.raises(OwnerLost):
+        stale.step()
+    assert data_files(rival_stack) == files_before
+    newer.catch_up(threading.Event())
+    assert table_rows(rival_stack)[APP, "u1", "plan"] == "lease"
+
+
+class Outage(threading.Event):
+    """The event that tells an owner to stop; a catalog comes back while the owner waits to try again."""
+
+    def __init__(self, catalog: Path, tries: int) -> None:
+        super().__init__()
+        self._catalog = catalog
+        self._content = catalog.read_bytes()
+        self._tries = tries
+        self.waits = 0
+        catalog.write_bytes(b"not a database" * 1000)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waits += 1
+        if self.waits == self._tries:
+            self._catalog.write_bytes(self._content)
+        elif self.waits > self._tries:
+            self.set()
+        return self.is_set()
+
+
+def test_a_catalog_that_is_away_is_waited_out_and_nothing_is_lost_or_left(
+    rival_stack: Stack, new_owner: Callable[[Stack], Owner]
+) -> None:
+    """Goal: the batch that met the outage is thrown away and made again from the table as it then is.
+
+    Method: the catalog's file is overwritten while the owner runs a batch, and restored after three tries.
+    """
+    owner = new_owner(rival_stack)
+    owner.catch_up(threading.Event())
+    topic = Topic(rival_stack.settings.kafka, TOPIC)
+    topic.send((APP, "u1", "plan"), "after the outage")
+    topic.flush()
+    files_before = data_files(rival_stack)
+    outage = Outage(rival_stack.folder / "data" / "catalog.db", tries=3)
+
+    assert owner.follow(outage) == 0
+
+    assert outage.waits > 3
+    assert table_rows(rival_stack)[APP, "u1", "plan"] == "after the outage"
+    assert len(data_files(rival_stack) - files_before) == 1
 
 
 class LostAnswer:
@@ -284,7 +329,7 @@ def test_a_bad_record_stops_a_table_that_wants_to_fail_and_commits_nothing(
     topic.send_raw(b"{", b"garbage")
     topic.flush()
     before = snapshot_id(stack)
-    owner.definition = replace(owner.definition, on_error="fail")
+    owner.definition = replace(owner.definition, on_error=OnError.parse("fail"))
     owner.task = replace(owner.task, definition=owner.definition)
 
     with pytest.raises(BadRecord) as bad:
@@ -360,7 +405,7 @@ def test_records_deleted_below_the_seam_stop_ingest_with_the_lost_range(
     with pytest.raises(OffsetsGone) as gone:
         owner.catch_up(threading.Event())
 
-    assert (gone.value.wanted, gone.value.log_start) == (0, 5)
+    assert gone.value.gaps == (f"{TOPIC}/0@0-5",)
     assert table_rows(stack) == {}
 
     stack.kafka.delete_topic(TOPIC)
@@ -386,3 +431,8 @@ def _created_again(stack: Stack) -> bool:
     with suppress(TopicMissing):
         return bool(Log(stack.settings.kafka).describe([TOPIC]))
     return False
+
+
+def test_an_owner_that_wakes_up_after_a_takeover_commits_nothing_and_ends(tmp_path: Path) -> None:
+    """Method: two rounds of `tests.torture.takeover`, which also compares history and rows with the log."""
+    takeover.run(tmp_path, rounds=2, seed=1)

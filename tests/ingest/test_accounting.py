@@ -5,24 +5,30 @@ from ingest.batch import BatchResult
 from ingest.bucket_task import BucketResult
 from ingest.plan import Batch
 from ingest.read_task import ReadReport
+from thermocline.definition import OnError
 from thermocline.seam import Seam
 
+QUARANTINE = OnError.parse("quarantine")
 
-def result(read: int, bad: int, applied: int, superseded: int, unchanged: int) -> BatchResult:
+
+def result(read: int, bad: dict[str, int], applied: int, superseded: int, unchanged: int) -> BatchResult:
     report = ReadReport(covered=[], records=read, bad=bad)
     done = BucketResult(0, None, {}, {}, applied, superseded, unchanged, 0)
     return BatchResult((report,), (done,))
 
 
 def test_a_record_that_is_missing_or_counted_twice_leaves_the_accounting_open() -> None:
-    assert account(result(10, 1, 5, 3, 1), "quarantine").is_closed()
-    assert not account(result(10, 1, 5, 3, 0), "quarantine").is_closed()
-    assert not account(result(10, 1, 5, 3, 2), "quarantine").is_closed()
+    assert account(result(10, {"key": 1}, 5, 3, 1), QUARANTINE).is_closed()
+    assert not account(result(10, {"key": 1}, 5, 3, 0), QUARANTINE).is_closed()
+    assert not account(result(10, {"key": 1}, 5, 3, 2), QUARANTINE).is_closed()
 
 
-def test_bad_records_are_quarantined_or_skipped_as_the_table_says() -> None:
-    assert account(result(3, 3, 0, 0, 0), "quarantine") == Accounting(read=3, quarantined=3)
-    assert account(result(3, 3, 0, 0, 0), "skip") == Accounting(read=3, skipped=3)
+def test_bad_records_are_quarantined_or_skipped_as_the_table_says_of_their_stage() -> None:
+    bad = {"key": 1, "decode": 2, "contract": 4}
+    of_stages = OnError.parse({"decode": "skip", "contract": "fail"})
+    assert account(result(7, bad, 0, 0, 0), QUARANTINE) == Accounting(read=7, quarantined=7)
+    assert account(result(7, bad, 0, 0, 0), OnError.parse("skip")) == Accounting(read=7, skipped=7)
+    assert account(result(7, bad, 0, 0, 0), of_stages) == Accounting(read=7, quarantined=5, skipped=2)
 
 
 def test_the_watermark_is_the_oldest_partitions_last_record_unless_it_is_drained() -> None:

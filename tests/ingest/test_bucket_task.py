@@ -3,78 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from ingest.bucket_task import BucketResult, run_bucket_task
-from ingest.files_by_bucket import FilesByBucket, after_commit, by_bucket
+from ingest.files_by_bucket import after_commit, by_bucket
+from tests.ingest.one_bucket import DEFINITION, IO, Key, OneBucketTable, Record, live_rows, records_of
 from thermocline.data_file import ROW_GROUP_ROWS
 from thermocline.definition import LiveTable
-from thermocline.deletes import read_vector
+from thermocline.deletes import read_deletes
 from thermocline.files import DataFile, local_path
 from thermocline.keys import encode_table
 from thermocline.sparse_index import load_sparse_index
-
-DEFINITION = LiveTable.build(
-    name="profiles",
-    identifier="app.profiles",
-    topics=["profiles"],
-    key=["app_id", "user_id", "key"],
-    entity=["app_id", "user_id"],
-    buckets=2,
-    columns={"app_id": "int", "user_id": "string", "key": "string", "value": "string"},
-)
-IO = PyArrowFileIO()
-Key = tuple[int, str, str]
-Record = tuple[int, Key, str | None]
-
-
-def records_of(batch: Sequence[Record], partition: int = 0) -> pa.Table:
-    """Records (offset, key, value or None for a tombstone) as decoding gives them."""
-    keys = [key for _, key, _ in batch]
-    table = pa.table(
-        {
-            "app_id": pa.array([k[0] for k in keys], pa.int32()),
-            "user_id": pa.array([k[1] for k in keys], pa.string()),
-            "key": pa.array([k[2] for k in keys], pa.string()),
-            "value": pa.array([value for _, _, value in batch], pa.string()),
-            "_kafka_topic": pa.array(["profiles"] * len(batch), pa.string()),
-            "_kafka_partition": pa.array([partition] * len(batch), pa.int32()),
-            "_kafka_offset": pa.array([offset for offset, _, _ in batch], pa.int64()),
-            "_kafka_timestamp": pa.array([0] * len(batch), pa.timestamp("us", "UTC")),
-            "_tombstone": pa.array([value is None for _, _, value in batch], pa.bool_()),
-        }
-    )
-    return table.append_column("_key", encode_table(DEFINITION, table)).cast(DEFINITION.records_schema)
-
-
-def live_rows(files: FilesByBucket) -> list[tuple[Key, str]]:
-    rows = []
-    for file in (file for some in files.values() for file in some):
-        deleted = read_vector(IO, file.deletes) if file.deletes else ()
-        for position, row in enumerate(pq.read_table(local_path(file.path), partitioning=None).to_pylist()):
-            if position not in deleted:
-                rows.append(((row["app_id"], row["user_id"], row["key"]), row["value"]))
-    return rows
-
-
-class OneBucketTable:
-    """A table of one bucket that is only ever changed by bucket tasks."""
-
-    def __init__(self, folder: Path) -> None:
-        self.location = folder.as_uri()
-        self.files: FilesByBucket = by_bucket(())
-
-    def upsert(self, batch: Sequence[Record]) -> BucketResult:
-        done = run_bucket_task(IO, DEFINITION, self.location, 0, self.files.get(0, ()), records_of(batch))
-        self.files = after_commit(self.files, [done])
-        return done
 
 
 @pytest.fixture
@@ -89,7 +34,7 @@ def test_the_files_hold_each_key_once_as_the_replay_of_all_batches_says(
     """Goal: probe, fold and deletes keep exactly the last value of each key.
 
     Method: twelve batches over a small key space, so that keys are updated, deleted and come back across
-    many files and merged deletion vectors; a dict replays them; every count is recomputed from the dict.
+    many files and merged deletes; a dict replays them; every count is recomputed from the dict.
     """
     print(f"seed {seed}")
     rng = random.Random(seed)
@@ -120,7 +65,7 @@ def test_the_files_hold_each_key_once_as_the_replay_of_all_batches_says(
 
 def test_a_tombstone_for_an_absent_key_writes_nothing(table: OneBucketTable) -> None:
     done = table.upsert([(0, (1, "u1", "plan"), None)])
-    assert (done.added, done.vectors, done.unchanged) == (None, {}, 1)
+    assert (done.added, done.deletes, done.unchanged) == (None, {}, 1)
 
 
 def test_a_row_that_was_already_deleted_is_not_deleted_again(table: OneBucketTable) -> None:
@@ -128,16 +73,16 @@ def test_a_row_that_was_already_deleted_is_not_deleted_again(table: OneBucketTab
     table.upsert([(0, key, "gold")])
     assert table.upsert([(1, key, None)]).applied == 1
     again = table.upsert([(2, key, None)])
-    assert (again.applied, again.unchanged, again.vectors) == (0, 1, {})
+    assert (again.applied, again.unchanged, again.deletes) == (0, 1, {})
 
 
-def test_replaced_vectors_are_the_ones_that_the_new_vectors_contain(table: OneBucketTable) -> None:
+def test_replaced_deletes_are_the_ones_that_the_new_deletes_contain(table: OneBucketTable) -> None:
     table.upsert([(0, (1, "u1", "a"), "1"), (1, (1, "u1", "b"), "1")])
     first = table.upsert([(2, (1, "u1", "a"), None)])
     second = table.upsert([(3, (1, "u1", "b"), None)])
-    (path,) = first.vectors
-    assert second.replaced == {path: first.vectors[path]}
-    assert sorted(read_vector(IO, second.vectors[path])) == [0, 1]
+    (path,) = first.deletes
+    assert second.replaced == {path: first.deletes[path]}
+    assert sorted(read_deletes(IO, second.deletes[path])) == [0, 1]
 
 
 def test_a_data_file_carries_the_first_key_of_each_of_its_row_groups(table: OneBucketTable) -> None:
@@ -185,3 +130,55 @@ def test_files_of_other_buckets_are_left_alone() -> None:
     other = DataFile("file:///x.parquet", bucket=7, rows=1, bytes=1)
     done = BucketResult(0, None, {}, {}, 0, 0, 0, 0)
     assert after_commit(by_bucket([other]), [done])[7] == [other]
+
+
+def test_a_second_attempt_of_a_task_writes_files_of_its_own(table: OneBucketTable) -> None:
+    """Spark may run a task again while, or after, its first attempt writes; only one result is committed."""
+    table.upsert([(0, (1, "u1", "plan"), "gold")])
+    before = table.files
+    first = table.upsert([(1, (1, "u1", "plan"), "free")])
+    table.files = before
+    second = table.upsert([(1, (1, "u1", "plan"), "free")])
+    assert first.added is not None
+    assert second.added is not None
+    paths = [first.added.path, second.added.path]
+    paths += [deletes.path for done in (first, second) for deletes in done.deletes.values()]
+    assert len(set(paths)) == 4
+
+
+def test_a_table_without_a_key_looks_for_a_record_only_when_it_is_replayed(tmp_path: Path) -> None:
+    """Goal: appending reads nothing, and a replayed record that is in the table is not in it twice."""
+    definition = LiveTable.build(
+        name="events",
+        identifier="app.events",
+        topics=["events"],
+        key=[],
+        key_from="value",
+        buckets=1,
+        columns={"value": "string"},
+    )
+    table = OneBucketTable(tmp_path, definition)
+
+    def records(*offsets: int) -> pa.Table:
+        count = len(offsets)
+        events = pa.table(
+            {
+                "value": pa.array(["a"] * count, pa.string()),
+                "_kafka_topic": pa.array(["events"] * count, pa.string()),
+                "_kafka_partition": pa.array([0] * count, pa.int32()),
+                "_kafka_offset": pa.array(offsets, pa.int64()),
+                "_kafka_timestamp": pa.array([0] * count, pa.timestamp("us", "UTC")),
+                "_tombstone": pa.array([False] * count, pa.bool_()),
+            }
+        )
+        return events.append_column("_key", encode_table(definition, events)).cast(definition.records_schema)
+
+    table.run(records(0, 1, 2))
+    (file,) = table.files[0]
+    table.files = by_bucket([replace(file, path="file:///nowhere.parquet")])
+    assert table.run(records(3, 4)).deletes == {}
+
+    table.files = by_bucket([file])
+    replayed = run_bucket_task(IO, definition, table.location, 0, [file], records(2, 5), is_replay=True)
+    assert [len(read_deletes(IO, deletes)) for deletes in replayed.deletes.values()] == [1]
+    assert replayed.applied == 2

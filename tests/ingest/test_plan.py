@@ -3,7 +3,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.plan import FIRST_RECORDS_MAX, plan_batch, records_max_of, split_for_tasks
+from ingest.plan import (
+    FIRST_RECORDS_MAX,
+    Mark,
+    drained_ms,
+    plan_batch,
+    records_max_of,
+    split_for_tasks,
+    with_new_partitions,
+)
 from thermocline.log import OffsetRange
 from thermocline.seam import Seam
 
@@ -70,3 +78,24 @@ def test_large_records_make_smaller_batches() -> None:
     assert records_max_of(2_000_000, 500_000_000, bytes_per_record=100) == 2_000_000
     assert records_max_of(2_000_000, 500_000_000, bytes_per_record=1_000_000) == 500
     assert records_max_of(2_000_000, 10, bytes_per_record=1_000) == 1
+
+
+def test_a_partition_whose_end_is_not_known_is_left_for_the_next_batch() -> None:
+    """One broker may know a new partition before another does; the seam must not pass what was not read."""
+    seam = with_new_partitions(Seam.of({"t": {0: 10}}), Seam.of({"t": {0: 0, 1: 0}}))
+    batch = plan_batch(seam, Seam.of({"t": {0: 12}}), records_max=100)
+    assert batch.ranges == (OffsetRange("t", 0, 10, 12),)
+    assert batch.end == Seam.of({"t": {0: 12, 1: 0}})
+
+
+def test_a_table_has_drained_the_log_when_it_passes_the_ends_of_a_plan() -> None:
+    """Also of an earlier plan: a table that is always a little behind has still read all of an hour ago."""
+    seam, ends = Seam.of({"t": {0: 0, 1: 0}}), Seam.of({"t": {0: 100, 1: 100}})
+    whole = plan_batch(seam, ends, records_max=200)
+    part = plan_batch(seam, ends, records_max=100)
+    earlier = Mark(5, Seam.of({"t": {0: 50, 1: 50}}))
+    planned = Mark(9, ends)
+    assert drained_ms(whole, planned, earlier, before_ms=1) == 9
+    assert drained_ms(part, planned, earlier, before_ms=1) == 5
+    assert drained_ms(part, planned, planned, before_ms=1) == 1
+    assert drained_ms(part, planned, earlier, before_ms=7) == 7

@@ -11,7 +11,7 @@ import random
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,8 +31,8 @@ from thermocline.clock import Clock, ManualClock
 from thermocline.data_file import write_data_file
 from thermocline.decode import decoder_for, records_table
 from thermocline.definition import KEY, TOMBSTONE, LiveTable
-from thermocline.deletes import write_vectors
-from thermocline.files import DataFile, DeletionVector
+from thermocline.deletes import write_deletes
+from thermocline.files import DataFile
 from thermocline.fold import fold
 from thermocline.keys import buckets
 from thermocline.log import RecordChunk
@@ -56,9 +56,11 @@ class World:
     seam: Seam = field(default_factory=lambda: Seam.of({TOPIC: dict.fromkeys(range(PARTITIONS), 0)}))
     snapshots: dict[int, tuple[DataFile, ...]] = field(default_factory=dict)
     positions: dict[bytes, tuple[str, int]] = field(default_factory=dict)
-    vectors: dict[str, BitMap] = field(default_factory=dict)
+    deleted: dict[str, BitMap] = field(default_factory=dict)
     table_uuid: UUID = field(default_factory=uuid4)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    altered: tuple[Seam, frozenset[str]] | None = None
+    properties: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.hot_folder, self.cold_folder = self.folder / "hot", self.folder / "cold"
@@ -68,7 +70,18 @@ class World:
 
     @cached_property
     def tier(self) -> HotTier:
-        return HotTier.open(self.hot_folder, self.definition, self.tailed, self.clock)
+        return self._open_tier()
+
+    def _open_tier(self, may_continue: bool = True) -> HotTier:
+        source = cold_index.source_of(self.table, self.state)
+        return HotTier.open(
+            self.hot_folder, self.definition, self.tailed, self.clock, may_continue, source=source
+        )
+
+    @property
+    def state(self) -> SnapshotState:
+        """What the newest snapshot says of itself."""
+        return SnapshotState(self.newest, self.seam, 1, "batch", "cluster", {}, self.definition.version, 0, 0)
 
     @property
     def end(self) -> Seam:
@@ -91,12 +104,19 @@ class World:
             self.tier.append(batch, self.end, {(TOPIC, partition): now for partition in range(PARTITIONS)})
         self.tailed = self.end
 
-    def restart_tailer(self, start: Seam) -> None:
-        """The hot tier is given up, since it does not reach back to ``start``, and begun again there."""
+    def restart_tailer(self, start: Seam, may_continue: bool = True) -> None:
+        """The hot tier is given up, since it can't be used from ``start`` on, and begun again there."""
         self.tier.close()
-        del self.tier
         self.tailed = start
+        self.tier = self._open_tier(may_continue)
         assert self.tier.end == start
+
+    def alter(self, definition: LiveTable) -> None:
+        """A snapshot without new records that follows another definition; not yet published."""
+        self.altered = (self.seam, frozenset(column.name for column in self.definition.columns))
+        self.definition = definition
+        self.decoder = decoder_for(definition)
+        self.snapshots[self.newest + 1] = self.snapshots.get(self.newest, ())
 
     def commit(self, up_to: Seam | None = None) -> None:
         """A snapshot that contains the log up to a seam, the whole of it by default; not yet published."""
@@ -107,13 +127,12 @@ class World:
         winners = fold(pa.concat_tables(tables)).winners
         touched = self._delete_old(winners.column(KEY).to_pylist())
         written = self._write_new(winners.filter(pa.compute.invert(winners.column(TOMBSTONE))))
-        vectors: dict[str, DeletionVector] = {}
-        if touched:
-            path = str(self.folder / "data" / f"{uuid4().hex}.puffin")
-            vectors = write_vectors(self.io, path, {path: self.vectors[path] for path in touched})
+        stem = str(self.folder / "data" / uuid4().hex)
+        by_file = {path: self.deleted[path] for path in touched}
+        deletes = write_deletes(self.io, stem, self.definition.format_version, by_file)
         before = self.snapshots.get(len(self.snapshots), ())
         files = [
-            DataFile(f.path, f.bucket, f.rows, f.bytes, vectors.get(f.path, f.deletes))
+            DataFile(f.path, f.bucket, f.rows, f.bytes, deletes.get(f.path, f.deletes))
             for f in [*before, *written]
         ]
         self.snapshots[len(self.snapshots) + 1] = tuple(sorted(files, key=lambda f: (f.bucket, f.path)))
@@ -121,10 +140,7 @@ class World:
 
     def publish(self, snapshot_id: int | None = None) -> bool:
         """Builds and publishes the cold index of the newest snapshot."""
-        snapshot_id = snapshot_id or self.newest
-        state = SnapshotState(
-            snapshot_id, self.seam, 1, "batch", "cluster", {}, self.definition.version, 0, 0
-        )
+        state = replace(self.state, snapshot_id=snapshot_id or self.newest)
         return cold_index.publish(self.cold_folder, self.table, self.definition, state)
 
     @property
@@ -138,23 +154,29 @@ class World:
         return SimpleNamespace(
             io=self.io,
             location=lambda: str(self.folder),
+            properties=self.properties,
             metadata=SimpleNamespace(table_uuid=self.table_uuid),
             snapshot_by_id=lambda number: SimpleNamespace(sequence_number=number),
             planned=self.snapshots,
         )
 
     def rows(self, end: Seam | None = None) -> dict[tuple[Any, ...], dict[str, Any]]:
-        """What a plain replay gives: key → row, as JSON would show it."""
+        """What a plain replay gives: key → row, as JSON would show it.
+
+        What was committed before an alteration has null in the columns that it added.
+        """
         end = end or self.end
         rows: dict[tuple[Any, ...], dict[str, Any]] = {}
         for partition, log in enumerate(self.logs):
-            for raw_key, raw, _ in log[: end[(TOPIC, partition)]]:
+            for offset, (raw_key, raw, _) in enumerate(log[: end[(TOPIC, partition)]]):
                 key = json.loads(raw_key)
                 place = tuple(key[name] for name in self.definition.key)
                 if raw is None:
                     rows.pop(place, None)
                 else:
                     fields = {**json.loads(raw), **key}
+                    if self.altered is not None and offset < self.altered[0][(TOPIC, partition)]:
+                        fields = {name: fields.get(name) for name in self.altered[1]}
                     rows[place] = {column.name: fields.get(column.name) for column in self.definition.columns}
         return rows
 
@@ -177,7 +199,7 @@ class World:
         for key in keys:
             if key in self.positions:
                 path, position = self.positions.pop(key)
-                self.vectors.setdefault(path, BitMap()).add(position)
+                self.deleted.setdefault(path, BitMap()).add(position)
                 touched.add(path)
         return touched
 

@@ -212,7 +212,7 @@ def test_files_of_another_writer_are_read_exactly(tmp_path: Path) -> None:
         found = sorted(reader.rows(index, Entity.of(definition, (device,))).values())
         assert found == sorted(row for row in rows if row[0] == device)
     extract = Extract(
-        ColdSide(index, reader, RowJson(definition)), _Nothing(), tuple(arrow.names[:3]), 0.0, tmp_path
+        ColdSide(index, reader, RowJson(definition)), _Nothing(index), tuple(arrow.names[:3]), 0.0, tmp_path
     )
     extracted = [tuple(row.values()) for batch in extract.batches() for row in batch.to_pylist()]
     assert sorted(extracted) == sorted((row[0].bytes, *row[1:]) for row in rows)
@@ -221,9 +221,9 @@ def test_files_of_another_writer_are_read_exactly(tmp_path: Path) -> None:
 class _Nothing(PinnedHot):
     """A hot tier that holds nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, index: ColdIndex) -> None:
         self.start = self.end = Seam()
-        self.definition_version = 1
+        self.source, self.definition_json = index.source, index.definition_json
 
     def scan(self, *_: Any) -> pa.Table:
         return SCHEMA.empty_table()

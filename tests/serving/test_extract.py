@@ -15,7 +15,6 @@ import pytest
 
 from serving.encode import MEDIA_TYPES, READ_POINT_METADATA
 from serving.extract import Extract, columns_of
-from serving.hot.tier import HotTier
 from serving.lookup import entity_of
 from serving.tables import ServedTable
 from thermocline.clock import SystemClock
@@ -257,14 +256,15 @@ def test_a_hot_tier_that_does_not_reach_back_is_refused_and_released(new_world: 
 
     class Beyond:
         start = end = Seam.of({"profiles": {0: 5}})
-        definition_version = 1
+        source = table.reader.cold.index.source
+        definition_json = table.reader.cold.index.definition_json
         closed = False
 
         def close(self) -> None:
             self.closed = True
 
     hot: Any = Beyond()
-    with pytest.raises(NotReady, match="reach back"):
+    with pytest.raises(NotReady, match="beyond the snapshot"):
         Extract(table.reader.cold, hot, ("key",), 0.0, world.folder / "spill")
     assert hot.closed
     table.close()
@@ -295,9 +295,7 @@ def test_an_extract_never_ends_before_what_lookups_have_shown(
     floor = table.reader.end()
     leases = set((world.hot_folder / "leases").iterdir())
     with world.lock:
-        world.tier.close()
-        world.tier = HotTier.open(world.hot_folder, world.definition, first, world.clock, may_continue=False)
-        world.tailed = first
+        world.restart_tailer(first, may_continue=False)
     with pytest.raises(NotReady, match="behind earlier answers"):
         table.reader.end()
     with pytest.raises(NotReady, match="behind earlier answers"):

@@ -185,7 +185,7 @@ def test_the_tables_definition_holds_and_a_file_that_differs_is_warned_of(
 ) -> None:
     table = settings.tables["profiles"].model_copy(update={"on_error": "skip"})
     definitions = load_definitions(settings.model_copy(update={"tables": {"profiles": table}}))
-    assert definitions["profiles"].on_error == "quarantine"
+    assert definitions["profiles"].on_error.declared == "quarantine"
     (record,) = caplog.records
     assert "on_error" in vars(record)["fields"]["differences"]
 

@@ -26,6 +26,8 @@ from thermocline.seam import Seam
 
 P0, P1, OTHER = PLACES
 PATIENCE_SECONDS = 30.0
+SOURCE = "the topics of one cluster"
+ALTERED = replace(DEFINITION, version=2)
 
 
 def snapshot(snapshot_id: int, seam: Seam) -> SnapshotState:
@@ -81,10 +83,8 @@ class FakeTail:
             if place not in self.at:
                 continue
             if self.kafka.starts[place] > self.at[place]:
-                raise OffsetsGone(
-                    table="profiles", topic=place[0], partition=place[1], wanted=self.at[place],
-                    log_start=self.kafka.starts[place],
-                )  # fmt: skip
+                gap = f"{place[0]}/{place[1]}@{self.at[place]}-{self.kafka.starts[place]}"
+                raise OffsetsGone(table="profiles", gaps=(gap,))
             new = [record for record in records if record.offset >= self.at[place]]
             self.at[place] = self.kafka.log.ends[place]
             if new:
@@ -124,7 +124,7 @@ class World:
         return found
 
     def commit(self, snapshot_id: int, seam: Seam) -> None:
-        self.follower.newest = Published(DEFINITION, snapshot(snapshot_id, seam))
+        self.follower.newest = Published(DEFINITION, snapshot(snapshot_id, seam), SOURCE)
 
     def wait_for(self, is_so: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -149,7 +149,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     settings: Any = SimpleNamespace(
         kafka=SimpleNamespace(client_config=dict), serving=SimpleNamespace(hot_bytes_max=1 << 30)
     )
-    follower: Any = SimpleNamespace(newest=Published(DEFINITION, snapshot(1, START)), problem=None)
+    follower: Any = SimpleNamespace(newest=Published(DEFINITION, snapshot(1, START), SOURCE), problem=None)
     stop = threading.Event()
     tailer = Tailer(settings, "profiles", tmp_path, follower, stop, SystemClock())
     thread = threading.Thread(target=tailer.run)
@@ -173,9 +173,10 @@ def test_it_reads_what_comes_and_counts_what_is_bad(world: World) -> None:
 def test_it_waits_for_a_cluster_that_is_away(world: World) -> None:
     world.wait_for(lambda status: status.get("state") == "running")
     world.kafka.is_away = True
-    world.follower.newest = Published(replace(DEFINITION, version=2), snapshot(2, START))
+    world.follower.newest = Published(ALTERED, snapshot(2, START), SOURCE)
     status = world.wait_for(lambda status: status["state"] == "waiting")
     assert status["problem"]["code"] == "kafka-unreachable"
+    assert status["definition_version"] == 1, "what is held answers until another tier can be filled"
     world.kafka.is_away = False
     assert world.wait_for(lambda status: status["state"] == "running")["definition_version"] == 2
 
@@ -249,7 +250,7 @@ def test_a_table_made_again_over_another_topic_takes_over_no_record(world: World
     world.kafka.log.partitions[P0].clear()
     world.kafka.log.ends[P0] = 101  # a record that can't be known by its offset
     world.follower.newest = Published(
-        DEFINITION, replace(snapshot(2, START), topic_ids={"profiles": "another"})
+        DEFINITION, replace(snapshot(2, START), topic_ids={"profiles": "another"}), "another"
     )
     status = world.wait_for(lambda status: status["state"] == "running" and status["snapshot_id"] == "2")
     assert world.wait_for_position(101)["hot_records"] == 0
@@ -271,7 +272,6 @@ def test_a_tier_is_kept_when_the_log_cannot_fill_another(world: World) -> None:
 def test_a_tier_begun_anew_is_not_called_caught_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.wait_for(lambda status: status.get("caught_up_to_start_ends"))
     monkeypatch.setattr(tailer_module, "STATUS_SECONDS", 1e9)
-    world.kafka.is_away = True
-    world.follower.newest = Published(replace(DEFINITION, version=2), snapshot(2, START))
-    status = world.wait_for(lambda status: status["definition_version"] == 2)
+    world.follower.newest = Published(ALTERED, snapshot(2, START), SOURCE)
+    status = world.wait_for(lambda status: status.get("definition_version") == 2)
     assert not status["caught_up_to_start_ends"]

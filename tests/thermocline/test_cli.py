@@ -342,7 +342,7 @@ def test_status_has_a_line_for_each_served_table(call: Call, config: Path, away:
 
 def test_the_lag_includes_partitions_that_the_topic_gained() -> None:
     starts, ends = Seam({("t", 0): 0, ("t", 1): 4}), Seam({("t", 0): 9, ("t", 1): 10})
-    lag = _lag(Seam({("t", 0): 7}), starts, ends)
+    lag = _lag(Seam({("t", 0): 7}), starts, ends, ())
     assert (lag["offsets"], lag["new_partitions"], lag["outside_log"]) == (2 + 6, ["t/1"], [])
 
 

@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 
 from tests.thermocline.poison import CASES, GOOD_KEY, POISONED, TOMBSTONE, Case
 from thermocline import keys
-from thermocline.decode import Stage, Unpacker, decoder_for, json_row, pack_rows, records_table, unpack_arrays
+from thermocline.decode import (
+    Stage,
+    Unpacker,
+    decoder_for,
+    json_row,
+    key_table,
+    pack_rows,
+    records_table,
+    unpack_arrays,
+)
 from thermocline.definition import LiveTable
 
 DECODER = decoder_for(POISONED)
@@ -259,3 +268,41 @@ def test_a_payload_of_another_shape_is_refused() -> None:
     for cells in (b"\xc0" * (len(NULLS) + 1), b"\x91" * len(NULLS)):
         with pytest.raises(AssertionError):
             unpack_arrays(POISONED, pa.array([b"\x9a" + cells]), [])
+
+
+EVENTS = LiveTable.build(
+    name="events",
+    identifier="app.events",
+    topics=["events"],
+    key=[],
+    key_from="value",
+    columns={"user_id": "string", "amount": "int"},
+)
+
+
+def test_without_a_key_columns_come_from_the_value_and_only_an_empty_value_is_bad() -> None:
+    """The record's key is not looked at; null and missing columns are null, as outside any key."""
+    values = [b'{"user_id":"a","amount":1}', b"{}", None, b"", b'{"amount":"x"}', b"[]", b'{"user_id":null}']
+    decoded = decoder_for(EVENTS).decode([b"not json", None, b"{}", None, None, None, None], values)
+    assert decoded.good == [0, 1, 6]
+    assert decoded.columns == {"user_id": ["a", None, None], "amount": [1, None, None]}
+    assert [(bad.index, bad.stage) for bad in decoded.bad] == [
+        (2, Stage.DECODE),
+        (3, Stage.DECODE),
+        (4, Stage.CONTRACT),
+        (5, Stage.DECODE),
+    ]
+
+
+@pytest.mark.parametrize("definition", [EVENTS, POISONED], ids=["without a key", "with a key"])
+def test_ingest_and_the_hot_tier_identify_a_row_by_the_same_bytes(definition: LiveTable) -> None:
+    """Also where bad records lie between: offsets are those of the whole chunk."""
+    values = [b'{"user_id":"a"}', b"[", b'{"user_id":"b"}']
+    decoded = decoder_for(definition).decode([GOOD_KEY] * 3, values)
+    table = records_table(definition, decoded, "events", 3, [7, 8, 11], [0, 0, 0])
+    identified = key_table(definition, decoded, "events", 3, [7, 8, 11])
+    assert identified.column_names == list(definition.identity)
+    assert table.column("_key").to_pylist() == keys.encode_table(definition, identified).to_pylist()
+    if not definition.has_key:
+        found = keys.decode_many(definition, table.column("_key").to_pylist())
+        assert found == [["events", "events"], [3, 3], [7, 11]]

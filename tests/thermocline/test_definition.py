@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-from thermocline.definition import PROVENANCE, ColumnType, Kind, LiveTable
+from thermocline.decode import Stage
+from thermocline.definition import PROVENANCE, ColumnType, Kind, LiveTable, OnError
 from thermocline.errors import DefinitionInvalid
 
 SETTINGS: dict[str, Any] = {
@@ -27,6 +28,7 @@ SETTINGS: dict[str, Any] = {
     },
 }
 PROFILES = LiveTable.build(**SETTINGS)
+EVENTS = LiveTable.build(**SETTINGS | {"key": [], "entity": [], "key_from": "value"})
 
 
 def problems_of(**changes: Any) -> tuple[str, ...]:
@@ -74,7 +76,12 @@ def test_a_bad_type_says_what_is_wrong(text: Any, says: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"key": [], "entity": []}, "the key is empty"),
+        ({"key": [], "entity": []}, 'set key_from = "value"'),
+        ({"key": [], "key_from": "value"}, "leading columns"),
+        (
+            {"key": [], "entity": [], "key_from": "value", "suppress_unchanged": True},
+            "suppress_unchanged needs a key",
+        ),
         ({"key": ["app_id", "app_id"], "entity": ["app_id"]}, "twice"),
         ({"key": ["app_id", "usr_id"], "entity": ["app_id"]}, 'did you mean "user_id"?'),
         ({"key": ["app_id", "price"], "entity": ["app_id"]}, "can't be a decimal(10,2)"),
@@ -96,11 +103,12 @@ def test_a_bad_type_says_what_is_wrong(text: Any, says: str) -> None:
         ({"topics": ["a b"]}, '"a b" is not a topic name'),
         ({"buckets": 0}, "1 to 4096"),
         ({"buckets": 4097}, "1 to 4096"),
-        ({"format_version": 2}, "only 3 is supported yet"),
-        ({"transactional": True}, "not supported yet"),
+        ({"format_version": 1}, "format_version is 1, not 2 or 3"),
         ({"format": "csv"}, 'format is "csv", not json'),
         ({"key_from": "header"}, "not key or value"),
-        ({"on_error": "ignore"}, "not fail or quarantine or skip"),
+        ({"on_error": "ignore"}, 'on_error is "ignore", not fail or quarantine or skip'),
+        ({"on_error": {"decode": "ignore"}}, 'on_error.decode is "ignore", not fail or quarantine or skip'),
+        ({"on_error": {"decod": "skip"}}, 'did you mean "decode"?'),
     ],
 )
 def test_a_bad_definition_says_what_is_wrong(changes: dict[str, Any], says: str) -> None:
@@ -131,6 +139,93 @@ def test_a_definition_reads_back_from_its_json() -> None:
     assert LiveTable.from_json(text, "other").name == "other"
     assert LiveTable.from_json(text, "other").to_json() == text
     assert "profiles" not in text.replace("app.profiles", "").replace('["profiles"]', "")
+
+
+def test_a_definition_stored_before_there_were_field_ids_reads_as_numbered_by_place() -> None:
+    """A table of the first release carries exactly this text; it must mean what it meant then."""
+    stored = (
+        '{"buckets":16,"columns":[{"name":"value","type":"string"},{"name":"app_id","type":"int"},'
+        '{"name":"user_id","type":"string"},{"name":"key","type":"string"},'
+        '{"name":"price","type":"decimal(10,2)"},'
+        '{"epoch":"ms","name":"updated_at","type":"timestamptz"}],"entity":["app_id","user_id"],'
+        '"format":"json","format_version":3,"identifier":"app.profiles","key":["app_id","user_id","key"],'
+        '"key_from":"key","on_error":"quarantine","topics":["profiles"],"transactional":false,"version":1}'
+    )
+    assert LiveTable.from_json(stored, "profiles") == PROFILES
+    assert [column.field_id for column in PROFILES.columns] == [1, 2, 3, 4, 5, 6]
+    assert PROFILES.provenance_id == 7
+
+
+def test_an_altered_table_keeps_its_field_ids() -> None:
+    """A column that was added to an existing table comes after provenance, wherever it is declared."""
+    first, *others = PROFILES.columns
+    added = replace(first, name="added", field_id=11)
+    altered = replace(PROFILES, columns=(first, added, *others), version=2)
+    assert LiveTable.from_json(altered.to_json(), "profiles") == altered
+    schema = altered.iceberg_schema()
+    assert (schema.find_field("added").field_id, schema.find_field("_kafka_topic").field_id) == (11, 7)
+    assert altered.table_schema.field("added").metadata == {b"PARQUET:field_id": b"11"}
+    (partition,) = altered.iceberg_partition_spec().fields
+    assert schema.find_column_name(partition.source_id) == "user_id"
+    renumbered = LiveTable.build(
+        **SETTINGS | {"columns": {"value": "string", "added": "string"} | SETTINGS["columns"]}
+    )
+    assert altered.differences(renumbered) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("skip", dict.fromkeys(Stage, "skip")),
+        ({}, dict.fromkeys(Stage, "quarantine")),
+        (
+            {"key": "fail", "contract": "skip"},
+            {Stage.KEY: "fail", Stage.DECODE: "quarantine", Stage.CONTRACT: "skip"},
+        ),
+    ],
+)
+def test_each_stage_of_bad_records_has_its_own_fate(text: Any, expected: dict[Stage, str]) -> None:
+    table = LiveTable.build(**SETTINGS | {"on_error": text})
+    assert {stage: table.on_error.of(stage) for stage in Stage} == expected
+    assert OnError.parse(table.on_error.declared) == table.on_error
+    assert LiveTable.from_json(table.to_json(), "profiles") == table
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"format_version": 2},
+        {"transactional": True},
+        {"suppress_unchanged": True},
+        {"on_error": {"key": "fail"}},
+    ],
+)
+def test_each_choice_is_stored_and_tells_definitions_apart(changes: dict[str, Any]) -> None:
+    table = LiveTable.build(**SETTINGS | changes)
+    assert LiveTable.from_json(table.to_json(), "profiles") == table
+    (difference,) = PROFILES.differences(table)
+    assert difference.startswith(f"{next(iter(changes))} is ")
+
+
+def test_a_table_without_a_key_identifies_rows_by_their_place_in_the_log() -> None:
+    assert (PROFILES.has_key, PROFILES.identity) == (True, PROFILES.key)
+    assert (EVENTS.has_key, EVENTS.key, EVENTS.entity) == (False, (), ())
+    assert EVENTS.identity == ("_kafka_topic", "_kafka_partition", "_kafka_offset")
+    assert [(column.name, column.type.kind) for column in EVENTS.key_columns] == [
+        ("_kafka_topic", Kind.STRING),
+        ("_kafka_partition", Kind.INT),
+        ("_kafka_offset", Kind.LONG),
+    ]
+    assert EVENTS.value_columns == EVENTS.columns
+    assert LiveTable.from_json(EVENTS.to_json(), "profiles") == EVENTS
+
+
+def test_a_table_without_a_key_has_no_identifier_and_is_bucketed_by_the_logs_partition() -> None:
+    schema = EVENTS.iceberg_schema()
+    assert schema.identifier_field_names() == set()
+    assert not any(field.required for field in schema.fields)
+    (field,) = EVENTS.iceberg_partition_spec().fields
+    assert schema.find_column_name(field.source_id) == "_kafka_partition"
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"columns":[1]}', '{"columns":[{"name":"a"}]}'])
@@ -175,9 +270,10 @@ def test_schemas_hold_the_declared_columns_first() -> None:
     assert PROFILES.row_schema.field("updated_at").type == pa.timestamp("us", "UTC")
 
 
-def test_the_data_files_schema_is_the_iceberg_schema_in_arrow() -> None:
-    iceberg = schema_to_pyarrow(PROFILES.iceberg_schema())
-    ours = PROFILES.table_schema
+@pytest.mark.parametrize("table", [PROFILES, EVENTS], ids=["with a key", "without"])
+def test_the_data_files_schema_is_the_iceberg_schema_in_arrow(table: LiveTable) -> None:
+    iceberg = schema_to_pyarrow(table.iceberg_schema())
+    ours = table.table_schema
     assert ours.names == iceberg.names
     for field in ours:
         theirs = iceberg.field(field.name)

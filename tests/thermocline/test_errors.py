@@ -110,11 +110,12 @@ def test_facts_never_carry_a_password() -> None:
 
 
 def test_gone_offsets_are_counted_only_where_the_broker_said_where_the_log_begins() -> None:
-    def gone(log_start: int) -> errors.OffsetsGone:
-        return errors.OffsetsGone(table="t", topic="t", partition=3, wanted=1000, log_start=log_start)
-
-    assert "4,000 offsets later" in gone(log_start=5000).what
-    assert "refuses" in gone(log_start=-1).what
+    known = errors.OffsetsGone(table="t", gaps=("a/3@1000-5000", "a/4@7-9"))
+    assert "a/3 [1,000, 5,000), 4,000 offsets, a/4 [7, 9), 2 offsets" in known.what
+    assert known.next.startswith("thermocline ingest accept-gap t --fact a/3@1000-5000 --fact a/4@7-9\n")
+    unknown = errors.OffsetsGone(table="t", gaps=("a/3@1000-?",))
+    assert "a/3@1000 (the broker refuses to read it)" in unknown.what
+    assert unknown.next == "thermocline ingest offsets t"
 
 
 def test_a_name_that_is_nearly_right_is_suggested() -> None:

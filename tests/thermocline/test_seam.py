@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thermocline.errors import OffsetsGone, SeamBeyondLog
+from thermocline.errors import OffsetsGone, PartitionsShrunk, SeamBeyondLog
 from thermocline.seam import Seam, check_against_log
 
 PLACES = st.tuples(st.sampled_from(["orders", "profiles", "a.b-c_d"]), st.integers(0, 100))
@@ -114,21 +114,36 @@ def test_a_seam_within_the_log_passes() -> None:
     check_against_log("profiles", seam_of(10, 0, 30), starts=seam_of(10, 0, 0), ends=seam_of(10, 0, 99))
 
 
-def test_offsets_that_are_gone_stop_with_the_facts() -> None:
+def test_offsets_that_are_gone_stop_with_all_lost_ranges() -> None:
     with pytest.raises(OffsetsGone) as raised:
-        check_against_log("profiles", seam_of(10, 5), starts=seam_of(0, 6), ends=seam_of(99, 99))
+        check_against_log("profiles", seam_of(10, 5, 7), starts=seam_of(12, 6, 7), ends=seam_of(99, 99, 99))
     error = raised.value
-    assert (error.table, error.topic, error.partition) == ("profiles", "t", 1)
-    assert (error.wanted, error.log_start) == (5, 6)
+    assert (error.table, error.gaps) == ("profiles", ("t/0@10-12", "t/1@5-6"))
+    assert error.ends() == {("t", 0): 12, ("t", 1): 6}
+    assert error.resume == "thermocline ingest accept-gap profiles --fact t/0@10-12 --fact t/1@5-6"
 
 
 def test_a_new_partition_whose_beginning_is_gone_stops_too() -> None:
-    with pytest.raises(OffsetsGone):
+    with pytest.raises(OffsetsGone) as raised:
         check_against_log("profiles", seam_of(10), starts=seam_of(0, 1), ends=seam_of(99, 99))
+    assert raised.value.gaps == ("t/1@0-1",)
 
 
-def test_a_seam_beyond_the_log_stops_with_the_facts() -> None:
+def test_a_seam_beyond_the_log_stops_with_all_ends() -> None:
     with pytest.raises(SeamBeyondLog) as raised:
-        check_against_log("profiles", seam_of(10, 5), starts=seam_of(0, 0), ends=seam_of(10, 4))
+        check_against_log("profiles", seam_of(10, 5, 9), starts=seam_of(0, 0, 0), ends=seam_of(10, 4, 0))
     error = raised.value
-    assert (error.partition, error.seam, error.log_end) == (1, 5, 4)
+    assert (error.cut, error.tokens) == (("t/1@4-5", "t/2@0-9"), ("t/1@4", "t/2@0"))
+    assert error.resume == "thermocline ingest rebase profiles --fact t/1@4 --fact t/2@0 --to earliest"
+
+
+def test_partitions_that_a_topic_has_no_more_stop_with_all_of_them() -> None:
+    with pytest.raises(PartitionsShrunk) as raised:
+        check_against_log("profiles", seam_of(10, 5, 9), starts=seam_of(10), ends=seam_of(10))
+    error = raised.value
+    assert (error.gone, error.tokens) == (("t/1@5", "t/2@9"), ("t/1@none", "t/2@none"))
+    assert error.resume == "thermocline ingest rebase profiles --fact t/1@none --fact t/2@none --to earliest"
+
+
+def test_a_partition_that_one_of_two_brokers_knows_already_is_there() -> None:
+    check_against_log("profiles", seam_of(10, 0), starts=seam_of(10), ends=seam_of(10, 0))

@@ -329,3 +329,51 @@ def test_no_secret_is_in_a_problem(tmp_path: Path, broken: str) -> None:
         load_settings(file)
     assert "kafka.bootstrap_servers: is missing" in caught.value.problems
     assert "hunter2" not in str(caught.value) + repr(caught.value)
+
+
+# How bad records are dealt with
+
+
+@pytest.mark.parametrize(
+    ("table", "fates"),
+    [
+        ("", ("quarantine", "quarantine", "quarantine")),
+        ('on_error = "skip"', ("skip", "skip", "skip")),
+        ('on_error = { key = "fail", contract = "skip" }', ("fail", "quarantine", "skip")),
+    ],
+)
+def test_on_error_is_a_word_or_one_for_each_stage(
+    load: Callable[..., Settings], table: str, fates: tuple[str, ...]
+) -> None:
+    on_error = load(table=table).table("profiles").definition("profiles").on_error
+    assert tuple(on_error.of(stage) for stage in ("key", "decode", "contract")) == fates
+
+
+def test_a_stages_on_error_comes_from_the_environment(
+    load: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THERMOCLINE_TABLES__PROFILES__ON_ERROR__DECODE", "fail")
+    assert load().table("profiles").definition("profiles").on_error.of("decode") == "fail"
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ('on_error = "ignore"', 'on_error is "ignore", not fail or quarantine or skip'),
+        ('on_error = { keys = "skip" }', 'did you mean "key"?'),
+        ("on_error = 3", 'a word such as "quarantine"'),
+        ("errors_ratio_max = 1.5", "less than or equal to 1"),
+        ("errors_count_max = -1", "greater than or equal to 0"),
+        ('dead_letter_topic = "profiles"', "feeds the table itself"),
+    ],
+)
+def test_a_table_setting_that_cannot_work_says_why(
+    problems_of: Callable[..., tuple[str, ...]], table: str, says: str
+) -> None:
+    (problem,) = problems_of(table=table)
+    assert says in problem
+
+
+def test_a_table_without_a_key_says_what_it_needs(problems_of: Callable[..., tuple[str, ...]]) -> None:
+    (problem,) = problems_of(another_table("events", "app.events").replace('["id"]', "[]"))
+    assert 'set key_from = "value"' in problem

@@ -14,7 +14,7 @@ from typing import Annotated, Final
 import typer
 
 from thermocline import logs
-from thermocline.cli import config, demo, explain, ingest, read, serve, status, table, version
+from thermocline.cli import config, demo, explain, ingest, quarantine, read, serve, status, table, version
 from thermocline.cli.output import error_document, show_error
 from thermocline.cli.session import Session
 from thermocline.errors import DependencyMissing, ExitCode, InternalError, ThermoclineError
@@ -47,6 +47,7 @@ app = typer.Typer(
 app.add_typer(config.app, name="config")
 app.add_typer(table.app, name="table")
 app.add_typer(ingest.app, name="ingest")
+app.add_typer(quarantine.app, name="quarantine")
 app.command("demo")(demo.demo)
 app.command("status")(status.status)
 app.command("serve")(serve.serve)

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group
 from rich.text import Text
 
-from thermocline.cli.output import counted, show, table
+from thermocline.cli.output import counted, say, show, table
 from thermocline.cli.session import AsJson, TableName, session_of
 from thermocline.cli.stopping import stop_event
-from thermocline.errors import ExitCode
+from thermocline.errors import ExitCode, TransactionOpen
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ingest.resume import Accepted
+    from thermocline.settings import Settings
+
+_FACT = typer.Option(metavar="FACT", help="A fact as the error printed it; one option for each.")
+Facts = Annotated[list[str], _FACT]
+OptionalFacts = Annotated[list[str] | None, _FACT]
 
 app = typer.Typer(help="Ingest a table's topics.", no_args_is_help=True)
 
@@ -42,6 +53,26 @@ def run(
 
 
 @app.command()
+def reconcile(context: typer.Context, name: TableName, as_json: AsJson = False) -> int:
+    """Settle commits of which nobody could say whether they landed. Safe to repeat."""
+    session = session_of(context)
+    settings = session.settings()
+    settings.table(name)
+    session.configure_logs("warning")
+    from ingest.ownership import own_table
+    from thermocline.clock import SystemClock
+
+    with own_table(settings, name, SystemClock(), say=say) as owned:
+        settled = owned.settled
+    rows = [(one.batch_id, one.ranges, one.verdict.value, one.files_deleted) for one in settled]
+    listed = table(("batch", "offsets", "verdict", "files deleted"), rows)
+    text = listed if rows else Text(f"{name}: nothing to do")
+    code = ExitCode.DONE if settled else ExitCode.NOTHING_TO_DO
+    show({"table": name, "settled": [asdict(one) for one in settled], "exit_code": code}, text, as_json)
+    return code
+
+
+@app.command()
 def plan(context: typer.Context, name: TableName, as_json: AsJson = False) -> None:
     """Show the offsets that the next batch would read. Writes nothing."""
     settings = session_of(context).settings()
@@ -60,12 +91,116 @@ def plan(context: typer.Context, name: TableName, as_json: AsJson = False) -> No
 
 @app.command()
 def offsets(context: typer.Context, name: TableName, as_json: AsJson = False) -> None:
-    """Show for each partition where the log begins, the table's seam, where the log ends, and the lag."""
+    """Show for each partition the log's ends, the table's seam, the lag, and what open transactions hold."""
     settings = session_of(context).settings()
     from ingest.plan import offsets as offsets_of
 
     found = [asdict(partition) for partition in offsets_of(settings, name)]
-    names = ("topic", "partition", "log_start", "seam", "log_end", "lag")
+    names = ("topic", "partition", "log_start", "seam", "log_end", "lag", "held_back")
     rows = [[partition[column] for column in names] for partition in found]
     headings = [column.replace("_", " ") for column in names]
-    show({"table": name, "partitions": found}, table(headings, rows), as_json)
+    held = [partition for partition in found if partition["held_back"]]
+    document = {
+        "table": name,
+        "partitions": found,
+        "open_transactions": [_open_transaction(one) for one in held],
+    }
+    parts: list[RenderableType] = [
+        table(headings, rows),
+        *(_described_transaction(name, one) for one in held),
+    ]
+    show(document, Group(*parts), as_json)
+
+
+@app.command("accept-gap")
+def accept_gap(context: typer.Context, name: TableName, fact: Facts, as_json: AsJson = False) -> int:
+    """Go on behind records or tombstones that the log has lost. Takes the facts that the error printed."""
+    settings = _resuming(context, name)
+    from ingest import resume
+    from thermocline.clock import SystemClock
+
+    return _show_accepted(name, resume.accept_gap(settings, name, fact, SystemClock(), say), as_json)
+
+
+@app.command()
+def rebase(
+    context: typer.Context,
+    name: TableName,
+    fact: OptionalFacts = None,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="WHERE", help="Read on from earliest, latest or an ISO 8601 time with a zone."),
+    ] = None,
+    onto: Annotated[
+        int | None,
+        typer.Option(
+            metavar="SNAPSHOT", help="Go on from that snapshot, giving up what others wrote after it."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Go on with a replaced cluster or topic, a cut log, or an earlier snapshot. Takes the error's facts."""
+    settings = _resuming(context, name)
+    from ingest import resume
+    from thermocline.clock import SystemClock
+
+    match (onto, to):
+        case (int(), None) if not fact:
+            done = resume.rebase_onto(settings, name, onto, SystemClock(), say)
+        case (None, str()):
+            done = resume.rebase(settings, name, fact or (), _place_in_time(to), SystemClock(), say)
+        case _:
+            raise typer.BadParameter("give --onto alone, or --to with the facts")
+    return _show_accepted(name, done, as_json)
+
+
+def _resuming(context: typer.Context, name: str) -> Settings:
+    session = session_of(context)
+    settings = session.settings()
+    settings.table(name)
+    session.configure_logs("warning")
+    return settings
+
+
+def _place_in_time(text: str) -> str:
+    try:
+        is_known = text in ("earliest", "latest") or datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        is_known = False
+    if not is_known:
+        raise typer.BadParameter(f'"{text}" is not earliest, latest or an ISO 8601 time with a zone')
+    return text
+
+
+def _show_accepted(name: str, done: Accepted | None, as_json: bool) -> int:
+    if done is None:
+        text = Text(f"{name}: nothing to do, ingest can go on as it is")
+        show({"table": name, "accepted": None, "exit_code": ExitCode.NOTHING_TO_DO}, text, as_json)
+        return ExitCode.NOTHING_TO_DO
+    lines = [f"{name}: accepted {', '.join(done.facts)} ({done.code})"]
+    for word, seam in (("was", done.seam_before), ("is", done.seam_after)):
+        lines += [
+            f"  the seam {word} {topic}/{partition}@{offset:,}"
+            for topic, partitions in seam.items()
+            for partition, offset in partitions.items()
+        ]
+    lines += [f"  given up: snapshot {snapshot_id}" for snapshot_id in done.given_up]
+    lines.append(f"next: thermocline ingest run {name}")
+    show(
+        {"table": name, "accepted": done.to_dict(), "exit_code": ExitCode.DONE},
+        Text("\n".join(lines)),
+        as_json,
+    )
+    return ExitCode.DONE
+
+
+def _open_transaction(partition: dict[str, Any]) -> dict[str, Any]:
+    names = {"topic": "topic", "partition": "partition", "log_end": "begins_at", "held_back": "held_back"}
+    return {shown: partition[of] for of, shown in names.items()}
+
+
+def _described_transaction(name: str, partition: dict[str, Any]) -> Text:
+    place = f"{partition['topic']}/{partition['partition']}"
+    held = f"{place}@{partition['log_end']}-{partition['log_end'] + partition['held_back']}"
+    error = TransactionOpen(table=name, held=(held,))
+    return Text(f"[{error.code}] {error.what}  next: thermocline explain {error.code}")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # Where nobody looks at the width, nothing is wrapped or cut: a pipe's reader wants whole lines.
 UNBOUNDED_WIDTH: Final = 100_000
 LABEL_WIDTH: Final = 10
+COMMAND: Final = "thermocline "
 
 
 def show(document: object, text: RenderableType, as_json: bool) -> None:
@@ -78,12 +79,16 @@ def show_error(error: ThermoclineError, as_json: bool) -> None:
     console.print(head)
     for label in ("state", "cause", "next", "docs"):
         if document[label]:
-            console.print(Text(_labelled(label.capitalize(), str(document[label]), console.width)))
+            text = Text(_labelled(label.capitalize(), str(document[label]), console.width))
+            console.print(text, soft_wrap=True)
 
 
 def _labelled(label: str, text: str, width: int) -> str:
+    # A command is for copying: the terminal may break its line, we don't.
     paragraphs = [
-        textwrap.wrap(line, max(width - LABEL_WIDTH, 20), break_long_words=False, break_on_hyphens=False)
+        [line]
+        if line.startswith(COMMAND)
+        else textwrap.wrap(line, max(width - LABEL_WIDTH, 20), break_long_words=False, break_on_hyphens=False)
         for line in text.splitlines()
     ]
     lines = [line for paragraph in paragraphs for line in paragraph]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
@@ -20,12 +20,13 @@ from thermocline.errors import ExitCode, ServerUnreachable, ThermoclineError
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-    from thermocline.log import Log
+    from thermocline.log import Log, OpenTransaction
     from thermocline.seam import Seam
     from thermocline.settings import ServingSettings, Settings
 
 SERVER_TIMEOUT_SECONDS: Final = 2.0  # a server that is well answers in milliseconds
 ANSWER_BYTES_MAX: Final = 1 << 20  # ours is a few kilobytes; whatever else listens there may send without end
+ACCEPTED_SHOWN_MAX: Final = 10  # of what was accepted in the table's life, the newest
 LISTENING_ON_ALL: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 -- to be asked, not listened on
 
 
@@ -84,27 +85,35 @@ def _ask_server(serving: ServingSettings) -> dict[str, Any]:
 
 
 def _table(settings: Settings, name: str, catalog: Catalog | None, log: Log | None) -> dict[str, Any]:
-    from thermocline.catalog import current_state, load_table
+    from thermocline.catalog import ACCEPTED_PROPERTY, current_state, load_table
+    from thermocline.clock import SystemClock
+    from thermocline.identity import check_log
 
     identifier = settings.tables[name].identifier
     found: dict[str, Any] = {"table": name, "identifier": identifier}
     if catalog is None:
         return found
     try:
-        state = current_state(load_table(catalog, name, identifier), name)
+        loaded = load_table(catalog, name, identifier)
+        # Before anything that may fail: whoever looks why wants to see what was done before.
+        found["accepted"] = json.loads(loaded.properties.get(ACCEPTED_PROPERTY, "[]"))[-ACCEPTED_SHOWN_MAX:]
+        state = current_state(loaded, name)
         found["snapshot"] = snapshot_document(state)
         if log is not None:
-            found["lag"] = _lag(state.seam, log.starts(state.seam.topics), log.ends(state.seam.topics))
+            topics = state.seam.topics
+            ends = log.ends(topics)
+            found["lag"] = _lag(state.seam, log.starts(topics), ends, log.open_transactions(ends))
+            check_log(name, state, log, topics, SystemClock().now_ms())
     except ThermoclineError as error:
         found["error"] = error_document(error)
     return found
 
 
-def _lag(seam: Seam, starts: Seam, ends: Seam) -> dict[str, Any]:
-    """Offsets between seam and end, and the partitions where the two do not fit.
+def _lag(seam: Seam, starts: Seam, ends: Seam, held: Sequence[OpenTransaction]) -> dict[str, Any]:
+    """Offsets between seam and end, and the partitions where the two do not fit or where something waits.
 
-    Those are the partitions whose seam the log does not hold any more, or yet, and those that are new: the
-    topic gained them, so they will be read from their first offset.
+    Those are the partitions whose seam the log does not hold any more, or yet, those that are new (the topic
+    gained them, so they will be read from their first offset), and those that an open transaction holds back.
     """
     known = {(topic, partition): offset for topic, partition, offset in seam.items()}
     logged = {(topic, partition): starts.get((topic, partition)) for topic, partition, _ in ends.items()}
@@ -115,6 +124,14 @@ def _lag(seam: Seam, starts: Seam, ends: Seam) -> dict[str, Any]:
         "log_end": ends.to_dict(),
         "outside_log": _places(outside),
         "new_partitions": _places(place for place in logged if place not in known),
+        "open_transactions": [
+            {
+                "partition": f"{one.topic}/{one.partition}",
+                "begins_at": one.begins_at,
+                "held_back": one.held_back,
+            }
+            for one in held
+        ],
     }
 
 
@@ -161,7 +178,8 @@ def _source(source: dict[str, Any]) -> str:
 
 def _remark(entry: dict[str, Any]) -> str:
     if "error" in entry:
-        return f"[{entry['error']['code']}] {entry['error']['what']}  next: {entry['error']['next']}"
+        error = entry["error"]
+        return f"[{error['code']}] {error['what']}  next: {_first_line(error['next'])}"
     if "snapshot" not in entry:
         return "the catalog is away"
     if "lag" not in entry:
@@ -169,7 +187,19 @@ def _remark(entry: dict[str, Any]) -> str:
     outside, new = entry["lag"]["outside_log"], entry["lag"]["new_partitions"]
     remarks = [f"the log does not hold the seam of {', '.join(outside)}"] if outside else []
     remarks += [f"new: {', '.join(new)}"] if new else []
+    remarks += [
+        f"[transaction-open] {one['partition']}: a transaction open since offset {one['begins_at']:,} "
+        f"holds back {one['held_back']:,} offsets"
+        for one in entry["lag"]["open_transactions"]
+    ]
+    remarks += [
+        f"accepted {one['at']}: {one['code']} {' '.join(one['facts'])}" for one in entry["accepted"][-1:]
+    ]
     return "; ".join(remarks)
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]
 
 
 def _compact(document: object) -> str:

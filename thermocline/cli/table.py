@@ -1,23 +1,26 @@
-"""``thermocline table``: create, show and list live tables."""
+"""``thermocline table``: create, alter, show, list and drop live tables."""
 
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group
 from rich.text import Text
 
-from thermocline.cli.output import error_document, show, table
+from thermocline.cli.output import error_document, say, show, table
 from thermocline.cli.session import AsJson, TableName, session_of
-from thermocline.errors import TableMissing, TableUnowned
+from thermocline.errors import ConfirmationMissing, ExitCode, TableMissing, TableUnowned
 
 if TYPE_CHECKING:
+    from ingest.drop import Dropped
     from thermocline.catalog import SnapshotState
 
-app = typer.Typer(help="Create, show and list live tables.", no_args_is_help=True)
+app = typer.Typer(help="Create, alter, show, list and drop live tables.", no_args_is_help=True)
 
 
 @app.command()
@@ -36,16 +39,96 @@ def create(context: typer.Context, name: TableName, as_json: AsJson = False) -> 
     show(document, Text(text), as_json)
 
 
+@app.command()
+def alter(
+    context: typer.Context,
+    name: TableName,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Make the table say what the configuration says: new columns, wider types, new topics, on_error."""
+    session = session_of(context)
+    settings = session.settings()
+    settings.table(name)
+    from ingest.alter import alter_table
+    from thermocline.clock import SystemClock
+
+    altered = alter_table(settings, name, SystemClock(), dry_run, say)
+    version = altered.definition.version
+    document = {
+        "table": name,
+        "changes": altered.changes,
+        "definition_version": version,
+        "dry_run": dry_run,
+        "field_ids": {column.name: column.field_id for column in altered.added},
+    }
+    if not altered.changes:
+        show(document, Text(f"{name}: nothing to do, the table says what the file says"), as_json)
+        return ExitCode.NOTHING_TO_DO
+    lines = "\n".join(f"  {change}" for change in altered.changes)
+    after = (
+        f"next: thermocline table alter {name}"
+        if dry_run
+        else f"running servers follow by themselves; next: thermocline ingest run {name}"
+    )
+    verb = "would be altered to" if dry_run else "altered to"
+    show(document, Text(f"{name} {verb} version {version} of its definition\n{lines}\n{after}"), as_json)
+    return ExitCode.DONE
+
+
+@app.command()
+def drop(
+    context: typer.Context,
+    name: TableName,
+    purge: Annotated[bool, typer.Option("--purge", help="Delete the files, too.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Take the table and its quarantine out of the catalog; the files stay unless they are purged."""
+    session = session_of(context)
+    settings = session.settings()
+    settings.table(name)
+    from ingest.drop import drop_table, plan_drop
+    from thermocline.clock import SystemClock
+
+    if not yes and not _confirmed(name, plan_drop(settings, name), purge):
+        show({"table": name, "dropped": []}, Text(f"{name}: nothing was dropped"), as_json)
+        return ExitCode.NOTHING_TO_DO
+    dropped = drop_table(settings, name, purge, SystemClock(), say)
+    lines = [
+        f"dropped {' and '.join(dropped.identifiers)}",
+        *(f"  files are left below {at}" for at in dropped.left),
+    ]
+    if purge and not dropped.left:
+        lines.append(f"  and deleted the files below {' and '.join(dropped.locations)}")
+    state = settings.serving.state_dir / name
+    if state.exists():
+        lines.append(f"  a server's copy of what it read is left in {state}; delete it when no server runs")
+    show({"table": name, **asdict(dropped)}, Text("\n".join(lines)), as_json)
+    return ExitCode.PARTLY_DONE if purge and dropped.left else ExitCode.DONE
+
+
 @app.command("show")
 def show_table(context: typer.Context, name: TableName, as_json: AsJson = False) -> None:
     """Show the table's own definition, its newest snapshot and its seam."""
     settings = session_of(context).settings()
     identifier = settings.table(name).identifier
-    from thermocline.catalog import current_state, definition_of, load_table, open_catalog
+    from thermocline.catalog import (
+        ACCEPTED_PROPERTY,
+        current_state,
+        definition_of,
+        load_table,
+        open_catalog,
+    )
 
     loaded = load_table(open_catalog(settings.catalog), name, identifier)
     definition = json.loads(definition_of(loaded, name).to_json())
-    document: dict[str, Any] = {"table": name, "identifier": identifier, "definition": definition}
+    document: dict[str, Any] = {
+        "table": name,
+        "identifier": identifier,
+        "definition": definition,
+        "accepted": json.loads(loaded.properties.get(ACCEPTED_PROPERTY, "[]")),
+    }
     try:
         snapshot = snapshot_document(current_state(loaded, name))
     except TableUnowned as error:  # the command that this error names must show what there is
@@ -96,6 +179,17 @@ def snapshot_document(state: SnapshotState) -> dict[str, Any]:
     }
 
 
+def _confirmed(name: str, what_goes: Dropped, purge: bool) -> bool:
+    """Whether the person at the terminal says yes. Raises `ConfirmationMissing` where there is none."""
+    goes = " and ".join(what_goes.identifiers)
+    if purge:
+        goes += f" with the files below {' and '.join(what_goes.locations)}"
+    if not sys.stdin.isatty():
+        command = f"thermocline table drop {name}{' --purge' if purge else ''} --yes"
+        raise ConfirmationMissing(what_goes=goes, command=command)
+    return typer.confirm(f"Drop {goes}?", err=True)
+
+
 def _presence(entry: dict[str, Any]) -> str:
     if not entry["exists"]:
         return f"none yet: thermocline table create {entry['table']}"
@@ -111,16 +205,21 @@ def _described(document: dict[str, Any], snapshot: dict[str, Any]) -> Group:
         for column in definition["columns"]
     ]
     choices = [
-        (name, ", ".join(value) if isinstance(value, list) else value)
+        (name, ", ".join(value) if isinstance(value, list) else _fact(value))
         for name, value in definition.items()
-        if name not in ("columns", "identifier")
+        if name not in ("columns", "identifier", "provenance_id")
     ]
     head = Text(f"{document['table']}: {document['identifier']}\n")
     facts = [(name, _fact(value)) for name, value in snapshot.items()]
-    parts = (table(("column", "type", ""), columns), table(("definition", ""), choices))
-    return Group(
-        head, *(part for table_ in parts for part in (table_, Text())), table(("snapshot", ""), facts)
-    )
+    parts = [
+        table(("column", "type", ""), columns),
+        table(("definition", ""), choices),
+        table(("snapshot", ""), facts),
+    ]
+    if document["accepted"]:
+        accepted = [(one["at"], one["code"], ", ".join(one["facts"])) for one in document["accepted"]]
+        parts.append(table(("accepted at", "what", "facts"), accepted))
+    return Group(head, *(part for table_ in parts for part in (table_, Text())))
 
 
 def _type(column: dict[str, str]) -> str:

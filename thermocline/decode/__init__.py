@@ -2,14 +2,14 @@
 
 ``decoder_for`` picks the decoder of a table's format. It reads chunks of raw keys and values into
 ``Decoded``: columns of natural Python values, and the bad records beside them. From there, rows go two ways:
-``records_table`` makes the Arrow table that ingest folds, ``pack_rows`` the payloads that the hot tier keeps,
-which an ``Unpacker`` reads back one by one and ``unpack_arrays`` as columns. Read ``record`` first, then
-``json_records``, which is the record rule.
+``records_table`` makes the Arrow table that ingest folds; ``key_table`` and ``pack_rows`` make the keys and
+the payloads that the hot tier keeps, and an ``Unpacker`` reads payloads back one by one, ``unpack_arrays``
+as columns. Read ``record`` first, then ``json_records``, which is the record rule.
 """
 
 from __future__ import annotations
 
-from thermocline.decode.arrow import records_table
+from thermocline.decode.arrow import key_table, records_table
 from thermocline.decode.json_records import JsonDecoder
 from thermocline.decode.payload import Unpacker, json_row, pack_rows
 from thermocline.decode.payload_arrays import unpack_arrays
@@ -24,6 +24,7 @@ __all__ = [
     "Unpacker",
     "decoder_for",
     "json_row",
+    "key_table",
     "pack_rows",
     "records_table",
     "unpack_arrays",

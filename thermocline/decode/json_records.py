@@ -47,7 +47,7 @@ class JsonDecoder:
         self._key_in_key = definition.key_from == "key"
         value_columns = definition.value_columns if self._key_in_key else definition.columns
         self._value = _Document(value_columns, required=definition.key)
-        self._key = _Document(definition.key_columns, required=definition.key)
+        self._key = _Document(definition.key_columns if self._key_in_key else (), required=definition.key)
 
     def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Decoded:
         """Decodes records given as aligned raw keys and values; see ``Decoder``."""
@@ -65,8 +65,10 @@ class JsonDecoder:
         for index, (column, reason) in refused.items():
             bad[index] = Bad(index, self._stage_of(column), reason)
         if not self._key_in_key:
-            tombstones = (index for index, value in enumerate(values) if not value)
-            bad.update((index, Bad(index, Stage.KEY, "the value is empty")) for index in tombstones)
+            # Whose row a tombstone is about would stand in the value.
+            stage = Stage.KEY if self._definition.has_key else Stage.DECODE
+            empty = (index for index, value in enumerate(values) if not value)
+            bad.update((index, Bad(index, stage, "the value is empty")) for index in empty)
         return columns
 
     def _keys(self, keys: Sequence[bytes | None], bad: dict[int, Bad]) -> dict[str, list[Any]]:

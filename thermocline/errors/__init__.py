@@ -6,6 +6,9 @@
     │   ├── ConfigInvalid            the configuration has problems, all of them listed
     │   ├── DefinitionInvalid        a table's columns, key or entity cannot work
     │   ├── DefinitionDiffers        the file says something else than the table's own definition
+    │   ├── AlterationRefused        the table cannot become what the file says
+    │   ├── ConfirmationMissing      nobody confirmed what destroys something
+    │   ├── PurgeRefused             a dropped table's files cannot be deleted with it
     │   ├── TableNotConfigured       no [tables.NAME] of that name
     │   ├── PortTaken                another process listens there
     │   └── DependencyMissing        a program or package is not installed
@@ -16,8 +19,15 @@
     │   ├── SeamBeyondLog            the log ends before what was already read from it
     │   ├── ClusterReplaced          the cluster is not the one that the table was fed from
     │   ├── TopicReplaced            the topic was deleted and created again
+    │   ├── PartitionsShrunk         a partition that was read does not exist any more
+    │   ├── TombstonesGone           compaction may have dropped tombstones that were not read
+    │   ├── TransactionOpen          a producer's open transaction holds back what follows it
+    │   ├── FactsDiffer              what a user accepts is not what is found
+    │   ├── RebaseRefused            a table without a key cannot go on with another log
     │   ├── RangeIncomplete          a planned range could not be read to its end
-    │   └── BadRecord                a record that the table's definition refuses, where on_error = "fail"
+    │   ├── BadRecord                a record that the table's definition refuses, where on_error = "fail"
+    │   ├── TooManyBadRecords        a batch has more bad records than the table bears
+    │   └── DeadLetterRefused        the dead-letter topic will never take a record
     ├── TableError                   Iceberg, its catalog, and who commits
     │   ├── CatalogUnreachable       the catalog did not answer
     │   ├── TableMissing             the catalog has no such table
@@ -26,12 +36,15 @@
     │   ├── CommitRejected           certain: the commit did not land
     │   ├── CommitUnknown            the commit may or may not have landed
     │   ├── OwnerLost                another process owns the table now
+    │   ├── TableHeld                another process holds the table, and lives
     │   └── EngineFailed             a Spark job failed
     ├── RequestError                 the caller's request, or an answer that cannot be given now
     │   ├── UnknownTable             the server has no such table
     │   ├── UnknownColumn            the table has no such column
     │   ├── BadParameter             a parameter cannot be used
+    │   ├── NoKey                    a lookup in a table without a key
     │   ├── RowNotFound              no row has that key
+    │   ├── NotQuarantined           the quarantine holds no such record
     │   ├── RouteNotFound            nothing at that path
     │   ├── MethodNotAllowed         the path is there, but not for that method
     │   ├── NotAcceptable            none of the formats asked for is offered
@@ -51,13 +64,16 @@ prints, and its first line is the title of the HTTP problem. Facts never carry a
 from __future__ import annotations
 
 from thermocline.errors.configuration import (
+    AlterationRefused,
     ConfigFileMissing,
     ConfigInvalid,
     ConfigurationError,
+    ConfirmationMissing,
     DefinitionDiffers,
     DefinitionInvalid,
     DependencyMissing,
     PortTaken,
+    PurgeRefused,
     TableNotConfigured,
 )
 from thermocline.errors.ours import (
@@ -68,7 +84,9 @@ from thermocline.errors.request import (
     BadParameter,
     HotBytesExceeded,
     MethodNotAllowed,
+    NoKey,
     NotAcceptable,
+    NotQuarantined,
     NotReady,
     ReadAfterTimeout,
     ReadPointGone,
@@ -81,33 +99,44 @@ from thermocline.errors.request import (
 )
 from thermocline.errors.root import (
     ExitCode,
+    Resumable,
     ThermoclineError,
     did_you_mean,
 )
 from thermocline.errors.source import (
     BadRecord,
     ClusterReplaced,
+    DeadLetterRefused,
+    FactsDiffer,
     KafkaUnreachable,
     OffsetsGone,
+    PartitionsShrunk,
     RangeIncomplete,
+    RebaseRefused,
     SeamBeyondLog,
     SourceError,
+    TombstonesGone,
+    TooManyBadRecords,
     TopicMissing,
     TopicReplaced,
+    TransactionOpen,
 )
 from thermocline.errors.table import (
     CatalogUnreachable,
     CommitRejected,
     CommitUnknown,
+    DefinitionChanged,
     EngineFailed,
     OwnerLost,
     TableError,
     TableExists,
+    TableHeld,
     TableMissing,
     TableUnowned,
 )
 
 __all__ = [
+    "AlterationRefused",
     "BadParameter",
     "BadRecord",
     "CatalogUnreachable",
@@ -117,24 +146,34 @@ __all__ = [
     "ConfigFileMissing",
     "ConfigInvalid",
     "ConfigurationError",
+    "ConfirmationMissing",
+    "DeadLetterRefused",
+    "DefinitionChanged",
     "DefinitionDiffers",
     "DefinitionInvalid",
     "DependencyMissing",
     "EngineFailed",
     "ExitCode",
+    "FactsDiffer",
     "HotBytesExceeded",
     "InternalError",
     "KafkaUnreachable",
     "MethodNotAllowed",
+    "NoKey",
     "NotAcceptable",
+    "NotQuarantined",
     "NotReady",
     "OffsetsGone",
     "OwnerLost",
+    "PartitionsShrunk",
     "PortTaken",
+    "PurgeRefused",
     "RangeIncomplete",
     "ReadAfterTimeout",
     "ReadPointGone",
+    "RebaseRefused",
     "RequestError",
+    "Resumable",
     "RouteNotFound",
     "RowNotFound",
     "SeamBeyondLog",
@@ -142,12 +181,16 @@ __all__ = [
     "SourceError",
     "TableError",
     "TableExists",
+    "TableHeld",
     "TableMissing",
     "TableNotConfigured",
     "TableUnowned",
     "ThermoclineError",
+    "TombstonesGone",
+    "TooManyBadRecords",
     "TopicMissing",
     "TopicReplaced",
+    "TransactionOpen",
     "UnknownColumn",
     "UnknownTable",
     "VerdictBad",

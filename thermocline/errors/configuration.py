@@ -73,18 +73,86 @@ class DefinitionDiffers(Listing, ConfigurationError):
     table, and everybody reads it from there, so that all doors give the same answer. Ingest refuses to run
     with a file that disagrees, since one of the two is not what you mean.
 
-    Nothing was read or written; the table goes on as it is defined. Make the file say what the table says, or
-    create a new table with the new definition.
+    Nothing was read or written; the table goes on as it is defined. `thermocline table alter` makes the table
+    say what the file says where that can be done (with --dry-run it only tells); else make the file say what
+    the table says, or create a new table with the new definition.
     """
 
     code = "definition-differs"
     _what = "the configuration of {table}, against the definition in the table, has {_problems}"
     _listed = "differences"
     _state = "nothing was read or written; the table's own definition stands."
-    _next = "thermocline table show {table}      (make [tables.{table}] say the same, or use a new table)"
+    _next = (
+        "thermocline table alter {table}      (if the file is right: makes the table say the same)\n"
+        "thermocline table show {table}      (if the table is right: make [tables.{table}] say the same)"
+    )
 
     table: str
     differences: tuple[str, ...]
+
+
+class AlterationRefused(Listing, ConfigurationError):
+    """A table cannot be altered to what the configuration says.
+
+    `thermocline table alter` adds columns (rows that are there have null in them), widens int to long and the
+    precision of decimals, adds topics, and changes on_error, suppress_unchanged and transactional. Everything
+    else would change what the rows, keys, indexes and deletes in the table mean. Every change that can't be
+    made is listed with its reason.
+
+    Nothing was written; the table stands as it is defined. Take those changes back in the file; `thermocline
+    table show` says what the table has. Where they are needed, create a new table under another name and
+    identifier, and let it read the log from the start.
+    """
+
+    code = "alteration-refused"
+    http_status = 409
+    _what = "the alteration of {table} to what the configuration says has {_problems}"
+    _state = "nothing was written; the table stands as it is defined."
+    _next = "thermocline table show {table}      (make [tables.{table}] say the same, or use a new table)"
+
+    table: str
+    problems: tuple[str, ...]
+
+
+class ConfirmationMissing(ConfigurationError):
+    """A command that destroys something was not confirmed.
+
+    At a terminal it asks; where nobody can answer it wants --yes, so that no script destroys by accident.
+
+    Nothing was changed. Look at what would go, and run the command again as it is printed.
+    """
+
+    code = "confirmation-missing"
+    http_status = 409
+    _what = "{what_goes} would be destroyed, and nobody confirmed it."
+    _state = "nothing was changed."
+    _next = "{command}"
+
+    what_goes: str
+    command: str
+
+
+class PurgeRefused(ConfigurationError):
+    """The files of a table cannot be deleted with it.
+
+    `thermocline table drop --purge` deletes what lies in the folders data, metadata and thermocline below a
+    table's location, and nothing else. It refuses where that could hit other tables' files (gc.enabled is
+    false, or paths of the table's own point elsewhere), or where the storage can't be listed.
+
+    Nothing was dropped or deleted. Drop the table without --purge, and delete its files by the means of the
+    storage.
+    """
+
+    code = "purge-refused"
+    http_status = 409
+    _what = "the files of {identifier} below {location} are not deleted: {detail}."
+    _state = "nothing was dropped or deleted."
+    _next = "thermocline table drop {table}      (leaves the files where they are)"
+
+    table: str
+    identifier: str
+    location: str
+    detail: str
 
 
 class TableNotConfigured(Misnaming, ConfigurationError):

@@ -59,6 +59,22 @@ class BadParameter(RequestError):
     problem: str
 
 
+class NoKey(RequestError):
+    """The table has no key, so that none of its rows can be looked up.
+
+    Its definition says `key = []`: every record adds a row, and nothing but the record's place in the log
+    tells one row from another.
+
+    The rows are there, and an extract gives them, those that are not committed yet included.
+    """
+
+    code = "no-key"
+    _what = "table {table} has no key, so that none of its rows can be looked up."
+    _next = "thermocline extract {table}"
+
+    table: str
+
+
 class RowNotFound(RequestError):
     """The table has no row with that key.
 
@@ -73,6 +89,26 @@ class RowNotFound(RequestError):
 
     table: str
     key: str
+
+
+class NotQuarantined(RequestError):
+    """The quarantine of the table holds no such record.
+
+    It was never bad, or it was replayed or purged. A record is named by its place in the log, as `thermocline
+    quarantine list` shows it: TOPIC/PARTITION@OFFSET.
+
+    Nothing was changed.
+    """
+
+    code = "not-quarantined"
+    http_status = 404
+    exit_code = ExitCode.BAD_ANSWER
+    _what = "the quarantine of table {table} does not hold {records}."
+    _state = "nothing was changed."
+    _next = "thermocline quarantine list {table}"
+
+    table: str
+    records: tuple[str, ...]
 
 
 class RouteNotFound(RequestError):

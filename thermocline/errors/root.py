@@ -142,6 +142,20 @@ class Listing:
         return listed(getattr(self, self._listed))
 
 
+class Resumable:
+    """For an error that a command resumes from, when the error's facts are repeated to it as tokens."""
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The facts, as the command wants to hear them."""
+        raise NotImplementedError
+
+    @property
+    def resume(self) -> str:
+        """The whole command."""
+        raise NotImplementedError
+
+
 class Misnaming:
     """For an error about a name that is none of those known: ``{_suggestion}`` ends its sentence."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from thermocline.errors import places
 from thermocline.errors.root import ExitCode, ThermoclineError
 from thermocline.masking import mask_password
 
@@ -80,9 +81,10 @@ class TableUnowned(TableError):
     does not, or the table's properties say something else: somebody else wrote to the table, or rolled it
     back. Going on would lose or repeat records, so ingest stops; servers go on from what they hold.
 
-    Nothing was written. Let only Thermocline commit to the table. Set its main branch to the newest snapshot
-    that Thermocline wrote (any Iceberg engine can do that; such snapshots have `thermocline.seam` in their
-    summary, and writes after it are given up by that), or create a new table.
+    Nothing was written. Let only Thermocline commit to the table. `thermocline ingest rebase TABLE --onto
+    SNAPSHOT` (the error prints the id) goes on from the newest snapshot that carries a seam. What others
+    wrote after it is given up, since nobody can say where in the log it belongs; what was read from the log
+    after it is read again. Where nothing can be continued, create a new table.
     """
 
     code = "table-unowned"
@@ -90,18 +92,53 @@ class TableUnowned(TableError):
     _what = "table {table} cannot be continued{_from}: {detail}"
     _state = "nothing was written."
     _cause = "another program committed to the table, or it was rolled back."
-    _next = (
-        "thermocline table show {table}      (shows the current snapshot)\n"
-        "then set its main branch to the newest snapshot with a thermocline.seam, or create a new table"
-    )
+    _next = "{_next_lines}"
 
     table: str
     snapshot_id: int  # negative when the table has no snapshot
     detail: str
+    onto: int = -1  # the newest snapshot that can be continued; negative when there is none
+    given_up: tuple[str, ...] = ()  # the ids of the snapshots that come after it
+
+    @property
+    def resume(self) -> str:
+        """Going on from the newest snapshot that carries a seam; empty where there is none."""
+        return f"thermocline ingest rebase {self.table} --onto {self.onto}" if self.onto >= 0 else ""
 
     @property
     def _from(self) -> str:
         return f" from snapshot {self.snapshot_id}" if self.snapshot_id >= 0 else ""
+
+    @property
+    def _next_lines(self) -> str:
+        if not self.resume:
+            return f"thermocline table show {self.table}\nthen create a new table"
+        return f"{self.resume}\nthis gives up {self._lost}, and reads the log from there"
+
+    @property
+    def _lost(self) -> str:
+        return f"snapshot {places.some(self.given_up)}" if self.given_up else "nothing"
+
+
+class DefinitionChanged(TableError):
+    """The table's definition was altered while it was ingested.
+
+    Records were read by the old definition, so their batch must not land in a table that has another one.
+    Ingest stops before it commits.
+
+    Nothing of the batch is in the table, and its records are still in the log. Run ingest again: it starts
+    with the new definition, and reads the same records by it.
+    """
+
+    code = "definition-changed"
+    exit_code = ExitCode.STOPPED
+    _what = "the definition of table {table} was altered: its version is {found} now, not {planned}."
+    _state = "nothing of the batch is in the table; its records are still in the log."
+    _next = "thermocline ingest run {table}"
+
+    table: str
+    planned: int
+    found: int
 
 
 class CommitRejected(TableError):
@@ -132,10 +169,10 @@ class CommitUnknown(TableError):
     The connection broke or timed out after the request was sent. It is neither a success nor a failure, so
     all files of the batch are kept: deleting them would destroy rows if the commit did land.
 
-    Rows and seam are written together, so nothing can be lost or doubled. Run ingest again: it starts by
-    taking a new epoch, after which the unknown commit can no longer land. It goes on from the seam that the
-    table then has: after the batch if that had landed, else with the same records again. Do not delete files
-    by hand.
+    Rows and seam are written together, so nothing can be lost or doubled. `thermocline ingest reconcile`
+    takes a new epoch, after which the commit can no longer land, and looks whether it had. If not, the files
+    of the batch are deleted, and its records are read again by the next ingest. `thermocline ingest run` does
+    the same at its start. Do not delete files by hand.
     """
 
     code = "commit-unknown"
@@ -143,7 +180,7 @@ class CommitUnknown(TableError):
     _what = "the catalog did not confirm the commit of batch {batch_id} to {table}."
     _state = "the files of the batch ({ranges}) are kept; nothing was deleted."
     _cause = "it may or may not have landed: {detail}"
-    _next = "thermocline ingest run {table}      (goes on from the table's seam; safe to repeat)"
+    _next = "thermocline ingest reconcile {table}      (says whether it landed; safe to repeat)"
 
     table: str
     batch_id: str
@@ -157,21 +194,46 @@ class OwnerLost(TableError):
     One process commits to a table. Each that starts takes a new number, the epoch, in a commit of its own,
     and commits of an older epoch are impossible from then on.
 
-    Nothing of this process's last batch is in the table; the new owner reads the same records. If that is not
-    what you want, find the other process (`thermocline status` shows the epoch going up) and keep one.
+    Nothing of this process's last batch is in the table; the new owner reads the same records. A process that
+    was frozen for longer than its lease (`ingest.lease_seconds`) meets this when it wakes up. If two are run
+    on purpose, keep one: `thermocline ingest run` refuses while another lives, and says who that is.
     """
 
     code = "owner-lost"
     exit_code = ExitCode.NOT_OWNER
     _what = "another process owns table {table} now: its epoch is {epoch_found}, ours was {epoch_ours}."
     _state = "nothing of this process's last batch is in the table; the new owner reads the same records."
-    _next = (
-        "nothing, if another ingest was started on purpose; otherwise keep one of them: thermocline status"
-    )
+    _next = "thermocline ingest run {table}      (says who owns it, or goes on where nobody does any more)"
 
     table: str
     epoch_ours: int
     epoch_found: int
+
+
+class TableHeld(TableError):
+    """Another process holds the table.
+
+    Only one process at a time commits to a table. While it lives it renews a lease, a small file beside the
+    table's data (`thermocline/owner.json`) that says who it is; another process must not interfere.
+
+    Nothing was written. Let that process work, or end it: a clean end frees the table at once, and so does a
+    crash on the same machine. After a crash elsewhere the table is free once its lease was not renewed for
+    the time that it promises (`ingest.lease_seconds`); `thermocline ingest run` waits that long.
+    """
+
+    code = "table-held"
+    http_status = 409
+    exit_code = ExitCode.NOT_OWNER
+    _what = "process {pid} on {host} holds table {table} since {since} (last renewed at {renewed})."
+    _state = "nothing was written."
+    _next = "thermocline ingest run {table}      (when that process has ended)"
+
+    table: str
+    host: str
+    pid: int
+    since: str
+    renewed: str
+    epoch: int
 
 
 class EngineFailed(TableError):

@@ -65,7 +65,7 @@ def jars_of(
     report: Report = in_silence,
     cache: Path | None = None,
 ) -> tuple[Path, ...]:
-    """Gives the verified jars of a group of the lock (`kafka`, `spark`), in the lock's order.
+    """Gives the verified jars of a group of the lock (such as `kafka`), in the lock's order.
 
     A warm call reads one small file and compares the size and time of each jar; a jar that changed is hashed
     again, and fetched again where it differs. Safe in several processes at once, and after an interruption.

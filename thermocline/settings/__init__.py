@@ -15,6 +15,7 @@ from __future__ import annotations
 from thermocline.settings.load import find_file, load_settings
 from thermocline.settings.model import (
     CatalogSettings,
+    IngestSettings,
     KafkaSettings,
     PassThrough,
     ServingSettings,
@@ -25,6 +26,7 @@ from thermocline.settings.model import (
 
 __all__ = [
     "CatalogSettings",
+    "IngestSettings",
     "KafkaSettings",
     "PassThrough",
     "ServingSettings",

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from thermocline.errors import ConfigFileMissing, ConfigInvalid, DefinitionInvalid, did_you_mean
 from thermocline.settings.model import (
     CatalogSettings,
+    IngestSettings,
     KafkaSettings,
     ServingSettings,
     Settings,
@@ -32,6 +33,7 @@ SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
     "kafka": KafkaSettings,
     "catalog": CatalogSettings,
     "spark": SparkSettings,
+    "ingest": IngestSettings,
     "serving": ServingSettings,
     "tables": TableSettings,
 }

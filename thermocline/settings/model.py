@@ -19,6 +19,8 @@ SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?b)?", re.IGNORECASE)
 SIZE_UNITS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 WORKERS_MAX: Final = 64  # beyond it a machine's cores are shared by processes that only wait for each other
 
+LEASE_SECONDS_MIN: Final = 1.0  # below it, an owner that swaps or collects garbage is taken for dead
+
 
 class PassThrough(dict[str, str]):
     """Another program's settings, by its names. Values may be secrets, so none is ever shown."""
@@ -71,9 +73,18 @@ def _column(value: object) -> object:
     raise ValueError('a column is a type such as "int", or { type = "timestamptz", epoch = "ms" }')
 
 
+def _on_error(value: object) -> object:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict) and all(isinstance(part, str) for part in value.values()):
+        return value
+    raise ValueError('on_error is a word such as "quarantine", or { key = "fail", contract = "skip" }')
+
+
 Bytes = Annotated[int, BeforeValidator(_size), Field(gt=0)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+OnErrorText = Annotated[str | dict[str, str], BeforeValidator(_on_error)]
 ColumnText = Annotated[str | dict[str, str], BeforeValidator(_column)]
 
 
@@ -126,6 +137,12 @@ class SparkSettings(_Section):
     conf: PassThrough = PassThrough()
 
 
+class IngestSettings(_Section):
+    """How ingest owns a table. ``lease_seconds``: unrenewed for so long, it is free for another process."""
+
+    lease_seconds: Annotated[float, Field(ge=LEASE_SECONDS_MIN, allow_inf_nan=False)] = 60.0
+
+
 class ServingSettings(_Section):
     """The lookup API. ``stale_after_seconds``: the age from which an answer says that it is stale."""
 
@@ -139,7 +156,11 @@ class ServingSettings(_Section):
 
 
 class TableSettings(_Section):
-    """One live table: where it is, its definition as the file has it, and at what pace to ingest it."""
+    """One live table: where it is, its definition as the file has it, and how to ingest it.
+
+    Of the latter are the commit interval, the bounds of a batch, those of its errors, and the dead-letter
+    topic: they are not part of the definition, and may differ from one run to the next.
+    """
 
     identifier: str
     topics: Names
@@ -153,9 +174,19 @@ class TableSettings(_Section):
     commit_interval_seconds: Seconds = 60.0
     batch_records_max: Annotated[int, Field(gt=0)] = 2_000_000
     batch_bytes_max: Bytes = 512_000_000
-    on_error: str = "quarantine"
+    on_error: OnErrorText = "quarantine"
+    errors_ratio_max: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.5
+    errors_count_max: Annotated[int, Field(ge=0)] | None = None
+    dead_letter_topic: str | None = None
     transactional: bool = False
+    suppress_unchanged: bool = False
     columns: dict[str, ColumnText]
+
+    @model_validator(mode="after")
+    def _check_dead_letter_topic(self) -> Self:
+        if self.dead_letter_topic in self.topics:
+            raise ValueError(f'dead_letter_topic is "{self.dead_letter_topic}", which feeds the table itself')
+        return self
 
     def definition(self, name: str) -> LiveTable:
         """The definition that the file asks for. Raises `DefinitionInvalid` with all its problems."""
@@ -172,6 +203,7 @@ class TableSettings(_Section):
             format_version=self.format_version,
             on_error=self.on_error,
             transactional=self.transactional,
+            suppress_unchanged=self.suppress_unchanged,
         )
 
 
@@ -181,6 +213,7 @@ class Settings(_Section):
     kafka: KafkaSettings
     catalog: CatalogSettings
     spark: SparkSettings = SparkSettings()
+    ingest: IngestSettings = IngestSettings()
     serving: ServingSettings = ServingSettings()
     tables: dict[str, TableSettings] = {}
 

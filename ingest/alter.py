@@ -1,0 +1,126 @@
+"""Alter a live table: schema, definition and a snapshot that says so, all in one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.schema import Schema
+
+from ingest.commit import Change, Landed, Rejected, Unknown
+from ingest.ownership import own_table
+from ingest.plan import offsets_of
+from thermocline.alteration import plan_alteration
+from thermocline.catalog import DEFINITION_PROPERTY, current_state, definition_of, load_table, open_catalog
+from thermocline.errors import AlterationRefused
+from thermocline.identity import check_identity
+from thermocline.log import Log
+from thermocline.seam import Seam
+
+if TYPE_CHECKING:
+    from ingest.lease import Say
+    from ingest.ownership import Owned
+    from thermocline.alteration import Alteration
+    from thermocline.clock import Clock
+    from thermocline.definition import LiveTable
+    from thermocline.settings import Settings
+
+
+def alter_table(
+    settings: Settings, name: str, clock: Clock, dry_run: bool = False, say: Say | None = None
+) -> Alteration:
+    """Make the table's definition say what the configuration says; what that changes.
+
+    Nothing is written where nothing differs, nor for a ``dry_run``. New topics are read from ``start`` on.
+
+    Raises:
+        AlterationRefused: something can't be changed; nothing was.
+        TopicMissing: a new topic does not exist.
+        ClusterReplaced: nor does a new topic of another cluster fit.
+        TableHeld: an owner lives; stop it first.
+        CommitUnknown: nobody can say whether it was altered. Safe to repeat.
+    """
+    wanted = settings.table(name).definition(name)
+    table = load_table(open_catalog(settings.catalog), name, wanted.identifier)
+    planned = plan_alteration(definition_of(table, name), wanted)
+    if planned.topics:
+        state = current_state(table, name)
+        check_identity(name, state.cluster_id, state.topic_ids, Log(settings.kafka), planned.topics)
+    if dry_run or not planned.changes:
+        return planned
+    with own_table(settings, name, clock, say=say) as owned:
+        planned = plan_alteration(owned.definition, wanted)  # from now on nobody else alters it
+        if planned.changes:
+            _commit(owned, planned, settings.table(name).start)
+    return planned
+
+
+def _commit(owned: Owned, planned: Alteration, start: str) -> None:
+    state, definition = owned.state, planned.definition
+    new = offsets_of(owned.log, planned.topics, start) if planned.topics else Seam()
+    facts = owned.log.describe(planned.topics) if planned.topics else {}
+    change = Change(
+        seam=state.seam.merged_max(new),
+        cluster_id=state.cluster_id,
+        topic_ids={**state.topic_ids, **{topic: fact.topic_id for topic, fact in facts.items()}},
+        watermark_ms=state.watermark_ms,
+        drained_ms=state.drained_ms,
+        properties={DEFINITION_PROPERTY: definition.to_json()},
+        alter=_altering(owned.jvm, planned),
+        definition_version=definition.version,
+    )
+    match owned.committer.commit(state.snapshot_id, state.seam, change):
+        case Rejected(error) | Unknown(error):
+            raise error
+        case Landed():
+            pass
+
+
+def _altering(jvm: Any, planned: Alteration) -> Callable[[Any], None]:
+    """What makes an Iceberg transaction's schema that of the definition to come."""
+
+    def alter(transaction: Any) -> None:
+        if planned.added or planned.widened:
+            _update_schema(jvm, transaction.updateSchema(), planned)
+        json = jvm.org.apache.iceberg.SchemaParser.toJson(transaction.currentMetadata().schema())
+        _check_schema(Schema.model_validate_json(json), planned.definition)
+
+    return alter
+
+
+def _update_schema(jvm: Any, update: Any, planned: Alteration) -> None:
+    """New columns are optional, with no default: rows that are there read as null in them."""
+    wanted = planned.definition.iceberg_schema()
+    types = jvm.org.apache.iceberg.SchemaParser.fromJson(wanted.model_dump_json())
+    for column in planned.added:
+        update.addColumn(None, column.name, types.findType(column.name))
+    for one in planned.widened:
+        update.updateColumn(one.name, types.findType(one.name))
+    before = None
+    for column in planned.definition.columns:
+        if column in planned.added:
+            if before is None:
+                update.moveFirst(column.name)
+            else:
+                update.moveAfter(column.name, before)
+        before = column.name
+    update.commit()
+
+
+def _check_schema(found: Schema, definition: LiveTable) -> None:
+    """Data files carry the definition's field ids: Iceberg must mean the same columns by them.
+
+    Raises `AlterationRefused` where it does not, as after another program changed the table's columns.
+    """
+    ours, theirs = list(_columns(definition.iceberg_schema())), list(_columns(found))
+    if ours != theirs:
+        problem = (
+            f"the columns of the Iceberg table would be {', '.join(theirs)}, but those of the definition "
+            f"{', '.join(ours)} (field id, name, type): another program changed the table's columns"
+        )
+        raise AlterationRefused(table=definition.name, problems=(problem,))
+
+
+def _columns(schema: Schema) -> Iterator[str]:
+    for field in schema.fields:
+        yield f"{field.field_id} {field.name} {field.field_type}{' not null' if field.required else ''}"

@@ -1,0 +1,149 @@
+"""What becomes of a batch's bad records, before the batch commits.
+
+Stop on one that the table does not bear, stop where there are too many, else make them durable: in
+quarantine, and in the dead-letter topic where there is one. Only then may the seam pass them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ingest.accounting import bad_by_stage
+from ingest.quarantine import delete_files, keep_files, read_files
+from thermocline.dead_letters import DeadLetter, send_dead_letters
+from thermocline.errors import BadRecord, ThermoclineError, TooManyBadRecords
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from ingest.read_task import FirstBad, ReadReport
+    from thermocline.definition import LiveTable, OnError
+    from thermocline.log import Log
+    from thermocline.settings import TableSettings
+
+# Below this many, a ratio says little: two bad records of three are no reason to stop for.
+RATIO_BAD_RECORDS_MIN = 100
+# Bad records that the error of a breaker shows.
+EXAMPLES_MAX = 5
+# What our headers of a dead letter begin with; the rest of each is the name of a fact.
+HEADER_PREFIX = "thermocline."
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecordsPolicy:
+    """What a table bears; ``dead_letter_topic`` is None where there is none."""
+
+    table: str
+    on_error: OnError
+    ratio_max: float
+    count_max: int | None
+    dead_letter_topic: str | None
+
+    @classmethod
+    def of(cls, definition: LiveTable, settings: TableSettings) -> BadRecordsPolicy:
+        """The policy that a table's definition and the file's section say."""
+        return cls(
+            definition.name,
+            definition.on_error,
+            settings.errors_ratio_max,
+            settings.errors_count_max,
+            settings.dead_letter_topic,
+        )
+
+
+def settle_bad_records(
+    policy: BadRecordsPolicy,
+    reports: Sequence[ReadReport],
+    quarantine: Table,
+    client_config: Mapping[str, Any],
+) -> None:
+    """Make the bad records of a batch durable. When this raises, the batch must not commit.
+
+    Called again for the same records, as after a crash, it leaves repeats: readers of the quarantine drop
+    them by (topic id, partition, offset), and those of the dead-letter topic may do the same.
+
+    Raises:
+        BadRecord: one is at a stage that the table wants to stop at.
+        TooManyBadRecords: the batch has more than the table bears.
+        CatalogUnreachable: they could not be kept in quarantine.
+        KafkaUnreachable: not all of them could be written to the dead-letter topic.
+        TopicMissing: the dead-letter topic does not exist.
+        DeadLetterRefused: the dead-letter topic will never take one of them.
+    """
+    paths = [path for report in reports for path in report.quarantine_files]
+    try:
+        check_bearable(policy, reports)
+    except ThermoclineError:
+        delete_files(quarantine.io, paths)
+        raise
+    if not paths:
+        return
+    keep_files(quarantine, paths)
+    if policy.dead_letter_topic is not None:
+        letters = (dead_letter(policy.table, row) for row in read_files(quarantine.io, paths))
+        send_dead_letters(client_config, policy.table, policy.dead_letter_topic, letters)
+
+
+def check_bearable(policy: BadRecordsPolicy, reports: Sequence[ReadReport]) -> None:
+    """Raises `BadRecord` and `TooManyBadRecords` as ``settle_bad_records`` does; does nothing else."""
+    bad = bad_by_stage(reports)
+    firsts = sorted(first for report in reports for first in report.first_bad.values())
+    unborne = [first for first in firsts if policy.on_error.of(first.stage) == "fail"]
+    if unborne:
+        first = unborne[0]
+        raise BadRecord(
+            table=policy.table,
+            topic=first.topic,
+            partition=first.partition,
+            offset=first.offset,
+            stage=first.stage,
+            reason=first.reason,
+        )
+    read = sum(report.records for report in reports)
+    limits = tuple(_exceeded(policy, bad.total(), read))
+    if limits:
+        raise TooManyBadRecords(
+            table=policy.table,
+            bad=bad.total(),
+            read=read,
+            stages=tuple(f"{count:,} at {stage}" for stage, count in sorted(bad.items())),
+            limits=limits,
+            examples=tuple(_worded(first) for first in firsts[:EXAMPLES_MAX]),
+        )
+
+
+def check_dead_letter_topic(policy: BadRecordsPolicy, log: Log) -> None:
+    """Checks, before anything is read, that dead letters have a place. Raises `TopicMissing`."""
+    if policy.dead_letter_topic is not None:
+        log.describe([policy.dead_letter_topic])
+
+
+def dead_letter(table: str, row: Mapping[str, Any]) -> DeadLetter:
+    """A row of the quarantine as it goes into the dead-letter topic: its own headers first, then ours."""
+    place = f"{row['topic']}/{row['partition']}@{row['offset']}"
+    facts = {
+        "table": table,
+        "topic": row["topic"],
+        "topic-id": row["topic_id"],
+        "partition": row["partition"],
+        "offset": row["offset"],
+        "timestamp": row["timestamp"].isoformat(timespec="milliseconds"),
+        "stage": row["stage"],
+        "reason": row["reason"],
+    }
+    own = [(header["name"], header["value"]) for header in row["headers"] or ()]
+    ours = [(HEADER_PREFIX + name, str(value).encode()) for name, value in facts.items()]
+    return DeadLetter(row["key"], row["value"], (*own, *ours), place)
+
+
+def _exceeded(policy: BadRecordsPolicy, bad: int, read: int) -> Iterator[str]:
+    if policy.count_max is not None and bad > policy.count_max:
+        yield f"errors_count_max = {policy.count_max}"
+    if bad >= RATIO_BAD_RECORDS_MIN and bad > policy.ratio_max * read:
+        yield f"errors_ratio_max = {policy.ratio_max:g}"
+
+
+def _worded(first: FirstBad) -> str:
+    return f"{first.topic}/{first.partition}@{first.offset} ({first.stage}): {first.reason}"

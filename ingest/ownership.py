@@ -1,0 +1,162 @@
+"""Taking a table, and giving it back: the lease, the epoch, and what an owner before left unsettled.
+
+    claim = Claim.of(settings, name, clock)     the table as it is; checks that need no ownership come here
+    claim.wait_until_free()                     nobody holds the table
+    owned = claim.take(jvm)                     our epoch: no earlier owner can commit from here on
+    owned.release()
+
+`own_table` does all of it around a block, with a small JVM, for commands that need no Spark.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ingest.commit import Committer, Landed, Rejected, Unknown
+from ingest.java import JavaCatalog, small_jvm
+from ingest.lease import Lease, Say
+from ingest.reconcile import Settled, settle_unknown
+from thermocline.catalog import (
+    EPOCH_PROPERTY,
+    SnapshotState,
+    current_state,
+    definition_of,
+    load_table,
+    open_catalog,
+)
+from thermocline.log import Log
+from thermocline.logs import fields
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from thermocline.clock import Clock
+    from thermocline.definition import LiveTable
+    from thermocline.settings import Settings
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Owned:
+    """A table that this process owns. ``table`` and ``state`` are as right after taking it.
+
+    ``settled`` is what became of unknown commits of owners before.
+    """
+
+    definition: LiveTable
+    table: Table
+    state: SnapshotState
+    committer: Committer
+    jvm: Any
+    catalog: JavaCatalog
+    log: Log
+    lease: Lease
+    settled: tuple[Settled, ...]
+
+    def release(self) -> None:
+        """Free the table for others at once."""
+        self.lease.release()
+
+
+@contextmanager
+def own_table(
+    settings: Settings, name: str, clock: Clock, onto: int | None = None, say: Say | None = None
+) -> Iterator[Owned]:
+    """Own the table for as long as the block runs. The log is not checked against it.
+
+    Args:
+        onto: a snapshot that carries a seam; it becomes the current one by this, to go on from there.
+        say: gets a line when an owner has to be waited for.
+
+    Raises:
+        TableHeld: another owner lives.
+        OwnerLost: another process took the table at the same moment.
+        TableUnowned: the current snapshot (or ``onto``) carries no seam, or the table was rolled back.
+    """
+    claim = Claim.of(settings, name, clock, say)
+    claim.wait_until_free()
+    with small_jvm(settings.catalog) as jvm:
+        owned = claim.take(jvm, onto)
+        try:
+            yield owned
+        finally:
+            owned.release()
+
+
+@dataclass(slots=True)
+class Claim:
+    """A table that this process wants to own. The epoch is read first: who takes it from then on is met."""
+
+    settings: Settings
+    name: str
+    table: Table
+    definition: LiveTable
+    epoch_seen: int
+    lease: Lease
+
+    @classmethod
+    def of(cls, settings: Settings, name: str, clock: Clock, say: Say | None = None) -> Claim:
+        """The table as it is now."""
+        table = load_table(open_catalog(settings.catalog), name, settings.table(name).identifier)
+        definition = definition_of(table, name)
+        lease = Lease(
+            table.io, table.location(), name, settings.ingest.lease_seconds, clock, say or _into_the_log
+        )
+        return cls(settings, name, table, definition, int(table.properties[EPOCH_PROPERTY]), lease)
+
+    def wait_until_free(self) -> None:
+        """Return once nobody holds the table. Raises `TableHeld` when somebody does, and lives."""
+        self.lease.wait_until_free()
+
+    def take(self, jvm: Any, onto: int | None = None) -> Owned:
+        """Take the epoch, say so in the lease, and settle what owners before left unknown.
+
+        Raises what `own_table` raises, and `CommitUnknown`, after which it may be tried again.
+        """
+        if onto is None:
+            current_state(self.table, self.name)  # where it can't be continued, this says from where it can
+        catalog = JavaCatalog(jvm, self.settings.catalog)
+        committer = Committer(
+            jvm,
+            catalog.load(self.definition.identifier),
+            self.name,
+            self.definition.version,
+            self.table.io,
+        )
+        self.lease.check_still_free()
+        match committer.take_ownership(self.epoch_seen, self.lease.epoch_floor, onto):
+            case Rejected(error) | Unknown(error):
+                raise error
+            case Landed(snapshot_id, seam):
+                _logger.info(
+                    "ownership taken",
+                    extra=fields(
+                        table=self.name, epoch=committer.epoch, snapshot_id=snapshot_id, seam=seam.to_dict()
+                    ),
+                )
+        self.lease.hold(committer.epoch)
+        try:
+            table = load_table(self.table.catalog, self.name, self.definition.identifier)
+            return Owned(
+                definition=definition_of(table, self.name),
+                table=table,
+                state=current_state(table, self.name),
+                committer=committer,
+                jvm=jvm,
+                catalog=catalog,
+                log=Log(self.settings.kafka),
+                lease=self.lease,
+                settled=settle_unknown(table, self.name),
+            )
+        except BaseException:
+            self.lease.release()
+            raise
+
+
+def _into_the_log(line: str) -> None:
+    _logger.info(line)

@@ -1,0 +1,94 @@
+"""Settle unknown commits: once main has moved past what they were planned on, the history tells.
+
+A new owner's first commit moves main, and is made before this. A request that was still under way then either
+landed before that, and is in the history, or hits a table that has moved on, and never can.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from pyiceberg.table.snapshots import ancestors_of
+
+from ingest.unknown import UnknownCommit, notes, remove_note
+from thermocline.catalog import SUMMARY_BATCH
+from thermocline.logs import fields
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+_logger = logging.getLogger(__name__)
+
+
+class Verdict(StrEnum):
+    """What became of an unknown commit."""
+
+    LANDED = "landed"
+    NOT_LANDED = "not landed"  # proven: its files are deleted
+    UNPROVEN = "unproven"  # the history doesn't reach back so far: its files are kept, for orphan removal
+    OPEN = "open"  # main has not moved since: it may still land
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """An unknown commit and what became of it."""
+
+    batch_id: str
+    ranges: str
+    verdict: Verdict
+    files_deleted: int
+
+
+def settle_unknown(table: Table, name: str) -> tuple[Settled, ...]:
+    """Settle every noted commit of a table that this process owns; ``table`` is as after taking ownership.
+
+    Safe to repeat, and to be interrupted: a note goes last.
+    """
+    done = tuple(_settle(table, note) for note in notes(table.io, table.location()))
+    for one in done:
+        _logger.info(
+            "unknown commit settled",
+            extra=fields(
+                table=name, batch_id=one.batch_id, verdict=one.verdict.value, files_deleted=one.files_deleted
+            ),
+        )
+    return done
+
+
+def verdict_of(note: UnknownCommit, table: Table) -> Verdict:
+    """What the table's history says of an unknown commit."""
+    if any(_batch_of(snapshot) == note.batch_id for snapshot in table.snapshots()):
+        return Verdict.LANDED  # though it may have been rolled back since
+    current = table.current_snapshot()
+    if current is None or current.snapshot_id == note.planned_on:
+        return Verdict.OPEN
+    history = (snapshot.snapshot_id for snapshot in ancestors_of(current, table.metadata))
+    return Verdict.NOT_LANDED if note.planned_on in history else Verdict.UNPROVEN
+
+
+def _settle(table: Table, note: UnknownCommit) -> Settled:
+    verdict = verdict_of(note, table)
+    deleted = _delete(table.io, note.files) if verdict == Verdict.NOT_LANDED else 0
+    if verdict != Verdict.OPEN:
+        remove_note(table.io, table.location(), note.batch_id)
+    return Settled(note.batch_id, note.ranges, verdict, deleted)
+
+
+def _delete(io: FileIO, paths: Sequence[str]) -> int:
+    deleted = 0
+    for path in paths:
+        with suppress(FileNotFoundError):  # an interrupted settling has deleted it
+            io.delete(path)
+            deleted += 1
+    return deleted
+
+
+def _batch_of(snapshot: Snapshot) -> str | None:
+    return snapshot.summary.additional_properties.get(SUMMARY_BATCH) if snapshot.summary else None

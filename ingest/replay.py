@@ -1,0 +1,445 @@
+"""Replay: records of the quarantine that can be read by now go into the table, where nothing newer is known.
+
+Round by round: decode with the table's definition, judge by table and log (``judgement``, ``evidence``),
+apply what is the newest of its key in one commit that leaves the seam where it is, and only then take what is
+settled out of the quarantine. A crash in between makes the next replay find it already applied.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.expressions import In
+
+from ingest.accounting import Accounting
+from ingest.bucket_task import BucketResult, run_bucket_task
+from ingest.commit import Change, Landed, Rejected, Unknown
+from ingest.evidence import (
+    Kept,
+    LogEvidence,
+    Progress,
+    history_of,
+    live_rows,
+    origins,
+    read_log,
+)
+from ingest.files_by_bucket import FilesByBucket, after_commit, by_bucket
+from ingest.judgement import (
+    SETTLED,
+    Candidate,
+    Ground,
+    Heard,
+    History,
+    Origin,
+    Outcome,
+    Verdict,
+    judge_by_log,
+    judge_by_place,
+    judge_by_table,
+)
+from ingest.ownership import Owned, own_table
+from ingest.quarantine import Seen, open_quarantine, read_rows, remove
+from thermocline.catalog import (
+    SUMMARY_REPLAYED,
+    SnapshotState,
+    current_state,
+    definition_of,
+    load_table,
+    open_catalog,
+)
+from thermocline.decode import Decoder, decoder_for, records_table
+from thermocline.definition import KEY
+from thermocline.errors import ExitCode, NotQuarantined, OffsetsGone
+from thermocline.files import plan_files
+from thermocline.identity import check_identity
+from thermocline.keys import buckets
+from thermocline.log import Log
+from thermocline.seam import check_against_log
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
+
+    from ingest.lease import Say
+    from thermocline.clock import Clock
+    from thermocline.definition import LiveTable
+    from thermocline.settings import Settings
+
+# Records judged together, in one scan of the log and one commit; with their bytes, below a gigabyte.
+ROUND_RECORDS_MAX = 100_000
+ROUND_BYTES_MAX = 256 << 20
+# The log may be cut while it is read; a log that is cut this often is not for reading.
+SCANS_MAX = 3
+# Records that a report and a snapshot's summary name one by one.
+REPORTED_MAX = 1_000
+SUMMARY_RECORDS_MAX = 20
+
+_COLUMNS = ("timestamp", "key", "value")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Place = tuple[str, int, int]
+"""Topic, partition and offset."""
+Row = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What became of the records: ``counts`` by outcome, and the first of them one by one."""
+
+    counts: Counter[Outcome] = field(default_factory=Counter)
+    records: list[tuple[Origin, Verdict]] = field(default_factory=list)
+    snapshot_ids: list[int] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Done where all of them are settled, partly done where some stay, else nothing to do."""
+        stay = self.counts[Outcome.REFUSED] + self.counts[Outcome.STILL_BAD]
+        if self.counts[Outcome.REFUSED] or 0 < stay < self.counts.total():
+            return ExitCode.PARTLY_DONE
+        return ExitCode.NOTHING_TO_DO if stay == self.counts.total() else ExitCode.DONE
+
+    def note(self, verdicts: Mapping[Origin, Verdict]) -> None:
+        """Count verdicts."""
+        self.counts.update(verdict.outcome for verdict in verdicts.values())
+        self.records += list(verdicts.items())[: REPORTED_MAX - len(self.records)]
+
+
+def replay(
+    settings: Settings,
+    name: str,
+    wanted: Sequence[Place] | None,
+    clock: Clock,
+    *,
+    is_dry_run: bool = False,
+    say: Say | None = None,
+    progress: Progress = lambda _done, _total: None,
+) -> Replayed:
+    """Apply records of the quarantine, the wanted ones or all of them, where that is known to be right.
+
+    A dry run judges them and changes nothing; it does not take the table from its owner. ``say`` gets a line
+    when an owner has to be waited for.
+
+    Raises:
+        NotQuarantined: one of the wanted records is not in quarantine; nothing was done.
+        TableHeld: an owner lives.
+        CommitUnknown: a round may or may not have landed; its records are still in quarantine.
+        ClusterReplaced, TopicReplaced, SeamBeyondLog and the like: the log is not the table's.
+    """
+    identifier = settings.table(name).identifier
+    quarantine = open_quarantine(open_catalog(settings.catalog), name, identifier)
+    if wanted is not None:
+        check_quarantined(quarantine, name, wanted)
+    report = Replayed()
+    if is_dry_run:
+        table = load_table(open_catalog(settings.catalog), name, identifier)
+        replaying = _Replaying.of(settings, name, table, clock, progress)
+        for rows in _rounds(quarantine, wanted):
+            report.note(replaying.judge(rows).verdicts)
+        return report
+    with own_table(settings, name, clock, say=say) as owned:
+        quarantine.refresh()
+        replaying = _Replaying.of(settings, name, owned.table, clock, progress)
+        for rows in _rounds(quarantine, wanted):
+            judged = replaying.judge(rows)
+            if judged.applied.num_rows:
+                report.snapshot_ids.append(replaying.apply(owned, judged))
+            remove(quarantine, judged.settled())
+            report.note(judged.verdicts)
+    return report
+
+
+@dataclass(slots=True)
+class _Judged:
+    """A round: the verdict on each record, its topic id, and the records that are applied."""
+
+    verdicts: dict[Origin, Verdict]
+    topic_ids: dict[Origin, str]
+    applied: pa.Table
+
+    def settled(self) -> Seen:
+        seen = Seen()
+        for origin, verdict in self.verdicts.items():
+            if verdict.outcome in SETTLED:
+                seen.add(self.topic_ids[origin], origin.partition, origin.offset)
+        return seen
+
+
+@dataclass(slots=True)
+class _Replaying:
+    """A table and its log, for as long as one replay takes."""
+
+    definition: LiveTable
+    table: Table
+    state: SnapshotState
+    log: Log
+    client_config: Mapping[str, Any]
+    history: History
+    files: FilesByBucket
+    decoder: Decoder
+    clock: Clock
+    progress: Progress
+
+    @classmethod
+    def of(cls, settings: Settings, name: str, table: Table, clock: Clock, progress: Progress) -> _Replaying:
+        definition = definition_of(table, name)
+        state = current_state(table, name)
+        return cls(
+            definition=definition,
+            table=table,
+            state=state,
+            log=Log(settings.kafka),
+            client_config=settings.kafka.client_config(),
+            history=history_of(table, name),
+            files=by_bucket(plan_files(table, state.snapshot_id)),
+            decoder=decoder_for(definition),
+            clock=clock,
+            progress=progress,
+        )
+
+    def judge(self, rows: Sequence[Row]) -> _Judged:
+        """The verdict on each record of a round. Changes nothing."""
+        for scan in range(1, SCANS_MAX + 1):
+            try:
+                return self._judge(rows)
+            except OffsetsGone:  # retention cut the log while it was read: what is left is judged again
+                if scan == SCANS_MAX:
+                    raise
+        raise AssertionError("unreachable")
+
+    def apply(self, owned: Owned, judged: _Judged) -> int:
+        """Commit the records that are to be applied, the seam unchanged; the new snapshot's id."""
+        results = self._write(judged.applied)
+        change = self._change(judged, results)
+        owned.lease.check()
+        match owned.committer.commit(self.state.snapshot_id, self.state.seam, change):
+            case Landed(snapshot_id, _):
+                self.files = after_commit(self.files, results)
+                self.state = replace(self.state, snapshot_id=snapshot_id)
+                return snapshot_id
+            case Rejected(error):
+                _delete(self.table.io, change.paths())
+                raise error
+            case Unknown(error):
+                raise error  # its files may be part of the table: they are kept, and the quarantine as it is
+
+    def _judge(self, rows: Sequence[Row]) -> _Judged:
+        ground = self._ground()
+        verdicts: dict[Origin, Verdict] = {}
+        topic_ids = {_origin(row): row["topic_id"] for row in rows}
+        readable = []
+        for row in rows:
+            verdict = judge_by_place(_origin(row), row["topic_id"], ground)
+            if verdict is None:
+                readable.append(row)
+            else:
+                verdicts[_origin(row)] = verdict
+        records = self._decode(readable, verdicts)
+        live = live_rows(self.table.io, self.definition, self.files, records)
+        open_questions = []
+        for candidate in _candidates(records):
+            verdict = judge_by_table(candidate, live.get(candidate.key), ground)
+            if verdict is None:
+                open_questions.append(candidate)
+            else:
+                verdicts[candidate.origin] = verdict
+        if open_questions:
+            evidence = self._read_log(records, open_questions, readable, ground)
+            ground = replace(
+                self._ground(), starts=ground.starts, complete_since_ms=evidence.complete_since_ms
+            )
+            for candidate in open_questions:
+                origin = candidate.origin
+                # The topic may have been made anew while it was read.
+                verdicts[origin] = judge_by_place(origin, topic_ids[origin], ground) or judge_by_log(
+                    candidate, live.get(candidate.key), _heard(candidate, evidence), ground
+                )
+        is_applied = [verdicts[origin].outcome is Outcome.APPLIED for origin in origins(records)]
+        return _Judged(verdicts, topic_ids, records.filter(pa.array(is_applied, pa.bool_())))
+
+    def _ground(self) -> Ground:
+        topics = self.definition.topics
+        name, state = self.definition.name, self.state
+        check_identity(name, state.cluster_id, state.topic_ids, self.log, topics)
+        starts, ends = self.log.starts(topics), self.log.ends(topics)
+        check_against_log(name, state.seam, starts, ends)
+        return Ground(
+            has_key=self.definition.has_key,
+            seam=state.seam,
+            history=self.history,
+            topic_ids={topic: facts.topic_id for topic, facts in self.log.describe(topics).items()},
+            configs=self.log.configs(topics),
+            starts=starts,
+            now_ms=self.clock.now_ms(),
+        )
+
+    def _decode(self, rows: Sequence[Row], verdicts: dict[Origin, Verdict]) -> pa.Table:
+        """The records that can be read by now; the others stay bad."""
+        tables = [self.definition.records_schema.empty_table()]
+        by_place: dict[tuple[str, int], list[Row]] = {}
+        for row in sorted(rows, key=lambda row: int(row["offset"])):
+            by_place.setdefault((row["topic"], row["partition"]), []).append(row)
+        for (topic, partition), some in by_place.items():
+            decoded = self.decoder.decode([row["key"] for row in some], [row["value"] for row in some])
+            for bad in decoded.bad:
+                why = f"{bad.stage.value}: {bad.reason}"
+                verdicts[_origin(some[bad.index])] = Verdict(Outcome.STILL_BAD, why)
+            offsets, times = [row["offset"] for row in some], [_timestamp_ms(row) for row in some]
+            tables.append(records_table(self.definition, decoded, topic, partition, offsets, times))
+        return pa.concat_tables(tables)
+
+    def _read_log(
+        self, records: pa.Table, candidates: Sequence[Candidate], rows: Sequence[Row], ground: Ground
+    ) -> LogEvidence:
+        asked = {candidate.origin for candidate in candidates}
+        kept = {
+            (row["topic"], row["partition"], row["offset"]): Kept(
+                row["key"], row["value"], _timestamp_ms(row)
+            )
+            for row in rows
+        }
+        is_asked = pa.array([origin in asked for origin in origins(records)], pa.bool_())
+        return read_log(
+            self.log,
+            self.client_config,
+            self.definition,
+            records.filter(is_asked),
+            kept,
+            ground,
+            self.progress,
+        )
+
+    def _write(self, records: pa.Table) -> list[BucketResult]:
+        """Write the buckets' files, as a batch does; nothing is committed."""
+        of_bucket = buckets(self.definition, records.column(self.definition.bucket_column.name))
+        location = self.table.properties.get("write.data.path", f"{self.table.location()}/data")
+        return [
+            run_bucket_task(
+                self.table.io,
+                self.definition,
+                location,
+                bucket,
+                self.files.get(bucket, ()),
+                records.filter(pa.array(of_bucket == bucket)),
+                is_replay=True,
+            )
+            for bucket in np.unique(of_bucket).tolist()
+        ]
+
+    def _change(self, judged: _Judged, results: Sequence[BucketResult]) -> Change:
+        superseded = sum(one.outcome is Outcome.SUPERSEDED for one in judged.verdicts.values())
+        superseded += sum(done.superseded for done in results)
+        applied = sum(done.applied for done in results)
+        unchanged = sum(done.unchanged for done in results)
+        places = [str(origin) for origin in origins(judged.applied.slice(0, SUMMARY_RECORDS_MAX))]
+        replayed = {"applied": judged.applied.num_rows, "superseded": superseded, "first": places}
+        return Change(
+            seam=self.state.seam,
+            cluster_id=self.state.cluster_id,
+            topic_ids=self.state.topic_ids,
+            watermark_ms=self.state.watermark_ms,
+            drained_ms=self.state.drained_ms,
+            accounting=Accounting(
+                read=applied + superseded + unchanged,
+                applied=applied,
+                superseded=superseded,
+                unchanged=unchanged,
+            ),
+            files=results,
+            ranges=f"{judged.applied.num_rows} records of the quarantine: {', '.join(places)}",
+            extra_summary={SUMMARY_REPLAYED: json.dumps(replayed)},
+        )
+
+
+def purge(
+    settings: Settings,
+    name: str,
+    wanted: Callable[[Row], bool],
+    clock: Clock,
+    say: Say | None = None,
+) -> int:
+    """Take the wanted records out of the quarantine for good; their number.
+
+    ``wanted`` is asked of rows with place and timestamp. Raises `TableHeld` when an owner lives.
+    """
+    quarantine = open_quarantine(open_catalog(settings.catalog), name, settings.table(name).identifier)
+    with own_table(settings, name, clock, say=say):
+        quarantine.refresh()
+        gone = Seen()
+        for row in read_rows(quarantine, ("timestamp",)):
+            if wanted(row):
+                gone.add(row["topic_id"], row["partition"], row["offset"])
+        remove(quarantine, gone)
+    return len(gone)
+
+
+def check_quarantined(quarantine: Table, name: str, wanted: Sequence[Place]) -> None:
+    """Raises `NotQuarantined` with all the wanted records that are not there."""
+    found = {_place(row) for row in read_rows(quarantine, (), places_filter(wanted))}
+    missing = [place for place in dict.fromkeys(wanted) if place not in found]
+    if missing:
+        records = tuple(f"{topic}/{partition}@{offset}" for topic, partition, offset in missing)
+        raise NotQuarantined(table=name, records=records)
+
+
+def places_filter(wanted: Sequence[Place]) -> In:
+    """What spares the files that hold none of the wanted records."""
+    return In("offset", {offset for _, _, offset in wanted})  # type: ignore[call-arg, arg-type]  # as documented
+
+
+def _rounds(quarantine: Table, wanted: Sequence[Place] | None) -> Iterator[list[Row]]:
+    """The records, as many at a time as are judged together, of the quarantine as it is when this begins."""
+    chosen = None if wanted is None else set(wanted)
+    rows: list[Row] = []
+    held_bytes = 0
+    for row in read_rows(quarantine, _COLUMNS, None if wanted is None else places_filter(wanted)):
+        if chosen is not None and _place(row) not in chosen:
+            continue
+        rows.append(row)
+        held_bytes += len(row["key"] or b"") + len(row["value"] or b"")
+        if len(rows) >= ROUND_RECORDS_MAX or held_bytes >= ROUND_BYTES_MAX:
+            yield rows
+            rows, held_bytes = [], 0
+    if rows:
+        yield rows
+
+
+def _heard(candidate: Candidate, evidence: LogEvidence) -> Heard:
+    origin = candidate.origin
+    return Heard(
+        last=list(evidence.last[candidate.key].values()),
+        is_there=evidence.is_there.get((*origin.place, origin.offset)),
+        bad_after=evidence.bad_after(candidate.key, origin),
+    )
+
+
+def _candidates(records: pa.Table) -> Iterable[Candidate]:
+    pairs = zip(origins(records), records.column(KEY).to_pylist(), strict=True)
+    return [Candidate(origin, key) for origin, key in pairs]
+
+
+def _place(row: Row) -> Place:
+    return (row["topic"], row["partition"], row["offset"])
+
+
+def _origin(row: Row) -> Origin:
+    return Origin(*_place(row), _timestamp_ms(row))
+
+
+def _timestamp_ms(row: Row) -> int:
+    at: datetime = row["timestamp"]
+    return (at - _EPOCH) // timedelta(milliseconds=1)
+
+
+def _delete(io: FileIO, paths: Sequence[str]) -> None:
+    """Delete files that are certain not to be in the table; what stays is a harmless orphan."""
+    for path in paths:
+        with suppress(OSError):
+            io.delete(path)

@@ -1,0 +1,315 @@
+"""Go on after a stop: accept what is lost, or say from where to read; both stay on record in the table.
+
+Ingest stops where going on by itself would lose or repeat records in silence, and prints a command that
+repeats the facts. The command runs the same checks again, and acts only when it finds exactly these facts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ingest.commit import Change, Landed, Rejected, Unknown
+from ingest.ownership import Owned, own_table
+from ingest.plan import offsets_of
+from thermocline.catalog import (
+    ACCEPTED_PROPERTY,
+    SUMMARY_ACCEPTED,
+    SnapshotState,
+    current_state,
+    definition_of,
+    load_table,
+    open_catalog,
+)
+from thermocline.errors import (
+    ClusterReplaced,
+    FactsDiffer,
+    OffsetsGone,
+    PartitionsShrunk,
+    RebaseRefused,
+    SeamBeyondLog,
+    TableUnowned,
+    TombstonesGone,
+    TopicReplaced,
+)
+from thermocline.identity import check_log, iso_time
+from thermocline.log import Log
+from thermocline.seam import Seam
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ingest.lease import Say
+    from thermocline.clock import Clock
+    from thermocline.definition import LiveTable
+    from thermocline.settings import Settings
+
+# Every entry is copied into each metadata file of the table.
+ACCEPTED_ENTRIES_MAX = 100
+# An entry of a topic with a thousand partitions takes some 60 kB.
+ACCEPTED_BYTES_MAX = 256 << 10
+
+Gap = OffsetsGone | TombstonesGone
+Stranger = ClusterReplaced | TopicReplaced | PartitionsShrunk | SeamBeyondLog
+_GAPS = (OffsetsGone, TombstonesGone)
+_STRANGERS = (ClusterReplaced, TopicReplaced, PartitionsShrunk, SeamBeyondLog)
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What was accepted: the code of the error, its facts, and where the seam was and is. ``at`` is ISO 8601.
+
+    The seams hold the partitions that moved, new or gone ones included. ``to`` is what a rebase was told.
+    """
+
+    code: str
+    facts: tuple[str, ...]
+    at: str
+    seam_before: Mapping[str, Mapping[str, int]]
+    seam_after: Mapping[str, Mapping[str, int]]
+    to: str = ""
+    given_up: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the table keeps it, for JSON."""
+        return {
+            "code": self.code,
+            "facts": list(self.facts),
+            "at": self.at,
+            "to": self.to,
+            "given_up": list(self.given_up),
+            "seam_before": self.seam_before,
+            "seam_after": self.seam_after,
+        }
+
+
+def accept_gap(
+    settings: Settings, name: str, facts: Sequence[str], clock: Clock, say: Say | None = None
+) -> Accepted | None:
+    """Go on behind records or tombstones that are lost; None where nothing is.
+
+    Raises:
+        FactsDiffer: these facts are not what is found.
+        TableHeld: an owner lives.
+        ThermoclineError: the table cannot be continued, a source is away, or the commit failed.
+    """
+
+    def move(owned: Owned, stop: Gap | Stranger, now_ms: int) -> _Move:
+        if isinstance(stop, OffsetsGone):
+            return _Move.from_state(owned.state, seam=owned.state.seam.advanced(stop.ends()))
+        return _Move.from_state(owned.state, drained_ms=now_ms)
+
+    return _resume(settings, name, facts, _GAPS, move, "", clock, say)
+
+
+def rebase(
+    settings: Settings, name: str, facts: Sequence[str], to: str, clock: Clock, say: Say | None = None
+) -> Accepted | None:
+    """Go on with another cluster or topic, or a log that was cut; None where it still fits the table.
+
+    Args:
+        to: "earliest", "latest" or an ISO 8601 time with a zone: from where the topics in question are read.
+            Of topics that are not in question, nothing changes.
+
+    Raises what `accept_gap` raises, and `RebaseRefused` where offsets are what rows are known by.
+    """
+
+    def move(owned: Owned, stop: Gap | Stranger, now_ms: int) -> _Move:
+        topics = _in_question(stop, owned.definition.topics)
+        described = owned.log.describe(topics)
+        kept = {
+            (topic, partition): offset
+            for topic, partition, offset in owned.state.seam.items()
+            if topic not in topics
+        }
+        new = {
+            (topic, partition): offset
+            for topic, partition, offset in offsets_of(owned.log, topics, to).items()
+        }
+        ids = {topic: facts_of.topic_id for topic, facts_of in described.items()}
+        return _Move(
+            seam=Seam({**kept, **new}),
+            cluster_id=owned.log.cluster_id(),
+            topic_ids={**owned.state.topic_ids, **ids},
+            watermark_ms=-1,  # what is read next may be older than anything before
+            drained_ms=now_ms,
+        )
+
+    return _resume(settings, name, facts, _STRANGERS, move, to, clock, say)
+
+
+def rebase_onto(
+    settings: Settings, name: str, snapshot_id: int, clock: Clock, say: Say | None = None
+) -> Accepted | None:
+    """Go on from the newest snapshot that carries a seam, giving up what others wrote after it.
+
+    None where the table can be continued as it is. Raises what `accept_gap` raises.
+    """
+    given = f"onto={snapshot_id}"
+    try:
+        _, stop = _look(settings, name, clock.now_ms())
+    except TableUnowned as error:
+        unowned = error
+    else:
+        if stop is not None:
+            raise _differ(name, stop, (given,))
+        return None
+    if unowned.onto < 0:
+        raise unowned
+    if unowned.onto != snapshot_id:
+        raise FactsDiffer(
+            table=name,
+            given=(given,),
+            found=(f"onto={unowned.onto}",),
+            detail=unowned.what,
+            command=unowned.resume,
+        )
+    with own_table(settings, name, clock, snapshot_id, say) as owned:
+        accepted = Accepted(
+            code=unowned.code,
+            facts=(given,),
+            at=iso_time(clock.now_ms()),
+            seam_before={},
+            seam_after={},
+            given_up=unowned.given_up,
+        )
+        _commit(owned, _Move.from_state(owned.state), accepted)
+    return accepted
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """What a snapshot says of the log from now on."""
+
+    seam: Seam
+    cluster_id: str
+    topic_ids: Mapping[str, str]
+    watermark_ms: int
+    drained_ms: int
+
+    @classmethod
+    def from_state(cls, state: SnapshotState, **changed: Any) -> _Move:
+        """What it said before, but for what has changed."""
+        as_before = cls(state.seam, state.cluster_id, state.topic_ids, state.watermark_ms, state.drained_ms)
+        return replace(as_before, **changed)
+
+
+def _resume(
+    settings: Settings,
+    name: str,
+    facts: Sequence[str],
+    kinds: tuple[type[Gap | Stranger], ...],
+    move: Callable[[Owned, Gap | Stranger, int], _Move],
+    to: str,
+    clock: Clock,
+    say: Say | None,
+) -> Accepted | None:
+    definition, stop = _look(settings, name, clock.now_ms())
+    if stop is None:
+        return None
+    _check_facts(name, stop, kinds, facts)  # before the table is taken, or waited for
+    if isinstance(stop, _STRANGERS) and not definition.has_key:
+        raise RebaseRefused(table=name, detail=stop.what)
+    with own_table(settings, name, clock, say=say) as owned:
+        now_ms = clock.now_ms()  # before the log is asked: what it gains from now on is newer
+        stop = _find(name, owned.state, owned.log, owned.definition.topics, now_ms)
+        if stop is None:
+            return None
+        _check_facts(name, stop, kinds, facts)
+        moved = move(owned, stop, now_ms)
+        before, after = _changed(owned.state.seam, moved.seam)
+        accepted = Accepted(
+            code=stop.code,
+            facts=stop.tokens,
+            at=iso_time(now_ms),
+            seam_before=before,
+            seam_after=after,
+            to=to,
+        )
+        _commit(owned, moved, accepted)
+    return accepted
+
+
+def _look(settings: Settings, name: str, now_ms: int) -> tuple[LiveTable, Gap | Stranger | None]:
+    table = load_table(open_catalog(settings.catalog), name, settings.table(name).identifier)
+    definition, state = definition_of(table, name), current_state(table, name)
+    return definition, _find(name, state, Log(settings.kafka), definition.topics, now_ms)
+
+
+def _find(
+    name: str, state: SnapshotState, log: Log, topics: Sequence[str], now_ms: int
+) -> Gap | Stranger | None:
+    """What the checks find that ingest makes before a batch."""
+    try:
+        check_log(name, state, log, topics, now_ms)
+    except (*_GAPS, *_STRANGERS) as stop:
+        return stop
+    return None
+
+
+def _check_facts(
+    name: str, stop: Gap | Stranger, kinds: tuple[type[Gap | Stranger], ...], facts: Sequence[str]
+) -> None:
+    if not isinstance(stop, kinds) or sorted(facts) != sorted(stop.tokens):
+        raise _differ(name, stop, facts)
+
+
+def _differ(name: str, stop: Gap | Stranger, facts: Sequence[str]) -> FactsDiffer:
+    return FactsDiffer(
+        table=name, given=tuple(facts), found=stop.tokens, detail=stop.what, command=stop.resume
+    )
+
+
+def _in_question(stop: Gap | Stranger, topics: Sequence[str]) -> tuple[str, ...]:
+    match stop:
+        case TopicReplaced(topics=replaced):
+            return replaced
+        case SeamBeyondLog(cut=places) | PartitionsShrunk(gone=places):
+            # All of a topic's partitions: a log that lost its end may have other records further on, too.
+            return tuple(dict.fromkeys(place.rpartition("@")[0].rpartition("/")[0] for place in places))
+        case _:
+            return tuple(topics)
+
+
+def _changed(before: Seam, after: Seam) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]]:
+    places = {(topic, partition) for seam in (before, after) for topic, partition, _ in seam.items()}
+    moved = {
+        place
+        for place in places
+        if (place in before, before.get(place)) != (place in after, after.get(place))
+    }
+
+    def part(seam: Seam) -> dict[str, dict[str, int]]:
+        return Seam({place: seam[place] for place in moved if place in seam}).to_dict()
+
+    return part(before), part(after)
+
+
+def _commit(owned: Owned, moved: _Move, accepted: Accepted) -> None:
+    entry = json.dumps(accepted.to_dict(), separators=(",", ":"))
+    change = Change(
+        seam=moved.seam,
+        cluster_id=moved.cluster_id,
+        topic_ids=moved.topic_ids,
+        watermark_ms=moved.watermark_ms,
+        drained_ms=moved.drained_ms,
+        extra_summary={SUMMARY_ACCEPTED: entry},
+        properties={
+            ACCEPTED_PROPERTY: with_entry(owned.table.properties.get(ACCEPTED_PROPERTY, "[]"), entry)
+        },
+    )
+    match owned.committer.commit(owned.state.snapshot_id, owned.state.seam, change):
+        case Rejected(error) | Unknown(error):
+            raise error
+        case Landed():
+            pass
+
+
+def with_entry(entries: str, entry: str) -> str:
+    """The table's list of what was accepted with one more at its end, and old ones dropped beyond a bound."""
+    kept = [*json.loads(entries), json.loads(entry)][-ACCEPTED_ENTRIES_MAX:]
+    while len(kept) > 1 and len(json.dumps(kept, separators=(",", ":"))) > ACCEPTED_BYTES_MAX:
+        del kept[0]
+    return json.dumps(kept, separators=(",", ":"))

@@ -1,0 +1,79 @@
+"""Notes of unknown commits, kept beside the table until somebody can say what became of them."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from pyarrow.fs import FileSelector
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from thermocline.logs import fields
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownCommit:
+    """What an unknown commit was planned on, and the files that it brought."""
+
+    batch_id: str
+    epoch: int
+    planned_on: int
+    ranges: str
+    files: tuple[str, ...]
+    detail: str
+
+
+def write_note(io: FileIO, location: str, note: UnknownCommit) -> None:
+    """Note an unknown commit; only a warning where that fails, since its files are kept either way."""
+    try:
+        with io.new_output(_path(location, note.batch_id)).create(overwrite=True) as sink:
+            sink.write(json.dumps(asdict(note)).encode())
+    except OSError as error:
+        _logger.warning(
+            "an unknown commit could not be noted", extra=fields(batch_id=note.batch_id, detail=str(error))
+        )
+
+
+def notes(io: FileIO, location: str) -> Iterator[UnknownCommit]:
+    """The notes of a table's unknown commits. What is no whole note is passed over: it says nothing."""
+    for path in _listed(io, _folder(location)):
+        with io.new_input(path).open() as source:
+            text = source.read()
+        try:
+            note = json.loads(text)
+            yield UnknownCommit(**{**note, "files": tuple(note["files"])})
+        except (ValueError, TypeError, KeyError):
+            _logger.warning("not a note of an unknown commit", extra=fields(path=path))
+
+
+def remove_note(io: FileIO, location: str, batch_id: str) -> None:
+    """Forget a commit that was settled."""
+    io.delete(_path(location, batch_id))
+
+
+def _folder(location: str) -> str:
+    return f"{location}/thermocline/unknown"
+
+
+def _path(location: str, batch_id: str) -> str:
+    return f"{_folder(location)}/{batch_id}.json"
+
+
+def _listed(io: FileIO, folder: str) -> list[str]:
+    """The files of a folder. PyIceberg's FileIO has no such question; the one that it takes by itself does.
+
+    With another one notes stay unread, and the files of unknown commits stay for good.
+    """
+    if not isinstance(io, PyArrowFileIO):
+        return []
+    scheme, netloc, path = io.parse_location(folder, io.properties)
+    found = io.fs_by_scheme(scheme, netloc).get_file_info(FileSelector(path, allow_not_found=True))
+    return sorted(f"{folder}/{info.base_name}" for info in found if info.is_file)

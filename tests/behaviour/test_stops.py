@@ -1,0 +1,605 @@
+"""Every stop names its facts, and the command that it prints resumes: the table then is what was accepted."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingest.batch import BatchResult, run_batch
+from ingest.java import JavaCatalog
+from ingest.lease import Lease
+from ingest.owner import Owner
+from ingest.resume import accept_gap
+from tests.behaviour.live import Live, Rows, replayed
+from tests.behaviour.topic import APP, Topic
+from thermocline.catalog import ACCEPTED_PROPERTY, DEFINITION_PROPERTY, SUMMARY_ACCEPTED
+from thermocline.clock import ManualClock, SystemClock
+from thermocline.embedded.broker import LocalKafka
+from thermocline.embedded.stack import Stack
+from thermocline.errors import (
+    ClusterReplaced,
+    DefinitionChanged,
+    ExitCode,
+    FactsDiffer,
+    OffsetsGone,
+    RangeIncomplete,
+    RebaseRefused,
+    SeamBeyondLog,
+    TableHeld,
+    TableUnowned,
+    TombstonesGone,
+    TopicReplaced,
+)
+from thermocline.log import Log, OffsetRange
+from thermocline.seam import Seam
+
+USERS = range(20)
+EVEN, ODD = range(0, 20, 2), range(1, 20, 2)  # partition 0 and 1 of two
+Err = Callable[[], str]
+
+
+@pytest.fixture(scope="module")
+def stack(new_stack: Callable[..., Stack], new_owner: Callable[[Stack], Owner]) -> Stack:
+    """One broker, one catalog and one Spark session for all tables of this module."""
+    stack = new_stack("stops", partitions=1, buckets=2)
+    new_owner(stack)  # keeps the session
+    return stack
+
+
+@pytest.fixture
+def new_live(stack: Stack, request: pytest.FixtureRequest) -> Callable[..., Live]:
+    name = re.sub(r"\W", "_", request.node.name.removeprefix("test_")).strip("_")[-60:]
+    return lambda **options: Live(stack, name, **options)
+
+
+def values(users: range, value: str) -> Rows:
+    return {(APP, f"u{user}", "plan"): value for user in users}
+
+
+def accepted(live: Live, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """What `status` says was accepted in the table's life."""
+    capsys.readouterr()
+    assert live.run("status", "--json") == 0
+    tables = {entry["table"]: entry for entry in json.loads(capsys.readouterr().out)["tables"]}
+    found: list[dict[str, Any]] = tables[live.name]["accepted"]
+    return found
+
+
+def assert_stops_every_command(live: Live, code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The plan ends with the same error, and status shows it."""
+    capsys.readouterr()
+    assert live.run("ingest", "plan", live.name) == ExitCode.STOPPED
+    assert f"Error [{code}]" in capsys.readouterr().err
+    live.run("status", "--json")
+    tables = {entry["table"]: entry for entry in json.loads(capsys.readouterr().out)["tables"]}
+    assert tables[live.name]["error"]["code"] == code
+
+
+def test_a_topic_that_was_made_again(
+    new_live: Callable[..., Live], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: rows of the old topic stay, all of the new topic is read, and only with the new topic's id."""
+    live = new_live()
+    live.write(USERS, "old")
+    live.ingest()
+    old_id = live.log.describe([live.name])[live.name].topic_id
+    live.recreate()
+    live.write(EVEN, "new")
+    live.write(range(2), None)
+    new_id = live.log.describe([live.name])[live.name].topic_id
+
+    stop = live.stopped(TopicReplaced)
+
+    assert (stop.topics, stop.recorded, stop.found) == ((live.name,), (old_id,), (new_id,))
+    assert_stops_every_command(live, "topic-replaced", capsys)
+    assert live.run("ingest", "accept-gap", live.name, "--fact", stop.tokens[0]) == FactsDiffer.exit_code
+    assert (
+        live.run("ingest", "rebase", live.name, "--fact", f"topic:{live.name}={old_id}", "--to", "earliest")
+        == 2
+    )
+    assert stop.next.partition("\n")[0] in capsys.readouterr().err
+    assert live.run_next(stop) == 0
+    live.ingest()
+    assert live.rows() == replayed(values(USERS, "old"), live.topic.oracle.records())
+    assert live.state().topic_ids == {live.name: new_id}
+    assert [(one["code"], one["facts"]) for one in accepted(live, capsys)] == [
+        ("topic-replaced", [f"topic:{live.name}={new_id}"])
+    ]
+
+
+def test_retention_that_cut_two_partitions_below_the_seam(
+    new_live: Callable[..., Live], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: exactly the lost ranges are given up; rows whose tombstone was lost stay.
+
+    Method: thirty records are committed, thirty more written, and some of those deleted in two partitions.
+    """
+    live = new_live(partitions=3)
+    live.write(range(30), "first")
+    live.ingest()
+    committed = live.rows()
+    live.write(range(15), None)
+    live.write(range(15), "second")
+    live.cut({0: 13, 1: 17})
+
+    stop = live.stopped(OffsetsGone)
+
+    assert stop.gaps == (f"{live.name}/0@10-13", f"{live.name}/1@10-17")
+    assert_stops_every_command(live, "offsets-gone", capsys)
+    # A fact left out, one too many, and another number are all refused, and the right command is printed.
+    for facts in (
+        stop.gaps[:1],
+        (*stop.gaps, f"{live.name}/2@10-11"),
+        (stop.gaps[0], f"{live.name}/1@10-16"),
+    ):
+        options = [option for fact in facts for option in ("--fact", fact)]
+        assert live.run("ingest", "accept-gap", live.name, *options) == FactsDiffer.exit_code
+        assert stop.resume in capsys.readouterr().err
+    assert live.run_next(stop) == 0
+    assert live.state().seam == Seam.of({live.name: {0: 13, 1: 17, 2: 10}})
+    note = json.loads(live.summary()[SUMMARY_ACCEPTED])
+    assert note["seam_before"] == {live.name: {"0": 10, "1": 10}}
+    assert note["seam_after"] == {live.name: {"0": 13, "1": 17}}
+    assert live.run_next(stop) == ExitCode.NOTHING_TO_DO
+    live.ingest()
+    lost = {(0, 10, 13), (1, 10, 17)}
+    kept = [
+        record
+        for record in live.topic.oracle.records()
+        if record.offset >= 10
+        and not any(record.partition == p and first <= record.offset < end for p, first, end in lost)
+    ]
+    assert live.rows() == replayed(committed, kept)
+    assert [one["code"] for one in accepted(live, capsys)] == ["offsets-gone"]
+
+
+def test_a_catalog_restored_from_an_older_copy(
+    stack: Stack, new_live: Callable[..., Live], tmp_path: Path
+) -> None:
+    """Goal: ingest goes on from the older seam, or stops where the log no longer reaches back to it."""
+    live = new_live()
+    live.write(USERS, "one")
+    live.ingest()
+    older = live.state().seam
+    catalog = stack.folder / "data" / "catalog.db"
+    shutil.copy(catalog, tmp_path / "copy.db")
+    live.write(EVEN, "two")
+    live.write(range(1, 6, 2), None)
+    live.ingest()
+    newer = live.rows()
+
+    def restore() -> None:
+        shutil.copy(tmp_path / "copy.db", catalog)
+
+    restore()
+    assert live.state().seam == older
+    live.ingest()
+    assert live.rows() == newer == replayed({}, live.topic.oracle.records())
+
+    restore()
+    live.cut({0: older[live.name, 0] + 1})
+    stop = live.stopped(OffsetsGone)
+    first = older[live.name, 0]
+    assert stop.gaps == (f"{live.name}/0@{first}-{first + 1}",)
+    assert live.run_next(stop) == 0
+    live.ingest()
+    # The record that was lost is the second value of the first user.
+    assert live.rows() == newer | {(APP, "u0", "plan"): "one"}
+
+
+def test_a_table_rolled_back_by_spark(
+    new_live: Callable[..., Live], capsys: pytest.CaptureFixture[str]
+) -> None:
+    live = new_live()
+    live.write(USERS, "one")
+    live.ingest()
+    first = live.newest_id()
+    live.write(EVEN, "two")
+    owner = live.open()
+    owner.catch_up(threading.Event())
+    owner.lease.release()
+    later = live.newest_id()
+    catalog = live.settings.catalog.name
+    owner.spark.sql(f"CALL {catalog}.system.rollback_to_snapshot('app.{live.name}', {first})").collect()
+    assert live.newest_id() == first
+
+    stop = live.stopped(TableUnowned)
+
+    assert stop.onto == first
+    assert str(later) in stop.given_up
+    assert live.run("ingest", "rebase", live.name, "--onto", str(later)) == FactsDiffer.exit_code
+    assert stop.resume in capsys.readouterr().err
+    assert live.run_next(stop) == 0
+    assert live.run_next(stop) == ExitCode.NOTHING_TO_DO
+    live.ingest()
+    assert live.rows() == replayed({}, live.topic.oracle.records())
+    assert accepted(live, capsys)[0]["facts"] == [f"onto={first}"]
+    assert str(later) in accepted(live, capsys)[0]["given_up"]
+
+
+def test_a_foreign_append_under_a_running_ingest(new_live: Callable[..., Live]) -> None:
+    """Goal: rows of others are never adopted; what they wrote is given up, and the log is read on."""
+    live = new_live()
+    live.write(USERS, "one")
+    owner = live.open()
+    owner.catch_up(threading.Event())
+    ours = live.newest_id()
+    catalog = live.settings.catalog.name
+    owner.spark.sql(
+        f"INSERT INTO {catalog}.app.{live.name} "
+        "SELECT app_id, user_id, 'foreign', value, updated_at, _kafka_topic, _kafka_partition, "
+        f"_kafka_offset, _kafka_timestamp FROM {catalog}.app.{live.name}"
+    ).collect()
+    foreign = live.newest_id()
+    assert len(live.rows()) == 40
+    live.write(EVEN, "two")
+
+    with pytest.raises(TableUnowned) as running:
+        owner.step()
+    owner.lease.release()
+    stop = live.stopped(TableUnowned)
+
+    assert (stop.snapshot_id, stop.onto, stop.given_up) == (foreign, ours, (str(foreign),))
+    assert running.value.next == stop.next
+    assert live.run_next(stop) == 0
+    live.ingest()
+    assert live.rows() == replayed({}, live.topic.oracle.records())
+
+
+def test_partitions_added_under_load_are_read_from_their_start(new_live: Callable[..., Live]) -> None:
+    live = new_live()
+    ended = threading.Event()
+
+    def produce() -> None:
+        try:
+            for number in range(300):
+                if number == 100:
+                    live.add_partitions(4)
+                live.topic.send(
+                    (APP, f"u{number % 50}", f"k{number}"), "x", number % (4 if number >= 100 else 2)
+                )
+                live.topic.flush()
+        finally:
+            ended.set()
+
+    owner = live.open()
+    producer = threading.Thread(target=produce)
+    producer.start()
+    try:
+        while not ended.is_set():
+            owner.step()
+        owner.catch_up(threading.Event())
+    finally:
+        owner.lease.release()
+        producer.join()
+    assert len(live.topic.oracle) == 300
+    assert live.rows() == replayed({}, live.topic.oracle.records())
+    assert live.state().seam == live.topic.oracle.end
+    assert len(live.state().seam) == 4
+
+
+def test_a_log_that_ends_before_the_seam(
+    stack: Stack, new_live: Callable[..., Live], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: records that replace lost ones are not skipped, and both kinds of rows are there afterwards.
+
+    Method: the broker stops, an older copy of the topic's folders comes back, and other records are written.
+    """
+    live = new_live()
+    live.write(USERS, "one")
+    data = stack.folder / "kafka" / "data"
+    stack.kafka.stop()
+    for folder in data.glob(f"{live.name}-*"):
+        shutil.copytree(folder, tmp_path / folder.name)
+    restart(stack)
+    live.write(EVEN, "two")
+    running = live.open()
+    running.catch_up(threading.Event())
+    running.lease.release()
+    committed = live.rows()
+    stack.kafka.stop()
+    for folder in data.glob(f"{live.name}-*"):
+        shutil.rmtree(folder)
+        shutil.copytree(tmp_path / folder.name, folder)
+    restart(stack)
+    live.topic = Topic(live.settings.kafka, live.name)  # the broker has forgotten the producer before
+    live.write(range(0, 6, 2), "other")
+
+    with pytest.raises(SeamBeyondLog):
+        running.step()
+    stop = live.stopped(SeamBeyondLog)
+
+    assert stop.cut == (f"{live.name}/0@13-20",)
+    assert_stops_every_command(live, "seam-beyond-log", capsys)
+    wrong = f"{live.name}/0@12"
+    assert (
+        live.run("ingest", "rebase", live.name, "--fact", wrong, "--to", "earliest") == FactsDiffer.exit_code
+    )
+    assert live.run("ingest", "rebase", live.name, "--fact", stop.tokens[0]) == 2, "--to has to be said"
+    assert live.run_next(stop) == 0
+    live.ingest()
+    assert committed == values(EVEN, "two") | values(ODD, "one")
+    # Read again from its beginning, the log says "one" of those whose "two" it has lost.
+    assert live.rows() == values(USERS, "one") | values(range(0, 6, 2), "other")
+
+
+def restart(stack: Stack) -> None:
+    stack.kafka.start()
+    stack.kafka.wait()
+
+
+def test_another_cluster(
+    stack: Stack,
+    new_live: Callable[..., Live],
+    tmp_path_factory: pytest.TempPathFactory,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    live = new_live()
+    live.write(USERS, "one")
+    live.ingest()
+    recorded = live.state().cluster_id
+    with LocalKafka(tmp_path_factory.mktemp("other")) as other:
+        other.create_topic(live.name, 1)
+        text = live.config_path.read_text()
+        live.config_path.write_text(text.replace(stack.kafka.bootstrap_servers, other.bootstrap_servers))
+        producer = Live.__new__(Live)  # the same table, and the other cluster's topic
+        producer.__dict__ |= live.__dict__
+        producer.topic = Topic(live.settings.kafka, live.name)
+        producer.write(EVEN, "two")
+
+        stop = live.stopped(ClusterReplaced)
+
+        assert (stop.recorded, stop.found) == (recorded, Log(live.settings.kafka).cluster_id())
+        assert_stops_every_command(live, "cluster-replaced", capsys)
+        wrong = ("--fact", f"cluster={recorded}", "--to", "earliest")
+        assert live.run("ingest", "rebase", live.name, *wrong) == FactsDiffer.exit_code
+        assert live.run_next(stop) == 0
+        live.ingest()
+        assert live.rows() == values(EVEN, "two") | values(ODD, "one")
+        assert live.state().cluster_id == stop.found
+        assert live.state().seam == Seam.of({live.name: {0: 10}})
+
+
+def test_a_topic_made_again_with_fewer_partitions(new_live: Callable[..., Live]) -> None:
+    """Goal: the seam of partitions that are gone goes with them, and a rebase may leave out what is there.
+
+    That they are gone from a topic that is not another one cannot be made on a real broker: see test_seam.py.
+    """
+    live = new_live(partitions=3)
+    live.write(USERS, "old")
+    live.ingest()
+    live.recreate(partitions=1)
+    live.write(EVEN, "new")
+
+    stop = live.stopped(TopicReplaced)
+
+    facts = [option for token in stop.tokens for option in ("--fact", token)]
+    assert live.run("ingest", "rebase", live.name, *facts, "--to", "latest") == 0
+    assert live.state().seam == Seam.of({live.name: {0: 10}})
+    live.write(range(3), "newer")
+    live.ingest()
+    assert live.rows() == values(USERS, "old") | values(range(3), "newer")
+
+
+def test_a_table_without_a_key_goes_on_with_no_other_topic(
+    new_live: Callable[..., Live], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: no row is given twice, nor hidden behind one that took its place in the log."""
+    live = new_live(choices='key = []\nkey_from = "value"')
+    live.recreate()
+    stop = live.stopped(TopicReplaced)
+    newest = live.newest_id()
+    assert live.run_next(stop) == RebaseRefused.exit_code
+    assert "Error [rebase-refused]" in capsys.readouterr().err
+    assert live.newest_id() == newest
+
+
+HOUR_SECONDS = 3600.0
+DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize("timestamps", ["CreateTime", "LogAppendTime"])
+def test_a_compacted_topic_and_behind_for_longer_than_its_tombstones_live(
+    new_live: Callable[..., Live], capsys: pytest.CaptureFixture[str], timestamps: str
+) -> None:
+    live = new_live(config={"cleanup.policy": "compact", "message.timestamp.type": timestamps})
+    live.write(USERS, "one")
+    live.ingest()
+    drained_ms = live.state().drained_ms
+    live.write(EVEN, None)
+    clock = ManualClock(drained_ms)
+    clock.advance(24 * HOUR_SECONDS)
+    live.open(clock).lease.release()  # as long as they live, nothing can be missing
+    drained_ms = live.state().drained_ms
+    live.set_config(delete_retention_ms="1")
+
+    if timestamps == "LogAppendTime":
+        # The record at the seam is there, and young by the broker's time: no tombstone before it is lost.
+        live.set_config(delete_retention_ms=str(DAY_MS // 24))
+        live.ingest(ManualClock(drained_ms + DAY_MS // 24))
+        assert live.rows() == values(ODD, "one")
+        return
+    stop = live.stopped(TombstonesGone)
+
+    assert stop.topics == (live.name,)
+    assert_stops_every_command(live, "tombstones-gone", capsys)
+    wrong = ("--fact", "tombstones-since=2026-01-01T00:00:00.000Z")
+    assert live.run("ingest", "accept-gap", live.name, *wrong) == FactsDiffer.exit_code
+    assert stop.resume in capsys.readouterr().err
+    assert live.run_next(stop) == 0
+    live.set_config(delete_retention_ms=str(DAY_MS))
+    live.ingest()
+    assert live.rows() == values(ODD, "one")
+    assert accepted(live, capsys)[0]["facts"] == list(stop.tokens)
+
+
+def test_an_idle_table_of_a_compacted_topic_says_that_it_holds_all(new_live: Callable[..., Live]) -> None:
+    """Goal: standing still because nothing comes is not being behind."""
+    live = new_live(config={"cleanup.policy": "compact"})
+    live.write(USERS, "one")
+    live.ingest()
+    before = live.state()
+    clock = ManualClock(before.drained_ms)
+    owner = live.open(clock)
+    try:
+        for _ in range(30):
+            clock.advance(HOUR_SECONDS)
+            owner.step()
+        live.write(EVEN, None)
+        owner.step()
+    finally:
+        owner.lease.release()
+    assert live.rows() == values(ODD, "one")
+    assert live.state().drained_ms == before.drained_ms + 30 * 3_600_000
+
+
+def test_a_definition_changed_under_a_running_ingest(new_live: Callable[..., Live]) -> None:
+    live = new_live()
+    owner = live.open()
+    table = JavaCatalog(owner.committer._jvm, live.settings.catalog).load(f"app.{live.name}")
+    definition = json.loads(live.property_of(DEFINITION_PROPERTY))
+    altered = json.dumps(definition | {"version": definition["version"] + 1})
+    table.updateProperties().set(DEFINITION_PROPERTY, altered).commit()
+    live.write(USERS, "one")
+    before = live.newest_id()
+
+    with pytest.raises(DefinitionChanged) as stop:
+        owner.catch_up(threading.Event())
+    owner.lease.release()
+
+    assert (stop.value.planned, stop.value.found) == (definition["version"], definition["version"] + 1)
+    assert live.newest_id() == before
+    assert stop.value.next == f"thermocline ingest run {live.name}"
+    live.ingest()
+    assert live.rows() == values(USERS, "one")
+
+
+def test_records_lost_while_they_are_read_are_counted_from_the_seam_on(
+    new_live: Callable[..., Live], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a read task meets one partition; the error names all, so that its command is the right one."""
+    live = new_live()
+    live.write(USERS, "one")
+    owner = live.open()
+
+    def cut_and_run(*arguments: Any) -> BatchResult:
+        live.cut({0: 4, 1: 6})
+        return run_batch(*arguments)
+
+    monkeypatch.setattr("ingest.owner.run_batch", cut_and_run)
+    with pytest.raises(OffsetsGone) as stop:
+        owner.step()
+    owner.lease.release()
+    assert stop.value.gaps == (f"{live.name}/0@0-4", f"{live.name}/1@0-6")
+    assert live.run_next(stop.value) == 0
+    monkeypatch.undo()
+    live.ingest()
+    assert live.rows() == values(range(8, 20, 2), "one") | values(range(13, 20, 2), "one")
+
+
+def test_a_topic_made_again_while_it_is_read_commits_nothing(
+    new_live: Callable[..., Live], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: what was read is committed only under the topic that is still there afterwards."""
+    live = new_live()
+    live.write(USERS, "one")
+    owner = live.open()
+    before = live.newest_id()
+
+    def run_and_recreate(*arguments: Any) -> BatchResult:
+        done = run_batch(*arguments)
+        live.recreate()
+        return done
+
+    monkeypatch.setattr("ingest.owner.run_batch", run_and_recreate)
+    with pytest.raises(TopicReplaced):
+        owner.step()
+    owner.lease.release()
+    assert live.newest_id() == before
+
+
+def test_a_batch_that_takes_longer_than_tombstones_live_commits_nothing(
+    new_live: Callable[..., Live], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = new_live(config={"cleanup.policy": "compact"})
+    live.write(USERS, "one")
+    clock = ManualClock(live.state().drained_ms)
+    owner = live.open(clock)
+    before = live.newest_id()
+
+    def run_for_two_days(*arguments: Any) -> BatchResult:
+        clock.advance(48 * HOUR_SECONDS)
+        return run_batch(*arguments)
+
+    monkeypatch.setattr("ingest.owner.run_batch", run_for_two_days)
+    with pytest.raises(TombstonesGone):
+        owner.step()
+    owner.lease.release()
+    assert live.newest_id() == before
+
+
+class Forgetful(list[OffsetRange]):
+    """The ranges of a task, of which its worker gets all but the last."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self)[:-1],)
+
+
+def test_a_batch_with_a_hole_is_not_committed(
+    new_live: Callable[..., Live], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: what a task does not report is missing, whatever the reason, and the driver sees it."""
+    live = new_live()
+    live.write(USERS, "one")
+    owner = live.open()
+    before = live.newest_id()
+    monkeypatch.setattr("ingest.owner.split_for_tasks", lambda ranges, _: [Forgetful(ranges)])
+
+    with pytest.raises(RangeIncomplete) as incomplete:
+        owner.step()
+    owner.lease.release()
+
+    assert (incomplete.value.partition, incomplete.value.end) == (1, 10)
+    assert live.newest_id() == before
+
+
+def test_accepting_takes_the_table_from_nobody(new_live: Callable[..., Live]) -> None:
+    """Goal: where nothing is to be accepted, nothing is done; where an owner lives, nothing either."""
+    live = new_live()
+    newest = live.newest_id()
+    assert live.run("ingest", "accept-gap", live.name, "--fact", f"{live.name}/0@0-1") == 10
+    assert live.run("ingest", "rebase", live.name, "--fact", "cluster=x", "--to", "latest") == 10
+    assert live.run("ingest", "rebase", live.name, "--to", "2026-01-01T00:00:00Z") == 10
+    assert live.run("ingest", "rebase", live.name, "--onto", "1") == 10
+    for options in ((), ("--to", "yesterday"), ("--to", "2026-01-01"), ("--to", "latest", "--onto", "1")):
+        assert live.run("ingest", "rebase", live.name, *options) == 2
+    assert live.property_of(ACCEPTED_PROPERTY) == ""
+    assert live.newest_id() == newest
+    live.write(USERS, "one")
+    live.cut({0: 3})
+    table = live._table()
+    lease = Lease(table.io, table.location(), live.name, 60, SystemClock(), lambda _: None)
+    lease.hold(1)
+    try:
+        with pytest.raises(TableHeld):
+            accept_gap(live.settings, live.name, [f"{live.name}/0@0-3"], Watching(lease))
+    finally:
+        lease.release()
+    assert live.newest_id() == newest
+
+
+class Watching(SystemClock):
+    """Time in which the owner that is watched renews its lease."""
+
+    def __init__(self, lease: Lease) -> None:
+        self._lease = lease
+
+    def sleep(self, seconds: float) -> None:
+        self._lease.renew()

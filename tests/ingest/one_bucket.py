@@ -1,0 +1,76 @@
+"""A table of one bucket on real files, changed by bucket tasks alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from ingest.bucket_task import BucketResult, run_bucket_task
+from ingest.files_by_bucket import FilesByBucket, after_commit, by_bucket
+from thermocline.definition import LiveTable
+from thermocline.deletes import read_deletes
+from thermocline.files import local_path
+from thermocline.keys import encode_table
+
+DEFINITION = LiveTable.build(
+    name="profiles",
+    identifier="app.profiles",
+    topics=["profiles"],
+    key=["app_id", "user_id", "key"],
+    entity=["app_id", "user_id"],
+    buckets=2,
+    columns={"app_id": "int", "user_id": "string", "key": "string", "value": "string"},
+)
+IO = PyArrowFileIO()
+Key = tuple[int, str, str]
+Record = tuple[int, Key, str | None]
+
+
+def records_of(batch: Sequence[Record], partition: int = 0) -> pa.Table:
+    """Records (offset, key, value or None for a tombstone) as decoding gives them."""
+    keys = [key for _, key, _ in batch]
+    table = pa.table(
+        {
+            "app_id": pa.array([k[0] for k in keys], pa.int32()),
+            "user_id": pa.array([k[1] for k in keys], pa.string()),
+            "key": pa.array([k[2] for k in keys], pa.string()),
+            "value": pa.array([value for _, _, value in batch], pa.string()),
+            "_kafka_topic": pa.array(["profiles"] * len(batch), pa.string()),
+            "_kafka_partition": pa.array([partition] * len(batch), pa.int32()),
+            "_kafka_offset": pa.array([offset for offset, _, _ in batch], pa.int64()),
+            "_kafka_timestamp": pa.array([0] * len(batch), pa.timestamp("us", "UTC")),
+            "_tombstone": pa.array([value is None for _, _, value in batch], pa.bool_()),
+        }
+    )
+    return table.append_column("_key", encode_table(DEFINITION, table)).cast(DEFINITION.records_schema)
+
+
+def live_rows(files: FilesByBucket) -> list[tuple[Key, str]]:
+    rows = []
+    for file in (file for some in files.values() for file in some):
+        deleted = read_deletes(IO, file.deletes) if file.deletes else ()
+        for position, row in enumerate(pq.read_table(local_path(file.path), partitioning=None).to_pylist()):
+            if position not in deleted:
+                rows.append(((row["app_id"], row["user_id"], row["key"]), row["value"]))
+    return rows
+
+
+class OneBucketTable:
+    """A table of one bucket that is only ever changed by bucket tasks."""
+
+    def __init__(self, folder: Path, definition: LiveTable = DEFINITION) -> None:
+        self.definition = definition
+        self.location = folder.as_uri()
+        self.files: FilesByBucket = by_bucket(())
+
+    def upsert(self, batch: Sequence[Record]) -> BucketResult:
+        return self.run(records_of(batch))
+
+    def run(self, records: pa.Table) -> BucketResult:
+        done = run_bucket_task(IO, self.definition, self.location, 0, self.files.get(0, ()), records)
+        self.files = after_commit(self.files, [done])
+        return done

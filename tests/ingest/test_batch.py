@@ -1,0 +1,52 @@
+"""What the driver makes of what the tasks of a batch give."""
+
+from __future__ import annotations
+
+import pickle
+
+import msgspec
+import pytest
+
+from ingest.batch import gather
+from ingest.bucket_task import BucketResult
+from ingest.read_task import REPORT_BUCKET, ReadReport
+from thermocline.errors import RangeIncomplete, TopicMissing
+from thermocline.log import OffsetRange
+
+PLANNED = [OffsetRange("profiles", 0, 10, 20), OffsetRange("profiles", 1, 0, 5)]
+WHOLE = [("profiles", 1, 0, 5), ("profiles", 0, 10, 20)]
+
+
+def reported(*reports: ReadReport) -> tuple[int, bytes]:
+    return REPORT_BUCKET, msgspec.msgpack.encode(reports)
+
+
+def test_a_batch_whose_ranges_were_all_covered_has_the_results_of_all_its_buckets() -> None:
+    done = [BucketResult(bucket, None, {}, {}, bucket, 0, 0, 0) for bucket in (3, 5)]
+    reports = [ReadReport(WHOLE[:1], records=4), ReadReport([]), ReadReport(WHOLE[1:], records=4)]
+    results = [(one.bucket, msgspec.msgpack.encode(one)) for one in done]
+    batch = gather([results[0], reported(*reports), results[1]], PLANNED)
+    assert (list(batch.reports), list(batch.buckets)) == (reports, done)
+
+
+@pytest.mark.parametrize(
+    "covered",
+    [
+        [],
+        [("profiles", 1, 0, 5)],
+        [("profiles", 1, 0, 5), ("profiles", 0, 10, 19)],
+        [("profiles", 1, 0, 5), ("profiles", 0, 11, 20)],
+        [("profiles", 1, 0, 5), ("others", 0, 10, 20)],
+    ],
+    ids=["nothing", "one partition", "not its end", "not its start", "another topic"],
+)
+def test_a_batch_with_a_hole_is_refused(covered: list[tuple[str, int, int, int]]) -> None:
+    with pytest.raises(RangeIncomplete) as refused:
+        gather([reported(ReadReport(covered))], PLANNED)
+    assert (refused.value.topic, refused.value.partition, refused.value.first) == ("profiles", 0, 10)
+
+
+def test_what_ended_a_read_task_ends_the_batch() -> None:
+    error = pickle.dumps(TopicMissing(topic="profiles", bootstrap_servers="localhost:9092"))
+    with pytest.raises(TopicMissing):
+        gather([reported(ReadReport(WHOLE), ReadReport([], error=error))], PLANNED)

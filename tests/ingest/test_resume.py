@@ -1,0 +1,77 @@
+"""The record of what was accepted. That the commands resume is seen in tests/behaviour/test_stops.py."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ingest.resume import (
+    ACCEPTED_BYTES_MAX,
+    ACCEPTED_ENTRIES_MAX,
+    _changed,
+    _check_facts,
+    _in_question,
+    with_entry,
+)
+from thermocline.errors import (
+    ClusterReplaced,
+    FactsDiffer,
+    OffsetsGone,
+    PartitionsShrunk,
+    SeamBeyondLog,
+    TombstonesGone,
+    TopicReplaced,
+)
+from thermocline.seam import Seam
+
+GAPS = (OffsetsGone, TombstonesGone)
+GONE = OffsetsGone(table="t", gaps=("a/0@5-9", "a/1@2-3"))
+
+
+def test_the_list_keeps_the_newest_and_stays_small() -> None:
+    entries = "[]"
+    for number in range(ACCEPTED_ENTRIES_MAX + 5):
+        entries = with_entry(entries, json.dumps({"number": number}))
+    assert [one["number"] for one in json.loads(entries)] == list(range(5, ACCEPTED_ENTRIES_MAX + 5))
+    large = json.dumps({"facts": "x" * (ACCEPTED_BYTES_MAX // 3)})
+    for _ in range(5):
+        entries = with_entry(entries, large)
+    assert len(entries) <= ACCEPTED_BYTES_MAX
+    assert len(json.loads(with_entry("[]", json.dumps({"facts": "x" * ACCEPTED_BYTES_MAX})))) == 1
+
+
+def test_the_very_facts_pass_in_any_order() -> None:
+    _check_facts("t", GONE, GAPS, ["a/1@2-3", "a/0@5-9"])
+
+
+@pytest.mark.parametrize(
+    "facts", [[], ["a/0@5-9"], ["a/0@5-9", "a/1@2-4"], ["a/0@5-9", "a/1@2-3", "a/2@0-1"], ["a/0@5-9"] * 2]
+)
+def test_fewer_more_or_other_facts_are_refused_with_the_right_command(facts: list[str]) -> None:
+    with pytest.raises(FactsDiffer) as differ:
+        _check_facts("t", GONE, GAPS, facts)
+    assert differ.value.command == "thermocline ingest accept-gap t --fact a/0@5-9 --fact a/1@2-3"
+    assert (differ.value.exit_code, differ.value.next) == (2, differ.value.command)
+
+
+def test_the_right_facts_to_the_wrong_command_are_refused() -> None:
+    stop = ClusterReplaced(table="t", recorded="x", found="y")
+    with pytest.raises(FactsDiffer, match="cluster=y") as differ:
+        _check_facts("t", stop, GAPS, ["cluster=y"])
+    assert "ingest rebase t --fact cluster=y --to earliest" in differ.value.next
+
+
+def test_a_rebase_concerns_the_topics_that_are_in_question_and_no_others() -> None:
+    topics = ("a", "b", "c/d")
+    assert _in_question(ClusterReplaced(table="t", recorded="x", found="y"), topics) == topics
+    replaced = TopicReplaced(table="t", topics=("b",), recorded=("x",), found=("y",))
+    assert _in_question(replaced, topics) == ("b",)
+    assert _in_question(SeamBeyondLog(table="t", cut=("a/0@1-2", "a/4@7-9")), topics) == ("a",)
+    assert _in_question(PartitionsShrunk(table="t", gone=("b/0@1",)), topics) == ("b",)
+
+
+def test_the_record_holds_the_partitions_that_moved() -> None:
+    before = Seam.of({"a": {0: 1, 1: 2, 2: 0}, "b": {0: 3}})
+    after = Seam.of({"a": {0: 1, 1: 5, 3: 0}, "b": {0: 3}})
+    assert _changed(before, after) == ({"a": {"1": 2, "2": 0}}, {"a": {"1": 5, "3": 0}})

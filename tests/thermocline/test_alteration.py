@@ -1,0 +1,149 @@
+"""What an alteration may change, and why the rest may not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from thermocline.alteration import plan_alteration
+from thermocline.definition import PROVENANCE, LiveTable
+from thermocline.errors import AlterationRefused
+
+COLUMNS = {"id": "int", "slot": "string", "count": "int", "price": "decimal(6,2)", "at": "timestamptz"}
+SETTINGS: dict[str, Any] = {
+    "name": "orders",
+    "identifier": "app.orders",
+    "topics": ["orders"],
+    "key": ["id", "slot"],
+    "entity": ["id"],
+    "columns": COLUMNS,
+}
+ORDERS = LiveTable.build(**SETTINGS)
+
+
+def wanted(**changes: Any) -> LiveTable:
+    return LiveTable.build(**SETTINGS | changes)
+
+
+def columns(**changes: Any) -> dict[str, Any]:
+    return COLUMNS | changes
+
+
+def reasons(**changes: Any) -> tuple[str, ...]:
+    with pytest.raises(AlterationRefused) as refused:
+        plan_alteration(ORDERS, wanted(**changes))
+    return refused.value.problems
+
+
+def test_nothing_differs() -> None:
+    planned = plan_alteration(ORDERS, wanted())
+    assert planned.changes == ()
+    assert planned.definition == ORDERS
+
+
+def test_new_columns_get_the_ids_after_all_others_wherever_the_file_has_them() -> None:
+    file = {"score": "double", "id": "int", "slot": "string", "note": "string", **COLUMNS, "last": "date"}
+    planned = plan_alteration(ORDERS, wanted(columns=file))
+    last = ORDERS.provenance_id + len(PROVENANCE) - 1
+    ids = {column.name: column.field_id for column in planned.definition.columns}
+    assert [column.name for column in planned.definition.columns] == list(file)
+    assert (ids["score"], ids["note"], ids["last"]) == (last + 1, last + 2, last + 3)
+    assert {name: ids[name] for name in COLUMNS} == {c.name: c.field_id for c in ORDERS.columns}
+    assert planned.definition.provenance_id == ORDERS.provenance_id
+    assert planned.definition.version == ORDERS.version + 1
+    assert [column.name for column in planned.added] == ["score", "note", "last"]
+
+
+def test_a_second_alteration_goes_on_where_the_first_one_ended() -> None:
+    first = plan_alteration(ORDERS, wanted(columns=columns(score="double"))).definition
+    second = plan_alteration(first, wanted(columns=columns(score="double", note="string")))
+    (note,) = second.added
+    assert note.field_id == 1 + max(column.field_id for column in first.columns)
+    assert second.definition.version == 3
+    assert LiveTable.from_json(second.definition.to_json(), "orders") == second.definition
+
+
+def test_the_table_then_says_what_the_file_says() -> None:
+    file = wanted(
+        columns=columns(count="long", price="decimal(20,2)", score="double"),
+        topics=["orders", "more"],
+        on_error="fail",
+        transactional=True,
+        suppress_unchanged=True,
+    )
+    planned = plan_alteration(ORDERS, file)
+    assert planned.definition.differences(file) == ()
+    assert ORDERS.differences(file) != ()
+    assert [(str(one.before), str(one.after)) for one in planned.widened] == [
+        ("int", "long"),
+        ("decimal(6,2)", "decimal(20,2)"),
+    ]
+    assert planned.topics == ("more",)
+    assert len(planned.changes) == 7
+    assert plan_alteration(planned.definition, file).changes == ()
+
+
+def test_topics_in_another_order_are_a_change_and_no_new_topics() -> None:
+    current = wanted(topics=["orders", "more"])
+    planned = plan_alteration(current, wanted(topics=["more", "orders"]))
+    assert planned.topics == ()
+    assert planned.changes == ("topics are listed as more, orders",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"key": ["id", "slot", "count"]}, "key can't become id, slot, count from id, slot: every row"),
+        ({"key_from": "value"}, "key_from can't become value from key: the same record"),
+        ({"entity": ["id", "slot"]}, "entity can't become id, slot from id: rows are placed"),
+        ({"buckets": 4}, "buckets can't become 4 from 16: the place of every row"),
+        ({"format_version": 2}, "format_version can't become 2 from 3: the deletes"),
+        (
+            {"identifier": "app.other"},
+            "identifier can't become app.other from app.orders: it is the table's name",
+        ),
+        ({"topics": ["more"]}, "the topic orders can't be left out"),
+        ({"columns": columns(id="long")}, "the column id can't become long from int: it is part of the key"),
+        (
+            {"columns": columns(count="string")},
+            "the column count can't become string from int: only int to long",
+        ),
+        ({"columns": columns(count="double")}, "only int to long"),
+        ({"columns": columns(price="decimal(5,2)")}, "can't become decimal(5,2) from decimal(6,2)"),
+        ({"columns": columns(price="decimal(9,3)")}, "can't become decimal(9,3) from decimal(6,2)"),
+        ({"columns": columns(price="long")}, "can't become long from decimal(6,2)"),
+        (
+            {"columns": columns(at={"type": "timestamptz", "epoch": "ms"})},
+            "the column at can't become timestamptz",
+        ),
+        (
+            {"columns": {"slot": "string", **COLUMNS}},
+            "the columns can't be reordered from id, slot, count, price, at to slot, id, count, price, at",
+        ),
+        (
+            {"columns": {name: kind for name, kind in COLUMNS.items() if name != "count"}},
+            "the column count can't be left out or renamed",
+        ),
+    ],
+)
+def test_what_cannot_change_says_why(changes: Any, says: str) -> None:
+    (reason,) = reasons(**changes)
+    assert says in reason
+
+
+def test_a_narrower_type_is_refused() -> None:
+    current = wanted(columns=columns(count="long"))
+    with pytest.raises(AlterationRefused, match="count can't become int from long"):
+        plan_alteration(current, wanted())
+
+
+def test_every_reason_is_given_at_once() -> None:
+    assert len(reasons(buckets=4, key_from="value", columns=columns(count="string", id="long"))) == 4
+
+
+def test_a_field_that_nobody_thought_of_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(plan_alteration.__globals__["FIXED"], "buckets")
+    with pytest.raises(AlterationRefused, match="buckets can't become 4"):
+        plan_alteration(ORDERS, replace(ORDERS, buckets=4))

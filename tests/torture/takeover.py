@@ -1,0 +1,205 @@
+"""Owners that freeze in the middle of a batch, and others that take over, round after round.
+
+``python -m tests.torture.takeover --rounds 50 --seed 1``: real processes, one table, a topic with traffic.
+In each round the owner's process group is stopped at a random moment, for longer than its lease; a new one
+takes over, and the old one wakes up at a random moment. It must not commit, and must exit with 30. While an
+owner lives, another one is refused. History and rows are compared with the log at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import tempfile
+import threading
+import time
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.table.snapshots import ancestors_of
+
+from tests.behaviour.topic import APP, Topic
+from thermocline.catalog import SnapshotState, current_state, load_table, open_catalog, state_of
+from thermocline.embedded.stack import TABLE, TOPIC, Command, Stack
+from thermocline.errors import OwnerLost
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+LEASE_SECONDS: Final = 2.0
+PARTITIONS: Final = 2
+USERS: Final = 40
+# A batch of these takes about half a second, so an owner is nearly always in the middle of one.
+RECORDS_PER_SECOND: Final = 100
+# A frozen process may hold SQLite's lock: it is thawed then, and the round does not count.
+TAKEOVER_SECONDS_MAX: Final = 45.0
+# So many rounds may not count in a row before something else must be wrong.
+UNDECIDED_MAX: Final = 3
+END_SECONDS_MAX: Final = 60.0
+
+
+class Traffic:
+    """Upserts and deletes, sent without a pause until it is stopped."""
+
+    def __init__(self, stack: Stack, seed: int) -> None:
+        self.topic = Topic(stack.settings.kafka, TOPIC)
+        self._random = random.Random(seed)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._send, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._thread.join()
+        self.topic.flush()
+
+    def _send(self) -> None:
+        number = 0
+        while not self._ended.wait(0.1):
+            for _ in range(RECORDS_PER_SECOND // 10):
+                number += 1
+                row = (APP, f"u{self._random.randrange(USERS)}", f"k{self._random.randrange(5)}")
+                self.topic.send(row, None if self._random.random() < 0.2 else f"v{number}")
+            self.topic.flush()
+
+
+class Rounds:
+    """One table and its owners; ``run`` gives how the rounds ended."""
+
+    def __init__(self, stack: Stack, seed: int) -> None:
+        self._stack = stack
+        self._random = random.Random(seed)
+        self._count = 0
+        self._owner = self._start()
+        self._wait_for_epoch(1)
+
+    def run(self, rounds: int) -> Counter[str]:
+        ended: Counter[str] = Counter()
+        while ended["fenced"] < rounds:
+            started_at = time.monotonic()
+            outcome = self._round()
+            ended[outcome] += 1
+            print(f"{ended.total()}: {outcome}, {time.monotonic() - started_at:.1f} s", flush=True)
+            assert ended["undecided"] <= UNDECIDED_MAX + rounds // 10
+        return ended
+
+    def stop(self) -> None:
+        assert self._owner.stop() == 0, self._owner.log_path.read_text()[-2000:]
+
+    def check_a_second_one_is_refused(self) -> None:
+        second = self._start()
+        assert second.process.wait(END_SECONDS_MAX) == OwnerLost.exit_code, second.log_path.read_text()[
+            -2000:
+        ]
+        said = second.log_path.read_text()
+        assert "table-held" in said, said
+        assert f"process {self._owner.process.pid} " in said, said
+        assert " since 20" in said, said
+
+    def _round(self) -> str:
+        """One owner frozen, another takes over, the first wakes up."""
+        frozen, before = self._owner, self._state()
+        if self._random.random() < 0.5:  # else most likely in its first batch, which takes longest
+            self._stack.wait_for(lambda: self._state().seam != before.seam, "a batch is committed", frozen)
+        time.sleep(self._random.random() * 2)
+        os.killpg(frozen.process.pid, signal.SIGSTOP)
+        try:
+            taker = self._start()
+            is_taken = self._wait_for_epoch(before.epoch + 1, taker)
+            if is_taken:
+                time.sleep(self._random.random() * 2)
+        finally:
+            os.killpg(frozen.process.pid, signal.SIGCONT)
+        if not is_taken:
+            assert taker.process.wait(END_SECONDS_MAX) == OwnerLost.exit_code, taker.log_path.read_text()[
+                -2000:
+            ]
+            return "undecided"
+        code = frozen.process.wait(END_SECONDS_MAX)
+        said = frozen.log_path.read_text()
+        assert code == OwnerLost.exit_code, f"the frozen owner ended with {code}\n{said[-2000:]}"
+        assert "owner-lost" in said, said
+        self._owner = taker
+        return "fenced"
+
+    def _wait_for_epoch(self, epoch: int, taker: Command | None = None) -> bool:
+        deadline = time.monotonic() + TAKEOVER_SECONDS_MAX
+        while self._state().epoch < epoch:
+            if time.monotonic() > deadline or (taker is not None and taker.process.poll() is not None):
+                return False
+            time.sleep(0.1)
+        return True
+
+    def _start(self) -> Command:
+        self._count += 1
+        return self._stack.command(f"ingest-{self._count}", "ingest", "run", TABLE)
+
+    def _state(self) -> SnapshotState:
+        return current_state(_table(self._stack), TABLE)
+
+
+def check_history(stack: Stack) -> int:
+    """Epochs never go back, seams join without gap or repeat, records count once; how many commits."""
+    table = _table(stack)
+    current = table.current_snapshot()
+    assert current is not None
+    states = [state_of(one, TABLE) for one in ancestors_of(current, table.metadata)][::-1]
+    assert len({state.batch_id for state in states}) == len(states)
+    for before, after in pairwise(states):
+        assert after.epoch >= before.epoch, f"{after} came after {before}"
+        assert after.seam.at_least(before.seam), f"{after} came after {before}"
+        offsets = sum(end - before.seam.get((topic, p)) for topic, p, end in after.seam.items())
+        assert after.counts["read"] == offsets, f"{after} read other records than lie between the seams"
+    assert states[-1].totals["read"] == sum(offset for *_, offset in states[-1].seam.items())
+    return len(states)
+
+
+def check_rows(stack: Stack, topic: Topic) -> int:
+    rows = _table(stack).scan().to_arrow().to_pylist()
+    found = {(row["app_id"], row["user_id"], row["key"]): row["value"] for row in rows}
+    assert len(found) == len(rows), "a key is live twice"
+    assert found == {key: row["value"] for key, row in topic.oracle.rows().items()}
+    return len(rows)
+
+
+def run(folder: Path, rounds: int, seed: int) -> None:
+    """All of it, in a folder of its own. Raises AssertionError with the round that went wrong."""
+    with Stack(folder, partitions=PARTITIONS, buckets=2, commit_interval_seconds=0.2) as stack:
+        with stack.config_path.open("a") as config:
+            config.write(f"\n[ingest]\nlease_seconds = {LEASE_SECONDS}\n")
+        stack.start()
+        traffic = Traffic(stack, seed)
+        owners = Rounds(stack, seed)
+        owners.check_a_second_one_is_refused()
+        ended = owners.run(rounds)
+        owners.check_a_second_one_is_refused()
+        traffic.stop()
+        goal = traffic.topic.oracle.end
+        stack.wait_for(
+            lambda: current_state(_table(stack), TABLE).seam.at_least(goal), "all records are committed"
+        )
+        owners.stop()
+        commits, rows = check_history(stack), check_rows(stack, traffic.topic)
+        print(f"{dict(ended)}; {commits} commits and {rows} rows as the log says", flush=True)
+
+
+def _table(stack: Stack) -> Table:
+    return load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
+    options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="thermocline-takeover-") as folder:
+        run(Path(folder), options.rounds, options.seed)
+
+
+if __name__ == "__main__":
+    main()
