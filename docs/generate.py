@@ -128,8 +128,8 @@ EXIT_CODES: Final[Mapping[ExitCode, str]] = {
     ExitCode.USAGE: "the command line, the configuration or the request is wrong",
     ExitCode.AWAY: "could not answer: a source is away or not ready",
     ExitCode.COMMIT_UNKNOWN: "a commit may or may not have landed; `ingest reconcile` says which",
-    ExitCode.NOTHING_TO_DO: "`ingest run --once` found nothing to do",
-    ExitCode.PARTLY_DONE: "`ingest run --once` was stopped before it was done",
+    ExitCode.NOTHING_TO_DO: "nothing to do: all is committed, settled, altered or replayed already",
+    ExitCode.PARTLY_DONE: "partly done: stopped before the end, or some records were refused",
     ExitCode.NOT_OWNER: "another process owns the table",
     ExitCode.STOPPED: "stopped rather than guess",
     ExitCode.BUG: "a bug in Thermocline",
@@ -294,8 +294,8 @@ _METRICS_INTRODUCTION: Final = """\
 gauges say what is so at that moment. Base units: seconds, bytes, records."""
 
 _SAFETY_INTRODUCTION: Final = """\
-What keeps the table equal to the replay of its log, line by line. `make mutants` takes each of these lines out of
-a copy of the repository, one at a time, and runs the test beside it, which must fail then."""
+What keeps the table equal to the replay of its log, line by line. `make mutants` takes each of these lines
+out of a copy of the repository, one at a time, and runs the test beside it, which must fail then."""
 
 _SETTINGS_INTRODUCTION: Final = """\
 One file, `thermocline.toml`: the one that `--config` names, else `THERMOCLINE_CONFIG`, else the one in the

@@ -3,6 +3,12 @@
 Read in this order: ``owner`` (the loop), ``plan`` (seam and log ends → ranges, pure), ``batch`` (one batch on
 Spark), ``read_task`` (ranges → decoded records packed by bucket), ``bucket_task`` (records of a bucket → data
 file and deletes; ``probe`` finds the rows that they replace, ``unchanged`` those that say nothing new),
-``commit`` (rows, seam and accounting in one commit that a stale owner can't make). ``create`` makes a table,
-``quarantine`` keeps bad records, ``spark`` and ``java`` reach the JVM, ``content_files`` with whole lists.
+``commit`` (rows, seam and accounting in one commit that a stale owner can't make).
+
+Who may commit: ``lease`` (waiting one's turn), ``ownership`` (taking the table), ``unknown`` and
+``reconcile`` (commits that nobody confirmed). Going on after a stop: ``resume``; looking without writing:
+``lookout``, ``standstill``. Bad records: ``bad_records`` (before the commit), ``quarantine`` and
+``quarantined`` (the companion table), ``replay`` (``evidence`` gathers, ``judgement`` decides). ``create``,
+``alter``, ``drop`` and ``purge`` change tables; ``spark`` and ``java`` reach the JVM, ``content_files`` with
+whole lists.
 """

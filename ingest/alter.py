@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.schema import Schema
 
 from ingest.commit import Change, Landed, Rejected, Unknown
+from ingest.lookout import offsets_of
 from ingest.ownership import own_table
-from ingest.plan import offsets_of
 from thermocline.alteration import plan_alteration
 from thermocline.catalog import DEFINITION_PROPERTY, current_state, definition_of, load_table, open_catalog
 from thermocline.errors import AlterationRefused
@@ -42,14 +42,15 @@ def alter_table(
     """
     wanted = settings.table(name).definition(name)
     table = load_table(open_catalog(settings.catalog), name, wanted.identifier)
-    planned = plan_alteration(definition_of(table, name), wanted)
+    planned = plan_alteration(definition_of(table, name), wanted, table.metadata.last_column_id)
     if planned.topics:
         state = current_state(table, name)
         check_identity(name, state.cluster_id, state.topic_ids, Log(settings.kafka), planned.topics)
     if dry_run or not planned.changes:
         return planned
     with own_table(settings, name, clock, say=say) as owned:
-        planned = plan_alteration(owned.definition, wanted)  # from now on nobody else alters it
+        # From now on nobody else alters it.
+        planned = plan_alteration(owned.definition, wanted, owned.table.metadata.last_column_id)
         if planned.changes:
             _commit(owned, planned, settings.table(name).start)
     return planned

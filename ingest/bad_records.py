@@ -1,7 +1,7 @@
 """What becomes of a batch's bad records, before the batch commits.
 
-Stop on one that the table does not bear, stop where there are too many, else make them durable: in
-quarantine, and in the dead-letter topic where there is one. Only then may the seam pass them.
+Stop on one that the table does not bear, stop where there are too many, else make them durable: in the
+dead-letter topic where there is one, and in quarantine. Only then may the seam pass them.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ingest.accounting import bad_by_stage
-from ingest.quarantine import delete_files, keep_files, read_files
+from ingest.quarantine import keep_files, read_files
 from thermocline.dead_letters import DeadLetter, send_dead_letters
 from thermocline.errors import BadRecord, ThermoclineError, TooManyBadRecords
+from thermocline.files import delete_files
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -67,23 +68,26 @@ def settle_bad_records(
     Raises:
         BadRecord: one is at a stage that the table wants to stop at.
         TooManyBadRecords: the batch has more than the table bears.
-        CatalogUnreachable: they could not be kept in quarantine.
+        CatalogUnreachable: they could not be kept in quarantine, or not be read for the dead-letter topic.
         KafkaUnreachable: not all of them could be written to the dead-letter topic.
         TopicMissing: the dead-letter topic does not exist.
         DeadLetterRefused: the dead-letter topic will never take one of them.
     """
-    paths = [path for report in reports for path in report.quarantine_files]
+    # As in the log, since tasks report in no order: what a key's letters say last is what came last.
+    in_order = sorted(reports, key=lambda report: report.covered)
+    paths = [path for report in in_order for path in report.quarantine_files]
     try:
         check_bearable(policy, reports)
+        # The letters first: while they can't be sent, the quarantine would grow with each attempt.
+        if paths and policy.dead_letter_topic is not None:
+            letters = (dead_letter(policy.table, row) for row in read_files(quarantine.io, paths))
+            send_dead_letters(client_config, policy.table, policy.dead_letter_topic, letters)
     except ThermoclineError:
         delete_files(quarantine.io, paths)
         raise
     if not paths:
         return
     keep_files(quarantine, paths)
-    if policy.dead_letter_topic is not None:
-        letters = (dead_letter(policy.table, row) for row in read_files(quarantine.io, paths))
-        send_dead_letters(client_config, policy.table, policy.dead_letter_topic, letters)
 
 
 def check_bearable(policy: BadRecordsPolicy, reports: Sequence[ReadReport]) -> None:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 
 from ingest.bucket_task import BucketResult, run_bucket_task
+from ingest.commit import written_paths
+from ingest.java import JAVA_ERRORS
 from ingest.read_task import REPORT_BUCKET, ReadReport, ReadTask, run_read_task
-from thermocline.errors import EngineFailed, RangeIncomplete
-from thermocline.files import DataFile
+from thermocline.errors import EngineFailed, RangeIncomplete, ThermoclineError
+from thermocline.files import DataFile, delete_files
 from thermocline.log import OffsetRange
 
 if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
     from pyspark.sql import SparkSession
 
 _PACKED_COLUMNS = "bucket int, stream binary"
@@ -54,20 +56,32 @@ def run_batch(
         RangeIncomplete: what the tasks say they covered is not what was planned.
         EngineFailed: the Spark job failed. An error of ours in a read task is raised as itself.
     """
-    packed = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_reader(task, tasks), _PACKED_COLUMNS)
-    groups = packed.repartition(_GROUPS_PER_CORE * spark.sparkContext.defaultParallelism, "bucket").groupBy(
-        "bucket"
-    )
-    try:
+    with _engine_errors():
+        packed = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_reader(task, tasks), _PACKED_COLUMNS)
+        groups = packed.repartition(_GROUPS_PER_CORE * parallelism(spark), "bucket").groupBy("bucket")
         rows = groups.applyInArrow(_writer(task, data_location, _packed(files)), _RESULT_COLUMNS).collect()
-    except (PySparkException, Py4JError) as error:
-        raise EngineFailed(engine="Spark", detail=str(error)[:_DETAIL_CHARACTERS]) from error
     results = ((row.bucket, row.result) for row in rows)
-    return gather(results, [planned for ranges in tasks for planned in ranges])
+    return gather(results, [planned for ranges in tasks for planned in ranges], task.io)
 
 
-def gather(results: Iterable[tuple[int, bytes]], planned: Sequence[OffsetRange]) -> BatchResult:
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks run at once. Raises `EngineFailed`."""
+    with _engine_errors():
+        return spark.sparkContext.defaultParallelism
+
+
+@contextmanager
+def _engine_errors() -> Iterator[None]:
+    try:
+        yield
+    except JAVA_ERRORS as error:
+        raise EngineFailed(engine="Spark", detail=str(error)[:_DETAIL_CHARACTERS]) from error
+
+
+def gather(results: Iterable[tuple[int, bytes]], planned: Sequence[OffsetRange], io: FileIO) -> BatchResult:
     """The batch's result from its tasks' results, (bucket, encoded); reports have a bucket of their own.
+
+    When this raises, the files that the tasks wrote are deleted: no commit will name them.
 
     Raises:
         RangeIncomplete: what the reports say was covered is not what was planned.
@@ -80,10 +94,12 @@ def gather(results: Iterable[tuple[int, bytes]], planned: Sequence[OffsetRange])
             reports += msgspec.msgpack.decode(result, type=list[ReadReport])
         else:
             buckets.append(msgspec.msgpack.decode(result, type=BucketResult))
-    for report in reports:
-        if report.error is not None:
-            raise pickle.loads(report.error)  # noqa: S301  made by a worker of ours a moment ago
-    _check_coverage(reports, planned)
+    try:
+        _check(reports, planned)
+    except ThermoclineError:
+        kept = [path for report in reports for path in report.quarantine_files]
+        delete_files(io, [*written_paths(buckets), *kept])
+        raise
     return BatchResult(tuple(reports), tuple(buckets))
 
 
@@ -123,6 +139,13 @@ def _writer(
 
 def _result(bucket: int, result: bytes) -> pa.Table:
     return pa.table({"bucket": pa.array([bucket], pa.int32()), "result": pa.array([result], pa.binary())})
+
+
+def _check(reports: Sequence[ReadReport], planned: Sequence[OffsetRange]) -> None:
+    for report in reports:
+        if report.error is not None:
+            raise pickle.loads(report.error)  # noqa: S301  made by a worker of ours a moment ago
+    _check_coverage(reports, planned)
 
 
 def _check_coverage(reports: Sequence[ReadReport], planned: Sequence[OffsetRange]) -> None:

@@ -13,20 +13,19 @@ import json
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
-
-from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.errors import PySparkException
 
 from ingest.accounting import Accounting
 from ingest.bucket_task import BucketResult
-from ingest.content_files import ContentFiles
+from ingest.content_files import ContentFiles, data_file_json, deletes_json
+from ingest.java import JAVA_ERRORS, NO_SUCH_TABLE, class_name, first_line
 from ingest.unknown import UnknownCommit, write_note
 from thermocline.catalog import (
     BATCH_PROPERTY,
     DEFINITION_PROPERTY,
     EPOCH_PROPERTY,
+    ROLLED_BACK,
     SEAM_PROPERTY,
     SUMMARY_BATCH,
     SUMMARY_CLUSTER,
@@ -38,9 +37,11 @@ from thermocline.catalog import (
     SUMMARY_SEAM,
     SUMMARY_TOPIC_IDS,
     SUMMARY_WATERMARK,
+    current_state,
+    epoch_of,
+    is_rolled_back,
+    load_table,
 )
-from thermocline.data_file import WrittenFile
-from thermocline.deletes import DELETED_PATH_FIELD_ID
 from thermocline.errors import (
     CatalogUnreachable,
     CommitRejected,
@@ -51,18 +52,14 @@ from thermocline.errors import (
     TableUnowned,
     ThermoclineError,
 )
-from thermocline.files import Deletes
 from thermocline.logs import fields
 from thermocline.seam import Seam
 
 if TYPE_CHECKING:
-    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
 
 # A foreign property or tag costs one attempt (about 60 ms); 39 of 139 were lost with one every 0.2 s.
 ATTEMPTS_MAX = 20
-# With a Spark session, PySpark turns some of Java's exceptions into its own.
-JAVA_ERRORS = (Py4JError, PySparkException)
-_NO_SUCH_TABLE = "org.apache.iceberg.exceptions.NoSuchTableException"
 _LOST_RACE = "org.apache.iceberg.exceptions.CommitFailedException"
 
 _logger = logging.getLogger(__name__)
@@ -97,6 +94,16 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Onto:
+    """A snapshot of ours that shall be the current one again, ``over`` the one that is, and notes of that."""
+
+    snapshot_id: int
+    over: int
+    extra_summary: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Landed:
     """The snapshot that a commit made, and its seam."""
 
@@ -122,17 +129,19 @@ Outcome = Landed | Rejected | Unknown
 
 
 class Committer:
-    """Commits to one table as one owner. ``table`` is an ``org.apache.iceberg.Table`` over py4j.
+    """Commits to one table as one owner.
 
-    ``io`` writes the note that an unknown commit leaves behind.
+    ``table`` is an ``org.apache.iceberg.Table`` over py4j. ``seen`` is the same table through PyIceberg: it
+    keeps the note that an unknown commit leaves behind, and says from where a table can be continued.
     """
 
-    def __init__(self, jvm: Any, table: Any, name: str, definition_version: int, io: FileIO) -> None:
+    def __init__(self, jvm: Any, table: Any, name: str, definition_version: int, seen: Table) -> None:
         self._jvm = jvm
         self._table = table
         self._name = name
         self._definition_version = definition_version
-        self._io = io
+        self._seen = seen
+        self._identifier = ".".join(seen.name())
         self._epoch = 0
 
     @property
@@ -140,7 +149,7 @@ class Committer:
         """The epoch that this owner commits under; 0 before ownership was taken."""
         return self._epoch
 
-    def take_ownership(self, epoch_seen: int, epoch_floor: int = 0, onto: int | None = None) -> Outcome:
+    def take_ownership(self, epoch_seen: int, epoch_floor: int = 0, onto: Onto | None = None) -> Outcome:
         """Raise the table's epoch, in an empty snapshot that carries seam and totals on.
 
         From then on every earlier owner's commit is impossible.
@@ -148,18 +157,22 @@ class Committer:
         Args:
             epoch_seen: the table's epoch when nobody was seen to hold it; another one by now is `OwnerLost`.
             epoch_floor: the highest epoch known from elsewhere; a restored catalog may be behind it.
-            onto: a snapshot of ours that becomes the current one by this, instead of the one that is.
+            onto: a snapshot of ours that becomes the current one by this, over the one that was seen.
         """
         self._epoch = max(epoch_seen, epoch_floor) + 1
         for _ in range(ATTEMPTS_MAX):
             try:
                 plan, change = self._ownership(epoch_seen, onto)
             except ThermoclineError as error:
-                return Rejected(error)
+                return Rejected(self._resumable(error))
+            except JAVA_ERRORS as error:
+                return Rejected(self._unreachable(error))
             outcome = self._commit(plan, change)
             # The owner before may commit until the last moment: then its snapshot is the one to go on from.
             if not (isinstance(outcome, Rejected) and isinstance(outcome.error, TableUnowned)):
                 return outcome
+            if onto is not None:  # what became current meanwhile is not to be given up unseen
+                return Rejected(self._resumable(outcome.error))
         detail = f"its current snapshot changed {ATTEMPTS_MAX} times while ownership was being taken"
         return Rejected(TableUnowned(table=self._name, snapshot_id=-1, detail=detail))
 
@@ -175,6 +188,8 @@ class Committer:
         match outcome:
             case Landed() if change.definition_version is not None:
                 self._definition_version = change.definition_version
+            case Rejected(error):
+                return Rejected(self._resumable(error))
             case Unknown(error):
                 note = UnknownCommit(
                     batch_id=change.batch_id,
@@ -184,35 +199,35 @@ class Committer:
                     files=tuple(change.paths()),
                     detail=error.detail,
                 )
-                write_note(self._io, self._table.location(), note)
+                write_note(self._seen.io, self._seen.location(), note)
         return outcome
 
-    def _ownership(self, epoch_seen: int, onto: int | None) -> tuple[_Plan, Change]:
-        try:
-            self._table.refresh()
-        except JAVA_ERRORS as error:
-            raise self._unreachable(error) from error
+    def _ownership(self, epoch_seen: int, onto: Onto | None) -> tuple[_Plan, Change]:
+        self._table.refresh()
         base = self._table.operations().current()
         current = base.currentSnapshot()
-        start = current if onto is None else self._table.snapshot(onto)
+        start = current if onto is None else self._table.snapshot(onto.snapshot_id)
         summary = self._summary_of(start)
         seam = Seam.from_json(summary[SUMMARY_SEAM])
-        copy = base.properties().get(SEAM_PROPERTY)
-        if onto is None and Seam.from_json(copy) != seam:
-            raise TableUnowned(
-                table=self._name,
-                snapshot_id=current.snapshotId(),
-                detail="the table's copy of the seam is of another snapshot: the table was rolled back",
-            )
+        copies = {name: base.properties().get(name) for name in (SEAM_PROPERTY, BATCH_PROPERTY)}
+        if onto is None and is_rolled_back(summary, copies):
+            raise TableUnowned(table=self._name, snapshot_id=current.snapshotId(), detail=ROLLED_BACK)
         change = Change(
             seam=seam,
             cluster_id=summary[SUMMARY_CLUSTER],
             topic_ids=json.loads(summary[SUMMARY_TOPIC_IDS]),
             watermark_ms=int(summary[SUMMARY_WATERMARK]),
             drained_ms=int(summary.get(SUMMARY_DRAINED, start.timestampMillis())),
-            alter=None if onto is None else _setting_current(onto),
         )
-        return _Plan(current.snapshotId(), seam if onto is None else None, epoch_seen), change
+        if onto is None:
+            return _Plan(current.snapshotId(), seam, epoch_seen), change
+        change = replace(
+            change,
+            extra_summary=onto.extra_summary,
+            properties=onto.properties,
+            alter=_setting_current(onto.snapshot_id),
+        )
+        return _Plan(onto.over, None, epoch_seen), change
 
     def _commit(self, plan: _Plan, change: Change) -> Outcome:
         detail = ""
@@ -225,7 +240,7 @@ class Committer:
             try:
                 self._table.operations().commit(prepared.base, prepared.built)
             except JAVA_ERRORS as error:
-                detail = _first_line(error)
+                detail = first_line(error)
                 _logger.warning(
                     "commit attempt failed",
                     extra=fields(
@@ -260,13 +275,13 @@ class Committer:
             return self._look_for(tried, plan, change, detail) or Rejected(error)
         except JAVA_ERRORS as error:
             if tried:
-                return self._unknown(change, _first_line(error))
-            detail = _first_line(error)  # nothing was sent to the catalog yet
+                return self._unknown(change, first_line(error))
+            detail = first_line(error)  # nothing was sent to the catalog yet
             return Rejected(CommitRejected(table=self._name, batch_id=change.batch_id, detail=detail))
 
     def _check(self, base: Any, plan: _Plan) -> None:
         """What makes a stale owner's commit impossible, read from the very metadata that is swapped out."""
-        epoch = int(base.properties().get(EPOCH_PROPERTY))
+        epoch = epoch_of({EPOCH_PROPERTY: base.properties().get(EPOCH_PROPERTY)}, self._name)
         if epoch != plan.epoch:
             raise OwnerLost(table=self._name, epoch_ours=plan.epoch, epoch_found=epoch)
         current = base.currentSnapshot()
@@ -284,9 +299,16 @@ class Committer:
                     snapshot_id=plan.snapshot_id,
                     detail=f"planned with {plan.seam!r}, found {seam!r}",
                 )
-        version = json.loads(base.properties().get(DEFINITION_PROPERTY))["version"]
+        version = self._version_in(base.properties().get(DEFINITION_PROPERTY))
         if version != self._definition_version:
             raise DefinitionChanged(table=self._name, planned=self._definition_version, found=version)
+
+    def _version_in(self, definition: str | None) -> int:
+        try:
+            return int(json.loads(definition or "")["version"])
+        except (ValueError, TypeError, KeyError) as error:
+            detail = f"its property {DEFINITION_PROPERTY} was removed or changed"
+            raise TableUnowned(table=self._name, snapshot_id=-1, detail=detail) from error
 
     def _build(self, transaction: Any, change: Change) -> None:
         if change.alter is not None:
@@ -342,7 +364,7 @@ class Committer:
             if self._is_in_history(plan.snapshot_id):
                 return None
         except JAVA_ERRORS as error:
-            return self._unknown(change, f"{detail}; then, on looking for it: {_first_line(error)}")
+            return self._unknown(change, f"{detail}; then, on looking for it: {first_line(error)}")
         return self._unknown(change, f"{detail}; and snapshot {plan.snapshot_id} before it is gone since")
 
     def _is_in_history(self, snapshot_id: int) -> bool:
@@ -354,9 +376,22 @@ class Committer:
         return Unknown(error)
 
     def _unreachable(self, error: Exception) -> ThermoclineError:
-        if _class_name(error) == _NO_SUCH_TABLE:
-            return TableMissing(table=self._name, identifier=self._table.name())
-        return CatalogUnreachable(uri=self._table.name(), detail=_first_line(error))
+        if class_name(error) == NO_SUCH_TABLE:
+            return TableMissing(table=self._name, identifier=self._identifier)
+        uri = str(self._seen.catalog.properties.get("uri", ""))
+        return CatalogUnreachable(uri=uri, detail=first_line(error))
+
+    def _resumable(self, error: ThermoclineError) -> ThermoclineError:
+        """Of a table that cannot be continued, the error that says from where it can, if that is found."""
+        if isinstance(error, TableUnowned):
+            try:
+                table = load_table(self._seen.catalog, self._name, self._identifier)
+                current_state(table, self._name)
+            except TableUnowned as resumable:
+                return resumable
+            except ThermoclineError as unread:
+                _logger.warning("table not read", extra=fields(table=self._name, detail=str(unread)))
+        return error
 
     def _summary_of(self, snapshot: Any) -> dict[str, str]:
         summary = dict(snapshot.summary()) if snapshot is not None else {}
@@ -417,47 +452,6 @@ def written_paths(files: Iterable[BucketResult]) -> list[str]:
     return list(dict.fromkeys(paths))
 
 
-def data_file_json(bucket: int, file: WrittenFile) -> dict[str, Any]:
-    """A data file as Iceberg's ``ContentFileParser`` reads it."""
-    return {
-        "spec-id": 0,
-        "content": "data",
-        "file-path": file.path,
-        "file-format": "parquet",
-        "partition": [bucket],
-        "file-size-in-bytes": file.file_bytes,
-        "record-count": file.rows,
-        "value-counts": _pairs(dict.fromkeys(file.null_counts, file.rows)),
-        "null-value-counts": _pairs(file.null_counts),
-        "lower-bounds": _pairs({field_id: bound.hex() for field_id, bound in file.lower_bounds.items()}),
-        "upper-bounds": _pairs({field_id: bound.hex() for field_id, bound in file.upper_bounds.items()}),
-        "sort-order-id": 0,
-    }
-
-
-def deletes_json(bucket: int, data_file: str, deletes: Deletes) -> dict[str, Any]:
-    """The deletes of a data file as Iceberg's ``ContentFileParser`` reads them."""
-    fields: dict[str, Any] = {
-        "spec-id": 0,
-        "content": "position-deletes",
-        "file-path": deletes.path,
-        "file-format": deletes.format,
-        "partition": [bucket],
-        "file-size-in-bytes": deletes.file_bytes,
-        "record-count": deletes.cardinality,
-        "referenced-data-file": data_file,
-    }
-    if deletes.format == "puffin":
-        return fields | {"content-offset": deletes.offset, "content-size-in-bytes": deletes.length}
-    # Equal bounds say that the file is about one data file, to readers that don't know the field for it.
-    bounds = _pairs({DELETED_PATH_FIELD_ID: data_file.encode().hex()})
-    return fields | {"lower-bounds": bounds, "upper-bounds": bounds}
-
-
-def _pairs(values: Mapping[int, Any]) -> dict[str, list[Any]]:
-    return {"keys": list(values), "values": list(values.values())}
-
-
 def _totals(summary: Mapping[str, str]) -> dict[str, int]:
     return {
         name.removeprefix(SUMMARY_RECORDS_TOTAL): int(value)
@@ -472,13 +466,4 @@ def _setting_current(snapshot_id: int) -> Callable[[Any], None]:
 
 def _is_lost_race(error: Exception) -> bool:
     """Then the same files may be committed on a fresh base: only one of the attempts can ever land."""
-    return _class_name(error) == _LOST_RACE
-
-
-def _class_name(error: Exception) -> str:
-    return str(error.java_exception.getClass().getName()) if isinstance(error, Py4JJavaError) else ""
-
-
-def _first_line(error: Exception) -> str:
-    said = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
-    return str(said).partition("\n")[0]
+    return class_name(error) == _LOST_RACE

@@ -1,4 +1,4 @@
-"""Hand many files to an Iceberg operation in a few calls.
+"""Describe files as Iceberg's ``ContentFileParser`` reads them, and hand many to an operation in a few calls.
 
 A call from Python into the JVM takes some 0.2 ms, and each file needs several. A commit onto many young files
 names a thousand of them: one by one they took 2 s, so the loop over them is Java's, along one JSON document.
@@ -9,6 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from thermocline.data_file import WrittenFile
+from thermocline.deletes import DELETED_PATH_FIELD_ID
+from thermocline.files import Deletes
 
 
 class ContentFiles:
@@ -63,6 +67,47 @@ class ContentFiles:
         for value in values:
             some.add(value)
         return some
+
+
+def data_file_json(bucket: int, file: WrittenFile) -> dict[str, Any]:
+    """A data file as Iceberg's ``ContentFileParser`` reads it."""
+    return {
+        "spec-id": 0,
+        "content": "data",
+        "file-path": file.path,
+        "file-format": "parquet",
+        "partition": [bucket],
+        "file-size-in-bytes": file.file_bytes,
+        "record-count": file.rows,
+        "value-counts": _pairs(dict.fromkeys(file.null_counts, file.rows)),
+        "null-value-counts": _pairs(file.null_counts),
+        "lower-bounds": _pairs({field_id: bound.hex() for field_id, bound in file.lower_bounds.items()}),
+        "upper-bounds": _pairs({field_id: bound.hex() for field_id, bound in file.upper_bounds.items()}),
+        "sort-order-id": 0,
+    }
+
+
+def deletes_json(bucket: int, data_file: str, deletes: Deletes) -> dict[str, Any]:
+    """The deletes of a data file as Iceberg's ``ContentFileParser`` reads them."""
+    fields: dict[str, Any] = {
+        "spec-id": 0,
+        "content": "position-deletes",
+        "file-path": deletes.path,
+        "file-format": deletes.format,
+        "partition": [bucket],
+        "file-size-in-bytes": deletes.file_bytes,
+        "record-count": deletes.cardinality,
+        "referenced-data-file": data_file,
+    }
+    if deletes.format == "puffin":
+        return fields | {"content-offset": deletes.offset, "content-size-in-bytes": deletes.length}
+    # Equal bounds say that the file is about one data file, to readers that don't know the field for it.
+    bounds = _pairs({DELETED_PATH_FIELD_ID: data_file.encode().hex()})
+    return fields | {"lower-bounds": bounds, "upper-bounds": bounds}
+
+
+def _pairs(values: Mapping[int, Any]) -> dict[str, list[Any]]:
+    return {"keys": list(values), "values": list(values.values())}
 
 
 def _class(java_class: Any) -> Any:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyiceberg.exceptions import NoSuchTableError
-
 from ingest.commit import Change, summary_fields
 from ingest.java import JavaCatalog, small_jvm
-from ingest.plan import offsets_of
+from ingest.lookout import offsets_of
 from ingest.quarantine import create_quarantine
 from thermocline.catalog import (
     BATCH_PROPERTY,
@@ -17,6 +15,7 @@ from thermocline.catalog import (
     SEAM_PROPERTY,
     SnapshotState,
     current_state,
+    find_table,
     load_table,
     open_catalog,
 )
@@ -82,19 +81,16 @@ def create_java_table(catalog: JavaCatalog, definition: LiveTable, change: Chang
     }
     schema = definition.iceberg_schema().model_dump_json()
     bucket = (definition.bucket_column.name, definition.buckets)
-    transaction = catalog.create(definition.identifier, schema, bucket, properties)
-    append = transaction.newAppend()
-    for key, value in summary_fields(
-        change, epoch=0, definition_version=definition.version, totals_before={}
-    ).items():
-        append.set(key, value)
-    append.commit()
-    transaction.commitTransaction()
+    summary = summary_fields(change, epoch=0, definition_version=definition.version, totals_before={})
+    with catalog.errors():
+        transaction = catalog.create(definition.identifier, schema, bucket, properties)
+        append = transaction.newAppend()
+        for key, value in summary.items():
+            append.set(key, value)
+        append.commit()
+        transaction.commitTransaction()
 
 
 def _refuse_existing(catalog: Catalog, name: str, identifier: str) -> None:
-    try:
-        catalog.load_table(identifier)
-    except NoSuchTableError:
-        return
-    raise TableExists(table=name, identifier=identifier)
+    if find_table(catalog, identifier) is not None:
+        raise TableExists(table=name, identifier=identifier)

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
 
 from thermocline.catalog import java_properties
+from thermocline.errors import CatalogUnreachable, TableMissing
 from thermocline.jvm.jars import jars_of
 from thermocline.jvm.java import find_java
 
 if TYPE_CHECKING:
     from thermocline.settings import CatalogSettings
+
+# With a Spark session, PySpark turns some of Java's exceptions into its own; a JVM that died is a connection
+# that broke.
+JAVA_ERRORS = (Py4JError, PySparkException, ConnectionError)
+NO_SUCH_TABLE = "org.apache.iceberg.exceptions.NoSuchTableException"
 
 # Enough for a catalog and one table's metadata.
 _HEAP = "-Xmx512m"
@@ -27,21 +35,40 @@ class JavaCatalog:
 
     def __init__(self, jvm: Any, settings: CatalogSettings) -> None:
         self.jvm = jvm
-        properties = jvm.java.util.HashMap()
-        for name, value in java_properties(settings).items():
-            properties.put(name, value)
-        self._catalog = jvm.org.apache.iceberg.CatalogUtil.buildIcebergCatalog(
-            settings.name, properties, jvm.org.apache.hadoop.conf.Configuration()
-        )
+        self._uri = settings.uri
+        with self.errors():
+            properties = jvm.java.util.HashMap()
+            for name, value in java_properties(settings).items():
+                properties.put(name, value)
+            self._catalog = jvm.org.apache.iceberg.CatalogUtil.buildIcebergCatalog(
+                settings.name, properties, jvm.org.apache.hadoop.conf.Configuration()
+            )
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Java's errors within the block become `CatalogUnreachable`."""
+        try:
+            yield
+        except JAVA_ERRORS as error:
+            raise CatalogUnreachable(uri=self._uri, detail=first_line(error)) from error
 
     def load(self, identifier: str) -> Any:
-        """The ``org.apache.iceberg.Table``."""
-        return self._catalog.loadTable(self._identifier(identifier))
+        """The ``org.apache.iceberg.Table``. Raises `TableMissing` and `CatalogUnreachable`."""
+        try:
+            with self.errors():
+                return self._catalog.loadTable(self._identifier(identifier))
+        except CatalogUnreachable as error:
+            if class_name(error.__cause__) == NO_SUCH_TABLE:
+                raise TableMissing(table=identifier, identifier=identifier) from error
+            raise
 
     def create(
         self, identifier: str, schema_json: str, bucket: tuple[str, int], properties: dict[str, str]
     ) -> Any:
-        """A transaction that creates a table partitioned by ``bucket`` (column, count) when it commits."""
+        """A transaction that creates a table partitioned by ``bucket`` (column, count) when it commits.
+
+        What it raises is Java's: see `errors`.
+        """
         iceberg = self.jvm.org.apache.iceberg
         schema = iceberg.SchemaParser.fromJson(schema_json)
         spec = iceberg.PartitionSpec.builderFor(schema).bucket(bucket[0], bucket[1], "bucket").build()
@@ -52,6 +79,22 @@ class JavaCatalog:
 
     def _identifier(self, identifier: str) -> Any:
         return self.jvm.org.apache.iceberg.catalog.TableIdentifier.parse(identifier)
+
+
+def class_name(error: BaseException | None) -> str:
+    """The Java class of an error that Java raised; empty for others."""
+    with suppress(*JAVA_ERRORS):  # as when the JVM has died since
+        if isinstance(error, Py4JJavaError):
+            return str(error.java_exception.getClass().getName())
+    return ""
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, in Java's words where they are Java's; its class where it says nothing."""
+    said = ""
+    with suppress(*JAVA_ERRORS):  # as when the JVM has died since
+        said = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
+    return said.partition("\n")[0] or type(error).__name__
 
 
 def catalog_jars(settings: CatalogSettings) -> tuple[Path, ...]:

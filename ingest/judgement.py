@@ -1,12 +1,10 @@
 """Whether a record from the quarantine may still be applied. Pure: evidence in, a verdict out.
 
 A replayed record is old. It may go into the table only where it would be there, had it been good when it was
-read: where it is the newest of its key in the log, and nothing newer is in the table. What cannot be known is
-refused: an old record must neither overwrite newer data nor bring back a row that was deleted.
-
-Two witnesses are heard. The *table* knows the record that its row came from. The *log* knows what came
-after, deletions too, as far as it still reaches: retention cuts its beginning, and compaction drops
-tombstones (after ``delete.retention.ms``, or at once where a later record of their key took their place).
+read. That is decided as ingest decides: a later batch's record wins over an earlier one's, and within a batch
+the fold does. So all is asked of what the table read from the record's own batch on, and whoever cannot
+answer for all of that (a snapshot is expired, the log is cut, compaction may have dropped a tombstone) makes
+it a refusal: an old record must neither overwrite newer data nor bring back a row that was deleted.
 """
 
 from __future__ import annotations
@@ -23,9 +21,8 @@ from thermocline.seam import Seam
 if TYPE_CHECKING:
     from thermocline.log import TopicConfig
 
-# What a partition is known to hold all records of, however old; and since when one does that holds none.
-COMPLETE = -(2**62)
-NEVER = 2**62
+Partition = tuple[str, int]
+"""Topic and partition."""
 
 
 class Outcome(StrEnum):
@@ -51,17 +48,25 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where in the log a record or a row comes from. ``timestamp_ms`` is as the record carries it."""
+    """Where in the log a record or a row comes from. ``timestamp_ms`` is as the record carries it.
+
+    ``topic_id`` is empty for a row: the table does not say of which life of a topic it is.
+    """
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int
+    topic_id: str = ""
 
     @property
-    def place(self) -> tuple[str, int]:
+    def place(self) -> Partition:
         """Its partition."""
         return (self.topic, self.partition)
+
+    def is_at(self, other: Origin) -> bool:
+        """Whether both stand at one place in the log."""
+        return (self.place, self.offset) == (other.place, other.offset)
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.partition}@{self.offset}"
@@ -76,55 +81,65 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
-    """The table's snapshots, oldest first: how far each was, and when it held all that the log held.
+class Found:
+    """A record that the log shows."""
 
-    No seam in it lies before an earlier one. ``drained_ms`` is by our clock, and None for a snapshot whose
-    batch left something in the log.
+    origin: Origin
+    is_tombstone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The table's snapshots without a gap, oldest first: how far each was, and when it held all of the log.
+
+    All of them read one log, and no seam in it lies before an earlier one. ``drained_ms`` is by our clock:
+    what the log held by then is in that snapshot; None where it says nothing of that. ``begins``: from where
+    topics that joined on the way are read; a new partition is read from 0.
     """
 
     seams: Sequence[Seam]
     drained_ms: Sequence[int | None]
+    begins: Seam = field(default_factory=Seam)
+
+    def batch(self, origin: Origin) -> int:
+        """The index of the snapshot whose batch read the record; 0 may stand for any earlier one, too."""
+        return bisect_right(self.seams, origin.offset, key=lambda seam: self._reached(seam, origin.place))
 
     def before(self, origin: Origin) -> int | None:
-        """The index of the last snapshot that had not passed the record; None where none of them had not."""
+        """The index of the last snapshot from before the record was read; None where none of them is."""
         index = self.batch(origin)
         return index - 1 if index > 0 else None
 
-    def after(self, origin: Origin) -> Seam:
-        """The seam of the first snapshot that had passed the record: what follows it was read after that."""
-        index = self.batch(origin)
-        return self.seams[index] if index < len(self.seams) else Seam()
+    def reached(self, index: int, place: Partition) -> int:
+        """The offset of a partition from which on records were read after a snapshot."""
+        return self._reached(self.seams[index], place)
 
-    def appended_after_ms(self, origin: Origin) -> int | None:
-        """A time at which the record was not in the log yet; None where the snapshots know none."""
-        before = self.before(origin)
-        if before is None:
-            return None
-        drained = zip(self.seams[before::-1], self.drained_ms[before::-1], strict=True)
-        return next((ms for seam, ms in drained if ms is not None and origin.place in seam), None)
+    def appended_after_ms(self, index: int, place: Partition) -> int | None:
+        """When nothing that a partition gave after a snapshot was there yet; None where that is unknown."""
+        drained = zip(self.seams[index::-1], self.drained_ms[index::-1], strict=True)
+        return next((ms for seam, ms in drained if ms is not None and place in seam), None)
 
-    def batch(self, origin: Origin) -> int:
-        """A number for the batch that read the record: higher for a later one."""
-        return bisect_right(self.seams, origin.offset, key=lambda seam: seam.get(origin.place, -1))
+    def _reached(self, seam: Seam, place: Partition) -> int:
+        return seam.get(place, self.begins.get(place))
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
     """What holds for all candidates: the table's seam and history, and the topics as they are.
 
-    ``starts`` are the log's when it was read. ``complete_since_ms``: for each partition, all its records
-    below the seam with a later timestamp were read, too (``COMPLETE``: all that matter).
+    ``starts`` are the log's when it was read. ``young_from``: for partitions with the broker's times, from
+    which offset on all records are younger than the time for which compaction keeps tombstones.
     """
 
     has_key: bool
+    is_keyed_by_value: bool
     seam: Seam
     history: History
     topic_ids: Mapping[str, str]
     configs: Mapping[str, TopicConfig]
     starts: Seam
     now_ms: int
-    complete_since_ms: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    young_from: Mapping[Partition, int] = field(default_factory=dict)
 
     @property
     def compacted(self) -> list[str]:
@@ -136,19 +151,19 @@ class Ground:
 class Heard:
     """What the log says of a candidate and its key.
 
-    ``last`` has the last record found of the key in each partition, the candidate among them. ``is_there``:
-    the record stands in the log as it does in quarantine (None: the log shows no record there).
-    ``bad_after``: a later record of the key that is bad.
+    ``last`` has the last good record of the key before the seam in each partition, the candidate among them.
+    ``is_there``: the record stands in the log as it does in quarantine (None: the log shows no record there).
+    ``hiding``: a record of the key, bad or beyond the seam, for which compaction may have dropped another.
     """
 
-    last: Sequence[Origin]
+    last: Sequence[Found]
     is_there: bool | None
-    bad_after: Origin | None
+    hiding: Origin | None
 
 
-def judge_by_place(origin: Origin, topic_id: str, ground: Ground) -> Verdict | None:
+def judge_by_place(origin: Origin, ground: Ground) -> Verdict | None:
     """Whether the record belongs to this log and lies before the seam; None where it does."""
-    if ground.topic_ids.get(origin.topic) != topic_id:
+    if ground.topic_ids.get(origin.topic) != origin.topic_id:
         return _refused(f"the topic {origin.topic} was replaced since, or is none of the table's any more")
     if not ground.seam.covers(origin.topic, origin.partition, origin.offset):
         return _refused("the table has not passed it yet: ingest will meet it again")
@@ -162,105 +177,92 @@ def judge_by_table(candidate: Candidate, row: Origin | None, ground: Ground) -> 
     origin = candidate.origin
     if row is None:
         return None if ground.has_key else Verdict(Outcome.APPLIED, "the table has no row of it")
-    if (row.place, row.offset) == (origin.place, origin.offset):
+    if row.is_at(origin):
         if row.timestamp_ms == origin.timestamp_ms:
             return Verdict(Outcome.ALREADY_APPLIED, "the row comes from this very record")
         return _refused(f"the row comes from another record that stood at {row}")
-    if _is_newer(row, origin, ground.history) and row.timestamp_ms >= origin.timestamp_ms:
+    # A row of the topic's earlier life may have a higher offset, but by the broker's clock it is older.
+    is_append_time = ground.configs[origin.topic].is_log_append_time
+    is_behind = row.place == origin.place and row.offset > origin.offset
+    if is_behind and is_append_time and row.timestamp_ms >= origin.timestamp_ms:
         return Verdict(Outcome.SUPERSEDED, f"the row comes from a newer record, {row}")
     return None
 
 
 def judge_by_log(candidate: Candidate, row: Origin | None, heard: Heard, ground: Ground) -> Verdict:
     """What the log says, where the table alone could not decide."""
-    origin = candidate.origin
-    start = ground.starts[origin.place]
-    if start > origin.offset + 1:
-        return _refused(f"the log of {origin.topic}/{origin.partition} is cut past it: it begins at {start}")
+    origin, history = candidate.origin, ground.history
+    before = history.before(origin)
+    if before is None:
+        return _refused(
+            "nothing says what was read after it: the snapshots from before it are expired, "
+            "or the table went on behind a gap or with another log since"
+        )
     if heard.is_there is False:
         return _refused("the log holds another record at its place")
-    if heard.is_there is None and start <= origin.offset and not ground.configs[origin.topic].is_compacted:
-        return _refused("the log holds no record at its place any more")
-    newer = next((rival for rival in heard.last if _is_newer(rival, origin, ground.history)), None)
-    if newer is not None:
-        return Verdict(Outcome.SUPERSEDED, f"a newer record of its key is in the log: {newer}")
-    if row is not None and _is_newer(row, origin, ground.history):
+    later = next((one for one in heard.last if _is_read_later(one.origin, origin, history)), None)
+    if later is not None:
+        return Verdict(Outcome.SUPERSEDED, f"a newer record of its key is in the log: {later.origin}")
+    reason = next(_unknown(origin, before, heard, ground), None)
+    if reason is not None:
+        return _refused(reason)
+    if row is not None and _is_unexplained(row, origin, heard, history):
         return _refused(f"the row comes from {row}, which should be newer, and the log does not show it")
-    rivals = [*heard.last, *([] if row is None else [row])]
-    unclear = next((rival for rival in rivals if _is_newer(rival, origin, ground.history) is None), None)
-    if unclear is not None:
-        return _refused(f"by time it is older than {unclear} and by its batch newer, or the other way round")
-    if not _is_vouched_for(candidate, row, heard, ground):
-        reason = next(_unknown(candidate, heard, ground), None)
-        if reason is not None:
-            return _refused(reason)
-    return Verdict(Outcome.APPLIED, "it is the newest record of its key")
+    rivals = [one for one in heard.last if history.batch(one.origin) == history.batch(origin)]
+    winner = max(rivals, key=lambda one: order_of(one.origin.timestamp_ms, *one.origin.place))
+    if winner.origin.is_at(origin):
+        return Verdict(Outcome.APPLIED, "it is the newest record of its key")
+    if winner.is_tombstone if row is None else row.is_at(winner.origin):
+        return Verdict(Outcome.SUPERSEDED, f"its batch has a newer record of its key: {winner.origin}")
+    return _refused(
+        f"its batch has a newer record of its key, {winner.origin}, and the table doesn't show that one"
+    )
 
 
-def _is_vouched_for(candidate: Candidate, row: Origin | None, heard: Heard, ground: Ground) -> bool:
-    """Whether the row alone proves that nothing newer of the key was ever applied.
-
-    It does when it comes from an older record of the same partition: whatever followed the candidate there
-    would have replaced or deleted that row, and what came from other partitions is older than the row, or
-    would have done the same. Both must be of one log: either the candidate still stands there, or the
-    broker's times go on from the one to the other.
-    """
-    origin = candidate.origin
-    if row is None or row.place != origin.place or row.offset >= origin.offset:
-        return False
-    is_later = ground.configs[origin.topic].is_log_append_time and row.timestamp_ms <= origin.timestamp_ms
-    return heard.is_there is True or is_later
+def _is_read_later(one: Origin, origin: Origin, history: History) -> bool:
+    """Whether a record took the place of another one whatever else there was."""
+    if one.place == origin.place:
+        return one.offset > origin.offset
+    return history.batch(one) > history.batch(origin)
 
 
-def _unknown(candidate: Candidate, heard: Heard, ground: Ground) -> Iterator[str]:
-    """The reasons why something newer of the key may have been there unseen."""
-    origin = candidate.origin
-    before, after = ground.history.before(origin), ground.history.after(origin)
+def _is_unexplained(row: Origin, origin: Origin, heard: Heard, history: History) -> bool:
+    """Whether the row says that it was read with the record or later, and the log does not show it so."""
+    if row.place == origin.place:
+        return row.offset > origin.offset
+    shown = any(row.is_at(one.origin) and row.timestamp_ms == one.origin.timestamp_ms for one in heard.last)
+    return history.batch(row) >= history.batch(origin) and not shown
+
+
+def _unknown(origin: Origin, before: int, heard: Heard, ground: Ground) -> Iterator[str]:
+    """The reasons why something of the key, read with the record or later, may be there unseen."""
     for topic, partition, start in ground.starts.items():
         place = (topic, partition)
-        if place == origin.place or start == 0 or ground.seam.get(place) == 0:
-            continue
-        if before is not None and start <= ground.history.seams[before].get(place):
-            continue  # what is gone was in the table before the candidate was read
-        if ground.configs[topic].is_log_append_time:
-            is_cut_later = place in after and start > after[place]
-            if is_cut_later or ground.complete_since_ms.get(place, NEVER) >= origin.timestamp_ms:
-                yield f"the log of {topic}/{partition} is cut past its time, and its key may have been there"
-        else:
-            yield f"the log of {topic}/{partition} is cut, and its key may have been there"
-    for topic in ground.compacted:
-        kept_ms = ground.configs[topic].delete_retention_ms
-        since_ms = _appended_after_ms(candidate, ground)
-        if since_ms is None:
-            yield f"{topic} is compacted, and nothing says how long the record has been there"
-        elif ground.now_ms - since_ms >= kept_ms:
+        is_own = place == origin.place
+        first = origin.offset + 1 if is_own else ground.history.reached(before, place)
+        if start > first:
+            yield f"the log of {topic}/{partition} is cut: it begins at {start}, and {first} is asked for"
+        if ground.configs[topic].is_compacted and not _is_young(place, first, before, ground):
+            kept_seconds = ground.configs[topic].delete_retention_ms / 1000
             yield (
-                f"{topic} is compacted, and the record is older than {kept_ms / 1000:g} s: "
+                f"{topic} is compacted, and what came after the record may be older than {kept_seconds:g} s: "
                 "a tombstone of its key may be gone"
             )
-    if heard.bad_after is not None and ground.compacted:
-        yield f"compaction may have dropped a tombstone of its key before the bad record {heard.bad_after}"
+    # On a compacted topic, too: what took the record's place there may have been dropped in its turn.
+    if heard.is_there is None and ground.starts[origin.place] <= origin.offset:
+        yield "the log holds no record at its place any more"
+    if ground.compacted and ground.is_keyed_by_value:
+        yield "compaction goes by the record's key, and the table does not: any record may have been dropped"
+    if heard.hiding is not None:
+        yield f"compaction may have dropped a tombstone of its key before the record {heard.hiding}"
 
 
-def _appended_after_ms(candidate: Candidate, ground: Ground) -> int | None:
-    origin = candidate.origin
-    if ground.configs[origin.topic].is_log_append_time:
-        return origin.timestamp_ms
-    return ground.history.appended_after_ms(origin)
-
-
-def _is_newer(one: Origin, other: Origin, history: History) -> bool | None:
-    """Whether one record comes after another of its key; None where the two rules of merging disagree.
-
-    Within a partition the offset decides. Otherwise a later batch's record wins, and within a batch the
-    fold's order; what is older by its time though read later, or the reverse, is not for a replay to decide.
-    """
-    if one.place == other.place:
-        return one.offset > other.offset
-    is_younger = order_of(one.timestamp_ms, *one.place) > order_of(other.timestamp_ms, *other.place)
-    batches = (history.batch(one), history.batch(other))
-    is_read_later = batches[0] > batches[1] if batches[0] != batches[1] else is_younger
-    return is_younger if is_younger == is_read_later else None
+def _is_young(place: Partition, first: int, before: int, ground: Ground) -> bool:
+    """Whether all that was appended to the partition from an offset on is too young for a tombstone to go."""
+    if place in ground.young_from and ground.young_from[place] <= first:
+        return True
+    since_ms = ground.history.appended_after_ms(before, place)
+    return since_ms is not None and ground.now_ms - since_ms < ground.configs[place[0]].delete_retention_ms
 
 
 def _refused(why: str) -> Verdict:
@@ -268,15 +270,15 @@ def _refused(why: str) -> Verdict:
 
 
 __all__ = [
-    "COMPLETE",
-    "NEVER",
     "SETTLED",
     "Candidate",
+    "Found",
     "Ground",
     "Heard",
     "History",
     "Origin",
     "Outcome",
+    "Partition",
     "Verdict",
     "judge_by_log",
     "judge_by_place",

@@ -2,6 +2,9 @@
 
 It is a courtesy, never the safety: that is the epoch in the table, which a commit checks. So the object may
 be lost, late, or written by two at once, and no record is. Renewing it never touches the catalog.
+
+A clean end leaves it there, marked as ended, for the sake of its epoch: none is given twice, also where the
+catalog is restored from an older copy.
 """
 
 from __future__ import annotations
@@ -15,11 +18,12 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from dataclasses import fields as fields_of
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeGuard
 
-from thermocline.errors import OwnerLost, TableHeld
+from thermocline.errors import OwnerLost, StoreUnreachable, TableHeld
 from thermocline.logs import fields
 
 if TYPE_CHECKING:
@@ -39,9 +43,13 @@ Say = Callable[[str], None]
 _logger = logging.getLogger(__name__)
 
 
+class StoppedWaiting(Exception):
+    """A process was told to stop before the table was its own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who owns a table, as the object says it. Times are ISO 8601, in UTC."""
+    """Who owns a table, as the object says it. Times are ISO 8601, in UTC; ``ended`` is empty until then."""
 
     owner: str
     epoch: int
@@ -54,6 +62,7 @@ class Holder:
     renewed: str
     renewals: int
     lease_seconds: float
+    ended: str = ""
 
     @classmethod
     def this_process(cls, lease_seconds: float) -> Self:
@@ -74,17 +83,25 @@ class Holder:
 
     @classmethod
     def from_json(cls, text: bytes) -> Self | None:
-        """None where the object is not whole, as while it is being written."""
+        """None where the object is not whole, as while it is being written. Unknown fields are left."""
         try:
-            return cls(**json.loads(text))
+            found = json.loads(text)
+            return cls(**{field.name: found[field.name] for field in fields_of(cls) if field.name in found})
         except (ValueError, TypeError):
             return None
 
-    def is_dead(self) -> bool:
-        """Whether it was a process of this machine, as it runs now, that has ended. False where unknown."""
+    def has_ended(self) -> bool:
+        """Whether it says so, or was a process of this machine, as it runs now, that is gone.
+
+        False where unknown.
+        """
+        if self.ended:
+            return True
         if not self.boot_id or (self.boot_id, self.pid_namespace) != (_boot_id(), _pid_namespace()):
             return False
-        return _started(self.pid) != self.process_started
+        started = _started(self.pid)
+        is_known = bool(started and self.process_started)
+        return started is None or (is_known and started != self.process_started)
 
 
 class Lease:
@@ -101,23 +118,26 @@ class Lease:
         self._us = Holder.this_process(lease_seconds)
         self._free_as: bytes | None = None
         self._lost_to: int | None = None
+        self._renewing = threading.Lock()
         self._ended = threading.Event()
         self._renewer: threading.Thread | None = None
 
-    def wait_until_free(self) -> None:
+    def wait_until_free(self, stop: threading.Event | None = None) -> None:
         """Return once nobody holds the table.
 
-        That is: nobody says so; or a process of this machine that has ended; or one whose lease is not
-        renewed for as long as it promises, by this process's own monotonic clock.
+        That is: nobody says so; or an owner that has ended; or one whose lease is not renewed for as long as
+        it promises, by this process's own monotonic clock.
 
         Raises:
             TableHeld: an owner lives.
+            StoreUnreachable: the object can't be read.
+            StoppedWaiting: ``stop`` was set.
         """
         seen = self._read()
-        holder = Holder.from_json(seen) if seen is not None else None
-        if seen is None or (holder is not None and holder.is_dead()):
+        if not _is_held(seen):
             self._free_as = seen
             return
+        holder = Holder.from_json(seen)
         patience = holder.lease_seconds if holder is not None else self._us.lease_seconds
         if holder is not None:
             self._say(
@@ -126,9 +146,11 @@ class Lease:
             )
         deadline = self._clock.monotonic() + patience
         while self._clock.monotonic() < deadline:
+            if stop is not None and stop.is_set():
+                raise StoppedWaiting
             self._clock.sleep(min(_WATCH_SECONDS, patience / _WATCHES_PER_LEASE))
             found = self._read()
-            if found is None:
+            if not _is_held(found):
                 seen = found
                 break
             if found != seen and Holder.from_json(found) is not None:  # or it is just being written
@@ -142,16 +164,19 @@ class Lease:
         return holder.epoch if holder is not None else 0
 
     def check_still_free(self) -> None:
-        """Raises `TableHeld` when somebody has shown life since the table was seen to be free."""
+        """Raises `TableHeld` when somebody has shown life since the table was seen to be free.
+
+        Also `StoreUnreachable`.
+        """
         found = self._read()
-        if found is not None and found != self._free_as:
+        if found != self._free_as and _is_held(found):
             raise self._held(found)
 
     def hold(self, epoch: int) -> None:
         """Say that this process owns the table, now and again until `release`."""
         now = self._now()
         self._us = replace(self._us, epoch=epoch, since=now, renewed=now)
-        self._renew_or_warn()
+        self.renew_or_warn()
         self._renewer = threading.Thread(target=self._keep, name=f"lease of {self._name}", daemon=True)
         self._renewer.start()
 
@@ -161,35 +186,46 @@ class Lease:
             raise OwnerLost(table=self._name, epoch_ours=self._us.epoch, epoch_found=self._lost_to)
 
     def release(self) -> None:
-        """Stop renewing, and free the table at once if it is still ours."""
+        """Stop renewing, and free the table at once if it is still ours. Only a warning where that fails."""
         self._ended.set()
         if self._renewer is None:
             return
         self._renewer.join(self._us.lease_seconds)
-        with suppress(OSError):
+        try:
             seen = self._read()
             holder = Holder.from_json(seen) if seen is not None else None
             if holder is not None and holder.owner == self._us.owner:
-                self._io.delete(self._path)
+                self._us = replace(self._us, ended=self._now())
+                self._write()
+        except Exception as error:  # noqa: BLE001  a store raises what it likes
+            # Others wait for as long as the lease promises, that is all.
+            _logger.warning("lease not released", extra=fields(table=self._name, detail=str(error)))
 
     def renew(self) -> None:
-        """Renew once, unless a higher epoch is met: then the table is lost."""
-        seen = self._read()
-        holder = Holder.from_json(seen) if seen is not None else None
-        if holder is not None and holder.epoch > self._us.epoch:
-            self._lost_to = holder.epoch
-            return
-        self._us = replace(self._us, renewed=self._now(), renewals=self._us.renewals + 1)
-        self._write()
+        """Renew once, unless a higher epoch is met, or ours in another's hands: then the table is lost."""
+        with self._renewing:
+            seen = self._read()
+            holder = Holder.from_json(seen) if seen is not None else None
+            if holder is not None and self._is_overtaken_by(holder):
+                self._lost_to = holder.epoch
+                return
+            if not self._ended.is_set():
+                self._us = replace(self._us, renewed=self._now(), renewals=self._us.renewals + 1)
+                self._write()
+
+    def _is_overtaken_by(self, holder: Holder) -> bool:
+        is_another = holder.owner != self._us.owner
+        return holder.epoch > self._us.epoch or (holder.epoch == self._us.epoch and is_another)
 
     def _keep(self) -> None:
         while self._lost_to is None and not self._ended.wait(self._us.lease_seconds / RENEWALS_PER_LEASE):
-            self._renew_or_warn()
+            self.renew_or_warn()
 
-    def _renew_or_warn(self) -> None:
+    def renew_or_warn(self) -> None:
+        """Renew once; only a warning where that fails, however it does."""
         try:
             self.renew()
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001  a store raises what it likes, and the next renewal may succeed
             # Nothing is at risk: at worst another process takes the table, and our commits are refused.
             _logger.warning("lease not renewed", extra=fields(table=self._name, detail=str(error)))
 
@@ -199,6 +235,9 @@ class Lease:
                 return source.read()
         except FileNotFoundError:
             return None
+        except Exception as error:
+            detail = str(error).partition("\n")[0] or type(error).__name__
+            raise StoreUnreachable(table=self._name, path=self._path, detail=detail) from error
 
     def _write(self) -> None:
         with self._io.new_output(self._path).create(overwrite=True) as sink:
@@ -219,6 +258,14 @@ class Lease:
         return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).isoformat(timespec="seconds")
 
 
+def _is_held(seen: bytes | None) -> TypeGuard[bytes]:
+    """Whether the object may be that of an owner who lives; what is not whole may be."""
+    if seen is None:
+        return False
+    holder = Holder.from_json(seen)
+    return holder is None or not holder.has_ended()
+
+
 def _boot_id() -> str:
     """Empty where the machine does not tell: then no process is ever taken for one of this machine."""
     with suppress(OSError):
@@ -233,12 +280,19 @@ def _pid_namespace() -> str:
 
 
 def _started(pid: int) -> str | None:
-    """When a process of this machine started, in the kernel's ticks; None when it has ended.
+    """When a process of this machine started, in the kernel's ticks; None when it has ended, empty if hidden.
 
     Source: proc(5), the fields of ``/proc/PID/stat`` after the name: the state, and 19 later the start time.
+    A machine may hide other users' processes there (``hidepid``), but kill(2) says that they are.
     """
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        pass  # another user's
     try:
         state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return None
+        return ""
     return None if state in "ZX" else rest[18]

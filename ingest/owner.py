@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ingest.accounting import Accounting, account, watermark_ms
 from ingest.bad_records import BadRecordsPolicy, check_dead_letter_topic, settle_bad_records
-from ingest.batch import BatchResult, run_batch
+from ingest.batch import BatchResult, parallelism, run_batch
 from ingest.commit import Change, Committer, Landed, Outcome, Rejected, Unknown, written_paths
 from ingest.files_by_bucket import FilesByBucket, after_commit, by_bucket
-from ingest.lease import Lease
+from ingest.lease import Lease, StoppedWaiting
+from ingest.lookout import is_note_due, is_up_to_date
 from ingest.ownership import Claim
 from ingest.plan import (
     Batch,
     Mark,
     drained_ms,
-    is_note_due,
-    is_up_to_date,
     plan_batch,
     records_max_of,
     split_for_tasks,
@@ -29,9 +29,9 @@ from ingest.plan import (
 )
 from ingest.quarantine import open_quarantine
 from ingest.read_task import ReadReport, ReadTask
-from ingest.spark import java_view, start_spark
+from ingest.spark import java_view, start_spark, stop_spark
 from ingest.standstill import Standstill, warn
-from thermocline.catalog import SnapshotState, current_state, load_table
+from thermocline.catalog import TOMBSTONES_PROPERTY, SnapshotState, current_state, load_table
 from thermocline.clock import Clock, SystemClock
 from thermocline.errors import (
     CommitRejected,
@@ -40,7 +40,6 @@ from thermocline.errors import (
     InternalError,
     OffsetsGone,
     OwnerLost,
-    TableUnowned,
     ThermoclineError,
 )
 from thermocline.files import plan_files
@@ -75,7 +74,10 @@ def run(settings: Settings, name: str, once: bool, stop: threading.Event, clock:
     clock = clock or SystemClock()
     if once and is_up_to_date(settings, name, clock):
         return ExitCode.NOTHING_TO_DO  # known without Spark, and without taking the table from its owner
-    owner = Owner.open(settings, name, clock)
+    try:
+        owner = Owner.open(settings, name, clock, stop)
+    except StoppedWaiting:
+        return ExitCode.PARTLY_DONE if once else ExitCode.DONE
     try:
         return owner.catch_up(stop) if once else owner.follow(stop)
     finally:
@@ -90,6 +92,8 @@ class _Position:
     seam: Seam
     watermark_ms: int
     drained_ms: int
+    tombstones_since_ms: Mapping[str, int]
+    has_read: bool
     files: FilesByBucket
 
 
@@ -115,7 +119,7 @@ class Owner:
     standstill: Standstill = field(default_factory=Standstill)
 
     @classmethod
-    def open(cls, settings: Settings, name: str, clock: Clock) -> Owner:
+    def open(cls, settings: Settings, name: str, clock: Clock, stop: threading.Event | None = None) -> Owner:
         """Check definition and topics, wait until nobody holds the table, start Spark, take ownership.
 
         Raises:
@@ -123,6 +127,7 @@ class Owner:
             ThermoclineError: the log does not fit the table (``thermocline.identity.check_log``).
             TableHeld: another owner lives.
             OwnerLost: another owner took the table at the same moment.
+            StoppedWaiting: ``stop`` was set before the table was free.
         """
         claim = Claim.of(settings, name, clock)
         definition = claim.definition
@@ -131,13 +136,13 @@ class Owner:
             raise DefinitionDiffers(table=name, differences=differences)
         state = current_state(claim.table, name)
         log = Log(settings.kafka)
-        check_log(name, state, log, definition.topics, clock.now_ms())
+        check_log(name, state, log, definition, clock.now_ms())
         check_dead_letter_topic(BadRecordsPolicy.of(definition, settings.table(name)), log)
         quarantine = open_quarantine(claim.table.catalog, name, definition.identifier)
-        claim.wait_until_free()
+        claim.wait_until_free(stop)
         spark = start_spark(settings, name)
         with ExitStack() as undo:
-            undo.callback(spark.stop)
+            undo.callback(stop_spark, spark)
             owned = claim.take(java_view(spark))
             undo.callback(owned.release)
             owner = cls(
@@ -159,8 +164,10 @@ class Owner:
 
     def close(self) -> None:
         """Free the table and end the Spark session; the table stays as its last commit left it."""
-        self.lease.release()
-        self.spark.stop()
+        try:
+            self.lease.release()
+        finally:
+            stop_spark(self.spark)
 
     def catch_up(self, stop: threading.Event) -> int:
         """Batches until the table holds what the log holds now."""
@@ -168,7 +175,7 @@ class Owner:
         self.step()
         while not stop.is_set() and not self.position.seam.at_least(goal):
             self.step()
-        warn(self._name, self.log.open_transactions(goal))
+        warn(self._name, self.log.open_transactions(self.definition.topics))
         return ExitCode.DONE if self.position.seam.at_least(goal) else ExitCode.PARTLY_DONE
 
     def follow(self, stop: threading.Event) -> int:
@@ -204,7 +211,10 @@ class Owner:
         self._check_identity()
         starts, ends = self.log.starts(topics), self.log.ends(topics)
         check_against_log(self._name, self.position.seam, starts, ends)
-        check_tombstones(self._name, self.position, ends, self.log, planned_at_ms)
+        if not self.position.has_read:
+            # The table has no row yet that could have missed its tombstone.
+            self.position.tombstones_since_ms = dict.fromkeys(topics, planned_at_ms)
+        self._check_tombstones(ends, planned_at_ms)
         planned = Mark(planned_at_ms, ends)
         self.mark = self.mark or planned
         records_max = records_max_of(
@@ -213,29 +223,30 @@ class Owner:
         batch = plan_batch(with_new_partitions(self.position.seam, starts), ends, records_max)
         if batch.ranges:
             self._run(batch, planned)
-        elif is_note_due(self.position.drained_ms, self.log, topics, planned_at_ms):
+        elif self.position.has_read and is_note_due(
+            self.position.drained_ms, self.log, self.definition, planned_at_ms
+        ):
             self._note_drained(batch, planned)
-        held = self.log.open_transactions(ends)
+        held = self.log.open_transactions(topics)
         warn(self._name, self.standstill.long_open(held, self.position.seam, self.clock.monotonic()))
         return batch.end != ends
 
     def _run(self, batch: Batch, planned: Mark) -> None:
         started_at = self.clock.monotonic()
-        tasks = split_for_tasks(batch.ranges, self.spark.sparkContext.defaultParallelism)
+        tasks = split_for_tasks(batch.ranges, parallelism(self.spark))
         try:
             result = run_batch(self.spark, self.task, _data_location(self.table), tasks, self.position.files)
         except OffsetsGone:
             # One partition said so, from where it was read: what is lost is counted in all, from the seam on.
-            starts = self.log.starts(batch.end.topics)
-            check_against_log(self._name, self.position.seam, starts, batch.log_ends)
+            # The log may have lost its end instead.
+            starts, ends = self.log.starts(batch.end.topics), self.log.ends(batch.end.topics)
+            check_against_log(self._name, self.position.seam, starts, ends)
             raise
         ran_at = self.clock.monotonic()
         accounting = account(result, self.definition.on_error)
         match self._commit(batch, result, accounting, planned):
             case Rejected(error):
                 _discard(self.table.io, result)
-                if isinstance(error, TableUnowned):
-                    self._reload()  # says the same, and from where the table can be continued
                 raise error
             case Unknown(error):
                 raise error  # its files may be part of the table, now or in a moment: they are kept
@@ -266,6 +277,7 @@ class Owner:
             watermark_ms=watermark_ms(batch, result.reports, planned.at_ms, self.position.watermark_ms),
             drained_ms=drained_ms(batch, planned, self.mark or planned, self.position.drained_ms),
             accounting=accounting,
+            properties={TOMBSTONES_PROPERTY: json.dumps(dict(self.position.tombstones_since_ms))},
             files=result.buckets,
             ranges=", ".join(str(planned) for planned in batch.ranges),
         )
@@ -273,7 +285,13 @@ class Owner:
         if isinstance(outcome, Landed):
             files = after_commit(self.position.files, result.buckets)
             self.position = _Position(
-                outcome.snapshot_id, batch.end, change.watermark_ms, change.drained_ms, files
+                outcome.snapshot_id,
+                batch.end,
+                change.watermark_ms,
+                change.drained_ms,
+                self.position.tombstones_since_ms,
+                self.position.has_read or accounting.read > 0,
+                files,
             )
             if self.mark is not None and batch.end.at_least(self.mark.ends):
                 self.mark = planned
@@ -294,7 +312,7 @@ class Owner:
         # be missing, or be others.
         self._check_identity()
         check_against_log(self._name, self.position.seam, self.log.starts(batch.end.topics), batch.log_ends)
-        check_tombstones(self._name, self.position, batch.end, self.log, self.clock.now_ms())
+        self._check_tombstones(batch.end, self.clock.now_ms())
         if not accounting.is_closed():
             raise InternalError(detail=f"the records of a batch do not add up: {accounting}", where="ingest")
 
@@ -319,11 +337,17 @@ class Owner:
                 ),
             )
 
+    def _check_tombstones(self, ends: Seam, now_ms: int) -> None:
+        if self.definition.has_key:
+            check_tombstones(self._name, self.position, ends, self.log, now_ms)
+
     def _check_identity(self) -> None:
         check_identity(self._name, self.cluster_id, self.task.topic_ids, self.log, self.definition.topics)
 
     def _reload(self) -> None:
-        """Where the table stands by now. Raises `OwnerLost` when another owner has committed to it."""
+        """Where the table stands by now. Raises `OwnerLost` when another owner has taken it."""
+        self.lease.renew_or_warn()  # an epoch as ours may be another's, of a catalog that was restored
+        self.lease.check()
         self.table = load_table(self.table.catalog, self._name, self.definition.identifier)
         state = current_state(self.table, self._name)
         if state.epoch != self.committer.epoch:
@@ -338,7 +362,15 @@ class Owner:
 
 def _position_of(table: Table, state: SnapshotState) -> _Position:
     files = by_bucket(plan_files(table, state.snapshot_id))
-    return _Position(state.snapshot_id, state.seam, state.watermark_ms, state.drained_ms, files)
+    return _Position(
+        state.snapshot_id,
+        state.seam,
+        state.watermark_ms,
+        state.drained_ms,
+        state.tombstones_since_ms,
+        state.has_read,
+        files,
+    )
 
 
 def _read_task(

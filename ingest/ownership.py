@@ -16,15 +16,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ingest.commit import Committer, Landed, Rejected, Unknown
+from ingest.commit import Committer, Landed, Onto, Rejected, Unknown
 from ingest.java import JavaCatalog, small_jvm
 from ingest.lease import Lease, Say
 from ingest.reconcile import Settled, settle_unknown
 from thermocline.catalog import (
-    EPOCH_PROPERTY,
     SnapshotState,
     current_state,
     definition_of,
+    epoch_of,
     load_table,
     open_catalog,
 )
@@ -32,6 +32,8 @@ from thermocline.log import Log
 from thermocline.logs import fields
 
 if TYPE_CHECKING:
+    import threading
+
     from pyiceberg.table import Table
 
     from thermocline.clock import Clock
@@ -65,12 +67,13 @@ class Owned:
 
 @contextmanager
 def own_table(
-    settings: Settings, name: str, clock: Clock, onto: int | None = None, say: Say | None = None
+    settings: Settings, name: str, clock: Clock, onto: Onto | None = None, say: Say | None = None
 ) -> Iterator[Owned]:
     """Own the table for as long as the block runs. The log is not checked against it.
 
     Args:
-        onto: a snapshot that carries a seam; it becomes the current one by this, to go on from there.
+        onto: a snapshot that carries a seam; it becomes the current one by this, to go on from there. Where
+            another one than it says is the current one by then, the table is not taken.
         say: gets a line when an owner has to be waited for.
 
     Raises:
@@ -107,13 +110,16 @@ class Claim:
         lease = Lease(
             table.io, table.location(), name, settings.ingest.lease_seconds, clock, say or _into_the_log
         )
-        return cls(settings, name, table, definition, int(table.properties[EPOCH_PROPERTY]), lease)
+        return cls(settings, name, table, definition, epoch_of(table.properties, name), lease)
 
-    def wait_until_free(self) -> None:
-        """Return once nobody holds the table. Raises `TableHeld` when somebody does, and lives."""
-        self.lease.wait_until_free()
+    def wait_until_free(self, stop: threading.Event | None = None) -> None:
+        """Return once nobody holds the table. Raises `TableHeld` when somebody does, and lives.
 
-    def take(self, jvm: Any, onto: int | None = None) -> Owned:
+        Raises `StoppedWaiting` when ``stop`` is set meanwhile, and `StoreUnreachable`.
+        """
+        self.lease.wait_until_free(stop)
+
+    def take(self, jvm: Any, onto: Onto | None = None) -> Owned:
         """Take the epoch, say so in the lease, and settle what owners before left unknown.
 
         Raises what `own_table` raises, and `CommitUnknown`, after which it may be tried again.
@@ -126,7 +132,7 @@ class Claim:
             catalog.load(self.definition.identifier),
             self.name,
             self.definition.version,
-            self.table.io,
+            self.table,
         )
         self.lease.check_still_free()
         match committer.take_ownership(self.epoch_seen, self.lease.epoch_floor, onto):

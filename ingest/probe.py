@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -39,10 +40,12 @@ V = TypeVar("V")
 # Row groups read at once, and as many keys of young files joined at once: a quarter of a million keys, some
 # 15 MB, however large a file is and however many there are.
 GROUPS_AT_ONCE = 256
+# That is with keys of so many bytes on average; of longer ones, fewer at once.
+_KEY_BYTES = 60
 # A file of up to 16 row groups is young: a batch of a few hundred random keys reads nearly all of it anyway.
 YOUNG_ROWS_MAX = 16 * ROW_GROUP_ROWS
 # What a worker keeps of young files' keys, some 50 bytes each: two and a half million of them, such as 500
-# commits of 5,000 records. It is on top of what a bucket.s records take. What does not fit is read again.
+# commits of 5,000 records. It is on top of what a bucket's records take. What does not fit is read again.
 _YOUNG_KEYS_BYTES_MAX = 128 << 20
 # What a worker keeps of deletes: 2 bytes a deleted row, so those of as many young files.
 _DELETES_BYTES_MAX = 32 << 20
@@ -70,19 +73,12 @@ class Replaced:
 
 def probe(io: FileIO, definition: LiveTable, files: Sequence[DataFile], keys: pa.Array) -> Iterator[Replaced]:
     """The files in which keys of the batch are live. ``keys`` are encoded, unique and sorted."""
-    found = _in_young_files(io, definition, [file for file in files if file.rows <= YOUNG_ROWS_MAX], keys)
-    found += _in_large_files(io, definition, [file for file in files if file.rows > YOUNG_ROWS_MAX], keys)
-    hits = [hit for hit in found if len(hit.positions)]
-    deletes = [hit.file.deletes for hit in hits if hit.file.deletes is not None]
-    deleted = dict(zip(deletes, _through(_DELETED, deletes, lambda one: _deleted_by(io, one)), strict=True))
-    for hit in hits:
-        before = deleted.get(hit.file.deletes) if hit.file.deletes is not None else None
-        if before is None:
-            yield hit
-            continue
-        is_live = ~np.isin(hit.positions, np.asarray(before.to_array(), dtype=np.int64), assume_unique=True)
-        if is_live.any():
-            yield Replaced(hit.file, hit.positions[is_live], hit.key_indexes[is_live], before)
+    young = [file for file in files if file.rows <= YOUNG_ROWS_MAX]
+    large = [file for file in files if file.rows > YOUNG_ROWS_MAX]
+    for found in chain(
+        _in_young_files(io, definition, young, keys), _in_large_files(io, definition, large, keys)
+    ):
+        yield from _live(io, [hit for hit in found if len(hit.positions)])
 
 
 def keep_keys(path: str, keys: pa.Array) -> None:
@@ -110,11 +106,25 @@ def together(items: Sequence[T], size_of: Callable[[T], int], size_max: int) -> 
         yield some
 
 
+def _live(io: FileIO, hits: Sequence[Replaced]) -> Iterator[Replaced]:
+    """What is left of the hits without rows that were deleted before."""
+    deletes = [hit.file.deletes for hit in hits if hit.file.deletes is not None]
+    deleted = dict(zip(deletes, _through(_DELETED, deletes, lambda one: _deleted_by(io, one)), strict=True))
+    for hit in hits:
+        before = deleted.get(hit.file.deletes) if hit.file.deletes is not None else None
+        if before is None:
+            yield hit
+            continue
+        is_live = ~np.isin(hit.positions, np.asarray(before.to_array(), dtype=np.int64), assume_unique=True)
+        if is_live.any():
+            yield Replaced(hit.file, hit.positions[is_live], hit.key_indexes[is_live], before)
+
+
 def _in_young_files(
     io: FileIO, definition: LiveTable, files: Sequence[DataFile], keys: pa.Array
-) -> list[Replaced]:
-    hits: list[Replaced] = []
-    for some in together(files, lambda file: file.rows, GROUPS_AT_ONCE * ROW_GROUP_ROWS):
+) -> Iterator[list[Replaced]]:
+    for some in together(files, lambda file: file.rows, _groups_at_once(keys) * ROW_GROUP_ROWS):
+        hits: list[Replaced] = []
         arrays = _through(
             _YOUNG_KEYS, [file.path for file in some], lambda path: _keys_of(io, definition, path)
         )
@@ -126,20 +136,21 @@ def _in_young_files(
             some, starts, np.split(rows, edges), np.split(key_indexes, edges), strict=True
         ):
             hits.append(Replaced(file, found - start, indexes, None))
-    return hits
+        yield hits
 
 
 def _in_large_files(
     io: FileIO, definition: LiveTable, files: Sequence[DataFile], keys: pa.Array
-) -> list[Replaced]:
+) -> Iterator[list[Replaced]]:
     sorted_keys = keys.to_pylist() if files else []
-    hits: list[Replaced] = []
-    for file in files:
-        index = _index_of(io, definition, file.path)
-        groups = index.groups_of(sorted_keys)
-        if groups:
-            hits.append(_in_row_groups(io, definition, file, index, groups, keys))
-    return hits
+    for some in together(files, lambda _: 1, _READS_AT_ONCE):  # whose deletes are read at once
+        hits: list[Replaced] = []
+        for file in some:
+            index = _index_of(io, definition, file.path)
+            groups = index.groups_of(sorted_keys)
+            if groups:
+                hits.append(_in_row_groups(io, definition, file, index, groups, keys))
+        yield hits
 
 
 def _in_row_groups(
@@ -153,13 +164,20 @@ def _in_row_groups(
     positions, key_indexes = [], []
     with open_input(io, file.path) as source:
         parquet = pq.ParquetFile(source, pre_buffer=True)
-        for start in range(0, len(groups), GROUPS_AT_ONCE):
-            some = groups[start : start + GROUPS_AT_ONCE]
+        at_once = _groups_at_once(keys)
+        for start in range(0, len(groups), at_once):
+            some = groups[start : start + at_once]
             rows = parquet.read_row_groups(some, columns=list(definition.identity), use_threads=False)
             found, indexes = _hits(pa.chunked_array([encode_table(definition, rows)]), keys)
             positions.append(_rows_of(index, some)[found])
             key_indexes.append(indexes)
     return Replaced(file, np.concatenate(positions), np.concatenate(key_indexes), None)
+
+
+def _groups_at_once(keys: pa.Array) -> int:
+    """Row groups whose keys are held at once, if those of the table are as long as those of the batch."""
+    mean_bytes = keys.nbytes / max(len(keys), 1)
+    return max(1, int(GROUPS_AT_ONCE * min(1, _KEY_BYTES / max(mean_bytes, 1))))
 
 
 def _hits(stored: pa.ChunkedArray, keys: pa.Array) -> tuple[Positions, Positions]:

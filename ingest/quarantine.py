@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, RESTError
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io.pyarrow import parquet_files_to_data_files
 from pyiceberg.schema import Schema
@@ -33,7 +32,7 @@ from pyiceberg.types import (
 from pyroaring import BitMap64
 from sqlalchemy.exc import SQLAlchemyError
 
-from thermocline.errors import CatalogUnreachable, TableMissing
+from thermocline.errors import CatalogUnreachable, TableMissing, first_line
 from thermocline.files import open_input
 
 if TYPE_CHECKING:
@@ -65,6 +64,8 @@ SCHEMA = pa.schema(
 
 # Rows read at once: of records of 1 MB, Kafka's default limit, some 200 MB with their copies.
 READ_ROWS_MAX = 100
+# How the catalog and the store of the files say that they can't be asked, or give half of an answer.
+_AWAY = (SQLAlchemyError, RESTError, CommitFailedException, OSError, pa.ArrowException)
 # What the columns beside key, value and headers are called.
 PLACE_COLUMNS = ("topic", "topic_id", "partition", "offset")
 
@@ -141,12 +142,15 @@ def write_quarantine_file(io: FileIO, location: str, records: Iterable[pa.Table]
 
 
 def keep_files(quarantine: Table, paths: Sequence[str]) -> None:
-    """Make written files part of the companion table. Raises `CatalogUnreachable`; then none of them is."""
+    """Make written files part of the companion table.
+
+    Raises `CatalogUnreachable`; then they may be part of it nevertheless, when the answer was lost.
+    """
     try:
         quarantine.refresh()
         quarantine.add_files(list(paths), check_duplicate_files=False)
-    except (SQLAlchemyError, CommitFailedException, OSError) as error:
-        raise CatalogUnreachable(uri=quarantine.location(), detail=str(error).splitlines()[0]) from error
+    except _AWAY as error:
+        raise CatalogUnreachable(uri=quarantine.location(), detail=first_line(error)) from error
 
 
 def read_rows(
@@ -155,7 +159,7 @@ def read_rows(
     """The rows of the companion table as it is now, repeats dropped, in no order.
 
     ``columns`` come beside ``PLACE_COLUMNS``, which every row has. ``wanted`` only spares files: rows that do
-    not match it are given too.
+    not match it are given too. Raises `CatalogUnreachable` when a file can't be read.
     """
     seen = Seen()
     for path in _paths(quarantine, wanted):
@@ -166,7 +170,10 @@ def read_rows(
 
 
 def read_files(io: FileIO, paths: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The rows of quarantine files, in order, a bounded number of them in memory at a time."""
+    """The rows of quarantine files, in order, a bounded number of them in memory at a time.
+
+    Raises `CatalogUnreachable` when one can't be read.
+    """
     for path in paths:
         for rows in _batches(io, path, SCHEMA.names):
             yield from rows.to_pylist()
@@ -196,15 +203,8 @@ def remove(quarantine: Table, settled: Seen) -> None:
                     quarantine.io, transaction.table_metadata, iter(rewritten)
                 ):
                     overwrite.append_data_file(file)
-    except (SQLAlchemyError, CommitFailedException, OSError) as error:
-        raise CatalogUnreachable(uri=quarantine.location(), detail=str(error).splitlines()[0]) from error
-
-
-def delete_files(io: FileIO, paths: Sequence[str]) -> None:
-    """Delete quarantine files that no table knows; what stays is a harmless orphan."""
-    for path in paths:
-        with suppress(OSError):
-            io.delete(path)
+    except _AWAY as error:
+        raise CatalogUnreachable(uri=quarantine.location(), detail=first_line(error)) from error
 
 
 def _without(quarantine: Table, path: str, settled: Seen) -> tuple[bool, list[str]]:
@@ -234,8 +234,11 @@ def _paths(quarantine: Table, wanted: BooleanExpression | None) -> list[str]:
 
 
 def _batches(io: FileIO, path: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    with open_input(io, path) as source:
-        yield from pq.ParquetFile(source).iter_batches(READ_ROWS_MAX, columns=list(columns))
+    try:
+        with open_input(io, path) as source:
+            yield from pq.ParquetFile(source).iter_batches(READ_ROWS_MAX, columns=list(columns))
+    except (OSError, pa.ArrowException) as error:
+        raise CatalogUnreachable(uri=path, detail=first_line(error)) from error
 
 
 def _iceberg_schema() -> Schema:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from ingest.quarantine import bad_records, write_quarantine_file
 from thermocline.decode import Decoder, decoder_for, records_table
 from thermocline.errors import ThermoclineError
+from thermocline.files import delete_files
 from thermocline.keys import buckets
 from thermocline.log import OffsetRange, RecordChunk, read_ranges
 
@@ -86,7 +87,11 @@ def run_read_task(task: ReadTask, ranges: Sequence[OffsetRange]) -> Iterator[pa.
     try:
         yield from _read(task, ranges, report)
         report.covered = [(r.topic, r.partition, r.first, r.end) for r in ranges]
-    except ThermoclineError as error:
+    except BaseException as error:
+        delete_files(task.io, report.quarantine_files)  # no batch will know them
+        if not isinstance(error, ThermoclineError):
+            raise
+        report.quarantine_files = []
         report.error = pickle.dumps(error)
     yield _batch([REPORT_BUCKET], [msgspec.msgpack.encode(report)])
 

@@ -7,8 +7,6 @@ landed before that, and is in the history, or hits a table that has moved on, an
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -49,7 +47,7 @@ class Settled:
 def settle_unknown(table: Table, name: str) -> tuple[Settled, ...]:
     """Settle every noted commit of a table that this process owns; ``table`` is as after taking ownership.
 
-    Safe to repeat, and to be interrupted: a note goes last.
+    Safe to repeat, and to be interrupted: a note goes last, and only when all of its files could be deleted.
     """
     done = tuple(_settle(table, note) for note in notes(table.io, table.location()))
     for one in done:
@@ -75,19 +73,24 @@ def verdict_of(note: UnknownCommit, table: Table) -> Verdict:
 
 def _settle(table: Table, note: UnknownCommit) -> Settled:
     verdict = verdict_of(note, table)
-    deleted = _delete(table.io, note.files) if verdict == Verdict.NOT_LANDED else 0
-    if verdict != Verdict.OPEN:
-        remove_note(table.io, table.location(), note.batch_id)
+    deleted = 0
+    try:
+        if verdict == Verdict.NOT_LANDED:
+            for path in note.files:
+                deleted += _delete(table.io, path)
+        if verdict != Verdict.OPEN:
+            remove_note(table.io, table.location(), note.batch_id)
+    except OSError as error:  # what is left is settled the next time; it must not keep ingest from working
+        _logger.warning("unknown commit not settled", extra=fields(batch_id=note.batch_id, detail=str(error)))
     return Settled(note.batch_id, note.ranges, verdict, deleted)
 
 
-def _delete(io: FileIO, paths: Sequence[str]) -> int:
-    deleted = 0
-    for path in paths:
-        with suppress(FileNotFoundError):  # an interrupted settling has deleted it
-            io.delete(path)
-            deleted += 1
-    return deleted
+def _delete(io: FileIO, path: str) -> bool:
+    try:
+        io.delete(path)
+    except FileNotFoundError:  # an interrupted settling has deleted it
+        return False
+    return True
 
 
 def _batch_of(snapshot: Snapshot) -> str | None:

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.expressions import In
 
 from ingest.accounting import Accounting
 from ingest.bucket_task import BucketResult, run_bucket_task
@@ -36,7 +34,6 @@ from ingest.judgement import (
     SETTLED,
     Candidate,
     Ground,
-    Heard,
     History,
     Origin,
     Outcome,
@@ -47,6 +44,7 @@ from ingest.judgement import (
 )
 from ingest.ownership import Owned, own_table
 from ingest.quarantine import Seen, open_quarantine, read_rows, remove
+from ingest.quarantined import Place, Row, check_quarantined, place_of, places_filter
 from thermocline.catalog import (
     SUMMARY_REPLAYED,
     SnapshotState,
@@ -57,15 +55,14 @@ from thermocline.catalog import (
 )
 from thermocline.decode import Decoder, decoder_for, records_table
 from thermocline.definition import KEY
-from thermocline.errors import ExitCode, NotQuarantined, OffsetsGone
-from thermocline.files import plan_files
+from thermocline.errors import ExitCode, OffsetsGone
+from thermocline.files import data_location, delete_files, plan_files
 from thermocline.identity import check_identity
 from thermocline.keys import buckets
 from thermocline.log import Log
 from thermocline.seam import check_against_log
 
 if TYPE_CHECKING:
-    from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
     from ingest.lease import Say
@@ -84,10 +81,6 @@ SUMMARY_RECORDS_MAX = 20
 
 _COLUMNS = ("timestamp", "key", "value")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-Place = tuple[str, int, int]
-"""Topic, partition and offset."""
-Row = Mapping[str, Any]
 
 
 @dataclass(slots=True)
@@ -158,17 +151,16 @@ def replay(
 
 @dataclass(slots=True)
 class _Judged:
-    """A round: the verdict on each record, its topic id, and the records that are applied."""
+    """A round: the verdict on each record, and the records that are applied."""
 
     verdicts: dict[Origin, Verdict]
-    topic_ids: dict[Origin, str]
     applied: pa.Table
 
     def settled(self) -> Seen:
         seen = Seen()
         for origin, verdict in self.verdicts.items():
             if verdict.outcome in SETTLED:
-                seen.add(self.topic_ids[origin], origin.partition, origin.offset)
+                seen.add(origin.topic_id, origin.partition, origin.offset)
         return seen
 
 
@@ -225,7 +217,7 @@ class _Replaying:
                 self.state = replace(self.state, snapshot_id=snapshot_id)
                 return snapshot_id
             case Rejected(error):
-                _delete(self.table.io, change.paths())
+                delete_files(self.table.io, change.paths())
                 raise error
             case Unknown(error):
                 raise error  # its files may be part of the table: they are kept, and the quarantine as it is
@@ -233,10 +225,9 @@ class _Replaying:
     def _judge(self, rows: Sequence[Row]) -> _Judged:
         ground = self._ground()
         verdicts: dict[Origin, Verdict] = {}
-        topic_ids = {_origin(row): row["topic_id"] for row in rows}
         readable = []
         for row in rows:
-            verdict = judge_by_place(_origin(row), row["topic_id"], ground)
+            verdict = judge_by_place(_origin(row), ground)
             if verdict is None:
                 readable.append(row)
             else:
@@ -244,7 +235,7 @@ class _Replaying:
         records = self._decode(readable, verdicts)
         live = live_rows(self.table.io, self.definition, self.files, records)
         open_questions = []
-        for candidate in _candidates(records):
+        for candidate in _candidates(records, ground):
             verdict = judge_by_table(candidate, live.get(candidate.key), ground)
             if verdict is None:
                 open_questions.append(candidate)
@@ -252,17 +243,14 @@ class _Replaying:
                 verdicts[candidate.origin] = verdict
         if open_questions:
             evidence = self._read_log(records, open_questions, readable, ground)
-            ground = replace(
-                self._ground(), starts=ground.starts, complete_since_ms=evidence.complete_since_ms
-            )
+            # By now the topic may have been made anew, and tombstones have grown old.
+            ground = replace(self._ground(), starts=ground.starts)
             for candidate in open_questions:
-                origin = candidate.origin
-                # The topic may have been made anew while it was read.
-                verdicts[origin] = judge_by_place(origin, topic_ids[origin], ground) or judge_by_log(
-                    candidate, live.get(candidate.key), _heard(candidate, evidence), ground
+                verdicts[candidate.origin] = judge_by_place(candidate.origin, ground) or judge_by_log(
+                    candidate, live.get(candidate.key), evidence.of(candidate), ground
                 )
-        is_applied = [verdicts[origin].outcome is Outcome.APPLIED for origin in origins(records)]
-        return _Judged(verdicts, topic_ids, records.filter(pa.array(is_applied, pa.bool_())))
+        is_applied = [verdicts[one.origin].outcome is Outcome.APPLIED for one in _candidates(records, ground)]
+        return _Judged(verdicts, records.filter(pa.array(is_applied, pa.bool_())))
 
     def _ground(self) -> Ground:
         topics = self.definition.topics
@@ -270,14 +258,25 @@ class _Replaying:
         check_identity(name, state.cluster_id, state.topic_ids, self.log, topics)
         starts, ends = self.log.starts(topics), self.log.ends(topics)
         check_against_log(name, state.seam, starts, ends)
+        configs, now_ms = self.log.configs(topics), self.clock.now_ms()
+        young = {
+            (topic, partition): offset
+            for one, config in configs.items()
+            if config.is_compacted and config.is_log_append_time
+            for topic, partition, offset in self.log.offsets_at(
+                [one], max(now_ms - config.delete_retention_ms, 0)
+            ).items()
+        }
         return Ground(
             has_key=self.definition.has_key,
+            is_keyed_by_value=self.definition.key_from == "value",
             seam=state.seam,
             history=self.history,
             topic_ids={topic: facts.topic_id for topic, facts in self.log.describe(topics).items()},
-            configs=self.log.configs(topics),
+            configs=configs,
             starts=starts,
-            now_ms=self.clock.now_ms(),
+            now_ms=now_ms,
+            young_from=young,
         )
 
     def _decode(self, rows: Sequence[Row], verdicts: dict[Origin, Verdict]) -> pa.Table:
@@ -299,13 +298,8 @@ class _Replaying:
         self, records: pa.Table, candidates: Sequence[Candidate], rows: Sequence[Row], ground: Ground
     ) -> LogEvidence:
         asked = {candidate.origin for candidate in candidates}
-        kept = {
-            (row["topic"], row["partition"], row["offset"]): Kept(
-                row["key"], row["value"], _timestamp_ms(row)
-            )
-            for row in rows
-        }
-        is_asked = pa.array([origin in asked for origin in origins(records)], pa.bool_())
+        kept = {place_of(row): Kept(row["key"], row["value"], _timestamp_ms(row)) for row in rows}
+        is_asked = pa.array([one.origin in asked for one in _candidates(records, ground)], pa.bool_())
         return read_log(
             self.log,
             self.client_config,
@@ -319,12 +313,11 @@ class _Replaying:
     def _write(self, records: pa.Table) -> list[BucketResult]:
         """Write the buckets' files, as a batch does; nothing is committed."""
         of_bucket = buckets(self.definition, records.column(self.definition.bucket_column.name))
-        location = self.table.properties.get("write.data.path", f"{self.table.location()}/data")
         return [
             run_bucket_task(
                 self.table.io,
                 self.definition,
-                location,
+                data_location(self.table),
                 bucket,
                 self.files.get(bucket, ()),
                 records.filter(pa.array(of_bucket == bucket)),
@@ -358,49 +351,13 @@ class _Replaying:
         )
 
 
-def purge(
-    settings: Settings,
-    name: str,
-    wanted: Callable[[Row], bool],
-    clock: Clock,
-    say: Say | None = None,
-) -> int:
-    """Take the wanted records out of the quarantine for good; their number.
-
-    ``wanted`` is asked of rows with place and timestamp. Raises `TableHeld` when an owner lives.
-    """
-    quarantine = open_quarantine(open_catalog(settings.catalog), name, settings.table(name).identifier)
-    with own_table(settings, name, clock, say=say):
-        quarantine.refresh()
-        gone = Seen()
-        for row in read_rows(quarantine, ("timestamp",)):
-            if wanted(row):
-                gone.add(row["topic_id"], row["partition"], row["offset"])
-        remove(quarantine, gone)
-    return len(gone)
-
-
-def check_quarantined(quarantine: Table, name: str, wanted: Sequence[Place]) -> None:
-    """Raises `NotQuarantined` with all the wanted records that are not there."""
-    found = {_place(row) for row in read_rows(quarantine, (), places_filter(wanted))}
-    missing = [place for place in dict.fromkeys(wanted) if place not in found]
-    if missing:
-        records = tuple(f"{topic}/{partition}@{offset}" for topic, partition, offset in missing)
-        raise NotQuarantined(table=name, records=records)
-
-
-def places_filter(wanted: Sequence[Place]) -> In:
-    """What spares the files that hold none of the wanted records."""
-    return In("offset", {offset for _, _, offset in wanted})  # type: ignore[call-arg, arg-type]  # as documented
-
-
 def _rounds(quarantine: Table, wanted: Sequence[Place] | None) -> Iterator[list[Row]]:
     """The records, as many at a time as are judged together, of the quarantine as it is when this begins."""
     chosen = None if wanted is None else set(wanted)
     rows: list[Row] = []
     held_bytes = 0
     for row in read_rows(quarantine, _COLUMNS, None if wanted is None else places_filter(wanted)):
-        if chosen is not None and _place(row) not in chosen:
+        if chosen is not None and place_of(row) not in chosen:
             continue
         rows.append(row)
         held_bytes += len(row["key"] or b"") + len(row["value"] or b"")
@@ -411,35 +368,15 @@ def _rounds(quarantine: Table, wanted: Sequence[Place] | None) -> Iterator[list[
         yield rows
 
 
-def _heard(candidate: Candidate, evidence: LogEvidence) -> Heard:
-    origin = candidate.origin
-    return Heard(
-        last=list(evidence.last[candidate.key].values()),
-        is_there=evidence.is_there.get((*origin.place, origin.offset)),
-        bad_after=evidence.bad_after(candidate.key, origin),
-    )
-
-
-def _candidates(records: pa.Table) -> Iterable[Candidate]:
-    pairs = zip(origins(records), records.column(KEY).to_pylist(), strict=True)
+def _candidates(records: pa.Table, ground: Ground) -> Iterable[Candidate]:
+    pairs = zip(origins(records, ground.topic_ids), records.column(KEY).to_pylist(), strict=True)
     return [Candidate(origin, key) for origin, key in pairs]
 
 
-def _place(row: Row) -> Place:
-    return (row["topic"], row["partition"], row["offset"])
-
-
 def _origin(row: Row) -> Origin:
-    return Origin(*_place(row), _timestamp_ms(row))
+    return Origin(*place_of(row), _timestamp_ms(row), row["topic_id"])
 
 
 def _timestamp_ms(row: Row) -> int:
     at: datetime = row["timestamp"]
     return (at - _EPOCH) // timedelta(milliseconds=1)
-
-
-def _delete(io: FileIO, paths: Sequence[str]) -> None:
-    """Delete files that are certain not to be in the table; what stays is a harmless orphan."""
-    for path in paths:
-        with suppress(OSError):
-            io.delete(path)

@@ -7,22 +7,25 @@ repeats the facts. The command runs the same checks again, and acts only when it
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ingest.commit import Change, Landed, Rejected, Unknown
+from ingest.commit import Change, Landed, Onto, Rejected, Unknown
+from ingest.lookout import offsets_of
 from ingest.ownership import Owned, own_table
-from ingest.plan import offsets_of
 from thermocline.catalog import (
     ACCEPTED_PROPERTY,
     SUMMARY_ACCEPTED,
+    TOMBSTONES_PROPERTY,
     SnapshotState,
     current_state,
     definition_of,
     load_table,
     open_catalog,
 )
+from thermocline.clock import iso_time
 from thermocline.errors import (
     ClusterReplaced,
     FactsDiffer,
@@ -34,12 +37,14 @@ from thermocline.errors import (
     TombstonesGone,
     TopicReplaced,
 )
-from thermocline.identity import check_log, iso_time
+from thermocline.identity import check_log
 from thermocline.log import Log
 from thermocline.seam import Seam
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pyiceberg.table import Table
 
     from ingest.lease import Say
     from thermocline.clock import Clock
@@ -84,6 +89,10 @@ class Accepted:
             "seam_after": self.seam_after,
         }
 
+    def entry(self) -> str:
+        """The same as a text."""
+        return json.dumps(self.to_dict(), separators=(",", ":"))
+
 
 def accept_gap(
     settings: Settings, name: str, facts: Sequence[str], clock: Clock, say: Say | None = None
@@ -99,7 +108,9 @@ def accept_gap(
     def move(owned: Owned, stop: Gap | Stranger, now_ms: int) -> _Move:
         if isinstance(stop, OffsetsGone):
             return _Move.from_state(owned.state, seam=owned.state.seam.advanced(stop.ends()))
-        return _Move.from_state(owned.state, drained_ms=now_ms)
+        topics = _in_question(stop, owned.definition.topics)
+        since_ms = {**owned.state.tombstones_since_ms, **dict.fromkeys(topics, now_ms)}
+        return _Move.from_state(owned.state, tombstones_since_ms=since_ms)
 
     return _resume(settings, name, facts, _GAPS, move, "", clock, say)
 
@@ -134,65 +145,92 @@ def rebase(
             cluster_id=owned.log.cluster_id(),
             topic_ids={**owned.state.topic_ids, **ids},
             watermark_ms=-1,  # what is read next may be older than anything before
-            drained_ms=now_ms,
+            tombstones_since_ms={**owned.state.tombstones_since_ms, **dict.fromkeys(topics, now_ms)},
         )
 
     return _resume(settings, name, facts, _STRANGERS, move, to, clock, say)
 
 
 def rebase_onto(
-    settings: Settings, name: str, snapshot_id: int, clock: Clock, say: Say | None = None
+    settings: Settings,
+    name: str,
+    snapshot_id: int,
+    facts: Sequence[str],
+    clock: Clock,
+    say: Say | None = None,
 ) -> Accepted | None:
     """Go on from the newest snapshot that carries a seam, giving up what others wrote after it.
 
-    None where the table can be continued as it is. Raises what `accept_gap` raises.
+    One commit does it and keeps a note of it; what somebody writes meanwhile makes it fail. None where the
+    table can be continued as it is. Raises what `accept_gap` raises.
     """
-    given = f"onto={snapshot_id}"
+    given = (*facts, f"onto={snapshot_id}")
+    unowned = _unowned(settings, name, given, clock)
+    if unowned is None:
+        return None
+    found = (*unowned.tokens, f"onto={unowned.onto}")
+    if sorted(given) != sorted(found):
+        raise _differ(name, unowned, given, found)
+    accepted = Accepted(
+        code=unowned.code,
+        facts=found,
+        at=iso_time(clock.now_ms()),
+        seam_before={},
+        seam_after={},
+        given_up=unowned.given_up,
+    )
+    entry, entries = accepted.entry(), _load(settings, name).properties.get(ACCEPTED_PROPERTY, "[]")
+    onto = Onto(
+        snapshot_id,
+        over=unowned.snapshot_id,
+        extra_summary={SUMMARY_ACCEPTED: entry},
+        properties={
+            ACCEPTED_PROPERTY: with_entry(entries, entry),
+            TOMBSTONES_PROPERTY: "{}",  # what it says is of a seam that lay further on
+        },
+    )
+    try:
+        with own_table(settings, name, clock, onto, say):
+            return accepted
+    except TableUnowned:
+        newer = _unowned(settings, name, given, clock)
+        if newer is None or newer.tokens == unowned.tokens:
+            raise
+        raise _differ(name, newer, given, (*newer.tokens, f"onto={newer.onto}")) from None
+
+
+def _unowned(settings: Settings, name: str, given: Sequence[str], clock: Clock) -> TableUnowned | None:
+    """Why the table cannot be continued, and from where it can; None where it can be as it is.
+
+    Raises `FactsDiffer` where it is the log that stops it, and `TableUnowned` where nothing can be continued.
+    """
     try:
         _, stop = _look(settings, name, clock.now_ms())
     except TableUnowned as error:
-        unowned = error
-    else:
-        if stop is not None:
-            raise _differ(name, stop, (given,))
-        return None
-    if unowned.onto < 0:
-        raise unowned
-    if unowned.onto != snapshot_id:
-        raise FactsDiffer(
-            table=name,
-            given=(given,),
-            found=(f"onto={unowned.onto}",),
-            detail=unowned.what,
-            command=unowned.resume,
-        )
-    with own_table(settings, name, clock, snapshot_id, say) as owned:
-        accepted = Accepted(
-            code=unowned.code,
-            facts=(given,),
-            at=iso_time(clock.now_ms()),
-            seam_before={},
-            seam_after={},
-            given_up=unowned.given_up,
-        )
-        _commit(owned, _Move.from_state(owned.state), accepted)
-    return accepted
+        if error.onto < 0:
+            raise
+        return error
+    if stop is not None:
+        raise _differ(name, stop, given)
+    return None
 
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """What a snapshot says of the log from now on."""
+    """What a snapshot says of the log from now on, and the table of tombstones that may be lost."""
 
     seam: Seam
     cluster_id: str
     topic_ids: Mapping[str, str]
     watermark_ms: int
-    drained_ms: int
+    tombstones_since_ms: Mapping[str, int]
 
     @classmethod
     def from_state(cls, state: SnapshotState, **changed: Any) -> _Move:
         """What it said before, but for what has changed."""
-        as_before = cls(state.seam, state.cluster_id, state.topic_ids, state.watermark_ms, state.drained_ms)
+        as_before = cls(
+            state.seam, state.cluster_id, state.topic_ids, state.watermark_ms, state.tombstones_since_ms
+        )
         return replace(as_before, **changed)
 
 
@@ -209,15 +247,15 @@ def _resume(
     definition, stop = _look(settings, name, clock.now_ms())
     if stop is None:
         return None
-    _check_facts(name, stop, kinds, facts)  # before the table is taken, or waited for
+    _check_facts(name, stop, kinds, facts, to)  # before the table is taken, or waited for
     if isinstance(stop, _STRANGERS) and not definition.has_key:
         raise RebaseRefused(table=name, detail=stop.what)
     with own_table(settings, name, clock, say=say) as owned:
         now_ms = clock.now_ms()  # before the log is asked: what it gains from now on is newer
-        stop = _find(name, owned.state, owned.log, owned.definition.topics, now_ms)
+        stop = _find(name, owned.state, owned.log, owned.definition, now_ms)
         if stop is None:
             return None
-        _check_facts(name, stop, kinds, facts)
+        _check_facts(name, stop, kinds, facts, to)
         moved = move(owned, stop, now_ms)
         before, after = _changed(owned.state.seam, moved.seam)
         accepted = Accepted(
@@ -233,39 +271,59 @@ def _resume(
 
 
 def _look(settings: Settings, name: str, now_ms: int) -> tuple[LiveTable, Gap | Stranger | None]:
-    table = load_table(open_catalog(settings.catalog), name, settings.table(name).identifier)
+    table = _load(settings, name)
     definition, state = definition_of(table, name), current_state(table, name)
-    return definition, _find(name, state, Log(settings.kafka), definition.topics, now_ms)
+    return definition, _find(name, state, Log(settings.kafka), definition, now_ms)
+
+
+def _load(settings: Settings, name: str) -> Table:
+    return load_table(open_catalog(settings.catalog), name, settings.table(name).identifier)
 
 
 def _find(
-    name: str, state: SnapshotState, log: Log, topics: Sequence[str], now_ms: int
+    name: str, state: SnapshotState, log: Log, definition: LiveTable, now_ms: int
 ) -> Gap | Stranger | None:
     """What the checks find that ingest makes before a batch."""
     try:
-        check_log(name, state, log, topics, now_ms)
+        check_log(name, state, log, definition, now_ms)
     except (*_GAPS, *_STRANGERS) as stop:
         return stop
     return None
 
 
 def _check_facts(
-    name: str, stop: Gap | Stranger, kinds: tuple[type[Gap | Stranger], ...], facts: Sequence[str]
+    name: str,
+    stop: Gap | Stranger,
+    kinds: tuple[type[Gap | Stranger], ...],
+    facts: Sequence[str],
+    to: str = "",
 ) -> None:
     if not isinstance(stop, kinds) or sorted(facts) != sorted(stop.tokens):
-        raise _differ(name, stop, facts)
+        raise _differ(name, stop, facts, stop.tokens, to)
 
 
-def _differ(name: str, stop: Gap | Stranger, facts: Sequence[str]) -> FactsDiffer:
+def _differ(
+    name: str,
+    stop: Gap | Stranger | TableUnowned,
+    given: Sequence[str],
+    found: Sequence[str] | None = None,
+    to: str = "",
+) -> FactsDiffer:
+    """With the command that would resume, which reads from where its user said."""
+    command = stop.resume.replace("--to earliest", f"--to {shlex.quote(to)}") if to else stop.resume
     return FactsDiffer(
-        table=name, given=tuple(facts), found=stop.tokens, detail=stop.what, command=stop.resume
+        table=name,
+        given=tuple(given),
+        found=tuple(stop.tokens if found is None else found),
+        detail=stop.what,
+        command=command,
     )
 
 
 def _in_question(stop: Gap | Stranger, topics: Sequence[str]) -> tuple[str, ...]:
     match stop:
-        case TopicReplaced(topics=replaced):
-            return replaced
+        case TopicReplaced(topics=concerned) | TombstonesGone(topics=concerned):
+            return concerned
         case SeamBeyondLog(cut=places) | PartitionsShrunk(gone=places):
             # All of a topic's partitions: a log that lost its end may have other records further on, too.
             return tuple(dict.fromkeys(place.rpartition("@")[0].rpartition("/")[0] for place in places))
@@ -288,16 +346,17 @@ def _changed(before: Seam, after: Seam) -> tuple[dict[str, dict[str, int]], dict
 
 
 def _commit(owned: Owned, moved: _Move, accepted: Accepted) -> None:
-    entry = json.dumps(accepted.to_dict(), separators=(",", ":"))
+    entry = accepted.entry()
     change = Change(
         seam=moved.seam,
         cluster_id=moved.cluster_id,
         topic_ids=moved.topic_ids,
         watermark_ms=moved.watermark_ms,
-        drained_ms=moved.drained_ms,
+        drained_ms=owned.state.drained_ms,
         extra_summary={SUMMARY_ACCEPTED: entry},
         properties={
-            ACCEPTED_PROPERTY: with_entry(owned.table.properties.get(ACCEPTED_PROPERTY, "[]"), entry)
+            ACCEPTED_PROPERTY: with_entry(owned.table.properties.get(ACCEPTED_PROPERTY, "[]"), entry),
+            TOMBSTONES_PROPERTY: json.dumps(dict(moved.tombstones_since_ms)),
         },
     )
     match owned.committer.commit(owned.state.snapshot_id, owned.state.seam, change):

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import sys
+import threading
+import warnings
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
-from ingest.java import catalog_jars
+from ingest.java import JAVA_ERRORS, catalog_jars, first_line
 from thermocline.catalog import java_properties
 from thermocline.errors import EngineFailed
 from thermocline.jvm.java import find_java
+from thermocline.logs import fields
 
 if TYPE_CHECKING:
     from thermocline.settings import Settings
@@ -22,9 +27,13 @@ if TYPE_CHECKING:
 _DRIVER_MEMORY = "1g"
 _LOG_SETTINGS = files("ingest") / "log4j2.properties"
 
+_logger = logging.getLogger(__name__)
+
 
 def start_spark(settings: Settings, name: str) -> SparkSession:
     """A session on ``spark.master`` with our catalog under its own name; ``spark.conf`` has the last word.
+
+    What Ctrl-C does stays as it was: Spark would cancel the job under way.
 
     Raises:
         EngineFailed: the session did not come up.
@@ -41,10 +50,24 @@ def start_spark(settings: Settings, name: str) -> SparkSession:
     }
     for key, value in conf.items():
         builder = builder.config(key, value)
+    on_interrupt = signal.getsignal(signal.SIGINT)
     try:
         return builder.getOrCreate()
     except Exception as error:  # PySpark raises whatever its launcher met
-        raise EngineFailed(engine="Spark", detail=str(error).splitlines()[0]) from error
+        raise EngineFailed(engine="Spark", detail=first_line(error)) from error
+    finally:
+        is_main = threading.current_thread() is threading.main_thread()  # in others Spark leaves it alone
+        if is_main and on_interrupt is not None:
+            signal.signal(signal.SIGINT, on_interrupt)
+
+
+def stop_spark(session: SparkSession) -> None:
+    """End the session; only a warning where its JVM has died."""
+    try:
+        with warnings.catch_warnings(action="ignore"):  # PySpark's own words for that
+            session.stop()
+    except JAVA_ERRORS as error:
+        _logger.warning("Spark had ended before it was stopped", extra=fields(detail=first_line(error)))
 
 
 def java_view(session: SparkSession) -> Any:

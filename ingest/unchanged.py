@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from ingest.probe import together
+from ingest.stored_rows import rows_at
 from thermocline.definition import TOMBSTONE, Kind
-from thermocline.files import open_input
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,10 +20,6 @@ if TYPE_CHECKING:
     from thermocline.definition import Column, LiveTable
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
-
-# Row groups compared at once, unpacked: a quarter of a million rows of 200 bytes, and of rows of a megabyte
-# no more than one row group.
-_BYTES_AT_ONCE = 64 << 20
 
 
 def unchanged_keys(io: FileIO, definition: LiveTable, hits: Sequence[Replaced], winners: pa.Table) -> Mask:
@@ -54,24 +48,11 @@ def _are_same(
     """Whether each row of the file has the values of its winner. Reads the row groups of these rows alone."""
     if not definition.value_columns:
         return np.ones(len(positions), dtype=bool)
-    same: list[Mask] = []
-    with open_input(io, path) as source:
-        parquet = pq.ParquetFile(source, pre_buffer=True)
-        sizes = np.array([parquet.metadata.row_group(g).num_rows for g in range(parquet.num_row_groups)])
-        starts = np.cumsum(sizes) - sizes
-        group_of = np.searchsorted(starts, positions, side="right") - 1
-        names = [c.name for c in definition.value_columns if c.name in parquet.schema_arrow.names]
-        for some in together(
-            np.unique(group_of).tolist(),
-            lambda group: parquet.metadata.row_group(group).total_byte_size,
-            _BYTES_AT_ONCE,
-        ):
-            begin, end = np.searchsorted(group_of, [some[0], some[-1] + 1])
-            of_some = np.searchsorted(some, group_of[begin:end])
-            read_starts = np.cumsum(sizes[some]) - sizes[some]
-            rows = positions[begin:end] - starts[some][of_some] + read_starts[of_some]
-            stored = parquet.read_row_groups(some, columns=names, use_threads=False).take(pa.array(rows))
-            same.append(_is_each_same(definition, stored, winners.take(pa.array(indexes[begin:end]))))
+    names = [column.name for column in definition.value_columns]
+    same = [
+        _is_each_same(definition, stored, winners.take(pa.array(indexes[some])))
+        for some, stored in rows_at(io, path, positions, names)
+    ]
     return np.concatenate(same)
 
 

@@ -32,26 +32,36 @@ class UnknownCommit:
 
 
 def write_note(io: FileIO, location: str, note: UnknownCommit) -> None:
-    """Note an unknown commit; only a warning where that fails, since its files are kept either way."""
+    """Note an unknown commit. Only a warning where that fails, however it does: its files are kept."""
     try:
         with io.new_output(_path(location, note.batch_id)).create(overwrite=True) as sink:
             sink.write(json.dumps(asdict(note)).encode())
-    except OSError as error:
+    except Exception as error:  # noqa: BLE001  a store raises what it likes
         _logger.warning(
             "an unknown commit could not be noted", extra=fields(batch_id=note.batch_id, detail=str(error))
         )
 
 
 def notes(io: FileIO, location: str) -> Iterator[UnknownCommit]:
-    """The notes of a table's unknown commits. What is no whole note is passed over: it says nothing."""
-    for path in _listed(io, _folder(location)):
-        with io.new_input(path).open() as source:
-            text = source.read()
+    """The notes of a table's unknown commits.
+
+    What cannot be read, or is no whole note, is passed over with a warning: ingest goes on without it.
+    """
+    folder = _folder(location)
+    try:
+        paths = _listed(io, folder)
+    except OSError as error:
+        _logger.warning("notes of unknown commits not read", extra=fields(path=folder, detail=str(error)))
+        return
+    for path in paths:
         try:
-            note = json.loads(text)
-            yield UnknownCommit(**{**note, "files": tuple(note["files"])})
-        except (ValueError, TypeError, KeyError):
-            _logger.warning("not a note of an unknown commit", extra=fields(path=path))
+            with io.new_input(path).open() as source:
+                note = json.loads(source.read())
+            read = UnknownCommit(**{**note, "files": tuple(note["files"])})
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            _logger.warning("not a note of an unknown commit", extra=fields(path=path, detail=str(error)))
+        else:
+            yield read
 
 
 def remove_note(io: FileIO, location: str, batch_id: str) -> None:

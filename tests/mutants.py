@@ -1,7 +1,7 @@
 """Removes each safety line in turn, in a copy of the repository, and sees that its test notices.
 
-``python -m tests.mutants`` runs them all, ``python -m tests.mutants epoch`` those whose name or test holds the
-word. A fast test keeps the list true to the code.
+``python -m tests.mutants`` runs them all, ``python -m tests.mutants epoch`` those whose name or test holds
+the word. A fast test keeps the list true to the code.
 """
 
 from __future__ import annotations

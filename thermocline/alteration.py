@@ -56,10 +56,12 @@ class Alteration:
     changes: tuple[str, ...]
 
 
-def plan_alteration(current: LiveTable, wanted: LiveTable) -> Alteration:
+def plan_alteration(current: LiveTable, wanted: LiveTable, last_column_id: int = 0) -> Alteration:
     """The alteration that makes the current definition say what the wanted one says.
 
-    ``wanted`` is as the configuration has it: its version and its field ids don't count.
+    ``wanted`` is as the configuration has it: its version and its field ids don't count. ``last_column_id``
+    is the largest field id that the Iceberg table ever gave, to columns of other programs and dropped ones
+    too.
 
     Raises:
         AlterationRefused: with every change that can't be made and why, not only the first.
@@ -72,7 +74,7 @@ def plan_alteration(current: LiveTable, wanted: LiveTable) -> Alteration:
     ]
     if problems:
         raise AlterationRefused(table=current.name, problems=tuple(problems))
-    columns = tuple(_columns_with_ids(current, wanted))
+    columns = tuple(_columns_with_ids(current, wanted, last_column_id))
     before = {column.name: column for column in current.columns}
     added = tuple(column for column in columns if column.name not in before)
     widened = tuple(
@@ -151,10 +153,10 @@ def _is_widening(before: ColumnType, after: ColumnType) -> bool:
     return False
 
 
-def _columns_with_ids(current: LiveTable, wanted: LiveTable) -> Iterator[Column]:
+def _columns_with_ids(current: LiveTable, wanted: LiveTable, last_column_id: int) -> Iterator[Column]:
     """The wanted columns with the ids they have, or, for new ones, those that Iceberg gives next."""
     ids = {column.name: column.field_id for column in current.columns}
-    last = max([*ids.values(), current.provenance_id + len(PROVENANCE) - 1])
+    last = max([last_column_id, *ids.values(), current.provenance_id + len(PROVENANCE) - 1])
     for column in wanted.columns:
         if column.name not in ids:
             last += 1

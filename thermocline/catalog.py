@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog import load_catalog as load_pyiceberg_catalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTError
 from pyiceberg.table.snapshots import ancestors_of
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -34,6 +34,7 @@ EPOCH_PROPERTY = "thermocline.epoch"
 SEAM_PROPERTY = "thermocline.seam"
 BATCH_PROPERTY = "thermocline.batch-id"
 ACCEPTED_PROPERTY = "thermocline.accepted"
+TOMBSTONES_PROPERTY = "thermocline.tombstones-since-ms"  # JSON, by topic
 
 # Snapshot summary fields.
 SUMMARY_SEAM = "thermocline.seam"
@@ -50,9 +51,14 @@ SUMMARY_RECORDS = "thermocline.records-"
 SUMMARY_RECORDS_TOTAL = "thermocline.total-records-"
 
 _NO_SEAM = "the snapshot carries no seam: another writer made it"
+ROLLED_BACK = "the table was rolled back to it after more had been committed"
 
 # SQLite lets one process write at a time; another one's commit takes milliseconds, a backup seconds.
 SQLITE_BUSY_SECONDS = 30
+# What a database gets to answer a request of Java's: a connection that the network has forgotten never does.
+POSTGRES_SOCKET_SECONDS = 60
+# What the catalogs of PyIceberg raise where they can't be asked.
+_CATALOG_ERRORS = (SQLAlchemyError, OSError, RESTError)
 _FIRST_TABLE = "`thermocline table create NAME` makes it with the first table"
 
 
@@ -62,7 +68,9 @@ class SnapshotState:
 
     ``counts`` are of its batch and ``totals`` over the table's life: read, applied, superseded, unchanged,
     quarantined, skipped, filtered. ``watermark_ms`` is -1 before the first record. ``drained_ms`` is when, by
-    ingest's clock, the table last held all that the log held.
+    ingest's clock, the table last held all that the log held. ``tombstones_since_ms`` is the table's, not the
+    snapshot's: by topic, from when on it matters that tombstones are lost. Losing those before was accepted,
+    or the table had no row yet.
     """
 
     snapshot_id: int
@@ -77,6 +85,12 @@ class SnapshotState:
     counts: Mapping[str, int] = field(default_factory=dict)
     totals: Mapping[str, int] = field(default_factory=dict)
     drained_ms: int = 0
+    tombstones_since_ms: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def has_read(self) -> bool:
+        """Whether the table has ever read a record."""
+        return self.totals.get("read") != 0
 
 
 def open_catalog(settings: CatalogSettings, may_create: bool = False) -> Catalog:
@@ -90,7 +104,7 @@ def open_catalog(settings: CatalogSettings, may_create: bool = False) -> Catalog
         _check_sqlite(settings, Path(sqlite), may_create)
     try:
         return load_pyiceberg_catalog(settings.name, **_pyiceberg_properties(settings))
-    except (SQLAlchemyError, OSError, ValueError) as error:
+    except (*_CATALOG_ERRORS, ValueError) as error:
         raise _unreachable(settings.uri, error) from error
 
 
@@ -100,7 +114,7 @@ def load_table(catalog: Catalog, name: str, identifier: str) -> Table:
         return catalog.load_table(identifier)
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         raise TableMissing(table=name, identifier=identifier) from error
-    except (SQLAlchemyError, OSError) as error:
+    except _CATALOG_ERRORS as error:
         raise _unreachable(str(catalog.properties.get("uri", "")), error) from error
 
 
@@ -118,7 +132,7 @@ def drop_from(catalog: Catalog, identifier: str) -> None:
         catalog.drop_table(identifier)
     except (NoSuchTableError, NoSuchNamespaceError):
         return
-    except (SQLAlchemyError, OSError) as error:
+    except _CATALOG_ERRORS as error:
         raise _unreachable(str(catalog.properties.get("uri", "")), error) from error
 
 
@@ -137,8 +151,7 @@ def definition_of(table: Table, name: str) -> LiveTable:
 def current_state(table: Table, name: str) -> SnapshotState:
     """The state of the current snapshot.
 
-    Raises `TableUnowned` when it is not one of ours, or when the table's copy of the seam says otherwise:
-    then the table was rolled back or written by others.
+    Raises `TableUnowned` when it is not one of ours, or when the table was rolled back to it.
     """
     snapshot = table.current_snapshot()
     if snapshot is None:
@@ -146,10 +159,28 @@ def current_state(table: Table, name: str) -> SnapshotState:
     if not _has_seam(snapshot):
         raise _unowned(table, name, snapshot, _NO_SEAM)
     state = state_of(snapshot, name)
-    copy = table.properties.get(SEAM_PROPERTY)
-    if copy is not None and Seam.from_json(copy) != state.seam:
-        raise _unowned(table, name, snapshot, "the table was rolled back to it after more had been read")
-    return state
+    if is_rolled_back(_summary(snapshot), table.properties):
+        raise _unowned(table, name, snapshot, ROLLED_BACK)
+    return replace(state, tombstones_since_ms=json.loads(table.properties.get(TOMBSTONES_PROPERTY, "{}")))
+
+
+def is_rolled_back(summary: Mapping[str, str], properties: Mapping[str, str | None]) -> bool:
+    """Whether a snapshot of ours is not that of the newest commit, of which the table's properties tell.
+
+    The seam alone does not say it: a commit may leave it where it was. A missing property says nothing.
+    """
+    seam, batch = properties.get(SEAM_PROPERTY), properties.get(BATCH_PROPERTY)
+    is_other_seam = seam is not None and Seam.from_json(seam) != Seam.from_json(summary[SUMMARY_SEAM])
+    return is_other_seam or (batch is not None and batch != summary[SUMMARY_BATCH])
+
+
+def epoch_of(properties: Mapping[str, str | None], name: str) -> int:
+    """The epoch of the table's owner. Raises `TableUnowned` when the property is missing or no number."""
+    text = properties.get(EPOCH_PROPERTY) or ""
+    if not text.isdecimal():
+        detail = f"its property {EPOCH_PROPERTY} was removed or changed"
+        raise TableUnowned(table=name, snapshot_id=-1, detail=detail)
+    return int(text)
 
 
 def state_of(snapshot: Snapshot, name: str) -> SnapshotState:
@@ -219,7 +250,10 @@ def _jdbc_uri(uri: str) -> tuple[str, dict[str, str]]:
     host = parts.netloc.rpartition("@")[2]
     jdbc = urlunsplit((parts.scheme.split("+")[0], host, parts.path, parts.query, ""))
     credentials = {"jdbc.user": parts.username, "jdbc.password": parts.password}
-    return f"jdbc:{jdbc}", {name: value for name, value in credentials.items() if value}
+    known = {name: unquote(value) for name, value in credentials.items() if value}
+    if parts.scheme.startswith("postgresql"):
+        known |= {"jdbc.socketTimeout": str(POSTGRES_SOCKET_SECONDS), "jdbc.tcpKeepAlive": "true"}
+    return f"jdbc:{jdbc}", known
 
 
 def _sqlite_path(uri: str) -> str | None:
@@ -275,4 +309,4 @@ def _snapshot_id(table: Table) -> int:
 
 
 def _unreachable(uri: str, error: Exception) -> CatalogUnreachable:
-    return CatalogUnreachable(uri=uri, detail=str(error).splitlines()[0])
+    return CatalogUnreachable(uri=uri, detail=str(error).partition("\n")[0] or type(error).__name__)

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import Protocol
+
+
+def iso_time(epoch_ms: int) -> str:
+    """A time in UTC to the millisecond, as errors and commands write it."""
+    at = datetime.fromtimestamp(epoch_ms / 1000, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class Clock(Protocol):

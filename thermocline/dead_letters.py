@@ -75,9 +75,13 @@ def send_dead_letters(
         DeadLetterRefused: the topic will never take one of them.
     """
     sending = _Sending(client_config, table, topic, clock or SystemClock())
-    for letter in letters:
-        sending.send(letter)
-    sending.flush()
+    try:
+        for letter in letters:
+            sending.send(letter)
+        sending.flush()
+    except BaseException:
+        sending.abandon()
+        raise
     return sending.sent
 
 
@@ -109,8 +113,15 @@ class _Sending:
             self._wait()
         self._check()
 
+    def abandon(self) -> None:
+        """Let go of what is queued still: it would keep the process from ending."""
+        self._producer.purge()
+        self._producer.poll(0)
+
     def _is_queued(self, letter: DeadLetter) -> bool:
         place = letter.place
+        if not len(self._producer):  # nothing to acknowledge, however long it took to get this one
+            self._acknowledged_at = self._clock.monotonic()
         try:
             self._producer.produce(
                 self._topic,
@@ -145,7 +156,6 @@ class _Sending:
         if self._failed is None:
             return
         error, place = self._failed
-        self._producer.purge()  # what is queued still would keep the process from ending
         if error.code() in _MISSING:
             raise TopicMissing(topic=self._topic, bootstrap_servers=self._bootstrap_servers)
         if error.code() in _REFUSALS:

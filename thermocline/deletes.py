@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap
 
@@ -27,6 +26,8 @@ from thermocline.files import Deletes, open_input
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
+# Positions of a version 2 file unpacked at once: half a megabyte of them.
+_POSITIONS_AT_ONCE = 64 << 10
 _PUFFIN_MAGIC = b"PFA1"
 _VECTOR_MAGIC = b"\xd1\xd3\x39\x64"
 # The reserved field id of the row position metadata column, which a deletion vector is computed from.
@@ -128,20 +129,29 @@ def _blob_metadata(data_file: str, offset: int, length: int, cardinality: int) -
 
 
 def _read_positions(io: FileIO, deletes: Deletes) -> BitMap:
+    positions = BitMap()
+    paths: set[str] = set()
     with open_input(io, deletes.path) as source:
-        table = pq.read_table(source, use_threads=False)
-    paths = pc.min_max(table.column("file_path"))
-    if paths["min"] != paths["max"]:
+        # The path stands in every row: as a dictionary, it is held once.
+        parquet = pq.ParquetFile(source, read_dictionary=["file_path"])
+        for rows in parquet.iter_batches(_POSITIONS_AT_ONCE, columns=["file_path", "pos"], use_threads=False):
+            paths.update(rows.column("file_path").unique().to_pylist())
+            positions |= BitMap(rows.column("pos").to_numpy().astype(np.uint32))
+    if len(paths) > 1:
         raise ValueError(f"{deletes.path}: position deletes of several data files are not supported")
-    return BitMap(table.column("pos").to_numpy().astype(np.uint32))
+    return positions
 
 
 def _write_positions(io: FileIO, path: str, data_file: str, positions: BitMap) -> Deletes:
     """One row for each position, ascending, as the specification wants the rows sorted."""
     ascending = pa.array(np.asarray(positions.to_array(), np.int64))
-    paths = pa.repeat(pa.scalar(data_file, pa.string()), len(ascending))
-    table = pa.Table.from_arrays([paths, ascending], schema=_POSITION_DELETES)
+    # The path stands in every row, which a dictionary makes a number each.
+    indices = pa.array(np.zeros(len(ascending), np.int32))
+    paths = pa.DictionaryArray.from_arrays(indices, pa.array([data_file], pa.string()))
+    schema = _POSITION_DELETES.set(0, _POSITION_DELETES.field(0).with_type(paths.type))
+    table = pa.Table.from_arrays([paths, ascending], schema=schema)
     with io.new_output(path).create() as sink:
-        pq.write_table(table, sink, compression="zstd", use_dictionary=["file_path"])
+        # Without Arrow's own schema in the file, by which readers of it would get a dictionary, too.
+        pq.write_table(table, sink, compression="zstd", use_dictionary=["file_path"], store_schema=False)
         file_bytes = sink.tell()
     return Deletes(path, "parquet", 0, file_bytes, len(ascending), file_bytes)

@@ -5,7 +5,8 @@ Ingest and serving both work bucket by bucket on this list; neither scans the ta
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlparse
@@ -96,6 +97,24 @@ def open_input(io: FileIO, path: str) -> pa.NativeFile:
         return pa.memory_map(local, "r")
     stream = io.new_input(path).open()
     return stream if isinstance(stream, pa.NativeFile) else pa.PythonFile(stream, "r")
+
+
+def delete_files(io: FileIO, paths: Iterable[str]) -> int:
+    """Delete files that are certain to be part of no table, as well as can be; how many went.
+
+    What stays, as when the store does not answer, is a harmless orphan.
+    """
+    deleted = 0
+    for path in paths:
+        with suppress(OSError):
+            io.delete(path)
+            deleted += 1
+    return deleted
+
+
+def data_location(table: Table) -> str:
+    """The folder of a table's data files, as a URI."""
+    return table.properties.get("write.data.path", f"{table.location()}/data")
 
 
 def local_path(path: str) -> str | None:

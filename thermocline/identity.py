@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+from thermocline.clock import iso_time
 from thermocline.errors import ClusterReplaced, TombstonesGone, TopicReplaced
 from thermocline.seam import Seam, check_against_log
 
 if TYPE_CHECKING:
     from thermocline.catalog import SnapshotState
+    from thermocline.definition import LiveTable
     from thermocline.log import Log, TopicConfig
+
+KEPT_MS_MIN: Final = 600_000
+"""Tombstones count as kept for this long at least: longer than a batch takes.
+
+A retention that a batch outlasts could never be kept to, and ingest would do nothing but stop. It is rarely
+as short in fact: a tombstone goes only once its segment was rolled and cleaned. Where a topic rolls segments
+faster than this, a tombstone may be lost unnoticed when ingest is behind for less than ten minutes.
+"""
 
 
 def check_log(
-    table: str, state: SnapshotState, log: Log, topics: Sequence[str], now_ms: int
+    table: str, state: SnapshotState, log: Log, definition: LiveTable, now_ms: int
 ) -> tuple[Seam, Seam]:
     """All the checks of a log against a snapshot, in their order; the log's starts and ends.
 
     Raises what `check_identity`, `thermocline.seam.check_against_log` and `check_tombstones` raise.
     """
+    topics = definition.topics
     check_identity(table, state.cluster_id, state.topic_ids, log, topics)
     starts, ends = log.starts(topics), log.ends(topics)
     check_against_log(table, state.seam, starts, ends)
-    check_tombstones(table, state, ends, log, now_ms)
+    # Without a key there are no tombstones, and a table that has read nothing has no row that lacks one.
+    if definition.has_key and state.has_read:
+        check_tombstones(table, state, ends, log, now_ms)
     return starts, ends
 
 
@@ -71,6 +83,11 @@ class Fed(Protocol):
         """When, by our clock, it last held all that the log held."""
         ...
 
+    @property
+    def tombstones_since_ms(self) -> Mapping[str, int]:
+        """By topic, from when on (our clock) it matters that tombstones are lost; else always."""
+        ...
+
 
 def check_tombstones(table: str, at: Fed, ends: Seam, log: Log, now_ms: int) -> None:
     """Checks that compaction cannot have dropped a tombstone between the seam and the log's ends.
@@ -79,38 +96,39 @@ def check_tombstones(table: str, at: Fed, ends: Seam, log: Log, now_ms: int) -> 
     at ``drained_ms`` is in the table, so the ones that wait were appended later.
 
     Raises:
-        TombstonesGone: records wait, and the table last held all of the log longer ago than that.
+        TombstonesGone: records wait, and the table last held all of the log longer ago than that. All topics
+            that this is true of are named.
     """
     waiting = {(topic, p) for topic, p, end in ends.items() if at.seam.get((topic, p)) < end}
     topics = sorted({topic for topic, _ in waiting})
     configs = log.configs(topics) if topics else {}
-    since = {topic: behind_since_ms(at, configs[topic]) for topic in topics}
+    since = {topic: _behind_since_ms(at, topic, configs[topic], now_ms) for topic in topics}
     late = [
         topic
         for topic in topics
         if configs[topic].is_compacted
-        and now_ms - since[topic] > configs[topic].delete_retention_ms
+        and now_ms - since[topic] > kept_ms(configs[topic])
         and not _is_all_young(at.seam, waiting, log, topic, configs[topic], now_ms)
     ]
     if late:
         raise TombstonesGone(
             table=table,
             topics=tuple(late),
-            since=iso_time(min(since[topic] for topic in late)),
-            delete_retention_ms=min(configs[topic].delete_retention_ms for topic in late),
+            since=tuple(iso_time(since[topic]) for topic in late),
+            kept_ms=tuple(kept_ms(configs[topic]) for topic in late),
         )
 
 
-def behind_since_ms(at: Fed, config: TopicConfig) -> int:
+def kept_ms(config: TopicConfig) -> int:
+    """For how long a topic's tombstones count as kept."""
+    return max(config.delete_retention_ms, KEPT_MS_MIN)
+
+
+def _behind_since_ms(at: Fed, topic: str, config: TopicConfig, now_ms: int) -> int:
     """Since when records of a topic may be waiting; the broker's own times count as much as our clock."""
-    return max(at.drained_ms, at.watermark_ms) if config.is_log_append_time else at.drained_ms
-
-
-def iso_time(epoch_ms: int) -> str:
-    """A time in UTC to the millisecond, as errors and commands write it."""
-    return (
-        datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    )
+    since_ms = at.tombstones_since_ms.get(topic, 0)
+    since_ms = max(at.drained_ms, since_ms if since_ms <= now_ms else 0)  # in the future: by a fast clock
+    return max(since_ms, at.watermark_ms) if config.is_log_append_time else since_ms
 
 
 def _is_all_young(
@@ -123,6 +141,6 @@ def _is_all_young(
     """
     if not config.is_log_append_time:
         return False
-    young = log.offsets_at([topic], now_ms - config.delete_retention_ms)
+    young = log.offsets_at([topic], now_ms - kept_ms(config))
     places = [place for place in waiting if place[0] == topic]
     return all(place in young and young[place] <= seam.get(place) for place in places)

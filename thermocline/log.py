@@ -50,7 +50,7 @@ FACTS_PROBE_SECONDS = 2.0
 # moment; but what its user misspelt should be said soon.
 METADATA_WAIT_SECONDS = 2.0
 METADATA_POLL_SECONDS = 0.1
-# What Kafka does where a topic says nothing, for a user who may not ask.
+# What Kafka does where a topic says nothing, for a user who may not ask and a broker that leaves it out.
 _DELETE_RETENTION_MS = 86_400_000
 # The end of the year 9999: a producer that gives microseconds for milliseconds must not break what counts in
 # microseconds, nor order a key's records one way here and another way there.
@@ -178,6 +178,17 @@ UNKNOWN_CONFIG = TopicConfig(
 """Of a topic whose configuration the user may not see: the most careful reading of Kafka's defaults."""
 
 
+def config_of(entries: Mapping[str, str | None]) -> TopicConfig:
+    """From what a broker says of a topic; of what it leaves out, as careful as `UNKNOWN_CONFIG`."""
+    policy = entries.get("cleanup.policy")
+    retention = entries.get("delete.retention.ms")
+    return TopicConfig(
+        is_compacted=policy is None or "compact" in policy.split(","),
+        delete_retention_ms=_DELETE_RETENTION_MS if retention is None else int(retention),
+        is_log_append_time=entries.get("message.timestamp.type") == "LogAppendTime",
+    )
+
+
 class Log:
     """Questions about a cluster's topics. Raises `KafkaUnreachable` when no broker answers in time.
 
@@ -216,20 +227,31 @@ class Log:
         """The next offset of each partition that a committed reader can reach (the last stable offset)."""
         return Seam(self._offsets(topics, _LATEST))
 
-    def open_transactions(self, ends: Seam) -> tuple[OpenTransaction, ...]:
-        """What holds a committed reader back at these ends, of all their partitions; mostly nothing."""
-        watermarks = self._offsets(ends.topics, _LATEST, IsolationLevel.READ_UNCOMMITTED)
+    def open_transactions(self, topics: Sequence[str]) -> tuple[OpenTransaction, ...]:
+        """What holds a committed reader back, of all partitions; mostly nothing."""
+        # The other way round, records that arrive between the questions would look like held back.
+        watermarks = self._offsets(topics, _LATEST, IsolationLevel.READ_UNCOMMITTED)
         return tuple(
             OpenTransaction(topic, partition, end, watermarks[topic, partition] - end)
-            for topic, partition, end in ends.items()
+            for topic, partition, end in self.ends(topics).items()
             if watermarks.get((topic, partition), end) > end
         )
 
     def offsets_at(self, topics: Sequence[str], epoch_ms: int) -> Seam:
-        """The first offset at or after a time; the end of the log where nothing is that young."""
-        found = self._offsets(topics, OffsetSpec.for_timestamp(epoch_ms))
+        """The first offset at or after a time; the end of the log where nothing is that young.
+
+        A partition that appears between the two questions is left out.
+        """
+        # The ends first: what arrives between the questions may be that young, and must not be passed over.
         ends = self._offsets(topics, _LATEST)
-        return Seam({place: offset if offset >= 0 else ends[place] for place, offset in found.items()})
+        found = self._offsets(topics, OffsetSpec.for_timestamp(epoch_ms))
+        return Seam(
+            {
+                place: offset if offset >= 0 else ends[place]
+                for place, offset in found.items()
+                if place in ends
+            }
+        )
 
     def _describe(self, topics: Sequence[str]) -> dict[str, TopicFacts]:
         futures = self._admin.describe_topics(
@@ -252,11 +274,7 @@ class Log:
             entries = self._answer(future, topic)
         except TimeoutError:
             entries = self._answer(future, topic)
-        return TopicConfig(
-            is_compacted="compact" in entries["cleanup.policy"].value.split(","),
-            delete_retention_ms=int(entries["delete.retention.ms"].value),
-            is_log_append_time=entries["message.timestamp.type"].value == "LogAppendTime",
-        )
+        return config_of({name: entry.value for name, entry in entries.items()})
 
     def _offsets(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -110,11 +111,11 @@ def test_an_open_transaction_holds_the_end_back(broker: LocalKafka, settings: Ka
     log = Log(settings)
     ends = log.ends(["open"])
     assert ends["open", 0] == 0
-    (held,) = log.open_transactions(ends)
+    (held,) = log.open_transactions(["open"])
     assert (held, str(held)) == (OpenTransaction("open", 0, begins_at=0, held_back=1), "open/0@0-1")
     producer.commit_transaction(30)
     wait_for(lambda: log.ends(["open"])["open", 0] == 2)
-    assert log.open_transactions(log.ends(["open"])) == ()
+    assert log.open_transactions(["open"]) == ()
 
 
 def test_a_range_whose_end_does_not_come_is_no_range_that_was_read(
@@ -189,6 +190,28 @@ def test_a_time_finds_the_first_offset_at_or_after_it_and_the_end_where_nothing_
     log = Log(settings)
     assert log.offsets_at(["times"], 1_500) == Seam.of({"times": {0: 1, 1: 0}})
     assert log.offsets_at(["times"], 9_000) == Seam.of({"times": {0: 3, 1: 0}})
+
+
+def test_what_arrives_between_two_questions_is_neither_passed_over_nor_taken_for_a_transaction(
+    broker: LocalKafka, settings: KafkaSettings
+) -> None:
+    """Method: after each question to the broker one more record is written, younger than the time."""
+    broker.create_topic("busy", 1)
+    producer = Producer(settings.client_config())
+
+    class Busy(Log):
+        def _offsets(self, *arguments: Any) -> dict[tuple[str, int], int]:
+            found = super()._offsets(*arguments)
+            producer.produce("busy", b"x", b"k", partition=0, timestamp=9_000)
+            producer.flush(30)
+            return found
+
+    for timestamp in (1_000, 2_000, 3_000):
+        producer.produce("busy", b"x", b"k", partition=0, timestamp=timestamp)
+    producer.flush(30)
+    log = Busy(settings)
+    assert log.offsets_at(["busy"], 5_000) == Seam.of({"busy": {0: 3}})
+    assert log.open_transactions(["busy"]) == ()
 
 
 def test_a_tail_notices_that_a_topic_has_grown(broker: LocalKafka, settings: KafkaSettings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -16,6 +17,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from py4j.protocol import Py4JJavaError
 
+from ingest import owner as ingest_owner
 from ingest.batch import BatchResult, run_batch
 from ingest.java import JavaCatalog
 from ingest.owner import Owner
@@ -114,12 +116,17 @@ def test_ingest_killed_right_after_its_commit_repeats_and_loses_nothing(stack: S
     assert table_rows(stack) == replayed(topic)
 
 
-def test_ingest_told_to_stop_ends_cleanly_with_its_last_batch_committed(stack: Stack, topic: Topic) -> None:
-    write_some(topic, 5)
+@pytest.mark.parametrize(("number", "generation"), [(signal.SIGTERM, 5), (signal.SIGINT, 6)])
+def test_ingest_told_to_stop_ends_cleanly_with_its_last_batch_committed(
+    stack: Stack, topic: Topic, number: signal.Signals, generation: int
+) -> None:
+    """Method: as a terminal does, the signal goes to Spark's JVM, too."""
+    write_some(topic, generation)
     wanted = replayed(topic)
     running = stack.ingest()
     stack.wait_for(lambda: table_rows(stack) == wanted, "the batch is committed", running)
-    assert running.stop() == 0
+    os.killpg(running.process.pid, number) if number == signal.SIGINT else running.tell_to_stop()
+    assert running.process.wait() == 0
 
 
 def test_once_with_nothing_new_says_so(stack: Stack) -> None:
@@ -178,6 +185,38 @@ def test_an_owner_whose_lease_another_one_took_ends_without_a_batch(
     assert data_files(rival_stack) == files_before
     newer.catch_up(threading.Event())
     assert table_rows(rival_stack)[APP, "u1", "plan"] == "lease"
+
+
+def owner_object(stack: Stack) -> Path:
+    return stack.folder / "data" / "warehouse" / "app" / TABLE / "thermocline" / "owner.json"
+
+
+def test_an_owner_that_meets_its_epoch_in_anothers_hands_after_an_outage_ends_without_a_batch(
+    rival_stack: Stack, new_owner: Callable[[Stack], Owner]
+) -> None:
+    """Goal: two owners of one epoch, as after a catalog was restored, do not go on side by side."""
+    owner = new_owner(rival_stack)
+    held = owner_object(rival_stack)
+    ours = held.read_text()
+    held.write_text(json.dumps({**json.loads(ours), "owner": "another"}))
+    owner.must_reload = True
+    with pytest.raises(OwnerLost):
+        owner.step()
+    held.write_text(ours)
+
+
+def test_ingest_told_to_stop_while_it_waits_for_the_table_ends_without_starting_spark(
+    rival_stack: Stack, new_owner: Callable[[Stack], Owner], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new_owner(rival_stack).lease.release()
+    object_path = owner_object(rival_stack)
+    elsewhere = {"boot_id": "another", "ended": "", "lease_seconds": 3_600}
+    object_path.write_text(json.dumps(json.loads(object_path.read_text()) | elsewhere))
+    monkeypatch.setattr("ingest.owner.start_spark", None)
+    stop = threading.Event()
+    stop.set()
+    assert ingest_owner.run(rival_stack.settings, TABLE, once=False, stop=stop) == 0
+    object_path.unlink()
 
 
 class Outage(threading.Event):

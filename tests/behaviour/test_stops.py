@@ -20,6 +20,7 @@ from ingest.resume import accept_gap
 from tests.behaviour.live import Live, Rows, replayed
 from tests.behaviour.topic import APP, Topic
 from thermocline.catalog import ACCEPTED_PROPERTY, DEFINITION_PROPERTY, SUMMARY_ACCEPTED
+from thermocline.cli.output import as_typed
 from thermocline.clock import ManualClock, SystemClock
 from thermocline.embedded.broker import LocalKafka
 from thermocline.embedded.stack import Stack
@@ -72,6 +73,11 @@ def accepted(live: Live, capsys: pytest.CaptureFixture[str]) -> list[dict[str, A
     return found
 
 
+def typed(live: Live, stop: TableUnowned | TopicReplaced | OffsetsGone | TombstonesGone) -> str:
+    """The command that resumes, as it is printed for the configuration that was given."""
+    return as_typed(stop.resume, live.config_path)
+
+
 def assert_stops_every_command(live: Live, code: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The plan ends with the same error, and status shows it."""
     capsys.readouterr()
@@ -104,7 +110,7 @@ def test_a_topic_that_was_made_again(
         live.run("ingest", "rebase", live.name, "--fact", f"topic:{live.name}={old_id}", "--to", "earliest")
         == 2
     )
-    assert stop.next.partition("\n")[0] in capsys.readouterr().err
+    assert typed(live, stop) in capsys.readouterr().err
     assert live.run_next(stop) == 0
     live.ingest()
     assert live.rows() == replayed(values(USERS, "old"), live.topic.oracle.records())
@@ -141,7 +147,7 @@ def test_retention_that_cut_two_partitions_below_the_seam(
     ):
         options = [option for fact in facts for option in ("--fact", fact)]
         assert live.run("ingest", "accept-gap", live.name, *options) == FactsDiffer.exit_code
-        assert stop.resume in capsys.readouterr().err
+        assert typed(live, stop) in capsys.readouterr().err
     assert live.run_next(stop) == 0
     assert live.state().seam == Seam.of({live.name: {0: 13, 1: 17, 2: 10}})
     note = json.loads(live.summary()[SUMMARY_ACCEPTED])
@@ -214,13 +220,18 @@ def test_a_table_rolled_back_by_spark(
 
     assert stop.onto == first
     assert str(later) in stop.given_up
-    assert live.run("ingest", "rebase", live.name, "--onto", str(later)) == FactsDiffer.exit_code
-    assert stop.resume in capsys.readouterr().err
+    current = ("--fact", f"current={first}")
+    for options in ((*current, "--onto", str(later)), ("--onto", str(first))):
+        assert live.run("ingest", "rebase", live.name, *options) == FactsDiffer.exit_code
+        assert typed(live, stop) in capsys.readouterr().err
+    snapshots = len(live._table().snapshots())
     assert live.run_next(stop) == 0
+    assert len(live._table().snapshots()) == snapshots + 1, "going on and the note of it are one commit"
+    assert json.loads(live.summary()[SUMMARY_ACCEPTED])["code"] == "table-unowned"
     assert live.run_next(stop) == ExitCode.NOTHING_TO_DO
     live.ingest()
     assert live.rows() == replayed({}, live.topic.oracle.records())
-    assert accepted(live, capsys)[0]["facts"] == [f"onto={first}"]
+    assert accepted(live, capsys)[0]["facts"] == [f"current={first}", f"onto={first}"]
     assert str(later) in accepted(live, capsys)[0]["given_up"]
 
 
@@ -248,6 +259,12 @@ def test_a_foreign_append_under_a_running_ingest(new_live: Callable[..., Live]) 
 
     assert (stop.snapshot_id, stop.onto, stop.given_up) == (foreign, ours, (str(foreign),))
     assert running.value.next == stop.next
+    owner.spark.sql(
+        f"DELETE FROM {catalog}.app.{live.name} WHERE key = 'foreign' AND user_id = 'u0'"
+    ).collect()
+    seen, stop = stop, live.stopped(TableUnowned)
+    assert len(stop.given_up) == 2
+    assert live.run_next(seen) == FactsDiffer.exit_code, "what came since was not seen"
     assert live.run_next(stop) == 0
     live.ingest()
     assert live.rows() == replayed({}, live.topic.oracle.records())
@@ -318,7 +335,7 @@ def test_a_log_that_ends_before_the_seam(
 
     assert stop.cut == (f"{live.name}/0@13-20",)
     assert_stops_every_command(live, "seam-beyond-log", capsys)
-    wrong = f"{live.name}/0@12"
+    wrong = f"{live.name}/0@19"
     assert (
         live.run("ingest", "rebase", live.name, "--fact", wrong, "--to", "earliest") == FactsDiffer.exit_code
     )
@@ -328,6 +345,39 @@ def test_a_log_that_ends_before_the_seam(
     assert committed == values(EVEN, "two") | values(ODD, "one")
     # Read again from its beginning, the log says "one" of those whose "two" it has lost.
     assert live.rows() == values(USERS, "one") | values(range(0, 6, 2), "other")
+
+
+def test_a_log_that_loses_its_end_while_it_is_read(
+    stack: Stack, new_live: Callable[..., Live], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a read task is refused its first offset; that it lies beyond the log's end is what is said.
+
+    Method: between plan and read, the broker stops and an older copy of the topic's folders comes back.
+    """
+    live = new_live()
+    data = stack.folder / "kafka" / "data"
+    stack.kafka.stop()
+    for folder in data.glob(f"{live.name}-*"):
+        shutil.copytree(folder, tmp_path / folder.name)
+    restart(stack)
+    live.write(USERS, "one")
+    owner = live.open()
+    owner.catch_up(threading.Event())
+    live.write(USERS, "two")
+
+    def cut_and_run(*arguments: Any) -> BatchResult:
+        stack.kafka.stop()
+        for folder in data.glob(f"{live.name}-*"):
+            shutil.rmtree(folder)
+            shutil.copytree(tmp_path / folder.name, folder)
+        restart(stack)
+        return run_batch(*arguments)
+
+    monkeypatch.setattr("ingest.owner.run_batch", cut_and_run)
+    with pytest.raises(SeamBeyondLog) as stop:
+        owner.step()
+    owner.lease.release()
+    assert stop.value.tokens == (f"{live.name}/0@10", f"{live.name}/1@10")
 
 
 def restart(stack: Stack) -> None:
@@ -411,33 +461,51 @@ def test_a_compacted_topic_and_behind_for_longer_than_its_tombstones_live(
 ) -> None:
     live = new_live(config={"cleanup.policy": "compact", "message.timestamp.type": timestamps})
     live.write(USERS, "one")
-    live.ingest()
-    drained_ms = live.state().drained_ms
+    days_ago = ManualClock(SystemClock().now_ms() - 2 * DAY_MS)
+    live.ingest(days_ago)
+    assert live.state().drained_ms == days_ago.now_ms()
     live.write(EVEN, None)
-    clock = ManualClock(drained_ms)
-    clock.advance(24 * HOUR_SECONDS)
-    live.open(clock).lease.release()  # as long as they live, nothing can be missing
-    drained_ms = live.state().drained_ms
-    live.set_config(delete_retention_ms="1")
+    days_ago.advance(24 * HOUR_SECONDS)
+    live.open(days_ago).lease.release()  # as long as they live, nothing can be missing
 
     if timestamps == "LogAppendTime":
         # The record at the seam is there, and young by the broker's time: no tombstone before it is lost.
-        live.set_config(delete_retention_ms=str(DAY_MS // 24))
-        live.ingest(ManualClock(drained_ms + DAY_MS // 24))
+        live.ingest()
         assert live.rows() == values(ODD, "one")
         return
     stop = live.stopped(TombstonesGone)
 
     assert stop.topics == (live.name,)
     assert_stops_every_command(live, "tombstones-gone", capsys)
-    wrong = ("--fact", "tombstones-since=2026-01-01T00:00:00.000Z")
+    wrong = ("--fact", f"tombstones:{live.name}=2026-01-01T00:00:00.000Z")
     assert live.run("ingest", "accept-gap", live.name, *wrong) == FactsDiffer.exit_code
-    assert stop.resume in capsys.readouterr().err
+    assert typed(live, stop) in capsys.readouterr().err
+    drained_ms = live.state().drained_ms
     assert live.run_next(stop) == 0
-    live.set_config(delete_retention_ms=str(DAY_MS))
+    assert live.state().drained_ms == drained_ms, "what was accepted was not read"
+    live.set_config(delete_retention_ms="0")
     live.ingest()
     assert live.rows() == values(ODD, "one")
     assert accepted(live, capsys)[0]["facts"] == list(stop.tokens)
+    assert live.run("ingest", "run", live.name, "--once") == ExitCode.NOTHING_TO_DO
+
+
+def test_a_table_that_has_read_nothing_yet_begins_with_the_log_as_it_is(
+    new_live: Callable[..., Live],
+) -> None:
+    """Goal: made long ago, it neither stops at its first batch nor at the ones that follow."""
+    live = new_live(config={"cleanup.policy": "compact"})
+    live.write(USERS, "one")
+    live.write(EVEN, None)
+    in_days = ManualClock(live.state().drained_ms + 2 * DAY_MS)
+    owner = live.open(in_days)
+    owner.settings = owner.settings.model_copy(update={"batch_records_max": 10})
+    try:
+        assert owner.step()
+    finally:
+        owner.lease.release()
+    live.ingest(in_days)
+    assert live.rows() == values(ODD, "one")
 
 
 def test_an_idle_table_of_a_compacted_topic_says_that_it_holds_all(new_live: Callable[..., Live]) -> None:

@@ -24,7 +24,7 @@ from thermocline.settings import ServingSettings, Settings, TableSettings
 DOCS = Path(__file__).parents[2] / "docs"
 REFERENCE = DOCS / "reference"
 PAGES = sorted(DOCS.rglob("*.md"))
-COMMAND = re.compile(r"thermocline ((?:[a-z]+ ?)+)")
+COMMAND = re.compile(r"thermocline ((?:[a-z]+(?:-[a-z]+)* ?)+)")
 LINK = re.compile(r"\]\((?!http)([^)#]*)(?:#([^)]*))?\)")
 
 

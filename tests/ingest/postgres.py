@@ -82,7 +82,8 @@ def local_postgres() -> Iterator[int]:
 class Proxy:
     """Passes bytes between clients and the server, but for the commits that it is told to lose.
 
-    After a loss the server can be reached again at once, or is away (nothing passes) until `restore`.
+    After a loss the server can be reached again at once, or is away (nothing passes) until `restore`. A proxy
+    that fell silent is a network that forgot its connections: nobody is told that nothing passes any more.
     """
 
     def __init__(self, server_port: int) -> None:
@@ -94,15 +95,22 @@ class Proxy:
         self._loss: Loss | None = None
         self._stays_away = False
         self._is_away = False
+        self._falls_silent = False
+        self._is_silent = False
         self.losses = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
     def lose_next_commit(self, loss: Loss, stays_away: bool) -> None:
         self._loss, self._stays_away = loss, stays_away
 
+    def fall_silent_at_next_commit(self) -> None:
+        """Neither its request nor any after it reaches the server, until `restore`; no connection ends."""
+        self._falls_silent = True
+
     def restore(self) -> None:
         """The server can be reached again."""
         self._loss, self._is_away = None, False
+        self._falls_silent = self._is_silent = False
 
     def deliver_late(self) -> None:
         """Requests that were held back are carried out before this returns."""
@@ -130,6 +138,10 @@ class Proxy:
 
     def _pass_on(self, connection: _Connection) -> None:
         for request in connection.requests():
+            self._is_silent |= self._falls_silent and b"UPDATE iceberg_tables" in request
+            if self._is_silent:
+                connection.mute(request)
+                continue
             if self._loss is None or b"UPDATE iceberg_tables" not in request:
                 connection.ask(request)
                 continue

@@ -52,7 +52,7 @@ def planned(ingest: Ingest, **columns: str) -> Alteration:
         buckets=definition.buckets,
         columns={**columns, **wanted},
     )
-    return plan_alteration(definition, file)
+    return plan_alteration(definition, file, ingest.owned.table.metadata.last_column_id)
 
 
 def commit_batch(ingest: Ingest) -> None:
@@ -141,6 +141,24 @@ def test_an_alteration_whose_answer_is_lost_can_be_repeated(
         _commit(ingest.owned, again, "earliest")
     assert current(ingest) == alteration.definition
     assert ingest.rows() == ingest.expected
+    ingest.definition = alteration.definition
+    commit_batch(ingest)
+
+
+def test_a_column_that_another_program_added_and_dropped_is_no_hindrance(ingest: Ingest) -> None:
+    """Goal: Iceberg never gives a field id twice, so that new columns get the ids after all it ever gave."""
+    commit_batch(ingest)
+    others = ingest.java_table()
+    others.updateSchema().addColumn("foreign_one", others.schema().findType("value")).commit()
+    others.updateSchema().deleteColumn("foreign_one").commit()
+    ingest.refresh()
+    given = ingest.owned.table.metadata.last_column_id
+
+    alteration = planned(ingest, score="double")
+    _commit(ingest.owned, alteration, "earliest")
+
+    assert alteration.added[0].field_id == given + 1
+    assert current(ingest) == alteration.definition
     ingest.definition = alteration.definition
     commit_batch(ingest)
 

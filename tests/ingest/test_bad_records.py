@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyiceberg.table import Table
 
-from ingest.bad_records import RATIO_BAD_RECORDS_MIN, BadRecordsPolicy, check_bearable, dead_letter
+from ingest.bad_records import (
+    RATIO_BAD_RECORDS_MIN,
+    BadRecordsPolicy,
+    check_bearable,
+    dead_letter,
+    settle_bad_records,
+)
+from ingest.quarantine import SCHEMA, create_quarantine, open_quarantine, write_quarantine_file
 from ingest.read_task import FirstBad, ReadReport
+from thermocline import dead_letters
+from thermocline.catalog import open_catalog
+from thermocline.dead_letters import DeadLetter
 from thermocline.definition import OnError
-from thermocline.errors import BadRecord, TooManyBadRecords
+from thermocline.errors import BadRecord, CatalogUnreachable, KafkaUnreachable, TooManyBadRecords
+from thermocline.settings import CatalogSettings
 
 QUARANTINE = OnError.parse("quarantine")
+NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 
 
 def policy(
@@ -86,3 +102,74 @@ def test_a_dead_letter_is_the_record_with_our_headers_after_its_own() -> None:
         ("thermocline.stage", b"decode"),
         ("thermocline.reason", b"not one JSON object"),
     )
+
+
+# The quarantine and the dead-letter topic, in which order
+
+WITH_LETTERS = BadRecordsPolicy("profiles", QUARANTINE, 0.5, None, "letters")
+
+
+@pytest.fixture
+def quarantine(tmp_path: Path) -> Table:
+    settings = CatalogSettings(uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=str(tmp_path / "warehouse"))
+    catalog = open_catalog(settings, may_create=True)
+    catalog.create_namespace("app")
+    create_quarantine(catalog, "app.profiles")
+    return open_quarantine(catalog, "profiles", "app.profiles")
+
+
+def folder(quarantine: Table) -> Path:
+    return Path(quarantine.location().removeprefix("file://")) / "data"
+
+
+def written(quarantine: Table, first: int = 0, partition: int = 0) -> ReadReport:
+    """The report of a task that read ten records and wrote the first two of them as bad."""
+    row = {"topic": "profiles", "topic_id": "id", "partition": partition, "stage": "decode", "reason": "why"}
+    at = datetime(2026, 3, 1, tzinfo=UTC)
+    rows = [row | {"offset": offset, "timestamp": at, "value": b"{"} for offset in (first, first + 1)]
+    records = [pa.Table.from_pylist(rows, SCHEMA)]
+    path = write_quarantine_file(quarantine.io, quarantine.location(), records)
+    covered = [("profiles", partition, first, first + 10)]
+    return ReadReport(covered, records=10, bad={"decode": 2}, quarantine_files=[path])
+
+
+def test_while_dead_letters_cannot_be_sent_the_quarantine_does_not_grow(
+    quarantine: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: an outage that lasts for hours, with an attempt every few seconds, leaves nothing behind."""
+    monkeypatch.setitem(dead_letters._PRODUCER_CONFIG, "delivery.timeout.ms", 200)
+    for _ in range(2):
+        with pytest.raises(KafkaUnreachable):
+            settle_bad_records(WITH_LETTERS, [written(quarantine)], quarantine, NOWHERE)
+        assert quarantine.refresh().current_snapshot() is None
+        assert list(folder(quarantine).iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [None, b"", b"PAR1 and no more"], ids=["gone", "empty", "torn"])
+def test_a_quarantine_file_that_cannot_be_read_for_its_letters_is_an_error_to_try_again(
+    quarantine: Table, content: bytes | None
+) -> None:
+    report = written(quarantine)
+    (file,) = folder(quarantine).iterdir()
+    file.unlink() if content is None else file.write_bytes(content)
+    with pytest.raises(CatalogUnreachable) as stop:
+        settle_bad_records(WITH_LETTERS, [report], quarantine, NOWHERE)
+    assert stop.value.retryable
+    assert file.name in stop.value.uri
+    assert stop.value.detail
+    assert quarantine.refresh().current_snapshot() is None
+
+
+def test_dead_letters_are_sent_in_the_order_of_the_log_whatever_task_ends_first(
+    quarantine: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+
+    def send(config: object, table: str, topic: str, letters: Iterable[DeadLetter]) -> None:
+        sent.extend(letter.place for letter in letters)
+
+    monkeypatch.setattr("ingest.bad_records.send_dead_letters", send)
+    reports = [written(quarantine, first, partition) for first, partition in ((10, 0), (0, 1), (0, 0))]
+    settle_bad_records(WITH_LETTERS, [*reports, ReadReport([])], quarantine, NOWHERE)
+    assert sent == [f"profiles/{place}" for place in ("0@0", "0@1", "0@10", "0@11", "1@0", "1@1")]
+    assert quarantine.refresh().scan().count() == 6

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import msgspec
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from ingest.batch import gather
 from ingest.bucket_task import BucketResult
 from ingest.read_task import REPORT_BUCKET, ReadReport
+from thermocline.data_file import WrittenFile
 from thermocline.errors import RangeIncomplete, TopicMissing
+from thermocline.files import Deletes
 from thermocline.log import OffsetRange
 
 PLANNED = [OffsetRange("profiles", 0, 10, 20), OffsetRange("profiles", 1, 0, 5)]
+IO = PyArrowFileIO()
 WHOLE = [("profiles", 1, 0, 5), ("profiles", 0, 10, 20)]
 
 
@@ -25,7 +30,7 @@ def test_a_batch_whose_ranges_were_all_covered_has_the_results_of_all_its_bucket
     done = [BucketResult(bucket, None, {}, {}, bucket, 0, 0, 0) for bucket in (3, 5)]
     reports = [ReadReport(WHOLE[:1], records=4), ReadReport([]), ReadReport(WHOLE[1:], records=4)]
     results = [(one.bucket, msgspec.msgpack.encode(one)) for one in done]
-    batch = gather([results[0], reported(*reports), results[1]], PLANNED)
+    batch = gather([results[0], reported(*reports), results[1]], PLANNED, IO)
     assert (list(batch.reports), list(batch.buckets)) == (reports, done)
 
 
@@ -42,11 +47,20 @@ def test_a_batch_whose_ranges_were_all_covered_has_the_results_of_all_its_bucket
 )
 def test_a_batch_with_a_hole_is_refused(covered: list[tuple[str, int, int, int]]) -> None:
     with pytest.raises(RangeIncomplete) as refused:
-        gather([reported(ReadReport(covered))], PLANNED)
+        gather([reported(ReadReport(covered))], PLANNED, IO)
     assert (refused.value.topic, refused.value.partition, refused.value.first) == ("profiles", 0, 10)
 
 
-def test_what_ended_a_read_task_ends_the_batch() -> None:
+def test_what_ended_a_read_task_ends_the_batch_and_leaves_no_files_of_the_others(tmp_path: Path) -> None:
+    """No table names these files, and the next attempt writes others: they would stay for ever."""
     error = pickle.dumps(TopicMissing(topic="profiles", bootstrap_servers="localhost:9092"))
+    files = [tmp_path / name for name in ("data", "deletes", "quarantine")]
+    for file in files:
+        file.touch()
+    data, deletes, bad = (file.as_uri() for file in files)
+    added = WrittenFile(data, 1, 1, {}, {}, {})
+    done = BucketResult(3, added, {"x": Deletes(deletes, "puffin", 0, 1, 1, 1)}, {}, 1, 0, 0, 0)
+    reports = reported(ReadReport(WHOLE, quarantine_files=[bad]), ReadReport([], error=error))
     with pytest.raises(TopicMissing):
-        gather([reported(ReadReport(WHOLE), ReadReport([], error=error))], PLANNED)
+        gather([(3, msgspec.msgpack.encode(done)), reports], PLANNED, IO)
+    assert list(tmp_path.iterdir()) == []

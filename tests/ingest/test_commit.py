@@ -11,23 +11,34 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from ingest.commit import Change, Committer, Landed, Outcome, Rejected, Unknown
-from ingest.java import small_jvm
+from ingest.commit import Change, Committer, Landed, Onto, Outcome, Rejected, Unknown
+from ingest.create import create_java_table
+from ingest.java import JavaCatalog, small_jvm
 from ingest.ownership import Claim, own_table
 from ingest.reconcile import Verdict, settle_unknown
 from ingest.unknown import notes
 from tests.ingest.postgres import Loss
 from tests.ingest.small_ingest import NAME, Ingest, SqliteThatLosesAnswers, settings_of
 from thermocline.catalog import (
+    BATCH_PROPERTY,
     DEFINITION_PROPERTY,
     EPOCH_PROPERTY,
+    SEAM_PROPERTY,
     SUMMARY_ACCEPTED,
     load_table,
     open_catalog,
 )
 from thermocline.clock import SystemClock
-from thermocline.errors import DefinitionChanged, OwnerLost, TableHeld, TableUnowned
+from thermocline.errors import (
+    CatalogUnreachable,
+    DefinitionChanged,
+    OwnerLost,
+    TableHeld,
+    TableMissing,
+    TableUnowned,
+)
 from thermocline.files import local_path
 from thermocline.seam import Seam
 
@@ -140,7 +151,62 @@ def test_a_commit_planned_from_another_seam_is_refused(ingest: Ingest) -> None:
 def test_a_commit_on_a_table_that_others_wrote_to_is_refused(ingest: Ingest) -> None:
     ingest.java_table().newAppend().commit()
     change, _ = ingest.batch()
-    assert isinstance(error_of(ingest.owned.committer.commit(*ingest.planned, change)), TableUnowned)
+    error = error_of(ingest.owned.committer.commit(*ingest.planned, change))
+    assert isinstance(error, TableUnowned)
+    assert error.onto == ingest.planned[0], "it says from where the table can be continued"
+
+
+def test_a_rollback_behind_a_commit_of_the_same_seam_is_noticed(ingest: Ingest) -> None:
+    """Goal: what a commit brought that read nothing of the log, as a replay, is not given up in silence."""
+    assert isinstance(commit(ingest), Landed)
+    before, rows = ingest.planned, dict(ingest.expected)
+    assert isinstance(ingest.owned.committer.commit(*before, empty(before[1])), Landed)
+    ingest.java_table().manageSnapshots().rollbackTo(before[0]).commit()
+
+    epoch = ingest.owned.committer.epoch
+    assert isinstance(error_of(ingest.owned.committer.take_ownership(epoch)), TableUnowned)
+    ingest.owned.release()
+    with pytest.raises(TableUnowned) as unowned, own_table(ingest.settings, NAME, SystemClock()):
+        pass
+    assert unowned.value.onto == before[0]
+
+    onto = Onto(before[0], over=before[0])
+    with own_table(ingest.settings, NAME, SystemClock(), onto) as owned:
+        assert owned.state.seam == before[1]
+    with own_table(ingest.settings, NAME, SystemClock()):
+        pass
+    assert ingest.rows() == rows
+
+
+def test_a_table_without_copies_of_what_its_snapshots_say_is_taken(ingest: Ingest) -> None:
+    update = ingest.java_table().updateProperties()
+    update.remove(SEAM_PROPERTY).remove(BATCH_PROPERTY).commit()
+    ingest.take_over()
+    assert isinstance(commit(ingest), Landed)
+
+
+@pytest.mark.parametrize("name", [EPOCH_PROPERTY, DEFINITION_PROPERTY])
+def test_a_table_that_lost_a_property_of_ours_stops_with_its_name(ingest: Ingest, name: str) -> None:
+    ingest.java_table().updateProperties().remove(name).commit()
+    change, _ = ingest.batch()
+    error = error_of(ingest.owned.committer.commit(*ingest.planned, change))
+    assert isinstance(error, TableUnowned)
+    assert name in error.detail
+    with pytest.raises(TableUnowned, match=name):
+        Claim.of(ingest.settings, NAME, SystemClock())
+
+
+def test_a_catalog_that_java_cannot_reach_is_named(ingest: Ingest, jvm: Any, tmp_path: Path) -> None:
+    with pytest.raises(TableMissing):
+        JavaCatalog(jvm, ingest.settings.catalog).load("app.other")
+    catalog = JavaCatalog(jvm, ingest.settings.catalog)
+    (tmp_path / "catalog.db").write_bytes(b"not a database" * 1000)
+    with pytest.raises(CatalogUnreachable):
+        JavaCatalog(jvm, ingest.settings.catalog)
+    with pytest.raises(CatalogUnreachable):
+        catalog.load("app.profiles")
+    with pytest.raises(CatalogUnreachable):
+        create_java_table(catalog, ingest.definition, empty(Seam()))
 
 
 def test_a_batch_of_another_definition_is_refused(ingest: Ingest) -> None:
@@ -234,6 +300,94 @@ def test_an_unknown_commit_leaves_a_note_of_what_it_was_and_all_its_files(
     assert all(exists(path) for path in note.files)
 
 
+class DeadJvm:
+    """A committer's table whose JVM dies during the swap, as Spark's gateway shows it: connections break."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+        self._is_dead = False
+
+    def operations(self) -> Any:
+        self._is_dead = True
+        return self
+
+    def commit(self, *_: Any) -> None:
+        raise ConnectionResetError(104, "Connection reset by peer")
+
+    def __getattr__(self, name: str) -> Any:
+        if self._is_dead:
+            raise ConnectionRefusedError(111, "Connection refused")
+        return getattr(self._table, name)
+
+
+def test_a_commit_whose_jvm_dies_is_unknown_and_noted(ingest: Ingest) -> None:
+    change, _ = ingest.batch()
+    committer = ingest.owned.committer
+    committer._table = DeadJvm(committer._table)
+
+    outcome = committer.commit(*ingest.planned, change)
+
+    assert isinstance(outcome, Unknown)
+    assert [note.batch_id for note in notes(ingest.owned.table.io, ingest.owned.table.location())] == [
+        change.batch_id
+    ]
+    assert all(exists(path) for path in change.paths())
+    outcome = committer.commit(*ingest.planned, change)
+    assert isinstance(error_of(outcome), CatalogUnreachable), "nothing can be sent any more"
+
+
+def test_a_commit_is_unknown_also_where_it_cannot_be_noted(
+    ingest: Ingest, sqlite: SqliteThatLosesAnswers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("a client's own error")
+
+    change, _ = ingest.batch()
+    sqlite.lose_next_commit(Loss.DROPPED)
+    monkeypatch.setattr(PyArrowFileIO, "new_output", refuse)
+    assert isinstance(ingest.owned.committer.commit(*ingest.planned, change), Unknown)
+
+
+def test_a_file_that_cannot_be_deleted_keeps_its_note_and_stops_nobody(
+    ingest: Ingest, sqlite: SqliteThatLosesAnswers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = unknown(ingest, sqlite, Loss.DROPPED)
+    kept = change.paths()[-1]
+    delete = PyArrowFileIO.delete
+
+    def refuse_one(io: PyArrowFileIO, location: str) -> None:
+        if location == kept:
+            raise PermissionError(13, "object lock", location)
+        delete(io, location)
+
+    monkeypatch.setattr(PyArrowFileIO, "delete", refuse_one)
+    (settled,) = ingest.take_over().settled
+    assert (settled.verdict, settled.files_deleted) == (Verdict.NOT_LANDED, len(change.paths()) - 1)
+    monkeypatch.undo()
+    assert exists(kept)
+    (settled,) = ingest.take_over().settled
+    assert settled.files_deleted == 1
+    assert not exists(kept)
+    assert ingest.take_over().settled == ()
+
+
+def test_a_note_that_cannot_be_read_stops_nobody_and_stays(
+    ingest: Ingest, sqlite: SqliteThatLosesAnswers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unknown(ingest, sqlite, Loss.DROPPED)
+    new_input = PyArrowFileIO.new_input
+
+    def refuse_notes(io: PyArrowFileIO, location: str) -> Any:
+        if "/unknown/" in location:
+            raise PermissionError(13, "not ours", location)
+        return new_input(io, location)
+
+    monkeypatch.setattr(PyArrowFileIO, "new_input", refuse_notes)
+    assert ingest.take_over().settled == ()
+    monkeypatch.undo()
+    assert len(ingest.take_over().settled) == 1
+
+
 def test_a_commit_that_can_still_land_is_not_settled(ingest: Ingest, sqlite: SqliteThatLosesAnswers) -> None:
     """Goal: files go only once main has moved past what the commit was planned on."""
     change = unknown(ingest, sqlite, Loss.LATE)
@@ -258,7 +412,7 @@ def test_a_commit_that_landed_and_was_rolled_back_keeps_its_files(
     table = ingest.java_table()
     table.manageSnapshots().rollbackTo(before).commit()
     ingest.owned.release()
-    with own_table(ingest.settings, NAME, SystemClock(), onto=before) as owned:
+    with own_table(ingest.settings, NAME, SystemClock(), Onto(before, over=before)) as owned:
         (settled,) = owned.settled
     assert settled.verdict == Verdict.LANDED
     assert all(exists(path) for path in change.paths())
@@ -303,6 +457,18 @@ def test_the_epoch_of_a_restored_catalog_goes_on_from_the_lease(ingest: Ingest, 
         assert owned.committer.epoch == owned.state.epoch == 4
 
 
+def test_the_epoch_of_a_restored_catalog_goes_on_from_a_lease_that_was_released(
+    ingest: Ingest, tmp_path: Path
+) -> None:
+    shutil.copy(tmp_path / "catalog.db", tmp_path / "older.db")
+    ingest.take_over()
+    ingest.owned.release()
+    shutil.copy(tmp_path / "older.db", tmp_path / "catalog.db")
+
+    with own_table(ingest.settings, NAME, SystemClock()) as owned:
+        assert owned.committer.epoch == owned.state.epoch == 3
+
+
 def test_the_owner_before_may_commit_until_it_is_overtaken(
     ingest: Ingest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,11 +499,12 @@ def test_taking_a_table_onto_an_older_snapshot_gives_up_what_came_after(ingest: 
     onto, rows = ingest.owned.state, dict(ingest.expected)
     assert isinstance(commit(ingest), Landed)
     ingest.java_table().newAppend().commit()
+    over = ingest.java_table().currentSnapshot().snapshotId()
     ingest.owned.release()
     with pytest.raises(TableUnowned), own_table(ingest.settings, NAME, SystemClock()):
         pass
 
-    with own_table(ingest.settings, NAME, SystemClock(), onto=onto.snapshot_id) as owned:
+    with own_table(ingest.settings, NAME, SystemClock(), Onto(onto.snapshot_id, over)) as owned:
         assert (owned.state.seam, owned.state.totals) == (onto.seam, onto.totals)
 
     assert ingest.rows() == rows

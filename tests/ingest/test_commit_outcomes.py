@@ -17,6 +17,7 @@ from tests.ingest.small_ingest import Ingest, SqliteThatLosesAnswers, settings_o
 from thermocline.catalog import open_catalog
 from thermocline.errors import CatalogUnreachable, CommitUnknown
 from thermocline.files import local_path
+from thermocline.settings import load_settings
 
 pytestmark = pytest.mark.jvm
 
@@ -116,4 +117,28 @@ def test_a_hundred_lost_answers_of_postgresql_lose_and_repeat_nothing(tmp_path: 
         open_catalog(settings.catalog).close()
     assert proxy.losses == CASES
     assert set(ended) == {"Landed", "Unknown landed", "Unknown not landed"}
+    proxy.close()
+
+
+def test_a_commit_that_postgresql_never_answers_is_unknown(tmp_path: Path, postgres: int) -> None:
+    """Goal: a connection that the network forgot does not hold ingest for ever.
+
+    Method: with a bound of a second, where the default is a minute.
+    """
+    proxy = Proxy(postgres)
+    settings_of(tmp_path, f"postgresql://postgres@{HOST}:{proxy.port}/template1")
+    config = tmp_path / "thermocline.toml"
+    text = config.read_text()
+    config.write_text(text.replace('"jdbc.prep', '"jdbc.socketTimeout" = "1", "jdbc.prep'))
+    settings = load_settings(config)
+    with small_jvm(settings.catalog) as jvm:
+        ingest = Ingest(settings, jvm, seed=1)
+        change, _ = ingest.batch()
+        proxy.fall_silent_at_next_commit()
+        outcome = ingest.owned.committer.commit(*ingest.planned, change)
+        assert isinstance(outcome, Unknown)
+        proxy.restore()
+        (settled,) = ingest.take_over().settled
+        assert settled.verdict == Verdict.NOT_LANDED
+        open_catalog(settings.catalog).close()
     proxy.close()

@@ -115,6 +115,83 @@ def test_files_that_others_may_use_are_not_purged_and_nothing_is_dropped(
     assert (place(catalog) / "data/bucket=0/file").exists()
 
 
+def test_files_of_a_table_that_was_renamed_are_not_purged(settings: Settings, catalog: Catalog) -> None:
+    """Goal: a new table of the same name, in the same folder, is not purged with the old one's files."""
+    catalog.rename_table(IDENTIFIER, "app.profiles_old")
+    create(settings, catalog)
+    with pytest.raises(PurgeRefused, match="profiles_old has files at"):
+        drop_table(settings, NAME, purge=True, clock=SystemClock())
+    assert there(catalog) == [IDENTIFIER, QUARANTINE]
+    assert catalog.load_table("app.profiles_old").location() == catalog.load_table(IDENTIFIER).location()
+    drop_table(settings, NAME, purge=False, clock=SystemClock())
+    assert (place(catalog, "app.profiles_old") / "data/bucket=0/file").exists()
+
+
+@pytest.mark.parametrize("where", ["data", "", ".."])
+@pytest.mark.parametrize("identifier", ["app.inner", "app.profiles.data"])
+def test_files_of_a_table_below_or_above_ours_are_not_purged(
+    settings: Settings, catalog: Catalog, where: str, identifier: str
+) -> None:
+    location = (place(catalog) / where).as_uri().replace("file://", "file:")  # as Java spells it
+    catalog.create_namespace_if_not_exists(identifier.rpartition(".")[0])
+    schema = settings.table(NAME).definition(NAME).iceberg_schema()
+    catalog.create_table(identifier, schema, location=location)
+    with pytest.raises(PurgeRefused, match=f"{identifier} has files at"):
+        drop_table(settings, NAME, purge=True, clock=SystemClock())
+    assert there(catalog) == [IDENTIFIER, QUARANTINE]
+    assert catalog.load_table(identifier).location() == location
+
+
+def test_a_table_with_files_of_its_own_in_ours_counts_and_one_whose_name_begins_alike_does_not(
+    settings: Settings, catalog: Catalog
+) -> None:
+    schema = settings.table(NAME).definition(NAME).iceberg_schema()
+    catalog.create_table("app.profiles2", schema)
+    borrowed = f"{place(catalog).as_uri()}/data"
+    catalog.create_table("app.borrower", schema, properties={"write.data.path": borrowed})
+    with pytest.raises(PurgeRefused, match=r"app\.borrower has files at"):
+        drop_table(settings, NAME, purge=True, clock=SystemClock())
+    catalog.drop_table("app.borrower")
+    drop_table(settings, NAME, purge=True, clock=SystemClock())
+    assert there(catalog) == []
+    assert catalog.load_table("app.profiles2").location()
+
+
+@pytest.mark.parametrize("room", ["", "data/inner/"])
+def test_metadata_of_a_table_that_the_catalog_does_not_know_keeps_all_files(
+    settings: Settings, catalog: Catalog, room: str
+) -> None:
+    """Goal: what was dropped without its files, or is in another catalog, is not purged with ours."""
+    schema = settings.table(NAME).definition(NAME).iceberg_schema()
+    location = f"{place(catalog).as_uri()}/{room}".rstrip("/")
+    catalog.create_table("app.other", schema, location=location)
+    catalog.drop_table("app.other")
+    set_property(catalog, IDENTIFIER, "more", "metadata of our own")
+    with pytest.raises(PurgeRefused, match="of another table"):
+        drop_table(settings, NAME, purge=True, clock=SystemClock())
+    assert there(catalog) == [IDENTIFIER, QUARANTINE]
+
+
+def test_where_a_table_cannot_be_read_nobody_can_say_whose_the_files_are(
+    settings: Settings, catalog: Catalog
+) -> None:
+    other = catalog.create_table("app.other", settings.table(NAME).definition(NAME).iceberg_schema())
+    Path(other.metadata_location.removeprefix("file://")).unlink()
+    with pytest.raises(PurgeRefused, match=r"where the files of app\.other are can't be read"):
+        drop_table(settings, NAME, purge=True, clock=SystemClock())
+    assert there(catalog) == [IDENTIFIER, QUARANTINE]
+
+
+def test_metadata_of_ours_that_its_log_has_forgotten_is_purged(settings: Settings, catalog: Catalog) -> None:
+    set_property(catalog, IDENTIFIER, "write.metadata.previous-versions-max", "1")
+    for value in "abc":
+        set_property(catalog, IDENTIFIER, "more", value)
+    folder = place(catalog)
+    assert len(list(folder.glob("metadata/*.metadata.json"))) == 5
+    drop_table(settings, NAME, purge=True, clock=SystemClock())
+    assert not folder.exists()
+
+
 def test_a_table_whose_owner_lives_is_not_dropped(settings: Settings, catalog: Catalog) -> None:
     table = catalog.load_table(IDENTIFIER)
     lease = Lease(table.io, table.location(), NAME, 1.5, SystemClock(), lambda _: None)
@@ -129,8 +206,9 @@ def test_a_table_whose_owner_lives_is_not_dropped(settings: Settings, catalog: C
 
 
 def test_a_table_that_somebody_else_made_is_not_dropped(settings: Settings, catalog: Catalog) -> None:
+    elsewhere = f"{place(catalog).as_uri()}_elsewhere"
     catalog.drop_table(IDENTIFIER)
-    catalog.create_table(IDENTIFIER, settings.table(NAME).definition(NAME).iceberg_schema())
+    catalog.create_table(IDENTIFIER, settings.table(NAME).definition(NAME).iceberg_schema(), elsewhere)
     with pytest.raises(TableUnowned):
         drop_table(settings, NAME, purge=True, clock=SystemClock())
     assert there(catalog) == [IDENTIFIER, QUARANTINE]

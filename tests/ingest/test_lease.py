@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -14,9 +15,9 @@ import pytest
 from pyiceberg.io import InputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from ingest.lease import Holder, Lease, _started
+from ingest.lease import Holder, Lease, StoppedWaiting, _started
 from thermocline.clock import ManualClock
-from thermocline.errors import OwnerLost, TableHeld
+from thermocline.errors import OwnerLost, StoreUnreachable, TableHeld
 
 LEASE_SECONDS = 60.0
 ELSEWHERE = replace(
@@ -83,23 +84,47 @@ def test_an_owner_of_this_machine_that_has_ended_is_not_waited_for(
     process = subprocess.Popen(["sleep", "60"])
     holder = replace(ELSEWHERE, boot_id=Holder.this_process(1).boot_id, pid=process.pid)
     holder = replace(holder, process_started=_started(process.pid) or "")
-    assert not holder.is_dead()
+    assert not holder.has_ended()
     process.kill()
     deadline = time.monotonic() + 10
-    while not holder.is_dead() and time.monotonic() < deadline:  # also before it is waited for, as a zombie
+    while not holder.has_ended() and time.monotonic() < deadline:  # also before it is waited for, as a zombie
         time.sleep(0.01)
     write(path, holder)
     lease = new_lease()
     assert waited(clock, lease) == 0
     assert lease.epoch_floor == 7
     process.wait()
-    assert holder.is_dead()
+    assert holder.has_ended()
 
 
 def test_another_process_with_the_id_of_the_owner_is_not_taken_for_it() -> None:
     ours = Holder.this_process(1)
-    assert not ours.is_dead()
-    assert replace(ours, process_started="1").is_dead()
+    assert not ours.has_ended()
+    assert replace(ours, process_started="1").has_ended()
+
+
+def test_a_process_that_the_machine_hides_is_alive_as_long_as_it_can_be_signalled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Method: as with hidepid, nothing of other processes can be read; they are known by signals alone."""
+    ours = replace(Holder.this_process(1), process_started="1")
+
+    def hide(path: Path) -> str:
+        if path.name == "stat":
+            raise FileNotFoundError(2, "hidden", str(path))
+        return Path.read_bytes(path).decode()
+
+    def refuse(*_: int) -> None:
+        raise PermissionError(1, "another user's")
+
+    monkeypatch.setattr(Path, "read_text", hide)
+    assert not ours.has_ended()
+    monkeypatch.setattr(os, "kill", refuse)
+    assert not ours.has_ended()
+    monkeypatch.undo()
+    process = subprocess.Popen(["true"])
+    process.wait()
+    assert replace(ours, pid=process.pid).has_ended()
 
 
 @pytest.mark.parametrize("there", [{"boot_id": "another"}, {"pid_namespace": "pid:[1]"}, {"boot_id": ""}])
@@ -135,8 +160,45 @@ def test_a_clean_end_while_it_is_watched_frees_the_table_at_once(
     new_lease: Callable[..., Lease], clock: HookedClock, path: Path
 ) -> None:
     write(path, ELSEWHERE)
+    clock.hook = lambda: write(path, replace(ELSEWHERE, ended=ELSEWHERE.renewed))
+    lease = new_lease()
+    assert waited(clock, lease) < 1
+    lease.check_still_free()
+    assert lease.epoch_floor == 7
     clock.hook = lambda: path.unlink(missing_ok=True)
+    write(path, ELSEWHERE)
     assert waited(clock, new_lease()) < 1
+
+
+def test_a_table_whose_owner_has_ended_is_free_and_its_epoch_is_known(
+    new_lease: Callable[..., Lease], clock: HookedClock, path: Path
+) -> None:
+    before = new_lease()
+    before.hold(epoch=5)
+    before.release()
+    lease = new_lease()
+    assert waited(clock, lease) == 0
+    assert lease.epoch_floor == 5
+    before.renew()
+    lease.check_still_free()
+
+
+def test_waiting_ends_when_told_to(new_lease: Callable[..., Lease], clock: HookedClock, path: Path) -> None:
+    write(path, ELSEWHERE)
+    stop = threading.Event()
+    clock.hook = stop.set
+    with pytest.raises(StoppedWaiting):
+        new_lease().wait_until_free(stop)
+
+
+def test_an_owner_of_a_later_version_is_understood(
+    new_lease: Callable[..., Lease], clock: HookedClock, path: Path
+) -> None:
+    later = {**asdict(ELSEWHERE), "of_a_later_version": 1}
+    write(path, ELSEWHERE)
+    clock.hook = lambda: path.write_text(json.dumps(later))
+    with pytest.raises(TableHeld):
+        new_lease().wait_until_free()
 
 
 def test_what_is_only_half_written_is_read_again(
@@ -186,6 +248,20 @@ def test_an_owner_that_meets_a_higher_epoch_on_renewing_has_lost_the_table(
     assert Holder.from_json(path.read_bytes()) == newer, "what the new owner wrote is left alone"
 
 
+def test_an_owner_that_meets_its_epoch_in_anothers_hands_has_lost_the_table(
+    new_lease: Callable[..., Lease], path: Path
+) -> None:
+    lease = new_lease()
+    lease.hold(epoch=7)
+    lease.renew()
+    lease.check()
+    write(path, ELSEWHERE)
+    lease.renew()
+    with pytest.raises(OwnerLost):
+        lease.check()
+    lease.release()
+
+
 def test_an_owner_renews_what_an_earlier_one_wrote_over(new_lease: Callable[..., Lease], path: Path) -> None:
     lease = new_lease()
     lease.hold(epoch=8)
@@ -194,9 +270,11 @@ def test_an_owner_renews_what_an_earlier_one_wrote_over(new_lease: Callable[...,
     lease.check()
     held = Holder.from_json(path.read_bytes())
     assert held is not None
-    assert (held.epoch, held.pid) == (8, os.getpid())
+    assert (held.epoch, held.pid, held.ended) == (8, os.getpid(), "")
     lease.release()
-    assert not path.exists()
+    ended = Holder.from_json(path.read_bytes())
+    assert ended == replace(held, ended=ended.ended if ended else "")
+    assert ended.has_ended()
 
 
 def test_an_owner_renews_by_itself_until_it_releases(new_lease: Callable[..., Lease], path: Path) -> None:
@@ -211,19 +289,70 @@ def test_an_owner_renews_by_itself_until_it_releases(new_lease: Callable[..., Le
     else:
         pytest.fail("it was not renewed")
     lease.release()
-    assert not path.exists()
+    held = Holder.from_json(path.read_bytes())
+    assert held is not None
+    assert held.has_ended()
 
 
 class BrokenIO(PyArrowFileIO):
+    """A store that is away. Not every client says so with an OSError."""
+
+    error: Exception = OSError("the store is away")
+
     def new_input(self, location: str) -> InputFile:  # type: ignore[override]
-        raise OSError("the store is away")
+        raise self.error
 
 
-def test_renewals_that_fail_only_warn(
-    tmp_path: Path, clock: HookedClock, caplog: pytest.LogCaptureFixture
+BROKEN = pytest.mark.parametrize("error", [OSError("the store is away"), RuntimeError("503 slow down")])
+
+
+@BROKEN
+def test_renewals_and_a_release_that_fail_only_warn(
+    tmp_path: Path,
+    clock: HookedClock,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
 ) -> None:
+    monkeypatch.setattr(BrokenIO, "error", error)
     lease = Lease(BrokenIO(), tmp_path.as_uri(), "profiles", LEASE_SECONDS, clock, lambda _: None)
     lease.hold(epoch=1)
     lease.check()
     lease.release()
     assert "lease not renewed" in caplog.text
+    assert "lease not released" in caplog.text
+
+
+def test_an_owner_renews_again_once_the_store_is_back(
+    new_lease: Callable[..., Lease], path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: whatever a renewal meets, the thread that renews goes on."""
+    lease = new_lease(lease_seconds=0.05)
+    lease.hold(epoch=1)
+    refused = threading.Event()
+
+    def refuse(*_: object) -> None:
+        refused.set()
+        raise RuntimeError("503 slow down")
+
+    with monkeypatch.context() as away:
+        away.setattr(PyArrowFileIO, "new_output", refuse)
+        assert refused.wait(30)
+    before = path.read_bytes()
+    deadline = time.monotonic() + 30
+    while path.read_bytes() in (before, b"") and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert path.read_bytes() != before
+    lease.release()
+
+
+@BROKEN
+def test_a_store_that_is_away_is_named_before_a_table_is_taken(
+    tmp_path: Path, clock: HookedClock, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(BrokenIO, "error", error)
+    lease = Lease(BrokenIO(), tmp_path.as_uri(), "profiles", LEASE_SECONDS, clock, lambda _: None)
+    for ask in (lease.wait_until_free, lease.check_still_free):
+        with pytest.raises(StoreUnreachable, match=r"owner\.json") as away:
+            ask()
+        assert away.value.retryable

@@ -99,3 +99,10 @@ def test_a_table_has_drained_the_log_when_it_passes_the_ends_of_a_plan() -> None
     assert drained_ms(part, planned, earlier, before_ms=1) == 5
     assert drained_ms(part, planned, planned, before_ms=1) == 1
     assert drained_ms(part, planned, earlier, before_ms=7) == 7
+
+
+def test_what_a_fast_clock_said_is_forgotten_with_the_next_batch() -> None:
+    seam, ends = Seam.of({"t": {0: 0}}), Seam.of({"t": {0: 100}})
+    planned = Mark(9, ends)
+    assert drained_ms(plan_batch(seam, ends, records_max=100), planned, planned, before_ms=4_000) == 9
+    assert drained_ms(plan_batch(seam, ends, records_max=50), planned, planned, before_ms=4_000) == 9

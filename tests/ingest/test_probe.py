@@ -130,6 +130,47 @@ def test_young_files_are_joined_a_bounded_number_of_keys_at_a_time(
     assert [found[file.path] for file in table.files[0]] == [[number] for number in range(9)]
 
 
+@pytest.mark.parametrize("young", [True, False])
+def test_of_long_keys_fewer_are_held_at_once(
+    table: OneBucketTable, reads: Reads, monkeypatch: pytest.MonkeyPatch, young: bool
+) -> None:
+    """Goal: keys of a kilobyte take no more memory than keys of a few bytes, in files of either size."""
+    monkeypatch.setattr(module, "YOUNG_ROWS_MAX", ROW_GROUP_ROWS if young else 0)
+    monkeypatch.setattr(module, "GROUPS_AT_ONCE", 4)
+    files, count = (6, ROW_GROUP_ROWS) if young else (1, 6 * ROW_GROUP_ROWS)
+    keys = [(1, f"u{number:06}{'x' * 1_000}", "plan") for number in range(files * count)]
+    for first in range(0, len(keys), count):
+        table.upsert([(number, keys[number], "gold") for number in range(first, first + count)])
+    held: list[int] = []
+    hits = module._hits
+
+    def counted(stored: pa.ChunkedArray, wanted: pa.Array) -> Any:
+        held.append(stored.nbytes)
+        return hits(stored, wanted)
+
+    monkeypatch.setattr(module, "_hits", counted)
+    found = probed(table, *keys[::100])
+    assert len(held) == 6
+    assert max(held) < 1_100 * ROW_GROUP_ROWS
+    assert sum(map(len, found.values())) == len(keys[::100])
+
+
+def test_deletes_are_read_for_the_files_that_are_joined_at_once(
+    table: OneBucketTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: the first hits come before the deletes of the last files were read, however many there are."""
+    for number in range(4):
+        table.upsert(rows(ROW_GROUP_ROWS * number, ROW_GROUP_ROWS * (number + 1)))
+        table.upsert([(0, key_of(ROW_GROUP_ROWS * number), None)])
+    monkeypatch.setattr(module, "GROUPS_AT_ONCE", 1)
+    Worker(monkeypatch).enter()
+    wanted = [encode_one(DEFINITION, key_of(ROW_GROUP_ROWS * number + 1)) for number in range(4)]
+    hits = probe(IO, DEFINITION, table.files[0], pa.array(wanted, pa.binary()))
+    for number in range(1, 5):
+        assert next(hits).positions.tolist() == [1]
+        assert len(module._DELETED) == number
+
+
 def test_a_worker_reads_young_files_and_their_deletes_once(
     table: OneBucketTable, reads: Reads, monkeypatch: pytest.MonkeyPatch
 ) -> None:

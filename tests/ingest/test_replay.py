@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,10 +13,10 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
+from ingest.evidence import LogEvidence, history_of, live_rows
 from ingest.judgement import (
-    COMPLETE,
-    NEVER,
     Candidate,
+    Found,
     Ground,
     Heard,
     History,
@@ -35,8 +38,13 @@ from ingest.quarantine import (
     write_quarantine_file,
 )
 from ingest.replay import Replayed
+from tests.ingest.one_bucket import DEFINITION, IO, OneBucketTable, records_of
+from tests.ingest.random_history import RandomHistory, Record, Surroundings
+from tests.ingest.test_probe import Reads
 from thermocline.catalog import open_catalog
+from thermocline.data_file import ROW_GROUP_ROWS
 from thermocline.errors import ExitCode
+from thermocline.keys import decode_one
 from thermocline.log import TopicConfig
 from thermocline.seam import Seam
 from thermocline.settings import CatalogSettings
@@ -50,30 +58,47 @@ COMPACTED_PRODUCERS_TIME = TopicConfig(
     is_compacted=True, delete_retention_ms=DAY_MS, is_log_append_time=False
 )
 NO_HISTORY = History([], [])
-# The candidate: offset 50 of partition 0, appended at 5,000.
-ORIGIN = Origin(T, 0, 50, 5_000)
+# The candidate: offset 50 of partition 0, appended at 5,000, of the batch that the second snapshot made.
+ORIGIN = Origin(T, 0, 50, 5_000, "id")
 CANDIDATE = Candidate(ORIGIN, b"key")
-ALONE = Heard(last=[ORIGIN], is_there=True, bad_after=None)
+SEAMS = [Seam.of({T: {0: 40, 1: 20}}), Seam.of({T: {0: 60, 1: 30}}), Seam.of({T: {0: 100, 1: 100}})]
+HISTORY = History(SEAMS, [None] * 3)
+ALL_YOUNG = {0: 0, 1: 0}
+
+
+def heard(
+    *others: Origin,
+    is_there: bool | None = True,
+    hiding: Origin | None = None,
+    are_tombstones: bool = False,
+) -> Heard:
+    return Heard(
+        [Found(ORIGIN, False), *(Found(other, are_tombstones) for other in others)], is_there, hiding
+    )
+
+
+ALONE = heard()
 
 
 def ground(
     config: TopicConfig = KEPT,
     starts: Mapping[int, int] | None = None,
-    history: History = NO_HISTORY,
+    history: History = HISTORY,
     now_ms: int = 6_000,
-    complete_since_ms: Mapping[int, int] | None = None,
     has_key: bool = True,
+    is_keyed_by_value: bool = False,
+    young_from: Mapping[int, int] | None = None,
 ) -> Ground:
-    since = {0: COMPLETE, 1: COMPLETE} if complete_since_ms is None else complete_since_ms
     return Ground(
         has_key=has_key,
-        seam=Seam.of({T: {0: 100, 1: 100}}),
+        is_keyed_by_value=is_keyed_by_value,
+        seam=SEAMS[-1],
         history=history,
         topic_ids={T: "id"},
         configs={T: config},
         starts=Seam.of({T: {0: 0, 1: 0} if starts is None else starts}),
         now_ms=now_ms,
-        complete_since_ms={(T, partition): ms for partition, ms in since.items()},
+        young_from={(T, partition): offset for partition, offset in (young_from or {}).items()},
     )
 
 
@@ -81,70 +106,80 @@ def outcome(verdict: Verdict | None) -> Outcome | None:
     return None if verdict is None else verdict.outcome
 
 
-def by_log(
-    on: Ground, heard: Heard = ALONE, row: Origin | None = None, candidate: Candidate = CANDIDATE
-) -> tuple[Outcome, str]:
-    verdict = judge_by_log(candidate, row, heard, on)
-    return verdict.outcome, verdict.why
+def by_log(on: Ground, said: Heard = ALONE, row: Origin | None = None) -> Outcome:
+    return judge_by_log(CANDIDATE, row, said, on).outcome
 
 
 def test_the_newest_of_its_key_in_a_whole_log_is_applied() -> None:
-    assert by_log(ground())[0] == Outcome.APPLIED
-    assert by_log(ground(), row=Origin(T, 0, 49, 4_999))[0] == Outcome.APPLIED
-    assert by_log(ground(), row=Origin(T, 1, 99, 4_999))[0] == Outcome.APPLIED
+    assert by_log(ground()) == Outcome.APPLIED
+    assert by_log(ground(), row=Origin(T, 0, 49, 4_999)) == Outcome.APPLIED
+    assert by_log(ground(), row=Origin(T, 1, 19, 9_000)) == Outcome.APPLIED
 
 
 def test_a_newer_record_in_the_log_supersedes_whatever_it_was() -> None:
-    for newer in (Origin(T, 0, 51, 5_000), Origin(T, 1, 3, 5_001)):
-        assert by_log(ground(), Heard([ORIGIN, newer], True, None))[0] == Outcome.SUPERSEDED
+    cut_and_compacted = ground(COMPACTED, {0: 60, 1: 60})
+    for newer in (Origin(T, 0, 51, 5_000), Origin(T, 1, 30, 1)):
+        assert by_log(ground(), heard(newer)) == Outcome.SUPERSEDED
+        assert by_log(cut_and_compacted, heard(newer, is_there=None)) == Outcome.SUPERSEDED
 
 
-def test_a_record_of_another_partition_counts_by_its_time_and_by_its_batch() -> None:
-    """Goal: across commits the later one wins, as in ingest; where time says otherwise, nothing is decided.
-
-    Method: the candidate was read by the second batch; the table's row or the log's last record is of the
-    first, the second or the third one, and older or newer.
-    """
-    seams = [Seam.of({T: {0: 40, 1: 20}}), Seam.of({T: {0: 60, 1: 30}}), Seam.of({T: {0: 100, 1: 100}})]
-    on = ground(history=History(seams, [None] * 3))
+def test_a_record_of_another_partition_counts_by_its_batch_and_then_by_its_time() -> None:
+    """Goal: across commits the later one wins whatever the times say, as in ingest; within one, the fold."""
     expected = {
         (19, 4_999): Outcome.APPLIED,
-        (19, 5_001): Outcome.REFUSED,
+        (19, 5_001): Outcome.APPLIED,
         (29, 4_999): Outcome.APPLIED,
         (29, 5_001): Outcome.SUPERSEDED,
-        (30, 4_999): Outcome.REFUSED,
+        (30, 4_999): Outcome.SUPERSEDED,
         (30, 5_001): Outcome.SUPERSEDED,
     }
     for (offset, timestamp_ms), verdict in expected.items():
         other = Origin(T, 1, offset, timestamp_ms)
-        assert by_log(on, Heard([ORIGIN, other], True, None))[0] == verdict
-        by_row = judge_by_table(CANDIDATE, other, on) or judge_by_log(CANDIDATE, other, ALONE, on)
-        assert by_row.outcome == verdict
+        assert by_log(ground(), heard(other), row=other) == verdict
+
+
+def test_a_rival_of_its_batch_that_lost_itself_does_not_supersede() -> None:
+    """Goal: by producers' times the record may hide an older one of its partition that beat the rival.
+
+    The rival would win then, and the table does not have it: nobody can settle that by leaving it as it is.
+    """
+    rival, earlier = Origin(T, 1, 29, 5_001), Origin(T, 0, 45, 9_000)
+    on = ground(PRODUCERS_TIME)
+    assert by_log(on, heard(rival), row=rival) == Outcome.SUPERSEDED
+    assert by_log(on, heard(rival), row=earlier) == Outcome.REFUSED
+    assert by_log(on, heard(rival), row=None) == Outcome.REFUSED
+    assert by_log(on, heard(rival, are_tombstones=True), row=None) == Outcome.SUPERSEDED
+    assert by_log(on, heard(rival, are_tombstones=True), row=earlier) == Outcome.REFUSED
 
 
 def test_a_record_of_another_log_or_beyond_the_seam_is_refused() -> None:
-    assert judge_by_place(ORIGIN, "id", ground()) is None
-    assert outcome(judge_by_place(ORIGIN, "another id", ground())) == Outcome.REFUSED
-    assert outcome(judge_by_place(Origin("other", 0, 1, 5_000), "id", ground())) == Outcome.REFUSED
-    assert outcome(judge_by_place(Origin(T, 0, 100, 5_000), "id", ground())) == Outcome.REFUSED
-    assert outcome(judge_by_place(ORIGIN, "id", ground(starts={1: 0}))) == Outcome.REFUSED
+    assert judge_by_place(ORIGIN, ground()) is None
+    assert outcome(judge_by_place(Origin(T, 0, 50, 5_000, "another id"), ground())) == Outcome.REFUSED
+    assert outcome(judge_by_place(Origin("other", 0, 1, 5_000, "id"), ground())) == Outcome.REFUSED
+    assert outcome(judge_by_place(Origin(T, 0, 100, 5_000, "id"), ground())) == Outcome.REFUSED
+    assert outcome(judge_by_place(ORIGIN, ground(starts={1: 0}))) == Outcome.REFUSED
 
 
-def test_the_tables_row_decides_where_it_is_the_record_or_a_newer_one() -> None:
-    assert outcome(judge_by_table(CANDIDATE, ORIGIN, ground())) == Outcome.ALREADY_APPLIED
-    for newer in (Origin(T, 0, 51, 5_000), Origin(T, 1, 3, 5_001)):
-        assert outcome(judge_by_table(CANDIDATE, newer, ground())) == Outcome.SUPERSEDED
-    for older in (None, Origin(T, 0, 49, 5_000), Origin(T, 1, 99, 4_999)):
-        assert judge_by_table(CANDIDATE, older, ground()) is None
+def test_the_tables_row_decides_where_it_is_the_record_or_a_newer_one_of_its_partition() -> None:
+    newer = Origin(T, 0, 51, 5_000)
+    assert outcome(judge_by_table(CANDIDATE, Origin(T, 0, 50, 5_000), ground())) == Outcome.ALREADY_APPLIED
+    assert outcome(judge_by_table(CANDIDATE, newer, ground())) == Outcome.SUPERSEDED
+    for other in (None, Origin(T, 0, 49, 5_000), Origin(T, 1, 99, 9_000)):
+        assert judge_by_table(CANDIDATE, other, ground()) is None
+    # By producers' times, a row of the topic's earlier life is no older than what came after.
+    assert judge_by_table(CANDIDATE, newer, ground(PRODUCERS_TIME)) is None
 
 
 def test_a_row_that_does_not_fit_the_log_is_no_proof_of_either() -> None:
     """Goal: rows of a topic's earlier life may carry higher offsets, which must not settle a record."""
     another = Origin(T, 0, 50, 100)
     assert outcome(judge_by_table(CANDIDATE, another, ground())) == Outcome.REFUSED
-    earlier_life = Origin(T, 0, 80, 100)
-    assert judge_by_table(CANDIDATE, earlier_life, ground()) is None
-    assert by_log(ground(), row=earlier_life)[0] == Outcome.REFUSED
+    for earlier_life in (Origin(T, 0, 80, 100), Origin(T, 1, 20, 100)):
+        assert judge_by_table(CANDIDATE, earlier_life, ground()) is None
+        assert by_log(ground(), row=earlier_life) == Outcome.REFUSED
+    shown = Origin(T, 1, 20, 100)
+    assert by_log(ground(), heard(shown), row=shown) == Outcome.APPLIED
+    assert by_log(ground(), heard(Origin(T, 1, 20, 101)), row=shown) == Outcome.REFUSED
 
 
 def test_a_table_without_a_key_takes_what_it_does_not_have() -> None:
@@ -154,77 +189,205 @@ def test_a_table_without_a_key_takes_what_it_does_not_have() -> None:
     assert outcome(judge_by_table(CANDIDATE, Origin(T, 0, 50, 1), without_key)) == Outcome.REFUSED
 
 
+def test_without_a_snapshot_from_before_the_record_it_is_refused() -> None:
+    """Goal: where snapshots are expired or the table was rebased, nothing says what was read after it."""
+    for history in (NO_HISTORY, History(SEAMS[1:], [None] * 2)):
+        assert by_log(ground(history=history)) == Outcome.REFUSED
+        assert by_log(ground(history=history), heard(Origin(T, 1, 99, 9_000))) == Outcome.REFUSED
+
+
 def test_a_log_that_is_cut_past_the_record_is_refused_and_one_cut_up_to_it_is_not() -> None:
-    not_seen = Heard([ORIGIN], None, None)
-    assert by_log(ground(starts={0: 51, 1: 0}), not_seen)[0] == Outcome.APPLIED
-    assert by_log(ground(starts={0: 52, 1: 0}), not_seen)[0] == Outcome.REFUSED
+    not_seen = heard(is_there=None)
+    assert by_log(ground(starts={0: 51, 1: 0}), not_seen) == Outcome.APPLIED
+    assert by_log(ground(starts={0: 52, 1: 0}), not_seen) == Outcome.REFUSED
     # Not even a row that is older proves what was in the part that is gone.
-    assert by_log(ground(starts={0: 52, 1: 0}), not_seen, Origin(T, 0, 3, 30))[0] == Outcome.REFUSED
+    assert by_log(ground(starts={0: 52, 1: 0}), not_seen, Origin(T, 0, 3, 30)) == Outcome.REFUSED
 
 
 def test_a_record_that_the_log_does_not_show_any_more_is_refused() -> None:
-    """Goal: after an unclean election other records stand at the offsets of lost ones."""
-    assert by_log(ground(), Heard([ORIGIN], False, None))[0] == Outcome.REFUSED
-    assert by_log(ground(), Heard([ORIGIN], None, None))[0] == Outcome.REFUSED
-    assert by_log(ground(COMPACTED), Heard([ORIGIN], None, None))[0] == Outcome.APPLIED
+    """Goal: after an unclean election other records stand at the offsets of lost ones.
+
+    On a compacted topic, what took the record's place may be gone, too.
+    """
+    assert by_log(ground(), heard(is_there=False)) == Outcome.REFUSED
+    assert by_log(ground(), heard(Origin(T, 0, 51, 5_000), is_there=False)) == Outcome.REFUSED
+    assert by_log(ground(), heard(is_there=None)) == Outcome.REFUSED
+    compacted = ground(COMPACTED, young_from=ALL_YOUNG)
+    assert by_log(compacted) == Outcome.APPLIED
+    assert by_log(compacted, heard(is_there=None)) == Outcome.REFUSED
 
 
-def test_another_partition_that_is_cut_past_the_records_time_is_refused() -> None:
-    cut = {0: 0, 1: 20}
-    assert by_log(ground(starts=cut, complete_since_ms={1: 4_999}))[0] == Outcome.APPLIED
-    assert by_log(ground(starts=cut, complete_since_ms={1: 5_000}))[0] == Outcome.REFUSED
-    assert by_log(ground(starts=cut, complete_since_ms={1: NEVER}))[0] == Outcome.REFUSED
-    # Producers' times say nothing of what was cut.
-    assert by_log(ground(PRODUCERS_TIME, cut, complete_since_ms={1: 4_999}))[0] == Outcome.REFUSED
+def test_another_partition_that_lost_what_was_read_with_the_record_or_later_is_refused() -> None:
+    for config in (KEPT, PRODUCERS_TIME):
+        assert by_log(ground(config, {0: 0, 1: 20})) == Outcome.APPLIED
+        assert by_log(ground(config, {0: 0, 1: 21})) == Outcome.REFUSED
 
 
-def test_what_was_cut_elsewhere_does_not_matter_where_it_had_been_committed_before_the_record() -> None:
-    cut = {0: 0, 1: 20}
-    seams = [Seam.of({T: {0: 40, 1: 20}}), Seam.of({T: {0: 100, 1: 100}})]
-    assert by_log(ground(PRODUCERS_TIME, cut, History(seams, [None, None])))[0] == Outcome.APPLIED
-    seams = [Seam.of({T: {0: 40, 1: 19}}), Seam.of({T: {0: 100, 1: 100}})]
-    assert by_log(ground(PRODUCERS_TIME, cut, History(seams, [None, None])))[0] == Outcome.REFUSED
+def test_a_partition_that_joined_later_must_be_there_from_its_start() -> None:
+    """Goal: its records were read after the record whatever their times, but those of before it joined."""
+    history = History([Seam.of({T: {0: 40}}), *SEAMS[1:]], [None] * 3)
+    other = Origin(T, 1, 3, 1)
+    assert by_log(ground(history=history), heard(other)) == Outcome.APPLIED
+    assert by_log(ground(history=history, starts={0: 0, 1: 1})) == Outcome.REFUSED
+    history = History([Seam.of({T: {0: 40}}), Seam.of({T: {0: 60}}), SEAMS[2]], [None] * 3)
+    assert by_log(ground(history=history), heard(other)) == Outcome.SUPERSEDED
+    joined = History(history.seams, [None] * 3, Seam.of({T: {1: 10}}))
+    assert by_log(ground(history=joined), heard(other)) == Outcome.APPLIED
+    assert by_log(ground(history=joined, starts={0: 0, 1: 10})) == Outcome.APPLIED
 
 
 def test_a_compacted_log_tells_of_deletions_for_as_long_as_it_keeps_tombstones() -> None:
-    assert by_log(ground(COMPACTED, now_ms=5_000 + DAY_MS - 1))[0] == Outcome.APPLIED
-    assert by_log(ground(COMPACTED, now_ms=5_000 + DAY_MS))[0] == Outcome.REFUSED
+    """Goal: all that was read with the record or later is known to be young, by its offset."""
+    assert by_log(ground(COMPACTED, young_from={0: 51, 1: 20})) == Outcome.APPLIED
+    for too_late in ({0: 52, 1: 20}, {0: 51, 1: 21}, {0: 51}, {}):
+        assert by_log(ground(COMPACTED, young_from=too_late)) == Outcome.REFUSED
 
 
 def test_producers_times_do_not_make_a_record_young() -> None:
-    """Goal: a record is as old as since when the table last held all of the log without it."""
-    seams = [Seam.of({T: {0: 10, 1: 0}}), Seam.of({T: {0: 40, 1: 0}}), Seam.of({T: {0: 100, 1: 100}})]
+    """Goal: what follows is as old as since when the table last held all of the log without it."""
     config = COMPACTED_PRODUCERS_TIME
-    assert by_log(ground(config))[0] == Outcome.REFUSED
-    drained = ground(config, history=History(seams, [None, 4_000, None]), now_ms=4_000 + DAY_MS - 1)
-    assert by_log(drained)[0] == Outcome.APPLIED
-    before = ground(config, history=History(seams, [4_000, None, 9_000]), now_ms=4_000 + DAY_MS)
-    assert by_log(before)[0] == Outcome.REFUSED
-    # The record came in with the very first snapshot that is left: nothing says since when it was there.
-    assert by_log(ground(config, history=History(seams[2:], [5_000])))[0] == Outcome.REFUSED
-    # The partition joined the table after that time: its records may be older.
-    joined = [Seam.of({"other": {0: 10}}), Seam.of({T: {0: 100, 1: 100}})]
-    assert by_log(ground(config, history=History(joined, [4_000, 5_000])))[0] == Outcome.REFUSED
+    seams = [Seam.of({T: {0: 10, 1: 0}}), *SEAMS]
+    assert by_log(ground(config)) == Outcome.REFUSED
+    drained = ground(config, history=History(seams, [None, 4_000, None, None]), now_ms=4_000 + DAY_MS - 1)
+    assert by_log(drained) == Outcome.APPLIED
+    before = ground(config, history=History(seams, [4_000, None, 9_000, 9_000]), now_ms=4_000 + DAY_MS)
+    assert by_log(before) == Outcome.REFUSED
+    # A partition joined the table after that time: its records may be older.
+    joined = [Seam.of({T: {0: 40}}), SEAMS[2]]
+    assert by_log(ground(config, history=History(joined, [4_000, 5_000]))) == Outcome.REFUSED
 
 
-def test_a_bad_record_after_it_may_have_taken_a_tombstones_place_by_compaction() -> None:
-    hidden = Heard([ORIGIN], True, Origin(T, 0, 70, 5_500))
-    assert by_log(ground(COMPACTED), hidden)[0] == Outcome.REFUSED
-    assert by_log(ground(), hidden)[0] == Outcome.APPLIED
+def test_a_bad_record_or_one_beyond_the_seam_may_have_taken_a_tombstones_place_by_compaction() -> None:
+    hidden = heard(hiding=Origin(T, 0, 70, 5_500))
+    assert by_log(ground(COMPACTED, young_from=ALL_YOUNG), hidden) == Outcome.REFUSED
 
 
-def test_an_older_row_of_the_same_partition_proves_that_nothing_newer_was_applied() -> None:
+def test_compaction_by_another_key_than_the_tables_is_refused() -> None:
+    on = ground(COMPACTED, young_from=ALL_YOUNG, is_keyed_by_value=True)
+    assert by_log(on) == Outcome.REFUSED
+    assert by_log(ground(is_keyed_by_value=True)) == Outcome.APPLIED
+
+
+def test_an_older_row_of_the_same_partition_does_not_vouch_for_the_record() -> None:
+    """Goal: a row may stay as it is though something newer was read (``suppress_unchanged``)."""
     row = Origin(T, 0, 30, 4_000)
-    late = 5_000 + 2 * DAY_MS
-    hidden = Heard([ORIGIN], True, Origin(T, 0, 70, 5_500))
-    assert by_log(ground(COMPACTED, {0: 0, 1: 20}, now_ms=late), hidden, row)[0] == Outcome.APPLIED
-    assert by_log(ground(COMPACTED, now_ms=late), ALONE, Origin(T, 1, 30, 4_000))[0] == Outcome.REFUSED
-    # Unless the two may be of different logs.
-    gone = Heard([ORIGIN], None, None)
-    config = COMPACTED_PRODUCERS_TIME
-    assert by_log(ground(config), gone, row)[0] == Outcome.REFUSED
-    assert by_log(ground(COMPACTED, now_ms=late), gone, row)[0] == Outcome.APPLIED
-    assert by_log(ground(COMPACTED, now_ms=late), gone, Origin(T, 0, 30, 5_001))[0] == Outcome.REFUSED
+    assert by_log(ground(starts={0: 0, 1: 21}), row=row) == Outcome.REFUSED
+    assert by_log(ground(COMPACTED), row=row) == Outcome.REFUSED
+
+
+def test_of_what_may_hide_others_the_last_of_each_partition_is_kept() -> None:
+    """Goal: a hot key that is always bad takes no memory."""
+    evidence = LogEvidence(last={b"key": {ORIGIN.place: Found(ORIGIN, False)}})
+    for offset in (49, 70, 60):
+        evidence.hide(b"key", Origin(T, 0, offset, 5_000))
+    assert evidence.of(CANDIDATE).hiding == Origin(T, 0, 70, 5_000)
+    assert len(evidence.hiding[b"key"]) == 1
+    evidence.hiding[b"key"] = {ORIGIN.place: Origin(T, 0, 49, 5_000)}
+    assert evidence.of(CANDIDATE).hiding is None, "what came before the record hides nothing after it"
+
+
+def test_of_the_tables_rows_a_bounded_number_of_bytes_is_read_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: each key's row says where it comes from, however many row groups hold one."""
+    one_bucket = replace(DEFINITION, buckets=1)
+    table = OneBucketTable(tmp_path, one_bucket)
+    count = 20 * ROW_GROUP_ROWS
+    table.upsert([(offset, (offset, "u", "k"), "v") for offset in range(count)])
+    asked = records_of([(0, (key, "u", "k"), "v") for key in (5 * ROW_GROUP_ROWS, count - 1, count, 7)])
+    reads = Reads(monkeypatch)
+    monkeypatch.setattr("ingest.stored_rows._BYTES_AT_ONCE", 1)
+    found = live_rows(IO, one_bucket, table.files, asked)
+    assert sorted(origin.offset for origin in found.values()) == [7, 5 * ROW_GROUP_ROWS, count - 1]
+    assert all(decode_one(one_bucket, key)[0] == origin.offset for key, origin in found.items())
+    assert [groups for groups, columns in reads.calls if "_kafka_offset" in columns] == [[0], [5], [19]]
+
+
+# Random histories
+
+PLAIN = Surroundings(partitions=1)
+ALL_SURROUNDINGS = {
+    "plain": PLAIN,
+    "plain, broker's times": Surroundings(partitions=1, is_append_time=True),
+    "partitions": Surroundings(),
+    "partitions, broker's times": Surroundings(is_append_time=True),
+    "cut": Surroundings(is_cut=True),
+    "cut, broker's times": Surroundings(is_cut=True, is_append_time=True),
+    "expired": Surroundings(is_expired=True),
+    "expired, broker's times": Surroundings(is_expired=True, is_append_time=True),
+    "joined": Surroundings(joins_later=True),
+    "joined, cut": Surroundings(joins_later=True, is_cut=True),
+    "suppressed, cut": Surroundings(suppresses=True, is_cut=True),
+    "suppressed, broker's times": Surroundings(suppresses=True, is_append_time=True),
+    "compacted": Surroundings(is_compacted=True),
+    "compacted, broker's times": Surroundings(is_compacted=True, is_append_time=True),
+    "rebased": Surroundings(is_rebased=True),
+    "rebased, broker's times": Surroundings(is_rebased=True, is_append_time=True),
+    "all at once": Surroundings(
+        is_append_time=True, is_cut=True, is_expired=True, suppresses=True, is_compacted=True, is_rebased=True
+    ),
+}
+HISTORIES = 100
+
+
+@pytest.mark.parametrize("name", ALL_SURROUNDINGS)
+def test_a_replay_leaves_the_table_as_if_the_record_had_been_good_when_it_was_read(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: whatever is lost, a replay neither applies nor drops a record wrongly.
+
+    Where nothing is lost and there is one partition, it refuses nothing.
+    """
+    around, outcomes = ALL_SURROUNDINGS[name], Counter[Outcome]()
+    for seed in range(HISTORIES):
+        history = RandomHistory(seed, around)
+        if history.candidate is None:
+            continue
+        verdict = history.verdict(monkeypatch)
+        outcomes[verdict.outcome] += 1
+        assert history.is_right(verdict), (verdict, history.candidate, history)
+    assert min(outcomes[Outcome.APPLIED], outcomes[Outcome.SUPERSEDED]) > 0, outcomes
+    if around.partitions == 1:
+        assert not outcomes[Outcome.REFUSED]
+
+
+def test_a_record_beyond_the_seam_that_made_compaction_drop_a_tombstone_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: keys that are equal as JSON and not in their bytes are compacted each by itself."""
+    history = RandomHistory(0, Surroundings(partitions=1, is_append_time=True, is_compacted=True))
+    spellings = (b'{"k":1}', b'{"k": 1}', b'{"k": 1}')
+    bad, deleting, beyond = (
+        Record("A", offset, offset + 1, "x" if offset != 1 else None, offset == 0, offset + 1, spelling)
+        for offset, spelling in enumerate(spellings)
+    )
+    history.batches, history.candidate, history.first_known = [[bad, deleting]], bad, 0
+    history.seams, history.drained_ms = [Seam.of({"A": {0: 0}}), Seam.of({"A": {0: 2}})], [None, None]
+    history.starts, history.ends, history.now_ms = Seam.of({"A": {0: 0}}), {("A", 0): 3}, 3
+    history.log = {("A", 0): [bad, beyond]}
+    assert history.verdict(monkeypatch).outcome == Outcome.REFUSED
+    history.log, history.ends = {("A", 0): [bad, deleting]}, {("A", 0): 2}
+    assert history.verdict(monkeypatch).outcome == Outcome.SUPERSEDED
+
+
+def test_only_the_brokers_times_say_from_where_on_records_are_young(monkeypatch: pytest.MonkeyPatch) -> None:
+    for is_append_time in (True, False):
+        around = Surroundings(partitions=1, is_append_time=is_append_time, is_compacted=True)
+        young = RandomHistory(0, around).replaying(monkeypatch)._ground().young_from
+        assert bool(young) == is_append_time
+
+
+def test_records_of_two_lives_of_a_topic_at_one_place_are_judged_each_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chosen = (RandomHistory(seed, PLAIN) for seed in range(HISTORIES))
+    history = next(one for one in chosen if one.candidate and one.table() != one.table(one.candidate))
+    kept = history.kept()
+    judged = history.replaying(monkeypatch).judge([{**kept, "topic_id": "earlier"}, kept])
+    by_life = {origin.topic_id: verdict.outcome for origin, verdict in judged.verdicts.items()}
+    assert by_life == {"earlier": Outcome.REFUSED, kept["topic_id"]: Outcome.APPLIED}
+    assert len(judged.settled()) == judged.applied.num_rows == 1
+    assert (kept["topic_id"], 0, kept["offset"]) in judged.settled()
 
 
 def test_the_exit_code_says_whether_records_stay() -> None:
@@ -311,3 +474,53 @@ def test_removing_takes_every_repeat_and_nothing_else(quarantine: Table) -> None
     remove(quarantine, settled)
     quarantine.refresh()
     assert held(quarantine) == left
+
+
+# The table's history
+
+Step = tuple[dict[str, dict[int, int]], dict[str, str], int, bool]
+
+
+def history_after(table: Table, steps: Sequence[Step]) -> History:
+    """Of a table whose snapshots had these seams, topic ids and drained times; True: by acceptance."""
+    for number, (seam, topic_ids, drained_ms, is_accepted) in enumerate(steps):
+        summary = {
+            "thermocline.seam": Seam.of(seam).to_json(),
+            "thermocline.epoch": "1",
+            "thermocline.batch-id": str(number),
+            "thermocline.cluster-id": "c",
+            "thermocline.topic-ids": json.dumps(topic_ids),
+            "thermocline.definition-version": "1",
+            "thermocline.watermark-ms": "0",
+            "thermocline.drained-ms": str(drained_ms),
+        }
+        accepted = {"thermocline.accepted": "{}"} if is_accepted else {}
+        table.append(SCHEMA.empty_table(), snapshot_properties={**summary, **accepted})
+    return history_of(table, T)
+
+
+def test_the_history_begins_where_the_table_went_on_with_another_log(quarantine: Table) -> None:
+    """Goal: what was read before a topic was made anew or the log lost its end is not of this log."""
+    a, b = {"a": "1"}, {"a": "1", "b": "1"}
+    first = ({"a": {0: 5}, "b": {0: 9}}, b, 1, False)
+    made_anew = ({"a": {0: 5}, "b": {0: 9}}, {"a": "1", "b": "2"}, 2, False)
+    assert len(history_after(quarantine, [first, made_anew]).seams) == 1
+    assert len(history_after(quarantine, [first, ({"a": {0: 5}, "b": {0: 8}}, b, 2, False)]).seams) == 1
+    # A log that lost its end and grew again may end further on: the seam does not go back then.
+    assert len(history_after(quarantine, [first, ({"a": {0: 6}, "b": {0: 9}}, b, 2, True)]).seams) == 1
+    assert len(history_after(quarantine, [({"a": {0: 6}}, a, 3, False), first]).seams) == 1
+
+
+def test_the_history_knows_from_where_a_topic_was_read_that_joined(quarantine: Table) -> None:
+    a, b = {"a": "1"}, {"a": "1", "b": "1"}
+    steps = [
+        ({"a": {0: 5}}, a, 1, False),
+        ({"a": {0: 5}, "b": {0: 700}}, b, 1, False),
+        ({"a": {0: 8, 1: 6}, "b": {0: 800}}, b, 2, False),
+    ]
+    history = history_after(quarantine, steps)
+    assert history.begins == Seam.of({"b": {0: 700}})
+    assert [history.reached(0, place) for place in (("a", 0), ("a", 1), ("b", 0))] == [5, 0, 700]
+    assert history.before(Origin("b", 0, 699, 0)) is None, "it was never read"
+    assert history.before(Origin("b", 0, 700, 0)) == 1
+    assert history.drained_ms == [None, None, 2], "a time that was there before is of an earlier snapshot"

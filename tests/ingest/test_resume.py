@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from ingest.java import small_jvm
 from ingest.resume import (
     ACCEPTED_BYTES_MAX,
     ACCEPTED_ENTRIES_MAX,
     _changed,
     _check_facts,
     _in_question,
+    rebase_onto,
     with_entry,
 )
+from tests.ingest.small_ingest import NAME, Ingest, settings_of
+from thermocline.catalog import ACCEPTED_PROPERTY, load_table, open_catalog
+from thermocline.clock import SystemClock
 from thermocline.errors import (
     ClusterReplaced,
     FactsDiffer,
@@ -62,12 +68,60 @@ def test_the_right_facts_to_the_wrong_command_are_refused() -> None:
     assert "ingest rebase t --fact cluster=y --to earliest" in differ.value.next
 
 
+def test_the_command_that_is_printed_reads_from_where_the_user_said() -> None:
+    stop = ClusterReplaced(table="t", recorded="x", found="y")
+    for to, said in (("latest", "latest"), ("2026-01-01 00:00+00:00", "'2026-01-01 00:00+00:00'")):
+        with pytest.raises(FactsDiffer) as differ:
+            _check_facts("t", stop, (ClusterReplaced,), ["cluster=x"], to)
+        assert differ.value.command == f"thermocline ingest rebase t --fact cluster=y --to {said}"
+
+
+@pytest.mark.jvm
+def test_what_others_write_after_the_facts_were_seen_is_not_given_up(tmp_path: Path) -> None:
+    """Method: the facts are right when the command looks; then others commit before it takes the table."""
+    settings = settings_of(tmp_path, "sqlite:///catalog.db")
+    with small_jvm(settings.catalog) as jvm:
+        ingest = Ingest(settings, jvm, seed=1)
+        ours = ingest.owned.state.snapshot_id
+        ingest.owned.release()
+
+        def append() -> int:
+            ingest.java_table().newAppend().commit()
+            return int(ingest.java_table().currentSnapshot().snapshotId())
+
+        class Late(SystemClock):
+            looks = 0
+
+            def now_ms(self) -> int:
+                self.looks += 1
+                if self.looks == 2:
+                    append()
+                return super().now_ms()
+
+        facts = [f"current={append()}"]
+        with pytest.raises(FactsDiffer) as differ:
+            rebase_onto(settings, NAME, ours, facts, Late())
+        newest = ingest.java_table().currentSnapshot().snapshotId()
+        resumed = f"thermocline ingest rebase {NAME} --fact current={newest} --onto {ours}"
+        assert differ.value.command == resumed
+        done = rebase_onto(settings, NAME, ours, [f"current={newest}"], SystemClock())
+
+    assert done is not None
+    assert len(done.given_up) == 2
+    (note,) = json.loads(
+        load_table(open_catalog(settings.catalog), NAME, "app.profiles").properties[ACCEPTED_PROPERTY]
+    )
+    assert note == done.to_dict()
+
+
 def test_a_rebase_concerns_the_topics_that_are_in_question_and_no_others() -> None:
     topics = ("a", "b", "c/d")
     assert _in_question(ClusterReplaced(table="t", recorded="x", found="y"), topics) == topics
     replaced = TopicReplaced(table="t", topics=("b",), recorded=("x",), found=("y",))
     assert _in_question(replaced, topics) == ("b",)
     assert _in_question(SeamBeyondLog(table="t", cut=("a/0@1-2", "a/4@7-9")), topics) == ("a",)
+    late = TombstonesGone(table="t", topics=("b",), since=("T",), kept_ms=(1,))
+    assert _in_question(late, topics) == ("b",)
     assert _in_question(PartitionsShrunk(table="t", gone=("b/0@1",)), topics) == ("b",)
 
 

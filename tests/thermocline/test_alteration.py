@@ -56,6 +56,16 @@ def test_new_columns_get_the_ids_after_all_others_wherever_the_file_has_them() -
     assert [column.name for column in planned.added] == ["score", "note", "last"]
 
 
+def test_new_columns_get_ids_that_the_table_never_gave() -> None:
+    last = ORDERS.provenance_id + len(PROVENANCE) - 1
+    file = wanted(columns=columns(score="double", note="string"))
+    ids = {
+        given: [c.field_id for c in plan_alteration(ORDERS, file, given).added]
+        for given in (0, last, last + 7)
+    }
+    assert ids == {0: [last + 1, last + 2], last: [last + 1, last + 2], last + 7: [last + 8, last + 9]}
+
+
 def test_a_second_alteration_goes_on_where_the_first_one_ended() -> None:
     first = plan_alteration(ORDERS, wanted(columns=columns(score="double"))).definition
     second = plan_alteration(first, wanted(columns=columns(score="double", note="string")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from pyiceberg.types import IntegerType, NestedField
 
 from thermocline import cli
 from thermocline.catalog import open_catalog
+from thermocline.cli.output import as_typed
 from thermocline.cli.status import _lag
 from thermocline.cli.stopping import stop_event
 from thermocline.errors import KafkaUnreachable, all_errors
@@ -103,13 +105,13 @@ def serving(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
 # Errors
 
 
-def test_an_error_is_told_with_its_facts_on_stderr_and_no_traceback(call: Call) -> None:
+def test_an_error_is_told_with_its_facts_on_stderr_and_no_traceback(call: Call, config: Path) -> None:
     code, out, err = call("table", "show", "profile")
     assert (code, out) == (2, "")
     assert err.splitlines() == [
         'Error [table-not-configured]: no table "profile" is configured; did you mean "profiles"?',
         "  Cause   configured: profiles.",
-        "  Next    thermocline config show      (or add a section [tables.profile])",
+        f"  Next    thermocline --config {config} config show      (or add a section [tables.profile])",
         "  Docs    thermocline explain table-not-configured",
     ]
 
@@ -256,11 +258,27 @@ def foreign_table(catalog: Catalog) -> Table:
 
 
 def test_a_table_that_does_not_exist_is_named_with_the_command_that_makes_it(
-    call: Call, catalog: Catalog
+    call: Call, catalog: Catalog, config: Path
 ) -> None:
     code, _, err = call("table", "show", "profiles")
     assert code == 2
-    assert "Next    thermocline table create profiles" in err
+    assert f"Next    thermocline --config {config} table create profiles" in err
+
+
+def test_a_printed_command_names_the_configuration_that_was_given(
+    capfd: pytest.CaptureFixture[str], config: Path, tmp_path: Path
+) -> None:
+    """Goal: it runs as printed: quoted where it must be, in text and JSON, and without one if none was."""
+    spaced = tmp_path / "a file.toml"
+    config.rename(spaced)
+    for option in (["--config", str(spaced)], [f"--config={spaced}"]):
+        assert cli.run([*option, "table", "show", "profile", "--json"]) == 2
+        printed = json.loads(capfd.readouterr().err)["next"]
+        assert shlex.split(printed.partition("      (")[0])[:3] == ["thermocline", "--config", str(spaced)]
+    assert as_typed("thermocline ingest run t", None) == "thermocline ingest run t"
+    assert as_typed("raise it, then: thermocline ingest run t\nthermocline explain a-code", "c.toml") == (
+        "raise it, then: thermocline --config c.toml ingest run t\nthermocline explain a-code"
+    )
 
 
 def test_the_list_says_which_tables_exist(call: Call, catalog: Catalog) -> None:

@@ -104,10 +104,37 @@ def test_a_damaged_deletion_vector_is_not_read(tmp_path: Path) -> None:
         read_deletes(IO, deletes)
 
 
-def test_position_deletes_of_several_data_files_are_not_read_as_those_of_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("row_group_size", [1, 2])
+def test_position_deletes_of_several_data_files_are_not_read_as_those_of_one(
+    tmp_path: Path, row_group_size: int
+) -> None:
     path = tmp_path / "foreign.parquet"
     rows = {"file_path": ["file:///a", "file:///b"], "pos": np.arange(2)}
-    pq.write_table(pa.table(rows), path)
+    pq.write_table(pa.table(rows), path, row_group_size=row_group_size)
     foreign = Deletes(path.as_uri(), "parquet", 0, path.stat().st_size, 2, path.stat().st_size)
     with pytest.raises(ValueError, match="several data files"):
         read_deletes(IO, foreign)
+
+
+def test_the_path_of_position_deletes_takes_no_memory_for_each_position(tmp_path: Path) -> None:
+    """Goal: deletes of millions of rows, each with a long path, fit beside a batch. Method: Arrow's peak."""
+    data_file = f"s3://bucket/{'x' * 200}.parquet"
+    positions = BitMap(range(500_000))
+    before = pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(pool)
+    try:
+        (deletes,) = write_deletes(IO, f"{tmp_path.as_uri()}/x", 2, {data_file: positions}).values()
+        assert read_deletes(IO, deletes) == positions
+    finally:
+        pa.set_memory_pool(before)
+    assert pool.max_memory() < 50 * len(positions)
+    assert pq.read_schema(deletes.path.removeprefix("file://")).field("file_path").type == pa.string()
+
+
+def test_position_deletes_of_several_row_groups_are_all_read(tmp_path: Path) -> None:
+    path = tmp_path / "foreign.parquet"
+    rows = pa.table({"file_path": ["file:///a"] * 5, "pos": np.arange(5)})
+    pq.write_table(rows, path, row_group_size=2)
+    foreign = Deletes(path.as_uri(), "parquet", 0, path.stat().st_size, 5, path.stat().st_size)
+    assert read_deletes(IO, foreign) == BitMap(range(5))

@@ -13,9 +13,15 @@ import typer
 
 from thermocline import errors
 from thermocline.cli.entry import app
-from thermocline.errors import ExitCode, ThermoclineError, all_errors
+from thermocline.errors import ExitCode, ThermoclineError, all_errors, first_line
 
-EXAMPLES = {str: "profiles", int: 1234, float: 1.5, tuple[str, ...]: ("first", "second")}
+EXAMPLES = {
+    str: "profiles",
+    int: 1234,
+    float: 1.5,
+    tuple[str, ...]: ("first", "second"),
+    tuple[int, ...]: (1, 2),
+}
 ALL = list(all_errors().values())
 
 
@@ -128,3 +134,8 @@ def test_a_name_that_is_nearly_right_is_suggested() -> None:
 def test_an_error_cannot_be_made_without_its_facts() -> None:
     with pytest.raises(TypeError):
         errors.TopicMissing(topic="profiles")  # type: ignore[call-arg]
+
+
+def test_another_programs_error_without_words_is_told_by_its_class() -> None:
+    said = [first_line(error) for error in (OSError(), OSError("\n"), OSError(" away\nand more "))]
+    assert said == ["OSError", "OSError", "away"]

@@ -15,8 +15,8 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyroaring import BitMap
 
 from ingest.bucket_task import BucketResult, run_bucket_task
-from ingest.commit import Change, Committer, Landed, deletes_json
-from ingest.content_files import ContentFiles
+from ingest.commit import Change, Committer, Landed
+from ingest.content_files import ContentFiles, deletes_json
 from ingest.create import create_java_table
 from ingest.files_by_bucket import by_bucket
 from ingest.java import JavaCatalog, small_jvm
@@ -65,7 +65,8 @@ class Lake:
         self.seam = Seam.of({"profiles": {0: 0}})
         create_java_table(java_catalog, self.definition, self._change())
         self.java_table = java_catalog.load(self.definition.identifier)
-        self.committer = Committer(jvm, self.java_table, "profiles", 1, IO)
+        seen = load_table(self.catalog, "profiles", "app.profiles")
+        self.committer = Committer(jvm, self.java_table, "profiles", 1, seen)
         taken = self.committer.take_ownership(0)
         assert isinstance(taken, Landed)
         self.snapshot_id = taken.snapshot_id

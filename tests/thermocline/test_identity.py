@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pytest
 
+from thermocline.catalog import SnapshotState
+from thermocline.definition import LiveTable
 from thermocline.errors import ClusterReplaced, TombstonesGone, TopicReplaced
-from thermocline.identity import check_identity, check_tombstones
+from thermocline.identity import KEPT_MS_MIN, check_identity, check_log, check_tombstones
 from thermocline.log import UNKNOWN_CONFIG, TopicConfig, TopicFacts
 from thermocline.seam import Seam
 
@@ -26,7 +28,14 @@ class Answers:
     cluster: str = "c"
     ids: dict[str, str] = field(default_factory=lambda: {"a": "1", "b": "2"})
     config: TopicConfig = COMPACTED
+    config_of: Mapping[str, TopicConfig] = field(default_factory=dict)
     young: Seam = field(default_factory=Seam)
+
+    def starts(self, topics: Sequence[str]) -> Seam:
+        return Seam({(topic, 0): 0 for topic in topics})
+
+    def ends(self, topics: Sequence[str]) -> Seam:
+        return Seam({(topic, 0): 20 for topic in topics})
 
     def cluster_id(self) -> str:
         return self.cluster
@@ -35,7 +44,7 @@ class Answers:
         return {topic: TopicFacts(self.ids[topic], 1) for topic in topics}
 
     def configs(self, topics: Sequence[str]) -> dict[str, TopicConfig]:
-        return dict.fromkeys(topics, self.config)
+        return {topic: self.config_of.get(topic, self.config) for topic in topics}
 
     def offsets_at(self, topics: Sequence[str], epoch_ms: int) -> Seam:
         assert epoch_ms == NOON_MS - DAY_MS
@@ -47,11 +56,15 @@ class At:
     seam: Seam
     drained_ms: int
     watermark_ms: int = -1
+    tombstones_since_ms: Mapping[str, int] = field(default_factory=dict)
 
 
-def stop_of(answers: Answers, at: At, end: int = 20) -> TombstonesGone | None:
+def stop_of(
+    answers: Answers, at: At, end: int = 20, now_ms: int = NOON_MS, topics: Sequence[str] = ("a",)
+) -> TombstonesGone | None:
     try:
-        check_tombstones("t", at, Seam({("a", 0): end}), answers, NOON_MS)  # type: ignore[arg-type]
+        ends = Seam({(topic, 0): end for topic in topics})
+        check_tombstones("t", at, ends, answers, now_ms)  # type: ignore[arg-type]
     except TombstonesGone as error:
         return error
     return None
@@ -77,9 +90,84 @@ def test_a_topic_that_the_snapshot_does_not_know_is_new() -> None:
 def test_behind_for_longer_than_tombstones_live_stops_with_the_time() -> None:
     stop = stop_of(Answers(), LATE)
     assert stop is not None
-    assert (stop.topics, stop.delete_retention_ms) == (("a",), DAY_MS)
-    assert stop.tokens == ("tombstones-since=2026-09-20T14:13:19.999Z",)
+    assert (stop.topics, stop.kept_ms) == (("a",), (DAY_MS,))
+    assert stop.tokens == ("tombstones:a=2026-09-20T14:13:19.999Z",)
     assert "1 day, 0:00:00" in stop.what
+
+
+def test_every_topic_that_is_late_is_a_fact_and_accepting_one_absolves_no_other() -> None:
+    """Goal: a topic stops by its own retention, whatever was accepted of another one before."""
+    answers = Answers(config_of={"b": replace(COMPACTED, delete_retention_ms=2 * DAY_MS)})
+    at = At(Seam({("a", 0): 10, ("b", 0): 10}), drained_ms=NOON_MS - 3 * DAY_MS // 2)
+    stop = stop_of(answers, at, topics="ab")
+    assert stop is not None
+    assert [fact.partition("=")[0] for fact in stop.tokens] == ["tombstones:a"]
+
+    at.tombstones_since_ms = {"a": NOON_MS}
+    assert stop_of(answers, at, topics="ab") is None
+    later = stop_of(answers, at, now_ms=NOON_MS + DAY_MS, topics="ab")
+    assert later is not None
+    assert later.topics == ("b",)
+    both = stop_of(answers, at, now_ms=NOON_MS + DAY_MS + 1, topics="ab")
+    assert both is not None
+    assert both.tokens == (
+        "tombstones:a=2026-09-21T14:13:20.000Z",
+        "tombstones:b=2026-09-20T02:13:20.000Z",
+    )
+
+
+def test_what_was_accepted_by_a_clock_that_was_fast_does_not_count() -> None:
+    assert stop_of(Answers(), replace(LATE, tombstones_since_ms={"a": NOON_MS + 1})) is not None
+
+
+@pytest.mark.parametrize("retention_ms", [0, 100, KEPT_MS_MIN])
+def test_a_retention_that_no_batch_could_keep_to_counts_as_ten_minutes(retention_ms: int) -> None:
+    """Goal: after accepting, ingest goes on, however short the retention."""
+    answers = Answers(config=replace(COMPACTED, delete_retention_ms=retention_ms))
+    assert stop_of(answers, At(LATE.seam, NOON_MS - KEPT_MS_MIN)) is None
+    late = stop_of(answers, At(LATE.seam, NOON_MS - KEPT_MS_MIN - 1))
+    assert late is not None
+    assert "0:10:00" in late.what
+
+
+def checked(has_key: bool, read: int) -> TombstonesGone | None:
+    """What the whole check says of a table that is late."""
+    state = SnapshotState(
+        snapshot_id=1,
+        seam=LATE.seam,
+        epoch=1,
+        batch_id="b",
+        cluster_id="c",
+        topic_ids={"a": "1"},
+        definition_version=1,
+        watermark_ms=-1,
+        timestamp_ms=0,
+        totals={"read": read},
+        drained_ms=LATE.drained_ms,
+    )
+    try:
+        check_log("t", state, Answers(), table_of(has_key), NOON_MS)  # type: ignore[arg-type]
+    except TombstonesGone as error:
+        return error
+    return None
+
+
+def table_of(has_key: bool) -> LiveTable:
+    return LiveTable.build(
+        name="t",
+        identifier="app.t",
+        topics=["a"],
+        key=["user"] if has_key else [],
+        key_from="value",
+        columns={"user": "string", "plan": "string"},
+    )
+
+
+def test_where_no_row_can_have_missed_its_tombstone_nothing_stops() -> None:
+    """Goal: neither a table without a key, nor one that has read nothing yet, is asked to accept a loss."""
+    assert checked(has_key=True, read=10) is not None
+    assert checked(has_key=False, read=10) is None
+    assert checked(has_key=True, read=0) is None
 
 
 def test_not_longer_behind_than_they_live_nothing_waiting_or_no_compaction_go_on() -> None:

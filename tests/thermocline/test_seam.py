@@ -133,8 +133,17 @@ def test_a_seam_beyond_the_log_stops_with_all_ends() -> None:
     with pytest.raises(SeamBeyondLog) as raised:
         check_against_log("profiles", seam_of(10, 5, 9), starts=seam_of(0, 0, 0), ends=seam_of(10, 4, 0))
     error = raised.value
-    assert (error.cut, error.tokens) == (("t/1@4-5", "t/2@0-9"), ("t/1@4", "t/2@0"))
-    assert error.resume == "thermocline ingest rebase profiles --fact t/1@4 --fact t/2@0 --to earliest"
+    assert error.cut == ("t/1@4-5", "t/2@0-9")
+    assert error.resume == "thermocline ingest rebase profiles --fact t/1@5 --fact t/2@9 --to earliest"
+
+
+def test_the_facts_of_a_cut_log_stay_while_producers_write_to_it() -> None:
+    tokens = set()
+    for log_end in (4, 8):
+        with pytest.raises(SeamBeyondLog) as raised:
+            check_against_log("profiles", seam_of(9), starts=seam_of(0), ends=seam_of(log_end))
+        tokens.add(raised.value.tokens)
+    assert tokens == {("t/0@9",)}
 
 
 def test_partitions_that_a_topic_has_no_more_stop_with_all_of_them() -> None:

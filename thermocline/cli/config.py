@@ -38,7 +38,8 @@ def _toml(section: Mapping[str, Any], name: str = "") -> Iterator[str]:
     values = {key: value for key, value in section.items() if not _is_section(value, name)}
     if name and (values or not section):
         yield f"\n[{name}]"
-    yield from (f"{_key(key)} = {_value(value)}" for key, value in values.items())
+    # TOML has no null: what is not set is left out.
+    yield from (f"{_key(key)} = {_value(value)}" for key, value in values.items() if value is not None)
     for key, value in section.items():
         if key not in values:
             yield from _toml(value, f"{name}.{_key(key)}" if name else _key(key))

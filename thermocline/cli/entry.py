@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
@@ -105,14 +106,25 @@ def run(arguments: Sequence[str]) -> int:
 
 def _fail(error: ThermoclineError, arguments: Sequence[str], bug: Exception | None = None) -> int:
     """With --log-json stderr is a log, and the error is a line of it."""
+    given = _config_of(arguments)
     if "--log-json" in arguments:
-        log.error("command failed", extra=fields(**error_document(error)))
+        log.error("command failed", extra=fields(**error_document(error, given)))
     else:
-        show_error(error, as_json="--json" in arguments)
+        show_error(error, as_json="--json" in arguments, config=given)
     log.debug("where it came from", exc_info=bug or error)
     if os.environ.get(TRACEBACK_VARIABLE) == "1":
         traceback.print_exception(bug or error)
     return error.exit_code
+
+
+def _config_of(arguments: Sequence[str]) -> str | None:
+    """What --config said: no command has another option of that name."""
+    for argument, following in itertools.pairwise([*arguments, ""]):
+        if argument == "--config":
+            return following
+        if argument.startswith("--config="):
+            return argument.partition("=")[2]
+    return None
 
 
 def _refuse(error: typer.TyperException, arguments: Sequence[str]) -> int:

@@ -10,7 +10,7 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from thermocline.cli.output import counted, say, show, table
+from thermocline.cli.output import as_typed, counted, say, show, table
 from thermocline.cli.session import AsJson, TableName, session_of
 from thermocline.cli.stopping import stop_event
 from thermocline.errors import ExitCode, TransactionOpen
@@ -76,7 +76,7 @@ def reconcile(context: typer.Context, name: TableName, as_json: AsJson = False) 
 def plan(context: typer.Context, name: TableName, as_json: AsJson = False) -> None:
     """Show the offsets that the next batch would read. Writes nothing."""
     settings = session_of(context).settings()
-    from ingest.plan import next_batch
+    from ingest.lookout import next_batch
 
     ranges = next_batch(settings, name).ranges
     rows = [(planned.topic, planned.partition, planned.first, planned.end) for planned in ranges]
@@ -93,7 +93,7 @@ def plan(context: typer.Context, name: TableName, as_json: AsJson = False) -> No
 def offsets(context: typer.Context, name: TableName, as_json: AsJson = False) -> None:
     """Show for each partition the log's ends, the table's seam, the lag, and what open transactions hold."""
     settings = session_of(context).settings()
-    from ingest.plan import offsets as offsets_of
+    from ingest.lookout import offsets as offsets_of
 
     found = [asdict(partition) for partition in offsets_of(settings, name)]
     names = ("topic", "partition", "log_start", "seam", "log_end", "lag", "held_back")
@@ -119,7 +119,8 @@ def accept_gap(context: typer.Context, name: TableName, fact: Facts, as_json: As
     from ingest import resume
     from thermocline.clock import SystemClock
 
-    return _show_accepted(name, resume.accept_gap(settings, name, fact, SystemClock(), say), as_json)
+    done = resume.accept_gap(settings, name, fact, SystemClock(), say)
+    return _show_accepted(context, name, done, as_json)
 
 
 @app.command()
@@ -145,13 +146,13 @@ def rebase(
     from thermocline.clock import SystemClock
 
     match (onto, to):
-        case (int(), None) if not fact:
-            done = resume.rebase_onto(settings, name, onto, SystemClock(), say)
+        case (int(), None):
+            done = resume.rebase_onto(settings, name, onto, fact or (), SystemClock(), say)
         case (None, str()):
             done = resume.rebase(settings, name, fact or (), _place_in_time(to), SystemClock(), say)
         case _:
-            raise typer.BadParameter("give --onto alone, or --to with the facts")
-    return _show_accepted(name, done, as_json)
+            raise typer.BadParameter("give either --onto or --to, with the facts")
+    return _show_accepted(context, name, done, as_json)
 
 
 def _resuming(context: typer.Context, name: str) -> Settings:
@@ -172,7 +173,7 @@ def _place_in_time(text: str) -> str:
     return text
 
 
-def _show_accepted(name: str, done: Accepted | None, as_json: bool) -> int:
+def _show_accepted(context: typer.Context, name: str, done: Accepted | None, as_json: bool) -> int:
     if done is None:
         text = Text(f"{name}: nothing to do, ingest can go on as it is")
         show({"table": name, "accepted": None, "exit_code": ExitCode.NOTHING_TO_DO}, text, as_json)
@@ -185,7 +186,7 @@ def _show_accepted(name: str, done: Accepted | None, as_json: bool) -> int:
             for partition, offset in partitions.items()
         ]
     lines += [f"  given up: snapshot {snapshot_id}" for snapshot_id in done.given_up]
-    lines.append(f"next: thermocline ingest run {name}")
+    lines.append(as_typed(f"next: thermocline ingest run {name}", session_of(context).config))
     show(
         {"table": name, "accepted": done.to_dict(), "exit_code": ExitCode.DONE},
         Text("\n".join(lines)),

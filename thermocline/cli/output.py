@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from thermocline.errors import ConfirmationMissing
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import RenderableType
 
     from thermocline.errors import ThermoclineError
@@ -22,6 +29,10 @@ if TYPE_CHECKING:
 UNBOUNDED_WIDTH: Final = 100_000
 LABEL_WIDTH: Final = 10
 COMMAND: Final = "thermocline "
+# Commands as errors print them: of those that read the configuration.
+_OF_CONFIG: Final = re.compile(
+    rf"(?<![\w./-]){COMMAND}(?=(?:config|extract|ingest|lookup|quarantine|serve|status|table)\b)"
+)
 
 
 def show(document: object, text: RenderableType, as_json: bool) -> None:
@@ -35,6 +46,16 @@ def show(document: object, text: RenderableType, as_json: bool) -> None:
 def say(text: str) -> None:
     """A word to the person at the terminal."""
     _console(to_stderr=True).print(Text(text))
+
+
+def confirmed(question: str, what_goes: str, command: str) -> bool:
+    """Whether the person at the terminal says yes; ``command`` is what does it without being asked.
+
+    Raises `ConfirmationMissing` where there is nobody to ask.
+    """
+    if not sys.stdin.isatty():
+        raise ConfirmationMissing(what_goes=what_goes, command=command)
+    return typer.confirm(question, err=True)
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
@@ -54,23 +75,29 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def error_document(error: ThermoclineError) -> dict[str, object]:
-    """The facts of an error, for programs."""
+def as_typed(text: str, config: Path | str | None) -> str:
+    """The text with the ``--config`` of this call in its commands, so that they run as printed."""
+    option = f"--config {shlex.quote(str(config))} "
+    return text if config is None else _OF_CONFIG.sub(lambda found: found[0] + option, text)
+
+
+def error_document(error: ThermoclineError, config: Path | str | None = None) -> dict[str, object]:
+    """The facts of an error, for programs; its commands as `as_typed`."""
     return {
         "code": error.code,
         "what": error.what,
         "state": error.state,
         "cause": error.cause,
-        "next": error.next,
+        "next": as_typed(error.next, config),
         "docs": f"thermocline explain {error.code}",
         "retryable": error.retryable,
         "exit_code": int(error.exit_code),
     }
 
 
-def show_error(error: ThermoclineError, as_json: bool) -> None:
-    """An error, on stderr."""
-    document = error_document(error)
+def show_error(error: ThermoclineError, as_json: bool, config: Path | str | None = None) -> None:
+    """An error, on stderr; its commands as `as_typed`."""
+    document = error_document(error, config)
     if as_json:
         sys.stderr.write(json.dumps(document, ensure_ascii=False) + "\n")
         return

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import base64
 import heapq
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -18,10 +16,11 @@ from rich.console import Console, Group
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from thermocline.cli.output import counted, say, show, table
+from thermocline.cli.output import confirmed, counted, say, show, table
 from thermocline.cli.session import AsJson, TableName, session_of
-from thermocline.errors import BadParameter, ConfirmationMissing, ExitCode
+from thermocline.errors import BadParameter, ExitCode
 from thermocline.read_point import parse_read_after
+from thermocline.stage import Stage
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -38,14 +37,6 @@ Records = Annotated[
     list[str] | None, typer.Argument(metavar="[TOPIC/PARTITION@OFFSET...]", help="These records.")
 ]
 
-class StageWord(StrEnum):
-    """The stages at which a record can be bad: `thermocline.decode.Stage`."""
-
-    KEY = "key"
-    DECODE = "decode"
-    CONTRACT = "contract"
-
-
 app = typer.Typer(help="See, replay and purge a table's bad records.", no_args_is_help=True)
 
 
@@ -53,7 +44,7 @@ app = typer.Typer(help="See, replay and purge a table's bad records.", no_args_i
 def list_records(
     context: typer.Context,
     name: TableName,
-    stage: Annotated[StageWord | None, typer.Option(help="Of that stage.")] = None,
+    stage: Annotated[Stage | None, typer.Option(help="Of that stage.")] = None,
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Whose reason has that text.")] = None,
     topic: Annotated[str | None, typer.Option(help="Of that topic.")] = None,
     since: Annotated[
@@ -102,7 +93,7 @@ def show_record(
     quarantine = _opened(settings, name)
     (place,) = _places([record])
     from ingest.quarantine import read_rows
-    from ingest.replay import check_quarantined, places_filter
+    from ingest.quarantined import check_quarantined, places_filter
 
     check_quarantined(quarantine, name, [place])
     columns = ("timestamp", "stage", "reason", "key", "value", "headers")
@@ -166,9 +157,8 @@ def purge(
     places = None if everything or moment else set(_places(records or []))
     quarantine = _opened(settings, name)
     session.configure_logs("warning")
-    from ingest.quarantine import read_rows
-    from ingest.replay import check_quarantined
-    from ingest.replay import purge as purge_now
+    from ingest.quarantined import check_quarantined
+    from ingest.quarantined import purge as purge_now
     from thermocline.clock import SystemClock
 
     def wanted(row: Row) -> bool:
@@ -178,13 +168,11 @@ def purge(
 
     if places is not None:
         check_quarantined(quarantine, name, sorted(places))
-    if not yes:
-        choice = f"--before {before}" if before else "--all" if everything else " ".join(records or [])
-        count = sum(wanted(row) for row in read_rows(quarantine, ("timestamp",)))
-        _confirm(counted(count, "record") + f" of the quarantine of {name}", f"{name} {choice}")
-    count = purge_now(settings, name, wanted, SystemClock(), say)
+    choice = f"--before {before}" if before else "--all" if everything else " ".join(records or [])
+    chosen = wanted if yes else _confirmed(name, quarantine, wanted, choice)
+    count = purge_now(settings, name, chosen, SystemClock(), say) if chosen else 0
+    words = f"{name}: {counted(count, 'record')} purged" if count else f"{name}: nothing was purged"
     code = ExitCode.DONE if count else ExitCode.NOTHING_TO_DO
-    words = f"{name}: {counted(count, 'record')} purged" if count else f"{name}: nothing to do"
     show({"table": name, "purged": count, "exit_code": code}, Text(words), as_json)
     return code
 
@@ -193,7 +181,7 @@ def purge(
 class _Filter:
     """What a listing asks for; None asks for nothing."""
 
-    stage: str | None
+    stage: Stage | None
     reason: str | None
     topic: str | None
     since: datetime | None
@@ -242,10 +230,24 @@ def _time(option: str, text: str) -> datetime:
     return moment
 
 
-def _confirm(what_goes: str, choice: str) -> None:
-    if sys.stdin.isatty() and typer.confirm(f"{what_goes} will be gone for good. Go on?"):
-        return
-    raise ConfirmationMissing(what_goes=what_goes, command=f"thermocline quarantine purge {choice} --yes")
+def _confirmed(
+    name: str, quarantine: Table, wanted: Callable[[Row], bool], choice: str
+) -> Callable[[Row], bool] | None:
+    """Which records were counted for the person who said yes; None where there are none, or it was a no.
+
+    No others: ingest may put more there meanwhile. Raises `ConfirmationMissing` where there is nobody.
+    """
+    from ingest.quarantine import Seen, read_rows
+
+    seen = Seen()
+    for row in read_rows(quarantine, ("timestamp",)):
+        if wanted(row):
+            seen.add(*_coordinates(row))
+    goes = f"{counted(len(seen), 'record')} of the quarantine of {name}"
+    command = f"thermocline quarantine purge {name} {choice} --yes"
+    if not len(seen) or not confirmed(f"{goes} will be gone for good. Go on?", goes, command):
+        return None
+    return lambda row: _coordinates(row) in seen
 
 
 def _report(name: str, done: Replayed, is_dry_run: bool, as_json: bool) -> None:
@@ -283,6 +285,11 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
 
 def _place(row: Row) -> Place:
     return (row["topic"], row["partition"], row["offset"])
+
+
+def _coordinates(row: Row) -> tuple[str, int, int]:
+    """What tells a record from all others, of a topic of the same name too."""
+    return (row["topic_id"], row["partition"], row["offset"])
 
 
 def _record(row: Row) -> str:

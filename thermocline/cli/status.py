@@ -12,7 +12,7 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from thermocline.cli.output import error_document, show, table
+from thermocline.cli.output import as_typed, error_document, show, table
 from thermocline.cli.session import AsJson, session_of
 from thermocline.cli.table import snapshot_document
 from thermocline.errors import ExitCode, ServerUnreachable, ThermoclineError
@@ -32,7 +32,11 @@ LISTENING_ON_ALL: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 
 
 def status(context: typer.Context, as_json: AsJson = False) -> int:
     """Show whether Kafka, the catalog and a server answer, and for each table its snapshot, seam and lag."""
-    report = _report(session_of(context).settings())
+    session = session_of(context)
+    report = _report(session.settings())
+    for entry in report["tables"]:
+        if "error" in entry:
+            entry["error"]["next"] = as_typed(entry["error"]["next"], session.config)
     show(report, _described(report), as_json)
     sources = (report["kafka"], report["catalog"], report["server"])
     return ExitCode.DONE if any("error" not in source for source in sources) else ExitCode.AWAY
@@ -85,7 +89,7 @@ def _ask_server(serving: ServingSettings) -> dict[str, Any]:
 
 
 def _table(settings: Settings, name: str, catalog: Catalog | None, log: Log | None) -> dict[str, Any]:
-    from thermocline.catalog import ACCEPTED_PROPERTY, current_state, load_table
+    from thermocline.catalog import ACCEPTED_PROPERTY, current_state, definition_of, load_table
     from thermocline.clock import SystemClock
     from thermocline.identity import check_log
 
@@ -101,9 +105,10 @@ def _table(settings: Settings, name: str, catalog: Catalog | None, log: Log | No
         found["snapshot"] = snapshot_document(state)
         if log is not None:
             topics = state.seam.topics
-            ends = log.ends(topics)
-            found["lag"] = _lag(state.seam, log.starts(topics), ends, log.open_transactions(ends))
-            check_log(name, state, log, topics, SystemClock().now_ms())
+            found["lag"] = _lag(
+                state.seam, log.starts(topics), log.ends(topics), log.open_transactions(topics)
+            )
+            check_log(name, state, log, definition_of(loaded, name), SystemClock().now_ms())
     except ThermoclineError as error:
         found["error"] = error_document(error)
     return found

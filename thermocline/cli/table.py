@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,9 +11,9 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from thermocline.cli.output import error_document, say, show, table
+from thermocline.cli.output import confirmed, error_document, say, show, table
 from thermocline.cli.session import AsJson, TableName, session_of
-from thermocline.errors import ConfirmationMissing, ExitCode, TableMissing, TableUnowned
+from thermocline.errors import ExitCode, TableMissing, TableUnowned
 
 if TYPE_CHECKING:
     from ingest.drop import Dropped
@@ -180,14 +179,11 @@ def snapshot_document(state: SnapshotState) -> dict[str, Any]:
 
 
 def _confirmed(name: str, what_goes: Dropped, purge: bool) -> bool:
-    """Whether the person at the terminal says yes. Raises `ConfirmationMissing` where there is none."""
     goes = " and ".join(what_goes.identifiers)
     if purge:
         goes += f" with the files below {' and '.join(what_goes.locations)}"
-    if not sys.stdin.isatty():
-        command = f"thermocline table drop {name}{' --purge' if purge else ''} --yes"
-        raise ConfirmationMissing(what_goes=goes, command=command)
-    return typer.confirm(f"Drop {goes}?", err=True)
+    command = f"thermocline table drop {name}{' --purge' if purge else ''} --yes"
+    return confirmed(f"Drop {goes}?", goes, command)
 
 
 def _presence(entry: dict[str, Any]) -> str:

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Protocol
 
+from thermocline.stage import Stage
+
 __all__ = ["Bad", "Decoded", "Decoder", "Stage"]
-
-
-class Stage(StrEnum):
-    """Where a record failed: at its key, at its value as a whole, or at a column's type."""
-
-    KEY = "key"
-    DECODE = "decode"
-    CONTRACT = "contract"
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@
     │   ├── CommitUnknown            the commit may or may not have landed
     │   ├── OwnerLost                another process owns the table now
     │   ├── TableHeld                another process holds the table, and lives
+    │   ├── StoreUnreachable         the store of the table's files did not answer
     │   └── EngineFailed             a Spark job failed
     ├── RequestError                 the caller's request, or an answer that cannot be given now
     │   ├── UnknownTable             the server has no such table
@@ -102,6 +103,7 @@ from thermocline.errors.root import (
     Resumable,
     ThermoclineError,
     did_you_mean,
+    first_line,
 )
 from thermocline.errors.source import (
     BadRecord,
@@ -128,6 +130,7 @@ from thermocline.errors.table import (
     DefinitionChanged,
     EngineFailed,
     OwnerLost,
+    StoreUnreachable,
     TableError,
     TableExists,
     TableHeld,
@@ -179,6 +182,7 @@ __all__ = [
     "SeamBeyondLog",
     "ServerUnreachable",
     "SourceError",
+    "StoreUnreachable",
     "TableError",
     "TableExists",
     "TableHeld",
@@ -196,6 +200,7 @@ __all__ = [
     "VerdictBad",
     "all_errors",
     "did_you_mean",
+    "first_line",
 ]
 
 

@@ -136,8 +136,10 @@ class PurgeRefused(ConfigurationError):
     """The files of a table cannot be deleted with it.
 
     `thermocline table drop --purge` deletes what lies in the folders data, metadata and thermocline below a
-    table's location, and nothing else. It refuses where that could hit other tables' files (gc.enabled is
-    false, or paths of the table's own point elsewhere), or where the storage can't be listed.
+    table's location, and nothing else. It refuses where that could hit other tables' files: another table of
+    the catalog has its place there, above or below (it was renamed, or is named below this one); metadata of
+    another table lies there (it was dropped earlier, or is of another catalog); gc.enabled is false; or paths
+    of the table's own point elsewhere. It refuses, too, where that can't be told.
 
     Nothing was dropped or deleted. Drop the table without --purge, and delete its files by the means of the
     storage.

@@ -54,6 +54,12 @@ def end_and_seam(place: str) -> str:
     return f"{name} ends at {end:,} and was read up to {seam:,}"
 
 
+def read_place(place: str) -> str:
+    """Of a range that was read, and that the log does not reach: how far it was read."""
+    span = _span(place)
+    return place if span is None else f"{span[0]}@{span[2]}"
+
+
 def held_back(place: str) -> str:
     """A range that waits for a transaction to end."""
     if (span := _span(place)) is None:

@@ -114,6 +114,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f'; did you mean "{closest[0]}"?' if closest else ""
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of what another program's error says; its class where it says nothing."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
 class _Facts(dict[str, object]):
     """What the words of an error may name: its attributes, and private properties made from them."""
 

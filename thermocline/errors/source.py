@@ -116,33 +116,36 @@ class TombstonesGone(Resumable, SourceError):
     Compaction keeps the newest record of a key for ever, but a tombstone only for `delete.retention.ms`.
     Whoever is behind for longer than that may never see that a row was deleted, and would keep it. So ingest
     stops when the table last held all of the log longer ago than that, and records wait to be read. (With a
-    user that may not describe the topic, it is taken for a compacted one with Kafka's default of a day.)
+    user that may not describe the topic, it is taken for a compacted one with Kafka's default of a day. A
+    `delete.retention.ms` below ten minutes counts as ten minutes: less would not outlast a batch.)
 
     The table is complete up to its seam; nothing was written. No upsert is lost. `thermocline ingest
-    accept-gap`, with the time repeated as its fact (the error prints the whole command), goes on and keeps a
-    note of it in the table; rows whose tombstones are gone then stay. To be rid of them, create a new table
-    from the topic, or have the producer delete these keys again.
+    accept-gap`, with each topic and its time repeated as its facts (the error prints the whole command),
+    goes on and keeps a note of it in the table; rows whose tombstones are gone then stay. To be rid of them,
+    create a new table from the topic, or have the producer delete these keys again.
+
+    What is not seen: brokers before Kafka 3.1 count `delete.retention.ms` from when a segment was last
+    changed, not from when it was first cleaned. They may drop a tombstone sooner than this reckons, above all
+    one that an open transaction held back for long. Upgrade them, or end hanging transactions early
+    (transaction-open).
     """
 
     code = "tombstones-gone"
     exit_code = ExitCode.STOPPED
-    _what = (
-        "tombstones of {topics} may have been compacted away before table {table} read them: it last held all"
-        " of the log at {since}, and they are kept for {_kept} only."
-    )
+    _what = "tombstones may have been compacted away before table {table} read them: {_late}."
     _state = "the table is complete up to its seam; nothing was written."
     _cause = "ingest was behind for longer than delete.retention.ms."
     _next = "{resume}\nthis goes on; a row whose tombstone is gone stays in the table"
 
     table: str
     topics: tuple[str, ...]
-    since: str  # an ISO time
-    delete_retention_ms: int
+    since: tuple[str, ...]  # ISO times, in the order of the topics
+    kept_ms: tuple[int, ...]
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """Since when tombstones may be gone."""
-        return (f"tombstones-since={self.since}",)
+        """The topics, and since when their tombstones may be gone."""
+        return tuple(f"tombstones:{topic}={at}" for topic, at in zip(self.topics, self.since, strict=True))
 
     @property
     def resume(self) -> str:
@@ -150,8 +153,14 @@ class TombstonesGone(Resumable, SourceError):
         return places.command("accept-gap", self.table, self.tokens)
 
     @property
-    def _kept(self) -> str:
-        return str(timedelta(milliseconds=self.delete_retention_ms))
+    def _late(self) -> str:
+        late = zip(self.topics, self.since, self.kept_ms, strict=True)
+        return places.some(
+            [
+                f"those of {topic} are kept for {timedelta(milliseconds=kept)}, and it is behind since {at}"
+                for topic, at, kept in late
+            ]
+        )
 
 
 class SeamBeyondLog(Resumable, SourceError):
@@ -161,10 +170,16 @@ class SeamBeyondLog(Resumable, SourceError):
     election cut it, or the catalog is of another cluster. New records take the offsets of the lost ones, so
     going on from the seam would skip them in silence. Ingest stops instead.
 
+    It sees this while the log ends before the seam. Where producers have written beyond the seam again before
+    ingest looks (it was down, or the topic is a busy one), nothing shows that the log was cut, and the
+    records that took the lost ones' offsets are not read. Keep `unclean.leader.election.enable` at false, and
+    after such an election, or when a cluster was restored, stop the producers until ingest has looked.
+
     The table still holds everything that was committed to it. Bring the complete log back (the replica that
-    held it), or let `thermocline ingest rebase`, with the ends repeated as its facts (the error prints the
-    whole command), put the topic's seam to the log's beginning (`--to earliest`: what the log holds is read
-    again, which repeats no row), its end, or a time. All rows stay, those of the lost records too.
+    held it), or let `thermocline ingest rebase`, with the places that were read up to repeated as its facts
+    (the error prints the whole command), put the topic's seam to the log's beginning (`--to earliest`: what
+    the log holds is read again, which repeats no row), its end, or a time. All rows stay, those of the lost
+    records too.
     """
 
     code = "seam-beyond-log"
@@ -179,8 +194,8 @@ class SeamBeyondLog(Resumable, SourceError):
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """Where the log ends."""
-        return tuple(place.rpartition("-")[0] or place for place in self.cut)
+        """How far the partitions were read; where the log ends may move on at any moment."""
+        return tuple(places.read_place(place) for place in self.cut)
 
     @property
     def resume(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from thermocline.errors import places
-from thermocline.errors.root import ExitCode, ThermoclineError
+from thermocline.errors.root import ExitCode, Resumable, ThermoclineError
 from thermocline.masking import mask_password
 
 
@@ -74,17 +74,18 @@ class TableExists(TableError):
     identifier: str
 
 
-class TableUnowned(TableError):
+class TableUnowned(Resumable, TableError):
     """The current snapshot of the table is not one that Thermocline can go on from.
 
     Every snapshot that Thermocline writes says up to which offsets it contains the log (its seam). This one
     does not, or the table's properties say something else: somebody else wrote to the table, or rolled it
     back. Going on would lose or repeat records, so ingest stops; servers go on from what they hold.
 
-    Nothing was written. Let only Thermocline commit to the table. `thermocline ingest rebase TABLE --onto
-    SNAPSHOT` (the error prints the id) goes on from the newest snapshot that carries a seam. What others
-    wrote after it is given up, since nobody can say where in the log it belongs; what was read from the log
-    after it is read again. Where nothing can be continued, create a new table.
+    Nothing was written. Let only Thermocline commit to the table. `thermocline ingest rebase`, with the
+    current snapshot repeated as its fact and `--onto` (the error prints the whole command), goes on from the
+    newest snapshot that carries a seam. What others wrote after it is given up, since nobody can say where in
+    the log it belongs; what was read from the log after it is read again. Where nothing can be continued,
+    create a new table.
     """
 
     code = "table-unowned"
@@ -101,9 +102,16 @@ class TableUnowned(TableError):
     given_up: tuple[str, ...] = ()  # the ids of the snapshots that come after it
 
     @property
+    def tokens(self) -> tuple[str, ...]:
+        """The snapshot that is current: what comes after it is not known to be given up."""
+        return (f"current={self.snapshot_id}",)
+
+    @property
     def resume(self) -> str:
         """Going on from the newest snapshot that carries a seam; empty where there is none."""
-        return f"thermocline ingest rebase {self.table} --onto {self.onto}" if self.onto >= 0 else ""
+        if self.onto < 0:
+            return ""
+        return places.command("rebase", self.table, self.tokens, f"--onto {self.onto}")
 
     @property
     def _from(self) -> str:
@@ -234,6 +242,28 @@ class TableHeld(TableError):
     since: str
     renewed: str
     epoch: int
+
+
+class StoreUnreachable(TableError):
+    """The store of the table's files did not answer.
+
+    Credentials are missing or do not allow it, the service is down, or the disk fails. A process that wants
+    to own a table reads who holds it from a small file beside the table's data (`thermocline/owner.json`).
+
+    Nothing was written. Run the command again when the store answers; the rights that it needs are to read,
+    write, list and delete below the table's location.
+    """
+
+    code = "store-unreachable"
+    retryable = True
+    _what = "{path} could not be read."
+    _state = "the table is as last committed."
+    _cause = "{detail}"
+    _next = "thermocline ingest run {table}      (when the store answers; safe to repeat)"
+
+    table: str
+    path: str
+    detail: str
 
 
 class EngineFailed(TableError):

@@ -1,0 +1,156 @@
+"""Purge: delete the files of tables that leave the catalog, where they are nobody else's."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from posixpath import normpath
+from typing import TYPE_CHECKING
+
+from pyarrow.fs import FileSelector, FileSystem, FileType
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTError, ValidationError
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.serializers import FromInputFile
+from sqlalchemy.exc import SQLAlchemyError
+
+from thermocline.errors import PurgeRefused, first_line
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+    from pyiceberg.typedef import Identifier
+
+# What Iceberg and we write below a table's location. What else lies there is somebody else's.
+ROOMS = ("data", "metadata", "thermocline")
+# Where a table may have its files outside its location.
+_PATHS = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
+_METADATA = ".metadata.json"
+
+
+def check_purge(catalog: Catalog, name: str, tables: Sequence[Table]) -> None:
+    """Raises `PurgeRefused` where a room of one of the tables may hold files of a table that is not of them.
+
+    Such a table is in the catalog, as one that was renamed or that is named below ours; or only its metadata
+    tells of it, as of one that was dropped earlier.
+    """
+    refused = next(_reasons(catalog, tables), None)
+    if refused is not None:
+        table, why = refused
+        identifier = ".".join(table.name())
+        raise PurgeRefused(table=name, identifier=identifier, location=table.location(), detail=why)
+
+
+def purge(table: Table) -> list[str]:
+    """Deletes what lies in the table's rooms; where something is left."""
+    files, path = _place(table)
+    for room in ROOMS:
+        with suppress(OSError):  # what could not be deleted is found below
+            files.delete_dir(f"{path}/{room}")
+    if _is_empty(files, path):
+        with suppress(OSError):
+            files.delete_dir(path)
+        return []
+    return [table.location()]
+
+
+def _reasons(catalog: Catalog, tables: Sequence[Table]) -> Iterator[tuple[Table, str]]:
+    for table in tables:
+        if why := _why_not(table):
+            yield table, why
+    yield from _neighbours(catalog, tables)
+    uuids = {table.metadata.table_uuid for table in tables}
+    for table in tables:
+        if why := _stranger(table, uuids):
+            yield table, why
+
+
+def _why_not(table: Table) -> str | None:
+    if table.properties.get("gc.enabled", "true").lower() == "false":
+        return "its property gc.enabled is false: another table may use its files"
+    if not isinstance(table.io, PyArrowFileIO):
+        return f"{type(table.io).__name__} can't list the files of {table.location()}"
+    if elsewhere := [table.properties[path] for path in _PATHS if path in table.properties]:
+        return f"it has files outside its location, in {', '.join(elsewhere)}, which others may use"
+    return None
+
+
+def _neighbours(catalog: Catalog, tables: Sequence[Table]) -> Iterator[tuple[Table, str]]:
+    """Tables of the catalog whose place is one of ours, above it or below it."""
+    leaving = {table.name() for table in tables}
+    ours = [(table, _parts(table.location())) for table in tables]
+    try:
+        for identifier in _identifiers(catalog):
+            if identifier in leaving:
+                continue
+            other = ".".join(identifier)
+            try:
+                places = _places(catalog.load_table(identifier))
+            except NoSuchTableError:  # dropped a moment ago, or of another format
+                continue
+            except (OSError, ValueError, ValidationError) as error:
+                yield tables[0], f"where the files of {other} are can't be read: {first_line(error)}"
+                continue
+            for place in places:
+                theirs = _parts(place)
+                for table, mine in ours:
+                    shared = min(len(mine), len(theirs))
+                    if mine[:shared] == theirs[:shared]:
+                        yield table, f"{other} has files at {place}"
+    except (SQLAlchemyError, OSError, RESTError) as error:
+        yield tables[0], f"the catalog can't say which tables have files there: {first_line(error)}"
+
+
+def _places(table: Table) -> list[str]:
+    return [table.location(), *(table.properties[path] for path in _PATHS if path in table.properties)]
+
+
+def _stranger(table: Table, leaving: Collection[UUID]) -> str | None:
+    """Metadata in the table's rooms that is of another table."""
+    files, path = _place(table)
+    own = {entry.metadata_file for entry in table.metadata.metadata_log} | {table.metadata_location}
+    names = {_parts(location)[-1] for location in own}  # each begins with a number and holds a random one
+    location = table.location().rstrip("/")
+    try:
+        for room in ROOMS:
+            for info in files.get_file_info(FileSelector(f"{path}/{room}", True, recursive=True)):
+                if info.type != FileType.File or not info.base_name.endswith(_METADATA):
+                    continue
+                place = f"{location}{info.path[len(path) :]}"
+                if info.base_name in names and info.path == f"{path}/metadata/{info.base_name}":
+                    continue
+                metadata = FromInputFile.table_metadata(table.io.new_input(place))
+                if metadata.table_uuid not in leaving:
+                    return f"{place} is of another table"
+    except (OSError, ValueError, ValidationError) as error:
+        return f"whose files lie there can't be read: {first_line(error)}"
+    return None
+
+
+def _identifiers(catalog: Catalog, namespace: Identifier = ()) -> Iterator[Identifier]:
+    """All tables of the catalog, or of a namespace and those within it."""
+    if namespace:
+        with suppress(NoSuchNamespaceError):
+            yield from catalog.list_tables(namespace)
+    for inner in catalog.list_namespaces(namespace):
+        # Where namespaces hold no others, a service may answer with the same ones again.
+        if len(inner) == len(namespace) + 1 and inner[: len(namespace)] == namespace:
+            yield from _identifiers(catalog, inner)
+
+
+def _parts(location: str) -> list[str]:
+    """A location without its scheme, of which s3 and s3a, or file: and none, mean the same place."""
+    _, netloc, path = PyArrowFileIO.parse_location(location)
+    return normpath(f"/{netloc}/{path.removeprefix(netloc)}").strip("/").split("/")
+
+
+def _place(table: Table) -> tuple[FileSystem, str]:
+    io = table.io
+    assert isinstance(io, PyArrowFileIO)
+    scheme, netloc, path = io.parse_location(table.location(), io.properties)
+    return io.fs_by_scheme(scheme, netloc), path.rstrip("/")
+
+
+def _is_empty(files: FileSystem, path: str) -> bool:
+    return not files.get_file_info(FileSelector(path, allow_not_found=True))

@@ -1,0 +1,313 @@
+"""Random histories of one key: a log, the batches that read it, and what was lost of both since.
+
+The oracle of a replay is the same history with the candidate good when its batch read it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ingest.judgement import History, Origin, Outcome, Verdict
+from ingest.replay import _Replaying
+from thermocline.decode import decoder_for
+from thermocline.definition import LiveTable
+from thermocline.fold import newest
+from thermocline.keys import encode_one
+from thermocline.log import OffsetRange, RecordChunk, TopicConfig, TopicFacts
+from thermocline.seam import Seam
+
+DEFINITION = LiveTable.build(
+    name="t",
+    identifier="a.t",
+    topics=["A", "B"],
+    key=["k"],
+    columns={"k": "int", "v": "string"},
+    buckets=1,
+)
+KEY = encode_one(DEFINITION, [1])
+KEPT_MS = 60  # for which tombstones are kept
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What happens around the batches. Each of them may hide what a replay must know."""
+
+    partitions: int = 2
+    is_append_time: bool = False
+    is_cut: bool = False
+    is_expired: bool = False
+    joins_later: bool = False
+    suppresses: bool = False
+    is_compacted: bool = False
+    is_rebased: bool = False
+
+
+@dataclass(eq=False)
+class Record:
+    """A record of the key. ``at_ms``: when it was appended; the spelling is of the key's bytes."""
+
+    topic: str
+    offset: int
+    timestamp_ms: int
+    value: str | None
+    is_bad: bool
+    at_ms: int
+    spelling: bytes
+    partition: int = 0
+
+    def shown(self, is_readable: bool) -> bytes | None:
+        if not is_readable:
+            return b"oops"
+        return None if self.value is None else json.dumps({"v": self.value}).encode()
+
+    def __repr__(self) -> str:
+        bad = " bad" if self.is_bad else ""
+        return f"{self.topic}@{self.offset} t={self.timestamp_ms} at={self.at_ms} {self.value}{bad}"
+
+
+@dataclass
+class RandomHistory:
+    """One history, made from a seed; ``candidate`` is None where nothing was bad."""
+
+    seed: int
+    around: Surroundings
+    batches: list[list[Record]] = field(default_factory=list)
+    seams: list[Seam] = field(default_factory=list)
+    drained_ms: list[int | None] = field(default_factory=list)
+    begins: Seam = field(default_factory=Seam)
+    first_known: int = 0
+    candidate: Record | None = None
+    now_ms: int = 0
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.seed)
+        self._places: list[Place] = [("A", 0), ("B", 0)][: self.around.partitions]
+        self.log: dict[Place, list[Record]] = {place: [] for place in self._places}
+        self.ends = dict.fromkeys(self._places, 0)
+        self._run()
+
+    def table(self, candidate: Record | None = None) -> Record | None:
+        """The row of the key after all batches; with one bad record taken for good."""
+        row: Record | None = None
+        for batch in self.batches:
+            good = [record for record in batch if not record.is_bad or record is candidate]
+            winner = newest(good) if good else None
+            if winner is None or self._is_suppressed(winner, row):
+                continue
+            row = None if winner.value is None else winner
+        return row
+
+    def verdict(self, monkeypatch: pytest.MonkeyPatch) -> Verdict:
+        """What a replay says of the candidate."""
+        (verdict,) = self.replaying(monkeypatch).judge([self.kept()]).verdicts.values()
+        return verdict
+
+    def kept(self) -> dict[str, Any]:
+        """The candidate as the quarantine has it."""
+        candidate = self.candidate
+        assert candidate is not None
+        return {
+            "topic": candidate.topic,
+            "topic_id": f"id of {candidate.topic}",
+            "partition": 0,
+            "offset": candidate.offset,
+            "timestamp": datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=candidate.timestamp_ms),
+            "key": candidate.spelling,
+            "value": candidate.shown(is_readable=True),
+        }
+
+    def replaying(self, monkeypatch: pytest.MonkeyPatch) -> _Replaying:
+        """A replay of this history: all its own, but for the log and the table's files."""
+        row = self.table()
+        live = {} if row is None else {KEY: Origin(row.topic, 0, row.offset, row.timestamp_ms)}
+        monkeypatch.setattr("ingest.evidence.read_ranges", self._read)
+        monkeypatch.setattr("ingest.replay.live_rows", lambda *_: live)
+        known = slice(self.first_known, None)
+        stand_ins: dict[str, Any] = {
+            "state": SimpleNamespace(cluster_id="c", topic_ids={}, seam=self.seams[-1]),
+            "table": SimpleNamespace(io=None),
+            "log": _Log(self),
+            "clock": SimpleNamespace(now_ms=lambda: self.now_ms),
+        }
+        return _Replaying(
+            definition=DEFINITION,
+            client_config={},
+            history=History(self.seams[known], self.drained_ms[known], self.begins),
+            files={},
+            decoder=decoder_for(DEFINITION),
+            progress=lambda _done, _total: None,
+            **stand_ins,
+        )
+
+    def is_right(self, verdict: Verdict) -> bool:
+        """Whether the table is after that verdict as it would be, had the candidate been good."""
+        candidate, row, wanted = self.candidate, self.table(), self.table(self.candidate)
+        assert candidate is not None
+        values = [None if one is None else one.value for one in (row, wanted)]
+        match verdict.outcome:
+            case Outcome.APPLIED:
+                return candidate.value == values[1]
+            case Outcome.SUPERSEDED:
+                return values[0] == values[1]
+            case _:
+                return verdict.outcome is Outcome.REFUSED
+
+    def _is_suppressed(self, winner: Record, row: Record | None) -> bool:
+        is_same = row is not None and row.value == winner.value
+        return self.around.suppresses and is_same
+
+    def _run(self) -> None:
+        choose, around = self._random, self.around
+        count = choose.randint(1, 4)
+        joins_at = choose.randint(1, count - 1) if around.joins_later and count > 1 else 0
+        rebased_at = choose.randint(1, count - 1) if around.is_rebased and count > 1 else None
+        known = [place for place in self._places if not (joins_at and place[0] == "B")]
+        self._note(Seam(dict.fromkeys(known, 0)), None)
+        read = dict.fromkeys(self._places, 0)
+        for number in range(count):
+            if number == rebased_at:
+                self.log["B", 0], self.ends["B", 0] = [], 0
+                for _ in range(choose.randint(0, 3)):
+                    self._append(("B", 0))
+                read["B", 0] = choose.choice([0, self.ends["B", 0]])
+                self._note(Seam({place: read[place] for place in known}), None)
+                self.first_known = len(self.seams) - 1
+            if number == joins_at and joins_at:
+                self._join(known, read)
+            for place in self._places:
+                for _ in range(choose.randint(0, 2)):
+                    self._append(place)
+            self._batch(known, read, is_last=number == count - 1)
+        self._lose()
+
+    def _append(self, place: Place) -> None:
+        choose = self._random
+        self.now_ms += choose.randint(1, 9)
+        record = Record(
+            topic=place[0],
+            offset=self.ends[place],
+            timestamp_ms=self.now_ms if self.around.is_append_time else choose.randint(1, 99),
+            value=choose.choice([None, "x", "y"]),
+            is_bad=choose.random() < 0.35,
+            at_ms=self.now_ms,
+            spelling=choose.choice([b'{"k":1}', b'{"k": 1}']) if self.around.is_compacted else b'{"k":1}',
+        )
+        self.log[place].append(record)
+        self.ends[place] += 1
+
+    def _join(self, known: list[Place], read: dict[Place, int]) -> None:
+        """B joins: as a partition that grew, from 0, or as a topic that is added, from its start or end."""
+        known.append(("B", 0))
+        if self._random.random() < 0.5:
+            return
+        read["B", 0] = self._random.choice([0, self.ends["B", 0]])
+        self.begins = Seam({("B", 0): read["B", 0]})
+        self._note(self.seams[-1].advanced({("B", 0): read["B", 0]}), None)
+
+    def _batch(self, known: Sequence[Place], read: dict[Place, int], is_last: bool) -> None:
+        batch = []
+        all_of_it = is_last or self._random.random() < 0.5
+        for place in known:
+            end = self.ends[place] if all_of_it else self._random.randint(read[place], self.ends[place])
+            batch += [record for record in self.log[place] if read[place] <= record.offset < end]
+            read[place] = end
+        self.batches.append(batch)
+        is_drained = all(read[place] == self.ends[place] for place in known)
+        self._note(Seam({place: read[place] for place in known}), self.now_ms if is_drained else None)
+
+    def _note(self, seam: Seam, drained_ms: int | None) -> None:
+        self.seams.append(seam)
+        self.drained_ms.append(drained_ms)
+
+    def _lose(self) -> None:
+        choose, around = self._random, self.around
+        stands = {id(record) for records in self.log.values() for record in records}
+        bad = [record for batch in self.batches for record in batch if record.is_bad and id(record) in stands]
+        self.candidate = choose.choice(bad) if bad else None
+        if around.is_expired:
+            self.first_known = choose.randint(self.first_known, len(self.seams) - 1)
+        self.now_ms += choose.choice([1, 1, KEPT_MS])
+        if around.is_compacted:
+            for place in self._places:
+                for _ in range(choose.choice([0, 0, 0, 2])):
+                    self._append(place)
+                self._compact(place)
+        end = self.seams[-1]
+        cut = {place: choose.randint(0, end.get(place)) if around.is_cut else 0 for place in self._places}
+        self.starts = Seam(cut)
+
+    def _compact(self, place: Place) -> None:
+        """Keep the last record of each key's bytes, and tombstones for their time, up to some offset."""
+        cleaned = self._random.randint(0, self.ends[place])
+        last = {one.spelling: one.offset for one in self.log[place] if one.offset < cleaned}
+        old_ms = self.now_ms - KEPT_MS
+        self.log[place] = [
+            one
+            for one in self.log[place]
+            if one.offset >= cleaned
+            or (one.offset == last[one.spelling] and (self._is_no_tombstone(one) or one.at_ms > old_ms))
+        ]
+
+    def _is_no_tombstone(self, record: Record) -> bool:
+        return record.value is not None or (record.is_bad and record is not self.candidate)
+
+    def _read(
+        self, _config: Mapping[str, Any], ranges: Sequence[OffsetRange], _name: str
+    ) -> Iterator[RecordChunk]:
+        for wanted in ranges:
+            assert wanted.first >= self.starts[wanted.topic, wanted.partition]
+            found = [
+                record
+                for record in self.log[wanted.topic, wanted.partition]
+                if wanted.first <= record.offset < wanted.end
+            ]
+            if found:
+                yield RecordChunk(
+                    wanted.topic,
+                    wanted.partition,
+                    [record.spelling for record in found],
+                    [record.shown(not record.is_bad or record is self.candidate) for record in found],
+                    [record.offset for record in found],
+                    [record.timestamp_ms for record in found],
+                )
+
+
+class _Log:
+    """What a replay asks of the cluster."""
+
+    def __init__(self, history: RandomHistory) -> None:
+        self._of = history
+
+    def cluster_id(self) -> str:
+        return "c"
+
+    def describe(self, topics: Sequence[str]) -> dict[str, TopicFacts]:
+        return {topic: TopicFacts(f"id of {topic}", 1) for topic in topics}
+
+    def configs(self, topics: Sequence[str]) -> dict[str, TopicConfig]:
+        around = self._of.around
+        return {topic: TopicConfig(around.is_compacted, KEPT_MS, around.is_append_time) for topic in topics}
+
+    def starts(self, _topics: Sequence[str]) -> Seam:
+        return self._of.starts
+
+    def ends(self, topics: Sequence[str]) -> Seam:
+        return Seam({place: end for place, end in self._of.ends.items() if place[0] in topics})
+
+    def offsets_at(self, topics: Sequence[str], epoch_ms: int) -> Seam:
+        return Seam(
+            {
+                place: next((one.offset for one in self._of.log[place] if one.timestamp_ms >= epoch_ms), end)
+                for place, end in self._of.ends.items()
+                if place[0] in topics
+            }
+        )

@@ -1,0 +1,115 @@
+"""Purging the quarantine by command: who is asked, and what goes after a yes. On a real companion table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+from pyiceberg.table import Table
+
+from ingest.quarantine import (
+    SCHEMA,
+    create_quarantine,
+    keep_files,
+    open_quarantine,
+    read_rows,
+    write_quarantine_file,
+)
+from thermocline.catalog import open_catalog
+from thermocline.cli.entry import run
+from thermocline.errors import ExitCode
+from thermocline.settings import load_settings
+
+CONFIG = """
+[kafka]
+bootstrap_servers = "127.0.0.1:1"
+[catalog]
+uri = "sqlite:///catalog.db"
+warehouse = "warehouse"
+[tables.profiles]
+identifier = "app.profiles"
+topics = ["profiles"]
+key = ["id"]
+[tables.profiles.columns]
+id = "int"
+"""
+Answer = Callable[[Callable[[], bool]], None]
+
+
+@pytest.fixture
+def quarantine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "thermocline.toml").write_text(CONFIG)
+    catalog = open_catalog(load_settings(tmp_path / "thermocline.toml").catalog, may_create=True)
+    catalog.create_namespace("app")
+    create_quarantine(catalog, "app.profiles")
+    # Whose the table is makes no difference to what is purged, and takes a JVM to tell.
+    monkeypatch.setattr("ingest.quarantined.own_table", lambda *_, **__: nullcontext())
+    return open_quarantine(catalog, "profiles", "app.profiles")
+
+
+def keep(quarantine: Table, offsets: Sequence[int], topic_id: str = "first") -> None:
+    row = {"topic": "profiles", "topic_id": topic_id, "partition": 0, "stage": "key", "reason": "why"}
+    at = datetime(2026, 3, 1, tzinfo=UTC)
+    rows = [row | {"offset": offset, "timestamp": at} for offset in offsets]
+    records = [pa.Table.from_pylist(rows, SCHEMA)]
+    keep_files(quarantine, [write_quarantine_file(quarantine.io, quarantine.location(), records)])
+
+
+def kept(quarantine: Table) -> list[tuple[str, int]]:
+    return sorted((row["topic_id"], row["offset"]) for row in read_rows(quarantine.refresh(), ()))
+
+
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch) -> Answer:
+    """Somebody at the terminal, who looks at what is asked and says yes or no."""
+
+    def install(says: Callable[[], bool]) -> None:
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+        monkeypatch.setattr("typer.confirm", lambda question, err: says())
+
+    return install
+
+
+def test_a_no_is_an_answer_and_no_error(
+    quarantine: Table, answer: Answer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(quarantine, [1, 2])
+    answer(lambda: False)
+    assert run(["quarantine", "purge", "profiles", "--all"]) == ExitCode.NOTHING_TO_DO
+    assert capsys.readouterr() == ("profiles: nothing was purged\n", "")
+    assert kept(quarantine) == [("first", 1), ("first", 2)]
+
+
+@pytest.mark.parametrize(
+    "choice", [["--all"], ["--before", "2999-01-01T00:00:00Z"], ["profiles/0@1", "profiles/0@2"]]
+)
+def test_after_a_yes_only_what_was_counted_goes(quarantine: Table, answer: Answer, choice: list[str]) -> None:
+    """Goal: what ingest puts there while the person thinks stays. Method: it comes with the answer."""
+    keep(quarantine, [1, 2])
+
+    def yes_later() -> bool:
+        keep(quarantine, [3])
+        keep(quarantine, [1], topic_id="made again")
+        return True
+
+    answer(yes_later)
+    assert run(["quarantine", "purge", "profiles", *choice]) == ExitCode.DONE
+    assert kept(quarantine) == [("first", 3), ("made again", 1)]
+
+
+def test_where_nobody_can_be_asked_it_wants_a_yes_and_nothing_is_asked_about_nothing(
+    quarantine: Table, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["quarantine", "purge", "profiles", "--all"]) == ExitCode.NOTHING_TO_DO
+    keep(quarantine, [1])
+    assert run(["quarantine", "purge", "profiles", "--all"]) == ExitCode.USAGE
+    assert "thermocline quarantine purge profiles --all --yes" in capsys.readouterr().err
+    assert run(["quarantine", "purge", "profiles", "--all", "--yes"]) == ExitCode.DONE
+    assert kept(quarantine) == []

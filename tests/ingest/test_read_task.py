@@ -1,0 +1,64 @@
+"""A read task that ends early: what it says, and what it leaves behind."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from ingest import read_task as module
+from ingest.read_task import REPORT_BUCKET, ReadReport, ReadTask, run_read_task
+from tests.ingest.one_bucket import DEFINITION
+from thermocline.errors import KafkaUnreachable
+from thermocline.log import OffsetRange, RecordChunk
+
+RANGES = [OffsetRange("profiles", 0, 0, 4)]
+
+
+class Bare:
+    """A message as far as it is read for the quarantine."""
+
+    def headers(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize("error", [KafkaUnreachable(bootstrap_servers="x", detail="away"), MemoryError()])
+def test_a_task_that_ends_early_leaves_no_bad_records_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Goal: no quarantine file stays that no table will ever know. Method: the log ends after two chunks."""
+    written: list[list[Path]] = []
+
+    def chunks(*_: object) -> Iterator[RecordChunk]:
+        for offset in (0, 2):
+            yield RecordChunk(
+                "profiles",
+                0,
+                [b"no key"] * 2,
+                [b"{}"] * 2,
+                [offset, offset + 1],
+                [0, 0],
+                [Bare()] * 2,
+            )
+        written.append(list((tmp_path / "data").iterdir()))
+        raise error
+
+    monkeypatch.setattr(module, "QUARANTINE_RECORDS_MAX", 2)
+    monkeypatch.setattr(module, "read_ranges", chunks)
+    task = ReadTask(DEFINITION, {}, PyArrowFileIO(), tmp_path.as_uri(), {"profiles": "id"})
+    if isinstance(error, MemoryError):
+        with pytest.raises(MemoryError):
+            list(run_read_task(task, RANGES))
+    else:
+        (last,) = run_read_task(task, RANGES)
+        assert last.column("bucket").to_pylist() == [REPORT_BUCKET]
+        report = msgspec.msgpack.decode(last.column("stream")[0].as_py(), type=ReadReport)
+        assert report.error is not None
+        assert isinstance(pickle.loads(report.error), KafkaUnreachable)
+        assert (report.covered, report.quarantine_files) == ([], [])
+    assert len(written[0]) == 2
+    assert list((tmp_path / "data").iterdir()) == []
