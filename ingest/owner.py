@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,7 @@ from thermocline.errors import (
     OwnerLost,
     ThermoclineError,
 )
-from thermocline.files import plan_files
+from thermocline.files import data_location, delete_files, plan_files
 from thermocline.identity import check_identity, check_log, check_tombstones
 from thermocline.log import Log
 from thermocline.logs import fields
@@ -235,7 +235,7 @@ class Owner:
         started_at = self.clock.monotonic()
         tasks = split_for_tasks(batch.ranges, parallelism(self.spark))
         try:
-            result = run_batch(self.spark, self.task, _data_location(self.table), tasks, self.position.files)
+            result = run_batch(self.spark, self.task, data_location(self.table), tasks, self.position.files)
         except OffsetsGone:
             # One partition said so, from where it was read: what is lost is counted in all, from the seam on.
             # The log may have lost its end instead.
@@ -246,7 +246,7 @@ class Owner:
         accounting = account(result, self.definition.on_error)
         match self._commit(batch, result, accounting, planned):
             case Rejected(error):
-                _discard(self.table.io, result)
+                delete_files(self.table.io, written_paths(result.buckets))
                 raise error
             case Unknown(error):
                 raise error  # its files may be part of the table, now or in a moment: they are kept
@@ -267,6 +267,11 @@ class Owner:
     def _commit(self, batch: Batch, result: BatchResult, accounting: Accounting, planned: Mark) -> Outcome:
         try:
             self._check_before_commit(batch, accounting)
+        except ThermoclineError as error:
+            bad = [path for report in result.reports for path in report.quarantine_files]
+            delete_files(self.quarantine.io, bad)  # the quarantine does not know them yet
+            return Rejected(error)
+        try:
             self._deal_with_bad(result.reports)
         except ThermoclineError as error:
             return Rejected(error)
@@ -378,14 +383,3 @@ def _read_task(
 ) -> ReadTask:
     client_config = settings.kafka.client_config()
     return ReadTask(definition, client_config, io, quarantine.location(), dict(state.topic_ids))
-
-
-def _data_location(table: Table) -> str:
-    return table.properties.get("write.data.path", f"{table.location()}/data")
-
-
-def _discard(io: FileIO, result: BatchResult) -> None:
-    """Delete what a batch wrote that is certain not to be in the table; what stays is a harmless orphan."""
-    for path in written_paths(result.buckets):
-        with suppress(OSError):
-            io.delete(path)

@@ -97,7 +97,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         keeps="the files of an unknown commit are kept",
         file="ingest/owner.py",
         line="                raise error  # its files may be part of the table",
-        without="                _discard(self.table.io, result)\n                raise error  # its files may be part of the table",
+        without="                delete_files(self.table.io, written_paths(result.buckets))\n                raise error  # its files may be part of the table",
         test="tests/behaviour/test_owner.py::test_a_commit_that_nobody_can_find_stops_ingest_and_keeps_its_files",
     ),
     Mutant(
@@ -596,7 +596,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         keeps="a bad record is kept before the seam passes it",
         file="ingest/owner.py",
         line="            self._deal_with_bad(result.reports)\n",
-        without="",
+        without="            pass\n",
         test="tests/behaviour/test_quarantine.py::test_bad_records_are_in_quarantine_and_in_the_dead_letter_topic_before_the_batch_commits",
     ),
     Mutant(
