@@ -13,11 +13,14 @@ from thermocline.embedded.stack import TABLE, Stack
 
 @pytest.fixture(scope="session")
 def new_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Stack]]:
-    """Makes a started stack: its own broker, catalog and table; all are stopped at the end."""
+    """Makes a started stack: its own broker, catalog and table; all are stopped at the end.
+
+    The catalog has the stack's name: a Spark session keeps the first catalog that it met by a name.
+    """
     stacks: list[Stack] = []
 
     def start(name: str, **options: object) -> Stack:
-        stack = Stack(tmp_path_factory.mktemp(name), **options)  # type: ignore[arg-type]
+        stack = Stack(tmp_path_factory.mktemp(name), catalog=name, **options)  # type: ignore[arg-type]
         stacks.append(stack)
         return stack.start()
 

@@ -90,7 +90,7 @@ class Told:
 
 @pytest.fixture(scope="module")
 def stack(new_stack: Callable[..., Stack]) -> Stack:
-    stack = new_stack("alter", partitions=1, buckets=2)
+    stack = new_stack("altered", partitions=1, buckets=2)
     text = stack.config_path.read_text()
     # An owner that lives shows it within a second, so that nobody waits for long.
     stack.config_path.write_text(f"{text}\n[ingest]\nlease_seconds = 3\n")
@@ -179,7 +179,7 @@ def check_doors(stack: Stack, told: Told) -> None:
 def check_readers(stack: Stack, told: Told, owner: Owner) -> None:
     """Spark and PyIceberg read what was committed, which is all."""
     expected = told.rows()
-    spark = [row.asDict() for row in owner.spark.sql(f"SELECT * FROM lake.app.{TABLE}").collect()]
+    spark = [row.asDict() for row in owner.spark.sql(f"SELECT * FROM altered.app.{TABLE}").collect()]
     iceberg = load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}").scan().to_arrow()
     for rows in (spark, iceberg.to_pylist()):
         plain = [{name: value for name, value in row.items() if name not in PROVENANCE} for row in rows]
@@ -382,12 +382,12 @@ def test_columns_that_another_program_changed_are_met_before_field_ids_part(
 ) -> None:
     """Iceberg would give the next column another id than the one that our files carry."""
     story.lease.release()
-    story.spark.sql(f"ALTER TABLE lake.app.{TABLE} ADD COLUMN foreign_one STRING")
+    story.spark.sql(f"ALTER TABLE altered.app.{TABLE} ADD COLUMN foreign_one STRING")
     configure(stack, {**told.columns, "late": "string"})
     code, said = exit_code(stack, "table", "alter", TABLE)
     assert code == AlterationRefused.exit_code
     assert "another program changed the table's columns" in said
-    story.spark.sql(f"ALTER TABLE lake.app.{TABLE} DROP COLUMN foreign_one")
+    story.spark.sql(f"ALTER TABLE altered.app.{TABLE} DROP COLUMN foreign_one")
     configure(stack, told.columns)
 
 
@@ -420,12 +420,13 @@ def test_a_dropped_table_goes_with_its_files_and_a_server_says_so_until_it_is_ba
     story: Owner, stack: Stack, told: Told, server: Command
 ) -> None:
     """Last, since it takes the table away. Without a yes, and while an owner lives, nothing goes."""
+    story.lease.release()
     catalog = open_catalog(stack.settings.catalog)
     table = load_table(catalog, TABLE, f"app.{TABLE}")
     folder = stack.folder / "data" / "warehouse" / "app"
     code, said = exit_code(stack, "table", "drop", TABLE, "--purge")
     assert code == ExitCode.USAGE
-    assert f"thermocline table drop {TABLE} --purge --yes" in said
+    assert f"table drop {TABLE} --purge --yes" in said
     assert table.location().endswith(TABLE)
     assert (folder / TABLE / "data").exists()
 

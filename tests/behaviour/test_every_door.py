@@ -87,7 +87,7 @@ def test_spark_and_pyiceberg_read_what_was_committed(answers: Answers, stack: St
     expected = {
         (APP, case.name, attribute): value for case in CASES for attribute, value in case.rows_second.items()
     }
-    query = f"SELECT app_id, user_id, key, value FROM lake.app.{TABLE}"
+    query = f"SELECT app_id, user_id, key, value FROM {stack.settings.catalog.name}.app.{TABLE}"
     spark_rows = {(r.app_id, r.user_id, r.key): r.value for r in owner.spark.sql(query).collect()}
     table = load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}")
     iceberg_rows = {

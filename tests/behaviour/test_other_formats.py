@@ -184,8 +184,8 @@ class Told:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    stack = Stack(tmp_path_factory.mktemp("formats"))
-    base = stack.config_path.read_text().partition("[tables.")[0].replace('"lake"', f'"{CATALOG}"')
+    stack = Stack(tmp_path_factory.mktemp("formats"), catalog=CATALOG)
+    base = stack.config_path.read_text().partition("[tables.")[0]
     stack.config_path.write_text(base + "".join(variant.section for variant in VARIANTS))
     stack.settings = load_settings(stack.config_path)
     stack.start_broker()

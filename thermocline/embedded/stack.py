@@ -99,6 +99,7 @@ class Stack:
         buckets: int = 8,
         commit_interval_seconds: float = 10.0,
         workers: int = 1,
+        catalog: str = "lake",
         report: Report = in_silence,
     ) -> None:
         self.folder = folder.absolute()
@@ -115,6 +116,7 @@ class Stack:
                 host=HOST,
                 port=port,
                 workers=workers,
+                catalog=catalog,
                 table=TABLE,
                 topic=TOPIC,
                 buckets=buckets,
@@ -223,7 +225,7 @@ _CONFIG = """\
 bootstrap_servers = "{bootstrap_servers}"
 
 [catalog]
-name = "lake"
+name = "{catalog}"
 type = "sql"
 uri = "sqlite:///data/catalog.db"
 warehouse = "data/warehouse"
