@@ -195,4 +195,4 @@ def json_of(stack: Stack, capsys: pytest.CaptureFixture[str], *words: str) -> di
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[dict[str, str]]:
     """The fields of the warnings about open transactions."""
-    return [vars(record)["fields"] for record in caplog.records if record.message == "transaction open"]
+    return [vars(record)["fields"] for record in caplog.records if record.getMessage() == "transaction open"]
