@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,6 +29,8 @@ NO_SUCH_TABLE = "org.apache.iceberg.exceptions.NoSuchTableException"
 
 # Enough for a catalog and one table's metadata.
 _HEAP = "-Xmx512m"
+# A JVM without work ends in a fraction of a second.
+_END_SECONDS_MAX = 10.0
 
 
 class JavaCatalog:
@@ -107,13 +110,14 @@ def catalog_jars(settings: CatalogSettings) -> tuple[Path, ...]:
 def small_jvm(settings: CatalogSettings) -> Iterator[Any]:
     """A JVM with Iceberg and without a Spark session, up in about a second; ends with the block."""
     java = find_java()
-    port, token = launch_gateway(
+    port, token, process = launch_gateway(
         classpath=":".join(str(path) for path in _class_path(settings)),
         javaopts=[_HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"],
         java_path=str(java.executable),
         die_on_exit=True,
         enable_auth=True,
-        return_proc=False,
+        daemonize_redirect=True,
+        return_proc=True,
     )
     gateway = JavaGateway(
         gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True)
@@ -123,6 +127,12 @@ def small_jvm(settings: CatalogSettings) -> Iterator[Any]:
         yield gateway.jvm
     finally:
         gateway.shutdown()
+        # It lives for as long as its input is open, and py4j holds that for as long as it lives.
+        process.stdin.close()
+        try:
+            process.wait(_END_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
 
 
 def _class_path(settings: CatalogSettings) -> list[Path]:
