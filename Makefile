@@ -3,12 +3,12 @@ SHELL := /bin/sh
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null && { echo $$python; break; }; done)
 RUN := .venv/bin/python
-SOURCES = $(wildcard thermocline ingest serving tests benchmarks docs/generate.py bootstrap.py)
+SOURCES = $(wildcard thermocline ingest serving verify tests benchmarks docs/generate.py bootstrap.py)
 LOCK = CUSTOM_COMPILE_COMMAND="make lock" $(RUN) -m piptools compile --quiet --generate-hashes --allow-unsafe \
 	--strip-extras --no-emit-options --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench mutants docs bootstrap lock clean
+.PHONY: help demo test check format bench mutants torture docs bootstrap lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ bench: bootstrap ## Run the benchmarks; each prints one line of JSON
 
 mutants: bootstrap ## Remove each safety line in turn and see that a test notices; about half an hour (ARGS=epoch)
 	@$(RUN) -m tests.mutants $(ARGS)
+
+torture: bootstrap ## Break and kill everything for a while, compare every answer (SECONDS=1800 SEED=1 ARGS="--report PATH")
+	@$(RUN) -m tests.torture --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 docs: bootstrap ## Write the generated reference pages
 	@$(RUN) docs/generate.py

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.schema import Schema
 
-from ingest.commit import Change, Landed, Rejected, Unknown
+from ingest.change import Change
+from ingest.commit import landed
 from ingest.lookout import offsets_of
 from ingest.ownership import own_table
 from thermocline.alteration import plan_alteration
-from thermocline.catalog import DEFINITION_PROPERTY, current_state, definition_of, load_table, open_catalog
+from thermocline.catalog import DEFINITION_PROPERTY, current_state, definition_of, open_table
 from thermocline.errors import AlterationRefused
+from thermocline.failpoints import failpoint
 from thermocline.identity import check_identity
 from thermocline.log import Log
 from thermocline.seam import Seam
@@ -41,7 +43,7 @@ def alter_table(
         CommitUnknown: nobody can say whether it was altered. Safe to repeat.
     """
     wanted = settings.table(name).definition(name)
-    table = load_table(open_catalog(settings.catalog), name, wanted.identifier)
+    table = open_table(settings, name)
     planned = plan_alteration(definition_of(table, name), wanted, table.metadata.last_column_id)
     if planned.topics:
         state = current_state(table, name)
@@ -60,21 +62,16 @@ def _commit(owned: Owned, planned: Alteration, start: str) -> None:
     state, definition = owned.state, planned.definition
     new = offsets_of(owned.log, planned.topics, start) if planned.topics else Seam()
     facts = owned.log.describe(planned.topics) if planned.topics else {}
-    change = Change(
+    change = Change.carrying_on(
+        state,
         seam=state.seam.merged_max(new),
-        cluster_id=state.cluster_id,
         topic_ids={**state.topic_ids, **{topic: fact.topic_id for topic, fact in facts.items()}},
-        watermark_ms=state.watermark_ms,
-        drained_ms=state.drained_ms,
         properties={DEFINITION_PROPERTY: definition.to_json()},
         alter=_altering(owned.jvm, planned),
         definition_version=definition.version,
     )
-    match owned.committer.commit(state.snapshot_id, state.seam, change):
-        case Rejected(error) | Unknown(error):
-            raise error
-        case Landed():
-            pass
+    failpoint("alter.commit")
+    landed(owned.committer.commit(state.snapshot_id, state.seam, change))
 
 
 def _altering(jvm: Any, planned: Alteration) -> Callable[[Any], None]:

@@ -54,6 +54,23 @@ class BadRecordsPolicy:
         )
 
 
+@dataclass(slots=True)
+class BadRecords:
+    """What becomes of one table's bad records."""
+
+    policy: BadRecordsPolicy
+    quarantine: Table
+    client_config: Mapping[str, Any]
+
+    def settle(self, reports: Sequence[ReadReport]) -> None:
+        """Make those of a batch durable before it commits, or stop on them: see `settle_bad_records`."""
+        settle_bad_records(self.policy, reports, self.quarantine, self.client_config)
+
+    def discard(self, reports: Sequence[ReadReport]) -> None:
+        """Delete the files of a batch that will not commit, while the quarantine does not know them."""
+        delete_files(self.quarantine.io, [path for one in reports for path in one.quarantine_files])
+
+
 def settle_bad_records(
     policy: BadRecordsPolicy,
     reports: Sequence[ReadReport],

@@ -12,10 +12,11 @@ import msgspec
 import pyarrow as pa
 
 from ingest.bucket_task import BucketResult, run_bucket_task
-from ingest.commit import written_paths
+from ingest.change import written_paths
 from ingest.java import JAVA_ERRORS
 from ingest.read_task import REPORT_BUCKET, ReadReport, ReadTask, run_read_task
 from thermocline.errors import EngineFailed, RangeIncomplete, ThermoclineError
+from thermocline.failpoints import failpoint
 from thermocline.files import DataFile, delete_files
 from thermocline.log import OffsetRange
 
@@ -60,6 +61,7 @@ def run_batch(
         packed = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_reader(task, tasks), _PACKED_COLUMNS)
         groups = packed.repartition(_GROUPS_PER_CORE * parallelism(spark), "bucket").groupBy("bucket")
         rows = groups.applyInArrow(_writer(task, data_location, _packed(files)), _RESULT_COLUMNS).collect()
+    failpoint("batch.gathered")
     results = ((row.bucket, row.result) for row in rows)
     return gather(results, [planned for ranges in tasks for planned in ranges], task.io)
 

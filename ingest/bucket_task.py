@@ -21,6 +21,7 @@ from ingest.unchanged import unchanged_keys
 from thermocline.data_file import WrittenFile, write_data_file
 from thermocline.definition import KEY, TOMBSTONE
 from thermocline.deletes import write_deletes
+from thermocline.failpoints import failpoint
 from thermocline.files import DataFile, Deletes
 from thermocline.fold import fold
 
@@ -69,6 +70,7 @@ def run_bucket_task(
         is_replay: the records lie before the seam, so that even where a record is its own key, in a table
             without one, it may be in the table already.
     """
+    failpoint("bucket-task.probe")
     folded = fold(records)
     winners = folded.winners
     keys = winners.column(KEY).combine_chunks()
@@ -100,6 +102,7 @@ def run_bucket_task(
         keep_deletes(written, deleted[path])
     if added is not None:
         keep_keys(added.path, rows.column(KEY).combine_chunks())
+    failpoint("bucket-task.done")
     unchanged = int(np.count_nonzero(is_unchanged))
     return BucketResult(
         bucket=bucket,

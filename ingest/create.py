@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ingest.commit import Change, summary_fields
+from ingest.change import Change, summary_fields
 from ingest.java import JavaCatalog, small_jvm
 from ingest.lookout import offsets_of
 from ingest.quarantine import create_quarantine

@@ -15,7 +15,7 @@ from pyiceberg.table.snapshots import ancestors_of
 from ingest.judgement import Found, Ground, Heard, History, Origin, Partition
 from ingest.probe import probe
 from ingest.stored_rows import rows_at
-from thermocline.catalog import SUMMARY_ACCEPTED, SUMMARY_DRAINED, SnapshotState, state_of
+from thermocline.catalog import SUMMARY_ACCEPTED, SUMMARY_DRAINED, SnapshotState, state_of, summary_of
 from thermocline.decode import Decoded, Decoder, decoder_for, records_table
 from thermocline.definition import KEY, PROVENANCE, TOMBSTONE
 from thermocline.errors import TableUnowned
@@ -116,18 +116,16 @@ def history_of(table: Table, name: str) -> History:
 def _goes_on(state: SnapshotState, later: SnapshotState, snapshot: Snapshot) -> bool:
     """Whether a later snapshot read on in the same log, as its batch says and nobody told it to."""
     is_same_log = state.cluster_id == later.cluster_id and state.topic_ids.items() <= later.topic_ids.items()
-    return is_same_log and later.seam.at_least(state.seam) and SUMMARY_ACCEPTED not in _summary(snapshot)
+    return is_same_log and later.seam.at_least(state.seam) and SUMMARY_ACCEPTED not in summary_of(snapshot)
 
 
 def _is_drained(before: SnapshotState | None, state: SnapshotState, snapshot: Snapshot) -> bool:
     """Whether ``drained_ms`` is of this batch: at creation, and where the history begins, it is presumed."""
     return (
-        before is not None and before.drained_ms < state.drained_ms and SUMMARY_DRAINED in _summary(snapshot)
+        before is not None
+        and before.drained_ms < state.drained_ms
+        and SUMMARY_DRAINED in summary_of(snapshot)
     )
-
-
-def _summary(snapshot: Snapshot) -> Mapping[str, str]:
-    return snapshot.summary.additional_properties if snapshot.summary else {}
 
 
 def _joined(before: SnapshotState | None, state: SnapshotState) -> list[tuple[Partition, int]]:

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ingest.bucket_task import BucketResult
-from thermocline.files import DataFile
+from thermocline.files import DataFile, plan_files
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 FilesByBucket = Mapping[int, Sequence[DataFile]]
+
+
+def live_files(table: Table, snapshot_id: int) -> FilesByBucket:
+    """The live files of a snapshot, as its manifests say. Raises what `plan_files` raises."""
+    return by_bucket(plan_files(table, snapshot_id))
 
 
 def by_bucket(files: Iterable[DataFile]) -> FilesByBucket:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeGuard
 
 from thermocline.errors import OwnerLost, StoreUnreachable, TableHeld
+from thermocline.failpoints import failpoint, failstep
 from thermocline.logs import fields
 
 if TYPE_CHECKING:
@@ -231,6 +232,7 @@ class Lease:
 
     def _read(self) -> bytes | None:
         try:
+            failpoint("lease.read")
             with self._io.new_input(self._path).open() as source:
                 return source.read()
         except FileNotFoundError:
@@ -240,7 +242,7 @@ class Lease:
             raise StoreUnreachable(table=self._name, path=self._path, detail=detail) from error
 
     def _write(self) -> None:
-        with self._io.new_output(self._path).create(overwrite=True) as sink:
+        with failstep("lease.write"), self._io.new_output(self._path).create(overwrite=True) as sink:
             sink.write(json.dumps(asdict(self._us)).encode())
 
     def _held(self, found: bytes) -> TableHeld:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ingest.plan import FIRST_RECORDS_MAX, Batch, plan_batch, records_max_of, with_new_partitions
 from ingest.standstill import warn
-from thermocline.catalog import SnapshotState, current_state, definition_of, load_table, open_catalog
+from thermocline.catalog import SnapshotState, current_state, definition_of, open_table
 from thermocline.clock import Clock, SystemClock
 from thermocline.identity import check_identity, check_log, kept_ms
 from thermocline.log import Log
@@ -80,7 +80,7 @@ def offsets(settings: Settings, name: str) -> list[PartitionOffsets]:
     definition, state, log = _table_and_log(settings, name)
     topics = definition.topics
     check_identity(name, state.cluster_id, state.topic_ids, log, topics)
-    starts, ends = log.starts(topics), log.ends(topics)
+    starts, ends = log.bounds(topics)
     held = {(one.topic, one.partition): one for one in log.open_transactions(topics)}
     held_back = {place: one.held_back for place, one in held.items()}
     # Asked for a moment later.
@@ -109,7 +109,7 @@ def offsets_of(log: Log, topics: Sequence[str], where: str) -> Seam:
 
 
 def _table_and_log(settings: Settings, name: str) -> tuple[LiveTable, SnapshotState, Log]:
-    table = load_table(open_catalog(settings.catalog), name, settings.table(name).identifier)
+    table = open_table(settings, name)
     return definition_of(table, name), current_state(table, name), Log(settings.kafka)
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ingest.accounting import Accounting, account, watermark_ms
-from ingest.bad_records import BadRecordsPolicy, check_dead_letter_topic, settle_bad_records
-from ingest.batch import BatchResult, parallelism, run_batch
-from ingest.commit import Change, Committer, Landed, Outcome, Rejected, Unknown, written_paths
-from ingest.files_by_bucket import FilesByBucket, after_commit, by_bucket
+from ingest.bad_records import BadRecords, BadRecordsPolicy, check_dead_letter_topic
+from ingest.batch import BatchResult
+from ingest.change import Change, written_paths
+from ingest.commit import Committer, Landed, Outcome, Rejected, Unknown, landed
+from ingest.engine import Engine, SparkEngine
+from ingest.files_by_bucket import FilesByBucket, live_files
 from ingest.lease import Lease, StoppedWaiting
 from ingest.lookout import is_note_due, is_up_to_date
 from ingest.ownership import Claim
@@ -27,11 +29,12 @@ from ingest.plan import (
     split_for_tasks,
     with_new_partitions,
 )
+from ingest.position import Position
 from ingest.quarantine import open_quarantine
-from ingest.read_task import ReadReport, ReadTask
+from ingest.read_task import ReadTask
 from ingest.spark import java_view, start_spark, stop_spark
 from ingest.standstill import Standstill, warn
-from thermocline.catalog import TOMBSTONES_PROPERTY, SnapshotState, current_state, load_table
+from thermocline.catalog import TOMBSTONES_PROPERTY, current_state, load_table
 from thermocline.clock import Clock, SystemClock
 from thermocline.errors import (
     CommitRejected,
@@ -42,16 +45,15 @@ from thermocline.errors import (
     OwnerLost,
     ThermoclineError,
 )
-from thermocline.files import data_location, delete_files, plan_files
+from thermocline.failpoints import failpoint
+from thermocline.files import data_location, delete_files
 from thermocline.identity import check_identity, check_log, check_tombstones
 from thermocline.log import Log
 from thermocline.logs import fields
-from thermocline.seam import Seam, check_against_log
+from thermocline.seam import check_against_log
 
 if TYPE_CHECKING:
-    from pyiceberg.io import FileIO
     from pyiceberg.table import Table
-    from pyspark.sql import SparkSession
 
     from thermocline.definition import LiveTable
     from thermocline.settings import Settings, TableSettings
@@ -85,34 +87,23 @@ def run(settings: Settings, name: str, once: bool, stop: threading.Event, clock:
 
 
 @dataclass(slots=True)
-class _Position:
-    """Where the table stands: what the next batch is planned on."""
-
-    snapshot_id: int
-    seam: Seam
-    watermark_ms: int
-    drained_ms: int
-    tombstones_since_ms: Mapping[str, int]
-    has_read: bool
-    files: FilesByBucket
-
-
-@dataclass(slots=True)
 class Owner:
-    """One process that commits to one table; ``open`` makes one."""
+    """One process that commits to one table; ``open`` makes one.
+
+    ``live_files`` says which files a snapshot of the table has.
+    """
 
     settings: TableSettings
     definition: LiveTable
     log: Log
     table: Table
-    quarantine: Table
-    spark: SparkSession
+    engine: Engine
     committer: Committer
     lease: Lease
-    task: ReadTask
-    cluster_id: str
-    position: _Position
+    bad_records: BadRecords
+    position: Position
     clock: Clock
+    live_files: Callable[[Table, int], FilesByBucket] = live_files
     bytes_per_record: float = 0.0
     must_reload: bool = False
     mark: Mark | None = None
@@ -137,26 +128,29 @@ class Owner:
         state = current_state(claim.table, name)
         log = Log(settings.kafka)
         check_log(name, state, log, definition, clock.now_ms())
-        check_dead_letter_topic(BadRecordsPolicy.of(definition, settings.table(name)), log)
+        policy = BadRecordsPolicy.of(definition, settings.table(name))
+        check_dead_letter_topic(policy, log)
         quarantine = open_quarantine(claim.table.catalog, name, definition.identifier)
+        client_config = settings.kafka.client_config()
         claim.wait_until_free(stop)
         spark = start_spark(settings, name)
         with ExitStack() as undo:
             undo.callback(stop_spark, spark)
             owned = claim.take(java_view(spark))
             undo.callback(owned.release)
+            table, state = owned.table, owned.state
+            topic_ids = dict(state.topic_ids)
+            task = ReadTask(definition, client_config, table.io, quarantine.location(), topic_ids)
             owner = cls(
                 settings=settings.table(name),
                 definition=definition,
                 log=log,
-                table=owned.table,
-                quarantine=quarantine,
-                spark=spark,
+                table=table,
+                engine=SparkEngine(spark, task, data_location(table)),
                 committer=owned.committer,
                 lease=owned.lease,
-                task=_read_task(settings, definition, owned.table.io, quarantine, owned.state),
-                cluster_id=owned.state.cluster_id,
-                position=_position_of(owned.table, owned.state),
+                bad_records=BadRecords(policy, quarantine, client_config),
+                position=Position.of(state, live_files(table, state.snapshot_id)),
                 clock=clock,
             )
             undo.pop_all()
@@ -167,7 +161,7 @@ class Owner:
         try:
             self.lease.release()
         finally:
-            stop_spark(self.spark)
+            self.engine.stop()
 
     def catch_up(self, stop: threading.Event) -> int:
         """Batches until the table holds what the log holds now."""
@@ -206,15 +200,13 @@ class Owner:
         self.lease.check()
         if self.must_reload:
             self._reload()
+        failpoint("owner.plan")
         topics = self.definition.topics
         planned_at_ms = self.clock.now_ms()  # before the log is asked: what it gains from now on is newer
-        self._check_identity()
-        starts, ends = self.log.starts(topics), self.log.ends(topics)
-        check_against_log(self._name, self.position.seam, starts, ends)
+        starts, ends = check_log(self._name, self.position, self.log, self.definition, planned_at_ms)
         if not self.position.has_read:
             # The table has no row yet that could have missed its tombstone.
-            self.position.tombstones_since_ms = dict.fromkeys(topics, planned_at_ms)
-        self._check_tombstones(ends, planned_at_ms)
+            self.position = replace(self.position, tombstones_since_ms=dict.fromkeys(topics, planned_at_ms))
         planned = Mark(planned_at_ms, ends)
         self.mark = self.mark or planned
         records_max = records_max_of(
@@ -233,14 +225,13 @@ class Owner:
 
     def _run(self, batch: Batch, planned: Mark) -> None:
         started_at = self.clock.monotonic()
-        tasks = split_for_tasks(batch.ranges, parallelism(self.spark))
+        tasks = split_for_tasks(batch.ranges, self.engine.tasks)
         try:
-            result = run_batch(self.spark, self.task, data_location(self.table), tasks, self.position.files)
+            result = self.engine.run(tasks, self.position.files)
         except OffsetsGone:
             # One partition said so, from where it was read: what is lost is counted in all, from the seam on.
             # The log may have lost its end instead.
-            starts, ends = self.log.starts(batch.end.topics), self.log.ends(batch.end.topics)
-            check_against_log(self._name, self.position.seam, starts, ends)
+            check_against_log(self._name, self.position.seam, *self.log.bounds(batch.end.topics))
             raise
         ran_at = self.clock.monotonic()
         accounting = account(result, self.definition.on_error)
@@ -268,17 +259,15 @@ class Owner:
         try:
             self._check_before_commit(batch, accounting)
         except ThermoclineError as error:
-            bad = [path for report in result.reports for path in report.quarantine_files]
-            delete_files(self.quarantine.io, bad)  # the quarantine does not know them yet
+            self.bad_records.discard(result.reports)
             return Rejected(error)
         try:
-            self._deal_with_bad(result.reports)
+            self.bad_records.settle(result.reports)
         except ThermoclineError as error:
             return Rejected(error)
-        change = Change(
+        change = Change.carrying_on(
+            self.position,
             seam=batch.end,
-            cluster_id=self.cluster_id,
-            topic_ids=self.task.topic_ids,
             watermark_ms=watermark_ms(batch, result.reports, planned.at_ms, self.position.watermark_ms),
             drained_ms=drained_ms(batch, planned, self.mark or planned, self.position.drained_ms),
             accounting=accounting,
@@ -288,43 +277,29 @@ class Owner:
         )
         outcome = self.committer.commit(self.position.snapshot_id, self.position.seam, change)
         if isinstance(outcome, Landed):
-            files = after_commit(self.position.files, result.buckets)
-            self.position = _Position(
-                outcome.snapshot_id,
-                batch.end,
-                change.watermark_ms,
-                change.drained_ms,
-                self.position.tombstones_since_ms,
-                self.position.has_read or accounting.read > 0,
-                files,
-            )
+            failpoint("owner.landed")
+            self.position = self.position.after(outcome.snapshot_id, change)
             if self.mark is not None and batch.end.at_least(self.mark.ends):
                 self.mark = planned
         return outcome
 
     def _note_drained(self, batch: Batch, planned: Mark) -> None:
         """Commit that the table holds all of the log: what is appended later can't have been missed."""
-        nothing = BatchResult((), ())
-        match self._commit(batch, nothing, Accounting(), planned):
-            case Rejected(error) | Unknown(error):
-                raise error
-            case Landed(snapshot_id):
-                _logger.info("drained", extra=fields(table=self._name, snapshot_id=snapshot_id))
+        done = landed(self._commit(batch, BatchResult((), ()), Accounting(), planned))
+        _logger.info("drained", extra=fields(table=self._name, snapshot_id=done.snapshot_id))
 
     def _check_before_commit(self, batch: Batch, accounting: Accounting) -> None:
         self.lease.check()
+        failpoint("owner.check")
         # Retention may have cut the log while it was being read, or the topic made anew: then records could
         # be missing, or be others.
-        self._check_identity()
-        check_against_log(self._name, self.position.seam, self.log.starts(batch.end.topics), batch.log_ends)
-        self._check_tombstones(batch.end, self.clock.now_ms())
+        at, topics = self.position, batch.end.topics
+        check_identity(self._name, at.cluster_id, at.topic_ids, self.log, topics)
+        check_against_log(self._name, at.seam, self.log.starts(topics), batch.log_ends)
+        if self.definition.has_key:
+            check_tombstones(self._name, at, batch.end, self.log, self.clock.now_ms())
         if not accounting.is_closed():
             raise InternalError(detail=f"the records of a batch do not add up: {accounting}", where="ingest")
-
-    def _deal_with_bad(self, reports: Sequence[ReadReport]) -> None:
-        """Before the batch commits: make bad records durable, or stop on them."""
-        policy = BadRecordsPolicy.of(self.definition, self.settings)
-        settle_bad_records(policy, reports, self.quarantine, self.task.client_config)
 
     def _learn(self, result: BatchResult) -> None:
         """How large records are, for the bound of the next batch; and of keys that change partition."""
@@ -342,44 +317,18 @@ class Owner:
                 ),
             )
 
-    def _check_tombstones(self, ends: Seam, now_ms: int) -> None:
-        if self.definition.has_key:
-            check_tombstones(self._name, self.position, ends, self.log, now_ms)
-
-    def _check_identity(self) -> None:
-        check_identity(self._name, self.cluster_id, self.task.topic_ids, self.log, self.definition.topics)
-
     def _reload(self) -> None:
         """Where the table stands by now. Raises `OwnerLost` when another owner has taken it."""
         self.lease.renew_or_warn()  # an epoch as ours may be another's, of a catalog that was restored
         self.lease.check()
+        failpoint("owner.reload")
         self.table = load_table(self.table.catalog, self._name, self.definition.identifier)
         state = current_state(self.table, self._name)
         if state.epoch != self.committer.epoch:
             raise OwnerLost(table=self._name, epoch_ours=self.committer.epoch, epoch_found=state.epoch)
-        self.position = _position_of(self.table, state)
+        self.position = Position.of(state, self.live_files(self.table, state.snapshot_id))
         self.must_reload = False
 
     @property
     def _name(self) -> str:
         return self.definition.name
-
-
-def _position_of(table: Table, state: SnapshotState) -> _Position:
-    files = by_bucket(plan_files(table, state.snapshot_id))
-    return _Position(
-        state.snapshot_id,
-        state.seam,
-        state.watermark_ms,
-        state.drained_ms,
-        state.tombstones_since_ms,
-        state.has_read,
-        files,
-    )
-
-
-def _read_task(
-    settings: Settings, definition: LiveTable, io: FileIO, quarantine: Table, state: SnapshotState
-) -> ReadTask:
-    client_config = settings.kafka.client_config()
-    return ReadTask(definition, client_config, io, quarantine.location(), dict(state.topic_ids))

@@ -16,8 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ingest.commit import Committer, Landed, Onto, Rejected, Unknown
+from ingest.commit import Committer, landed
 from ingest.java import JavaCatalog, small_jvm
+from ingest.java_metadata import JavaMetadata
 from ingest.lease import Lease, Say
 from ingest.reconcile import Settled, settle_unknown
 from thermocline.catalog import (
@@ -26,8 +27,9 @@ from thermocline.catalog import (
     definition_of,
     epoch_of,
     load_table,
-    open_catalog,
+    open_table,
 )
+from thermocline.failpoints import failpoint
 from thermocline.log import Log
 from thermocline.logs import fields
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
+    from ingest.change import Onto
     from thermocline.clock import Clock
     from thermocline.definition import LiveTable
     from thermocline.settings import Settings
@@ -44,21 +47,24 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Owned:
-    """A table that this process owns. ``table`` and ``state`` are as right after taking it.
-
-    ``settled`` is what became of unknown commits of owners before.
-    """
+class Taken:
+    """A table right after it was taken. ``settled`` is what became of unknown commits of owners before."""
 
     definition: LiveTable
     table: Table
     state: SnapshotState
+    settled: tuple[Settled, ...]
+
+
+@dataclass(slots=True)
+class Owned(Taken):
+    """A table that this process owns, and what it needs to change it."""
+
     committer: Committer
     jvm: Any
     catalog: JavaCatalog
     log: Log
     lease: Lease
-    settled: tuple[Settled, ...]
 
     def release(self) -> None:
         """Free the table for others at once."""
@@ -105,7 +111,7 @@ class Claim:
     @classmethod
     def of(cls, settings: Settings, name: str, clock: Clock, say: Say | None = None) -> Claim:
         """The table as it is now."""
-        table = load_table(open_catalog(settings.catalog), name, settings.table(name).identifier)
+        table = open_table(settings, name)
         definition = definition_of(table, name)
         lease = Lease(
             table.io, table.location(), name, settings.ingest.lease_seconds, clock, say or _into_the_log
@@ -124,39 +130,46 @@ class Claim:
 
         Raises what `own_table` raises, and `CommitUnknown`, after which it may be tried again.
         """
+        catalog = JavaCatalog(jvm, self.settings.catalog)
+        store = JavaMetadata(jvm, catalog.load(self.definition.identifier))
+        committer = Committer(store, self.name, self.definition.version, self.table)
+        log = Log(self.settings.kafka)
+        taken = self.take_as(committer, onto)
+        return Owned(
+            taken.definition,
+            taken.table,
+            taken.state,
+            taken.settled,
+            committer=committer,
+            jvm=jvm,
+            catalog=catalog,
+            log=log,
+            lease=self.lease,
+        )
+
+    def take_as(self, committer: Committer, onto: Onto | None = None) -> Taken:
+        """The same with a committer to the table, whatever the store behind it."""
         if onto is None:
             current_state(self.table, self.name)  # where it can't be continued, this says from where it can
-        catalog = JavaCatalog(jvm, self.settings.catalog)
-        committer = Committer(
-            jvm,
-            catalog.load(self.definition.identifier),
-            self.name,
-            self.definition.version,
-            self.table,
-        )
         self.lease.check_still_free()
-        match committer.take_ownership(self.epoch_seen, self.lease.epoch_floor, onto):
-            case Rejected(error) | Unknown(error):
-                raise error
-            case Landed(snapshot_id, seam):
-                _logger.info(
-                    "ownership taken",
-                    extra=fields(
-                        table=self.name, epoch=committer.epoch, snapshot_id=snapshot_id, seam=seam.to_dict()
-                    ),
-                )
+        done = landed(committer.take_ownership(self.epoch_seen, self.lease.epoch_floor, onto))
+        _logger.info(
+            "ownership taken",
+            extra=fields(
+                table=self.name,
+                epoch=committer.epoch,
+                snapshot_id=done.snapshot_id,
+                seam=done.seam.to_dict(),
+            ),
+        )
+        failpoint("ownership.taken")
         self.lease.hold(committer.epoch)
         try:
             table = load_table(self.table.catalog, self.name, self.definition.identifier)
-            return Owned(
+            return Taken(
                 definition=definition_of(table, self.name),
                 table=table,
                 state=current_state(table, self.name),
-                committer=committer,
-                jvm=jvm,
-                catalog=catalog,
-                log=Log(self.settings.kafka),
-                lease=self.lease,
                 settled=settle_unknown(table, self.name),
             )
         except BaseException:

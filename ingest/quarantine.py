@@ -33,6 +33,7 @@ from pyroaring import BitMap64
 from sqlalchemy.exc import SQLAlchemyError
 
 from thermocline.errors import CatalogUnreachable, TableMissing, first_line
+from thermocline.failpoints import failstep
 from thermocline.files import open_input
 
 if TYPE_CHECKING:
@@ -134,7 +135,11 @@ def bad_records(chunk: RecordChunk, topic_ids: Mapping[str, str], bad: Sequence[
 def write_quarantine_file(io: FileIO, location: str, records: Iterable[pa.Table]) -> str:
     """Write bad records as one file below the companion table; its path. No table knows it yet."""
     path = f"{location}/data/{uuid.uuid4()}.parquet"
-    with io.new_output(path).create() as sink, pq.ParquetWriter(sink, SCHEMA, compression="zstd") as writer:
+    with (
+        failstep("quarantine.write-file"),
+        io.new_output(path).create() as sink,
+        pq.ParquetWriter(sink, SCHEMA, compression="zstd") as writer,
+    ):
         for some in records:
             if some.num_rows:
                 writer.write_table(some)
@@ -148,7 +153,8 @@ def keep_files(quarantine: Table, paths: Sequence[str]) -> None:
     """
     try:
         quarantine.refresh()
-        quarantine.add_files(list(paths), check_duplicate_files=False)
+        with failstep("quarantine.keep"):
+            quarantine.add_files(list(paths), check_duplicate_files=False)
     except _AWAY as error:
         raise CatalogUnreachable(uri=quarantine.location(), detail=first_line(error)) from error
 
@@ -190,7 +196,7 @@ def remove(quarantine: Table, settled: Seen) -> None:
         return
     try:
         quarantine.refresh()
-        with quarantine.transaction() as transaction:
+        with failstep("replay.remove"), quarantine.transaction() as transaction:
             rewritten: list[str] = []
             with transaction.update_snapshot().overwrite() as overwrite:
                 for task in quarantine.scan().plan_files():

@@ -17,6 +17,7 @@ import pyarrow as pa
 from ingest.quarantine import bad_records, write_quarantine_file
 from thermocline.decode import Decoder, decoder_for, records_table
 from thermocline.errors import ThermoclineError
+from thermocline.failpoints import failpoint
 from thermocline.files import delete_files
 from thermocline.keys import buckets
 from thermocline.log import OffsetRange, RecordChunk, read_ranges
@@ -101,6 +102,7 @@ def _read(task: ReadTask, ranges: Sequence[OffsetRange], report: ReadReport) -> 
     held: list[pa.Table] = []
     held_bad: list[pa.Table] = []
     for chunk in read_ranges(task.client_config, ranges, task.definition.name):
+        failpoint("read-task.chunk")
         good, bad = _decode(task, decoder, chunk, report)
         held.append(good)
         held_bad.append(bad)

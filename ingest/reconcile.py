@@ -15,6 +15,7 @@ from pyiceberg.table.snapshots import ancestors_of
 
 from ingest.unknown import UnknownCommit, notes, remove_note
 from thermocline.catalog import SUMMARY_BATCH
+from thermocline.failpoints import failstep
 from thermocline.logs import fields
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def _settle(table: Table, note: UnknownCommit) -> Settled:
 
 def _delete(io: FileIO, path: str) -> bool:
     try:
-        io.delete(path)
+        with failstep("settle.delete"):
+            io.delete(path)
     except FileNotFoundError:  # an interrupted settling has deleted it
         return False
     return True

@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from ingest.accounting import Accounting
 from ingest.bucket_task import BucketResult, run_bucket_task
-from ingest.commit import Change, Landed, Rejected, Unknown
+from ingest.change import Change
+from ingest.commit import Landed, Rejected, Unknown
 from ingest.evidence import (
     Kept,
     LogEvidence,
@@ -29,7 +30,7 @@ from ingest.evidence import (
     origins,
     read_log,
 )
-from ingest.files_by_bucket import FilesByBucket, after_commit, by_bucket
+from ingest.files_by_bucket import FilesByBucket, after_commit, live_files
 from ingest.judgement import (
     SETTLED,
     Candidate,
@@ -50,17 +51,17 @@ from thermocline.catalog import (
     SnapshotState,
     current_state,
     definition_of,
-    load_table,
     open_catalog,
+    open_table,
 )
 from thermocline.decode import Decoder, decoder_for, records_table
 from thermocline.definition import KEY
 from thermocline.errors import ExitCode, OffsetsGone
-from thermocline.files import data_location, delete_files, plan_files
-from thermocline.identity import check_identity
+from thermocline.failpoints import failpoint
+from thermocline.files import data_location, delete_files
+from thermocline.identity import check_source
 from thermocline.keys import buckets
 from thermocline.log import Log
-from thermocline.seam import check_against_log
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -132,7 +133,7 @@ def replay(
         check_quarantined(quarantine, name, wanted)
     report = Replayed()
     if is_dry_run:
-        table = load_table(open_catalog(settings.catalog), name, identifier)
+        table = open_table(settings, name)
         replaying = _Replaying.of(settings, name, table, clock, progress)
         for rows in _rounds(quarantine, wanted):
             report.note(replaying.judge(rows).verdicts)
@@ -190,7 +191,7 @@ class _Replaying:
             log=Log(settings.kafka),
             client_config=settings.kafka.client_config(),
             history=history_of(table, name),
-            files=by_bucket(plan_files(table, state.snapshot_id)),
+            files=live_files(table, state.snapshot_id),
             decoder=decoder_for(definition),
             clock=clock,
             progress=progress,
@@ -211,6 +212,7 @@ class _Replaying:
         results = self._write(judged.applied)
         change = self._change(judged, results)
         owned.lease.check()
+        failpoint("replay.commit")
         match owned.committer.commit(self.state.snapshot_id, self.state.seam, change):
             case Landed(snapshot_id, _):
                 self.files = after_commit(self.files, results)
@@ -255,9 +257,7 @@ class _Replaying:
     def _ground(self) -> Ground:
         topics = self.definition.topics
         name, state = self.definition.name, self.state
-        check_identity(name, state.cluster_id, state.topic_ids, self.log, topics)
-        starts, ends = self.log.starts(topics), self.log.ends(topics)
-        check_against_log(name, state.seam, starts, ends)
+        starts, _ = check_source(name, state, self.log, topics)
         configs, now_ms = self.log.configs(topics), self.clock.now_ms()
         young = {
             (topic, partition): offset
@@ -333,12 +333,8 @@ class _Replaying:
         unchanged = sum(done.unchanged for done in results)
         places = [str(origin) for origin in origins(judged.applied.slice(0, SUMMARY_RECORDS_MAX))]
         replayed = {"applied": judged.applied.num_rows, "superseded": superseded, "first": places}
-        return Change(
-            seam=self.state.seam,
-            cluster_id=self.state.cluster_id,
-            topic_ids=self.state.topic_ids,
-            watermark_ms=self.state.watermark_ms,
-            drained_ms=self.state.drained_ms,
+        return Change.carrying_on(
+            self.state,
             accounting=Accounting(
                 read=applied + superseded + unchanged,
                 applied=applied,

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ingest.commit import Change, Landed, Onto, Rejected, Unknown
+from ingest.change import Change, Onto
+from ingest.commit import landed
 from ingest.lookout import offsets_of
 from ingest.ownership import Owned, own_table
 from thermocline.catalog import (
@@ -22,8 +23,7 @@ from thermocline.catalog import (
     SnapshotState,
     current_state,
     definition_of,
-    load_table,
-    open_catalog,
+    open_table,
 )
 from thermocline.clock import iso_time
 from thermocline.errors import (
@@ -37,14 +37,13 @@ from thermocline.errors import (
     TombstonesGone,
     TopicReplaced,
 )
+from thermocline.failpoints import failpoint
 from thermocline.identity import check_log
 from thermocline.log import Log
 from thermocline.seam import Seam
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from pyiceberg.table import Table
 
     from ingest.lease import Say
     from thermocline.clock import Clock
@@ -105,12 +104,11 @@ def accept_gap(
         ThermoclineError: the table cannot be continued, a source is away, or the commit failed.
     """
 
-    def move(owned: Owned, stop: Gap | Stranger, now_ms: int) -> _Move:
+    def move(owned: Owned, stop: Gap | Stranger, now_ms: int) -> Change:
         if isinstance(stop, OffsetsGone):
-            return _Move.from_state(owned.state, seam=owned.state.seam.advanced(stop.ends()))
+            return Change.carrying_on(owned.state, seam=owned.state.seam.advanced(stop.ends()))
         topics = _in_question(stop, owned.definition.topics)
-        since_ms = {**owned.state.tombstones_since_ms, **dict.fromkeys(topics, now_ms)}
-        return _Move.from_state(owned.state, tombstones_since_ms=since_ms)
+        return Change.carrying_on(owned.state, properties=_without_tombstones(owned.state, topics, now_ms))
 
     return _resume(settings, name, facts, _GAPS, move, "", clock, say)
 
@@ -127,25 +125,16 @@ def rebase(
     Raises what `accept_gap` raises, and `RebaseRefused` where offsets are what rows are known by.
     """
 
-    def move(owned: Owned, stop: Gap | Stranger, now_ms: int) -> _Move:
-        topics = _in_question(stop, owned.definition.topics)
-        described = owned.log.describe(topics)
-        kept = {
-            (topic, partition): offset
-            for topic, partition, offset in owned.state.seam.items()
-            if topic not in topics
-        }
-        new = {
-            (topic, partition): offset
-            for topic, partition, offset in offsets_of(owned.log, topics, to).items()
-        }
-        ids = {topic: facts_of.topic_id for topic, facts_of in described.items()}
-        return _Move(
-            seam=Seam({**kept, **new}),
+    def move(owned: Owned, stop: Gap | Stranger, now_ms: int) -> Change:
+        state, topics = owned.state, _in_question(stop, owned.definition.topics)
+        ids = {topic: facts_of.topic_id for topic, facts_of in owned.log.describe(topics).items()}
+        return Change.carrying_on(
+            state,
+            seam=state.seam.without(topics).merged_max(offsets_of(owned.log, topics, to)),
             cluster_id=owned.log.cluster_id(),
-            topic_ids={**owned.state.topic_ids, **ids},
+            topic_ids={**state.topic_ids, **ids},
             watermark_ms=-1,  # what is read next may be older than anything before
-            tombstones_since_ms={**owned.state.tombstones_since_ms, **dict.fromkeys(topics, now_ms)},
+            properties=_without_tombstones(state, topics, now_ms),
         )
 
     return _resume(settings, name, facts, _STRANGERS, move, to, clock, say)
@@ -179,7 +168,7 @@ def rebase_onto(
         seam_after={},
         given_up=unowned.given_up,
     )
-    entry, entries = accepted.entry(), _load(settings, name).properties.get(ACCEPTED_PROPERTY, "[]")
+    entry, entries = accepted.entry(), open_table(settings, name).properties.get(ACCEPTED_PROPERTY, "[]")
     onto = Onto(
         snapshot_id,
         over=unowned.snapshot_id,
@@ -215,23 +204,9 @@ def _unowned(settings: Settings, name: str, given: Sequence[str], clock: Clock) 
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Move:
-    """What a snapshot says of the log from now on, and the table of tombstones that may be lost."""
-
-    seam: Seam
-    cluster_id: str
-    topic_ids: Mapping[str, str]
-    watermark_ms: int
-    tombstones_since_ms: Mapping[str, int]
-
-    @classmethod
-    def from_state(cls, state: SnapshotState, **changed: Any) -> _Move:
-        """What it said before, but for what has changed."""
-        as_before = cls(
-            state.seam, state.cluster_id, state.topic_ids, state.watermark_ms, state.tombstones_since_ms
-        )
-        return replace(as_before, **changed)
+def _without_tombstones(state: SnapshotState, topics: Sequence[str], now_ms: int) -> dict[str, str]:
+    """The property that says from when on tombstones matter: of these topics, from now on."""
+    return {TOMBSTONES_PROPERTY: json.dumps({**state.tombstones_since_ms, **dict.fromkeys(topics, now_ms)})}
 
 
 def _resume(
@@ -239,7 +214,7 @@ def _resume(
     name: str,
     facts: Sequence[str],
     kinds: tuple[type[Gap | Stranger], ...],
-    move: Callable[[Owned, Gap | Stranger, int], _Move],
+    move: Callable[[Owned, Gap | Stranger, int], Change],
     to: str,
     clock: Clock,
     say: Say | None,
@@ -271,13 +246,9 @@ def _resume(
 
 
 def _look(settings: Settings, name: str, now_ms: int) -> tuple[LiveTable, Gap | Stranger | None]:
-    table = _load(settings, name)
+    table = open_table(settings, name)
     definition, state = definition_of(table, name), current_state(table, name)
     return definition, _find(name, state, Log(settings.kafka), definition, now_ms)
-
-
-def _load(settings: Settings, name: str) -> Table:
-    return load_table(open_catalog(settings.catalog), name, settings.table(name).identifier)
 
 
 def _find(
@@ -345,25 +316,16 @@ def _changed(before: Seam, after: Seam) -> tuple[dict[str, dict[str, int]], dict
     return part(before), part(after)
 
 
-def _commit(owned: Owned, moved: _Move, accepted: Accepted) -> None:
+def _commit(owned: Owned, moved: Change, accepted: Accepted) -> None:
     entry = accepted.entry()
-    change = Change(
-        seam=moved.seam,
-        cluster_id=moved.cluster_id,
-        topic_ids=moved.topic_ids,
-        watermark_ms=moved.watermark_ms,
-        drained_ms=owned.state.drained_ms,
+    entries = with_entry(owned.table.properties.get(ACCEPTED_PROPERTY, "[]"), entry)
+    change = replace(
+        moved,
         extra_summary={SUMMARY_ACCEPTED: entry},
-        properties={
-            ACCEPTED_PROPERTY: with_entry(owned.table.properties.get(ACCEPTED_PROPERTY, "[]"), entry),
-            TOMBSTONES_PROPERTY: json.dumps(dict(moved.tombstones_since_ms)),
-        },
+        properties={**moved.properties, ACCEPTED_PROPERTY: entries},
     )
-    match owned.committer.commit(owned.state.snapshot_id, owned.state.seam, change):
-        case Rejected(error) | Unknown(error):
-            raise error
-        case Landed():
-            pass
+    failpoint("resume.commit")
+    landed(owned.committer.commit(owned.state.snapshot_id, owned.state.seam, change))
 
 
 def with_entry(entries: str, entry: str) -> str:

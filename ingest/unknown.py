@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyarrow.fs import FileSelector
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from thermocline.failpoints import failstep
 from thermocline.logs import fields
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ class UnknownCommit:
 def write_note(io: FileIO, location: str, note: UnknownCommit) -> None:
     """Note an unknown commit. Only a warning where that fails, however it does: its files are kept."""
     try:
-        with io.new_output(_path(location, note.batch_id)).create(overwrite=True) as sink:
+        path = _path(location, note.batch_id)
+        with failstep("commit.note"), io.new_output(path).create(overwrite=True) as sink:
             sink.write(json.dumps(asdict(note)).encode())
     except Exception as error:  # noqa: BLE001  a store raises what it likes
         _logger.warning(
@@ -66,7 +68,8 @@ def notes(io: FileIO, location: str) -> Iterator[UnknownCommit]:
 
 def remove_note(io: FileIO, location: str, batch_id: str) -> None:
     """Forget a commit that was settled."""
-    io.delete(_path(location, batch_id))
+    with failstep("settle.forget"):
+        io.delete(_path(location, batch_id))
 
 
 def _folder(location: str) -> str:

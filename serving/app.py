@@ -24,14 +24,16 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Route, Router
 
 from serving import measures
+from serving.answer import answer_json, batch_json
 from serving.cold.threads import ReadingThreads
 from serving.docs_page import docs_page
 from serving.encode import MEDIA_TYPES, Chunk
+from serving.entity import check_found
 from serving.extract import columns_of
-from serving.lookup import answer_json, batch_json, check_found
 from serving.openapi import openapi_document
 from serving.problems import Requests
 from serving.requests import body_of, columns_of_body, entities_of_body, entity_of_query, format_of
+from serving.storage import storage_named
 from thermocline.errors import BadParameter, ReadAfterTimeout
 from thermocline.logs import fields
 from thermocline.metrics import CONTENT_TYPE
@@ -40,9 +42,10 @@ from thermocline.read_point import parse_read_after
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
+    from serving.answer import JsonRow
     from serving.cold.reader import Entity
     from serving.extract import Extract
-    from serving.lookup import JsonRow, Look, TableReader
+    from serving.lookup import Look, TableReader
     from serving.tables import ServedTable, Tables
     from thermocline.settings import ServingSettings
 
@@ -213,8 +216,9 @@ class _Door:
         if missing:
 
             def read() -> None:
-                for place in missing:
-                    known[place] = reader.cold_rows(look.cold, entities[place])
+                with storage_named(reader.name):
+                    for place in missing:
+                        known[place] = reader.cold_rows(look.cold, entities[place])
 
             await self._cold_threads.run(read)
         return look, reader.overlay(look, [rows or {} for rows in known])

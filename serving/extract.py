@@ -19,11 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from serving.encode import READ_POINT_METADATA
+from serving.fit import misfit
 from serving.hot.scan import PAYLOAD
-from serving.lookup import misfit
+from serving.storage import storage_named
 from thermocline.decode import unpack_arrays
 from thermocline.definition import KEY, PROVENANCE, TOMBSTONE, Kind, LiveTable
 from thermocline.errors import BadParameter, NotReady, UnknownColumn
+from thermocline.failpoints import failpoint
 from thermocline.files import local_path
 from thermocline.keys import decode_arrays
 from thermocline.read_point import ReadPoint
@@ -39,6 +41,8 @@ BATCH_ROWS: Final = 65_536
 MEMORY_LIMIT: Final = "256MB"
 # More would take the cores from lookups and from encoding.
 THREADS: Final = 2
+# What it says when it can't read a file, or when nothing is left of the disk to spill to.
+DUCKDB_STORAGE_ERRORS: Final = (duckdb.IOException, duckdb.OutOfMemoryException)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +87,21 @@ class Extract:
         self._key_schema = pa.schema([known.field(name) for name in index.definition.identity])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Every row once, in no order beyond that of the buckets. Called once, in any one thread."""
+        """Every row once, in no order beyond that of the buckets. Called once, in any one thread.
+
+        Raises:
+            StorageFailed: a disk or the store of the table's files failed.
+        """
+        with storage_named(self.table, *DUCKDB_STORAGE_ERRORS):
+            yield from self._batches()
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        failpoint("extract.begin")
         buckets = range(self._definition.buckets)
         with duckdb.connect(config=self._config()) as connection, ThreadPoolExecutor(1) as ahead:
             upcoming: Future[_HotRows] = ahead.submit(self._hot_rows, 0)
             for bucket in buckets:
+                failpoint("extract.bucket")
                 hot = upcoming.result()
                 if bucket + 1 < len(buckets):
                     upcoming = ahead.submit(self._hot_rows, bucket + 1)

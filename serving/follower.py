@@ -10,16 +10,18 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from serving.cold.index import publish, published_snapshot_id, source_of
+from serving.cold.manifest import source_of
+from serving.storage import STORAGE_ERRORS, storage_failed
 from thermocline.catalog import current_state, definition_of, load_table, open_catalog
 from thermocline.errors import InternalError, TableUnowned, ThermoclineError
+from thermocline.failpoints import failpoint
 from thermocline.logs import fields
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
 
     from thermocline.catalog import SnapshotState
     from thermocline.definition import LiveTable
@@ -42,17 +44,62 @@ class Published:
     source: str
 
 
-class Follower:
-    """Knows the newest published snapshot, and what is wrong with the catalog if something is."""
+class Publisher(Protocol):
+    """Where the indexes of a table's snapshots are published (`serving.cold.folder.ColdPublisher`)."""
 
-    def __init__(self, settings: CatalogSettings, table: str, identifier: str, cold_folder: Path) -> None:
+    def publish(self, table: Table, definition: LiveTable, state: SnapshotState) -> bool:
+        """Publishes a snapshot; False, with nothing changed, where it or a newer one is published."""
+        ...
+
+    def published_snapshot_id(self) -> int | None:
+        """The newest one; None before the first."""
+        ...
+
+
+class CatalogTable:
+    """A table in the catalog, on a connection that is kept until it fails."""
+
+    def __init__(self, settings: CatalogSettings, name: str, identifier: str) -> None:
+        self._settings = settings
+        self._name = name
+        self._identifier = identifier
+        self._catalog: Catalog | None = None
+
+    def load(self) -> Table:
+        """The table as it is now. Raises `TableMissing` and `CatalogUnreachable`."""
+        if self._catalog is None:
+            self._catalog = open_catalog(self._settings)
+        return load_table(self._catalog, self._name, self._identifier)
+
+    def reconnect(self) -> None:
+        """Lets the connection go, which may be broken; the next load opens another."""
+        self._catalog = None
+
+
+class Loader(Protocol):
+    """What gives the table as it is now (`CatalogTable`)."""
+
+    def load(self) -> Table:
+        """The table as it is now. Raises `TableMissing` and `CatalogUnreachable`."""
+        ...
+
+    def reconnect(self) -> None:
+        """Called when something failed."""
+        ...
+
+
+class Follower:
+    """Knows the newest published snapshot, and what is wrong with the catalog if something is.
+
+    ``step`` is one look; started, it takes them in a thread of its own.
+    """
+
+    def __init__(self, table: str, loader: Loader, publisher: Publisher) -> None:
         self.newest: Published | None = None
         self.problem: ThermoclineError | None = None
-        self._settings = settings
         self._table = table
-        self._identifier = identifier
-        self._cold_folder = cold_folder
-        self._catalog: Catalog | None = None
+        self._loader = loader
+        self._publisher = publisher
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="follower", daemon=True)
 
@@ -72,14 +119,13 @@ class Follower:
             TableUnowned: the snapshot is older than the one that is served, or not ours.
             ThermoclineError: the catalog is away, or the table is missing.
         """
-        if self._catalog is None:
-            self._catalog = open_catalog(self._settings)
-        table = load_table(self._catalog, self._table, self._identifier)
+        failpoint("follower.look")
+        table = self._loader.load()
         state = current_state(table, self._table)
         if self.newest is not None and state.snapshot_id == self.newest.state.snapshot_id:
             return
         definition = definition_of(table, self._table)
-        if not publish(self._cold_folder, table, definition, state):
+        if not self._publisher.publish(table, definition, state):
             self._check_served(state.snapshot_id)
         self.newest = Published(definition, state, source_of(table, state))
         log.info(
@@ -91,7 +137,7 @@ class Follower:
 
     def _check_served(self, snapshot_id: int) -> None:
         """Raises `TableUnowned` when something newer is served, which then stays in force."""
-        served = published_snapshot_id(self._cold_folder)
+        served = self._publisher.published_snapshot_id()
         if served != snapshot_id:
             raise TableUnowned(
                 table=self._table,
@@ -100,14 +146,18 @@ class Follower:
                 "its catalog restored",
             )
 
+    def step(self) -> None:
+        """Looks, and notes what is wrong, which the next step may mend. Raises nothing."""
+        self._note(_problem_of(self._table, self.look))
+
     def _follow(self) -> None:
         while not self._stop.is_set():
-            self._note(_problem_of(self.look))
+            self.step()
             self._stop.wait(FOLLOW_SECONDS)
 
     def _note(self, problem: ThermoclineError | None) -> None:
         if problem is not None:
-            self._catalog = None  # a connection that failed may stay broken
+            self._loader.reconnect()
             if self.problem is None or self.problem.what != problem.what:
                 log.warning(
                     "catalog cannot be followed; trying again",
@@ -116,11 +166,13 @@ class Follower:
         self.problem = problem
 
 
-def _problem_of(step: Callable[[], None]) -> ThermoclineError | None:
+def _problem_of(table: str, step: Callable[[], None]) -> ThermoclineError | None:
     try:
         step()
     except ThermoclineError as error:
         return error
+    except STORAGE_ERRORS as error:
+        return storage_failed(table, error)
     except Exception as error:
         # Storage and catalog clients raise what they like; the thread must outlive it and try again.
         log.exception("following the catalog failed")

@@ -11,27 +11,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from serving.cold.index import ColdIndex, manifest_stamp
-from serving.cold.reader import ColdReader, Entity, Row
+from serving.answer import RowJson
+from serving.fit import misfit
+from serving.storage import STORAGE_ERRORS, storage_failed, storage_named
 from thermocline.bounded import Bounded
-from thermocline.decode import Unpacker, json_row
-from thermocline.errors import BadParameter, NoKey, NotReady, RowNotFound, UnknownColumn
+from thermocline.errors import NotReady
+from thermocline.failpoints import failpoint
 from thermocline.fold import overlay
-from thermocline.keys import decode_one, parse_value
 from thermocline.read_point import ReadPoint
 
 if TYPE_CHECKING:
-    from pyiceberg.io import FileIO
-
+    from serving.answer import JsonRow
+    from serving.cold.index import ColdIndex, ColdRows, Snapshots
+    from serving.cold.reader import Entity
     from serving.hot.record import HotRow
     from serving.hot.view import HotReader, HotView
     from thermocline.clock import Clock
-    from thermocline.definition import LiveTable
     from thermocline.seam import Seam
 
 # JSON of the entities asked for most; with its bookkeeping about twice this in memory, per worker and table.
@@ -39,36 +38,7 @@ ENTITY_CACHE_BYTES_MAX: Final = 64 * 1024 * 1024
 # What a dictionary entry, its key and the value object take beside their bytes.
 ROW_OVERHEAD_BYTES: Final = 160
 
-JsonRow = bytes
 Hits = Mapping[bytes, "HotRow | None"]
-
-
-class RowJson:
-    """Rows as JSON, by the rules of one definition: every declared column, in declared order.
-
-    Times are RFC 3339 with Z, decimals and UUIDs strings, binary base64.
-    """
-
-    def __init__(self, definition: LiveTable) -> None:
-        self._definition = definition
-        names = [column.name for column in definition.columns]
-        # A struct is encoded in half the time of a dict. Columns may be named as no attribute of Python can.
-        fields = [f"column_{place}" for place in range(len(names))]
-        self._form = msgspec.defstruct("Row", fields, rename=dict(zip(fields, names, strict=True)))
-        hot_names = [*definition.key, *(column.name for column in definition.value_columns)]
-        self._places = [hot_names.index(name) for name in names]
-        self._unpack = Unpacker(definition).unpack
-
-    def cold(self, row: Row) -> JsonRow:
-        """From the values in declared order."""
-        return json_row(self._form(*row))
-
-    def hot(self, entity: Entity, key: bytes, row: HotRow) -> JsonRow:
-        """From the key, which begins like the entity's, and what the hot tier keeps beside it."""
-        known = entity.values
-        rest = decode_one(self._definition, key[len(entity.prefix) :], first=len(known))
-        values = (*known, *rest, *self._unpack(row.payload))
-        return json_row(self._form(*[values[place] for place in self._places]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +46,7 @@ class ColdSide:
     """One snapshot and what reads it; replaced as a whole when a newer one is served."""
 
     index: ColdIndex
-    reader: ColdReader
+    reader: ColdRows
     rows: RowJson
 
 
@@ -115,30 +85,29 @@ class _Reached:
 class TableReader:
     """Answers lookups of one table from a hot tier and the newest published cold index.
 
-    ``is_filled`` tells whether the hot tier has reached the log's ends as of its start; it is asked until it
-    says so once. ``look`` and ``end`` belong to one thread, ``refresh`` to one; the others to any.
+    ``snapshots`` is where its cold indexes are published. ``is_filled`` tells whether the hot tier has
+    reached the log's ends as of its start; it is asked until it says so once. ``look`` and ``end`` belong to
+    one thread, ``refresh`` to one; the others to any.
     """
 
     def __init__(
         self,
         name: str,
-        folder: Path,
+        snapshots: Snapshots,
         open_hot: Callable[[], HotReader],
-        open_io: Callable[[], FileIO],
         clock: Clock,
         stale_after_seconds: float,
         is_filled: Callable[[], bool],
     ) -> None:
         self.name = name
-        self._folder = folder
+        self._snapshots = snapshots
         self._open_hot = open_hot
-        self._open_io = open_io
         self._clock = clock
         self._stale_after_seconds = stale_after_seconds
         self._is_filled = is_filled
         self._was_filled = False
         self._hot: HotReader | None = None
-        self._stamp: tuple[int, int] | None = None
+        self._stamp: Any = None
         self._cold: ColdSide | None = None
         self._reached: _Reached | None = None
         self._entities: Bounded[tuple[bytes, bytes], dict[bytes, JsonRow]] = Bounded(ENTITY_CACHE_BYTES_MAX)
@@ -163,15 +132,15 @@ class TableReader:
         Raises:
             NotReady: the tailer has not begun.
         """
+        failpoint("reader.refresh")
         if self._hot is None:
             self._hot = self._open_hot()
-        with self._hot.view():  # opens new generations here rather than in a request
-            pass
-        stamp = manifest_stamp(self._folder)
+        self._hot.refresh()
+        stamp = self._snapshots.stamp()
         if stamp is None or stamp == self._stamp:
             return False
         before = self._cold
-        index = ColdIndex.latest(self._folder, self.name, before.index if before else None)
+        index = self._snapshots.latest(before.index if before else None)
         if index is None or (before and index is before.index):
             self._stamp = stamp
             return False
@@ -180,13 +149,14 @@ class TableReader:
         side = self._side(index, before)
         if before and not _is_same_log(index, before.index):
             self._was_filled = False  # what it had reached was the other log's end
+        failpoint("reader.switch")
         self._cold = side
         self._stamp = stamp
         return True
 
     def is_behind(self) -> bool:
         """Whether a newer snapshot is published than the one that answers are given from."""
-        return manifest_stamp(self._folder) != self._stamp
+        return bool(self._snapshots.stamp() != self._stamp)
 
     def check_ready(self) -> None:
         """Raises `NotReady` unless a lookup would be answered now."""
@@ -198,7 +168,14 @@ class TableReader:
         Raises:
             NotReady: there is no index yet, or the hot tier does not reach back to its seam, or holds records
                 of another definition, or has not yet come as far as an earlier answer.
+            StorageFailed: the hot tier can't be read.
         """
+        try:
+            return self._look(entities)
+        except STORAGE_ERRORS as error:
+            raise storage_failed(self.name, error) from error
+
+    def _look(self, entities: Sequence[Entity]) -> Look:
         cold = self.cold
         index = cold.index
         with self.hot.view() as view:
@@ -239,9 +216,14 @@ class TableReader:
         ]
 
     def lookup(self, entities: Sequence[Entity]) -> tuple[Look, list[list[JsonRow]]]:
-        """All steps at once: the rows of each entity, and what they reflect. Reads files."""
+        """All steps at once: the rows of each entity, and what they reflect. Reads files.
+
+        Raises as ``look``, `StorageFailed` also where a file can't be read.
+        """
         look = self.look(entities)
-        return look, self.overlay(look, [self.cold_rows(look.cold, entity) for entity in entities])
+        with storage_named(self.name):
+            cold = [self.cold_rows(look.cold, entity) for entity in entities]
+        return look, self.overlay(look, cold)
 
     def _side(self, index: ColdIndex, before: ColdSide | None) -> ColdSide:
         """A snapshot made ready: what lookups in its new files need is loaded before they are switched."""
@@ -249,7 +231,7 @@ class TableReader:
             reader = before.reader
             known = {file.footer for file in before.index.files}
         else:
-            reader = ColdReader(self._open_io())
+            reader = self._snapshots.rows()
             known = set()
         for file in index.files:
             if file.footer not in known:
@@ -294,97 +276,6 @@ class TableReader:
         return self._reached
 
 
-class Held(Protocol):
-    """What a hot tier holds: where from, where the records come from, and by which definition."""
-
-    @property
-    def start(self) -> Seam:
-        """The first offset, by partition."""
-
-    @property
-    def source(self) -> str:
-        """The log, as ``ColdIndex.source`` names it."""
-
-    @property
-    def definition_json(self) -> str:
-        """The definition that the records were decoded by."""
-
-
-def misfit(index: ColdIndex, hot: Held) -> str | None:
-    """Why these hot records can't be laid over this snapshot; None when they can."""
-    if hot.definition_json != index.definition_json:
-        return (
-            "the hot tier holds records of another definition than that of the snapshot, version "
-            f"{index.definition.version}; it is being read again"
-        )
-    if hot.source != index.source:
-        return "the hot tier holds records of another log than the snapshot's; it is being read again"
-    if not index.seam.at_least(hot.start):
-        return f"the hot tier begins at {hot.start!r}, beyond the snapshot's {index.seam!r}"
-    return None
-
-
-def entity_of(definition: LiveTable, parameters: Mapping[str, str]) -> Entity:
-    """The entity that parameters name: the entity's columns, and maybe those that follow in the key, as text.
-
-    Raises:
-        NoKey: the table has none.
-        UnknownColumn: a parameter is not a key column.
-        BadParameter: a column is missing, or its text is no value of its type.
-    """
-    check_has_key(definition)
-    for name in parameters:
-        if name not in definition.key:
-            raise UnknownColumn(table=definition.name, column=name, known=definition.key)
-    values = []
-    for place, column in enumerate(definition.key_columns):
-        if column.name not in parameters:
-            _check_missing(definition, place, parameters)
-            break
-        try:
-            values.append(parse_value(column, parameters[column.name]))
-        except ValueError as error:
-            raise BadParameter(name=column.name, problem=str(error)) from error
-    return Entity.of(definition, values)
-
-
-def check_has_key(definition: LiveTable) -> None:
-    """Raises `NoKey` when the rows of the table can't be looked up."""
-    if not definition.has_key:
-        raise NoKey(table=definition.name)
-
-
-def check_found(definition: LiveTable, entity: Entity, rows: Sequence[JsonRow]) -> None:
-    """Raises `RowNotFound` when a whole key was asked for and there is no such row."""
-    if not rows and len(entity.values) == len(definition.key):
-        pairs = zip(definition.key, entity.values, strict=True)
-        raise RowNotFound(table=definition.name, key=", ".join(f"{name}={value}" for name, value in pairs))
-
-
-def answer_json(table: str, look: Look, rows: Sequence[JsonRow]) -> bytes:
-    """The JSON answer for one entity."""
-    return json_row({"table": table, "rows": [msgspec.Raw(row) for row in rows], **_freshness(look)})
-
-
-def batch_json(table: str, look: Look, results: Sequence[Sequence[JsonRow]]) -> bytes:
-    """The JSON answer for several entities, in the order in which they were asked for."""
-    items = [{"rows": [msgspec.Raw(row) for row in rows]} for rows in results]
-    return json_row({"table": table, "results": items, **_freshness(look)})
-
-
-def age_or_none(age_seconds: float) -> float | None:
-    """The age to the millisecond; None where it is not known, since JSON has no infinity."""
-    return round(age_seconds, 3) if math.isfinite(age_seconds) else None
-
-
-def _freshness(look: Look) -> dict[str, Any]:
-    return {
-        "read_point": msgspec.Raw(look.read_point_json),
-        "age_seconds": age_or_none(look.age_seconds),
-        "stale": look.is_stale,
-    }
-
-
 def _is_same_log(one: ColdIndex, other: ColdIndex) -> bool:
     """Whether offsets of the two snapshots mean the same records."""
     return (one.table_uuid, one.source) == (other.table_uuid, other.source)
@@ -401,13 +292,3 @@ def _overlaid(form: RowJson, entity: Entity, cold: Mapping[bytes, JsonRow], hits
         return [cold[key] for key in sorted(cold)]
     winners = {key: None if row is None else form.hot(entity, key, row) for key, row in hits.items()}
     return list(overlay(cold, winners).values())
-
-
-def _check_missing(definition: LiveTable, place: int, parameters: Mapping[str, str]) -> None:
-    missing = definition.key[place]
-    if place < len(definition.entity):
-        needed = ", ".join(definition.entity)
-        raise BadParameter(name=missing, problem=f"it is missing: a lookup needs {needed}")
-    for later in definition.key[place + 1 :]:
-        if later in parameters:
-            raise BadParameter(name=missing, problem=f"it is missing, and {later} comes after it in the key")

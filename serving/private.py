@@ -7,7 +7,7 @@ answers with the classes of the server. The tier lives in a temporary folder and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,21 +15,25 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import msgspec
 
-from serving.cold.index import publish, source_of
+from serving.answer import answer_json
+from serving.cold.folder import ColdFolder, publish
+from serving.cold.manifest import source_of
 from serving.encode import MEDIA_TYPES
+from serving.entity import check_found, entity_of
 from serving.extract import Extract, columns_of
 from serving.feed import fill_until
 from serving.hot.pinned import PinnedHot, hold
 from serving.hot.tier import HotTier
 from serving.hot.view import HotReader
 from serving.layout import COLD, HOT, SPILL
-from serving.lookup import TableReader, answer_json, check_found, entity_of
-from thermocline.catalog import current_state, definition_of, load_table, open_catalog, state_of
+from serving.lookup import TableReader
+from serving.storage import storage_named
+from thermocline.catalog import current_state, definition_of, open_table, state_of
 from thermocline.clock import SystemClock
 from thermocline.errors import ReadPointGone
-from thermocline.identity import check_identity
+from thermocline.identity import check_log, check_source
 from thermocline.log import Log
-from thermocline.seam import Seam, check_against_log
+from thermocline.seam import Seam
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -51,13 +55,8 @@ def lookup(settings: Settings, table: str, parameters: Mapping[str, str]) -> dic
         RowNotFound: a whole key was given, and there is no such row.
         ThermoclineError: a parameter is wrong, a source is away, or the log does not fit the table.
     """
-    with _opened(settings, table, None, _unheard) as private:
-        reader = private.reader
-        entity = entity_of(private.definition, parameters)
-        look, (rows,) = reader.lookup((entity,))
-        check_found(private.definition, entity, rows)
-        answer: dict[str, Any] = msgspec.json.decode(answer_json(table, look, rows))
-    return answer
+    with opened(settings, table) as private:
+        return private.lookup(parameters)
 
 
 def extract(
@@ -75,64 +74,87 @@ def extract(
         ReadPointGone: that snapshot, or a record up to those ends, is not there (any more).
         ThermoclineError: a column is wrong, a source is away, or the log does not fit the table.
     """
-    with _opened(settings, table, at, _unheard) as private:
-        chosen = columns_of(private.definition, columns)
-        age_seconds = private.hot.age_seconds(SystemClock().monotonic())
-        stream = Extract(private.reader.cold, private.hot, chosen, age_seconds, private.folder / SPILL)
-        for chunk in MEDIA_TYPES[format_name][1](stream.schema, stream.batches()):
-            sink.write(chunk)
-            progress(stream.rows)
-    return stream.read_point
+    with opened(settings, table, at) as private:
+        return private.extract(columns, format_name, sink, progress)
 
 
 @dataclass(frozen=True, slots=True)
-class _Private:
-    """A table at a read point that nobody else knows of."""
+class Private:
+    """A table at a read point that nobody else knows of; all that is read of it is as of there."""
 
     definition: LiveTable
     folder: Path
     reader: TableReader
     hot: PinnedHot
 
+    def lookup(self, parameters: Mapping[str, str]) -> dict[str, Any]:
+        """As the function ``lookup``."""
+        entity = entity_of(self.definition, parameters)
+        look, (rows,) = self.reader.lookup((entity,))
+        check_found(self.definition, entity, rows)
+        answer: dict[str, Any] = msgspec.json.decode(answer_json(self.definition.name, look, rows))
+        return answer
+
+    def extract(
+        self,
+        columns: list[str] | None,
+        format_name: str,
+        sink: BinaryIO,
+        progress: Callable[[int], None],
+    ) -> ReadPoint:
+        """As the function ``extract``."""
+        chosen = columns_of(self.definition, columns)
+        age_seconds = self.hot.age_seconds(SystemClock().monotonic())
+        stream = Extract(self.reader.cold, self.hot, chosen, age_seconds, self.folder / SPILL)
+        for chunk in MEDIA_TYPES[format_name][1](stream.schema, stream.batches()):
+            sink.write(chunk)
+            progress(stream.rows)
+        return stream.read_point
+
 
 @contextmanager
-def _opened(
-    settings: Settings, name: str, at: ReadPoint | None, progress: Callable[[int], None]
-) -> Iterator[_Private]:
+def opened(settings: Settings, name: str, at: ReadPoint | None = None) -> Iterator[Private]:
+    """The table as of now, or as of ``at``, for as long as the block runs.
+
+    Raises what ``extract`` raises.
+    """
+    with ExitStack() as until_the_end:
+        with storage_named(name):
+            private = _open(settings, name, at, until_the_end)
+        yield private
+
+
+def _open(settings: Settings, name: str, at: ReadPoint | None, until_the_end: ExitStack) -> Private:
     clock = SystemClock()
-    table = load_table(open_catalog(settings.catalog), name, settings.table(name).identifier)
+    table = open_table(settings, name)
     definition = definition_of(table, name)
     state = current_state(table, name) if at is None else _state_at(table, definition, at)
     start, ends = _range(settings, definition, state, at)
-    with TemporaryDirectory(prefix=FOLDER_PREFIX) as temporary:
-        folder = Path(temporary)
-        publish(folder / COLD, table, definition, state)
-        tier = HotTier.open(folder / HOT, definition, start, clock, source=source_of(table, state))
-        try:
-            pin = hold(folder / HOT, name, state.snapshot_id, state.seam, clock)
-            fill_until(
-                tier,
-                definition,
-                settings.kafka.client_config(),
-                start,
-                ends,
-                settings.serving.hot_bytes_max,
-                progress,
-            )
-            with pin.open(SEAL_WAIT_SECONDS) as hot:
-                reader = TableReader(
-                    name,
-                    folder / COLD,
-                    lambda: HotReader.open(folder / HOT, definition),
-                    lambda: table.io,
-                    clock,
-                    settings.serving.stale_after_seconds,
-                    is_filled=lambda: True,
-                )
-                reader.refresh()
-                yield _Private(definition, folder, reader, hot)
-        finally:
-            tier.close()
+    folder = Path(until_the_end.enter_context(TemporaryDirectory(prefix=FOLDER_PREFIX)))
+    publish(folder / COLD, table, definition, state)
+    tier = HotTier.open(folder / HOT, definition, start, clock, source=source_of(table, state))
+    until_the_end.callback(tier.close)
+    pin = hold(folder / HOT, name, state.snapshot_id, state.seam, clock)
+    fill_until(
+        tier,
+        definition,
+        settings.kafka.client_config(),
+        start,
+        ends,
+        settings.serving.hot_bytes_max,
+        _unheard,
+    )
+    hot = until_the_end.enter_context(pin.open(SEAL_WAIT_SECONDS))
+    reader = TableReader(
+        name,
+        ColdFolder(folder / COLD, name, lambda: table.io),
+        lambda: HotReader.open(folder / HOT, definition),
+        clock,
+        settings.serving.stale_after_seconds,
+        is_filled=lambda: True,
+    )
+    reader.refresh()
+    return Private(definition, folder, reader, hot)
 
 
 def _state_at(table: Table, definition: LiveTable, at: ReadPoint) -> SnapshotState:
@@ -157,10 +179,10 @@ def _range(
 ) -> tuple[Seam, Seam]:
     """The records to read: from the snapshot's seam to the log's ends, or to those of the read point."""
     log = Log(settings.kafka)
-    check_identity(definition.name, state.cluster_id, state.topic_ids, log, definition.topics)
-    starts, ends = log.starts(definition.topics), log.ends(definition.topics)
-    check_against_log(definition.name, state.seam, starts, ends)
-    if at is not None:
+    if at is None:
+        _, ends = check_log(definition.name, state, log, definition, SystemClock().now_ms())
+    else:
+        _, ends = check_source(definition.name, state, log, definition.topics)
         if not (ends.at_least(at.end) and at.end.at_least(at.seam)):
             raise ReadPointGone(table=definition.name, detail=f"the log ends at {ends!r}, before {at.end!r}")
         ends = at.end

@@ -24,6 +24,7 @@ from thermocline.errors import (
     MethodNotAllowed,
     RequestError,
     RouteNotFound,
+    StorageFailed,
     ThermoclineError,
 )
 from thermocline.logs import fields
@@ -105,8 +106,10 @@ def _problem_of(error: Exception, scope: Scope, request_id: str) -> ThermoclineE
         return _of_framework(scope, error)
     where = f"{scope['method']} {scope['path']}"
     if isinstance(error, ThermoclineError):
-        if error.http_status >= SERVER_ERROR and not error.retryable:
-            log.error("request failed", extra=fields(code=error.code, path=where, detail=error.what))
+        if error.http_status >= SERVER_ERROR and (not error.retryable or isinstance(error, StorageFailed)):
+            cause = str(error.__cause__ or "") or None
+            extra = fields(code=error.code, path=where, detail=error.what, cause=cause)
+            log.error("request failed", extra=extra)
         return error
     log.error(
         "request failed",

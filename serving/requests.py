@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from serving.encode import MEDIA_TYPES
-from serving.lookup import check_has_key, entity_of
+from serving.entity import check_has_key, entity_of
 from thermocline.definition import Kind
 from thermocline.errors import BadParameter, NotAcceptable
 

@@ -24,6 +24,7 @@ from thermocline import logs
 from thermocline.catalog import definition_of, load_table, open_catalog
 from thermocline.clock import SystemClock
 from thermocline.errors import PortTaken, ThermoclineError
+from thermocline.failpoints import arm_from
 from thermocline.logs import fields
 
 if TYPE_CHECKING:
@@ -225,6 +226,7 @@ def _run_worker(
 def _become_child(log_level: logs.Level, log_json: bool, stop: Callable[[], object]) -> None:
     """Sets up logs and signals, and sees to it that nothing outlives the parent."""
     logs.configure(log_level, log_json)
+    arm_from(os.environ)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent passes on its own
     signal.signal(signal.SIGTERM, lambda *_: stop())
     parent = multiprocessing.parent_process()

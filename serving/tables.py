@@ -15,20 +15,24 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from serving import measures
+from serving.answer import age_or_none
+from serving.cold.folder import ColdFolder
 from serving.extract import Extract, columns_of
 from serving.hot.leases import Lease
 from serving.hot.pinned import hold
 from serving.hot.view import HotReader
 from serving.layout import COLD, HOT, SPILL, TAILER_STATUS
-from serving.lookup import TableReader, age_or_none
+from serving.lookup import TableReader
+from serving.storage import storage_named
 from thermocline import metrics
-from thermocline.catalog import load_table, open_catalog
+from thermocline.catalog import open_table
 from thermocline.clock import SystemClock
 from thermocline.errors import NotReady, TableMissing, ThermoclineError, UnknownTable
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
+    from serving.cold.index import ColdIndex, Snapshots
     from thermocline.clock import Clock
     from thermocline.definition import LiveTable
     from thermocline.seam import Seam
@@ -47,22 +51,22 @@ class ServedTable:
         self,
         definition: LiveTable,
         folder: Path,
-        open_io: Callable[[], FileIO],
+        snapshots: Snapshots,
         clock: Clock,
         stale_after_seconds: float,
     ) -> None:
-        """``definition`` is the one in force when the server started."""
+        """``definition`` is the one in force when the server started; ``snapshots`` is where they appear."""
         self.name = definition.name
         self._definition = definition
         self._folder = folder
         self._clock = clock
         self._lease: Lease | None = None
+        self._leased: ColdIndex | None = None  # the snapshot that the lease names
         self._is_gone = False
         self._reader = TableReader(
             self.name,
-            folder / COLD,
+            snapshots,
             lambda: HotReader.open(folder / HOT, definition),
-            open_io,
             clock,
             stale_after_seconds,
             is_filled=lambda: bool(self.tailer().get("caught_up_to_start_ends")),
@@ -108,20 +112,22 @@ class ServedTable:
             UnknownColumn, BadParameter: as `columns_of`.
             NotReady: there is no snapshot yet, or no seal came in time, or the hot tier is being read again
                 and is still behind the floor.
+            StorageFailed: a disk fails or is full.
         """
         for attempt in range(PIN_ATTEMPTS):
             try:
-                return self._extract(wanted, floor)
+                with storage_named(self.name):
+                    return self._extract(wanted, floor)
             except NotReady:
                 if attempt + 1 == PIN_ATTEMPTS:
                     raise
         raise AssertionError("unreachable")
 
     def tailer(self) -> Mapping[str, Any]:
-        """What the tailer last said of itself; empty before it first did."""
+        """What the tailer last said of itself; empty before it first did, or where that can't be read."""
         try:
             status: dict[str, Any] = msgspec.json.decode((self._folder / TAILER_STATUS).read_bytes())
-        except (FileNotFoundError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError):
             return {}
         return status
 
@@ -190,13 +196,15 @@ class ServedTable:
         return extract
 
     def _switch(self) -> None:
-        if not self._reader.refresh():
-            return
+        self._reader.refresh()
         index = self._reader.cold.index
+        if index is self._leased:
+            return
         if self._lease is None:
             self._lease = Lease.of_reader(self._folder / HOT, index.snapshot_id, index.seam)
         else:
             self._lease.serve(index.snapshot_id, index.seam)
+        self._leased = index  # once it is written: a lease that could not be is tried again
 
 
 class Tables:
@@ -232,14 +240,14 @@ def open_tables(settings: Settings, definitions: Mapping[str, LiveTable]) -> Tab
 
     def open_io(name: str) -> Callable[[], FileIO]:
         # Through the catalog, since some hand out credentials with the table.
-        return lambda: load_table(open_catalog(settings.catalog), name, settings.tables[name].identifier).io
+        return lambda: open_table(settings, name).io
 
     return Tables(
         [
             ServedTable(
                 definition,
                 settings.serving.state_dir / name,
-                open_io(name),
+                ColdFolder(settings.serving.state_dir / name / COLD, name, open_io(name)),
                 clock,
                 settings.serving.stale_after_seconds,
             )

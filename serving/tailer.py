@@ -5,41 +5,63 @@ pins wait for, eviction behind the readers, a step of a merge. Bad records are c
 quarantines them. At the byte budget it pauses: the ends stand still, nothing is dropped.
 
 What goes wrong stops the reading, not the process: what is held stays readable with frozen ends and grows
-old, pins get their seals, and the tailer tries again. When the log no longer holds what comes next, it begins
-anew at the newest snapshot's seam if the log still reaches back to that; if not, it says so until it does.
+old, and the tailer tries again. While the log is away, pins get their seals. When it no longer holds what
+comes next, the tailer begins anew at the newest snapshot's seam if the log still reaches back to that; if
+not, it says so until it does. When the disk fails or is full, a change of the hot tier may be half done: the
+tier is closed, and opened again as after a kill, by what is on disk.
+
+`Tailer.step` is one turn of its loop and does not wait by itself: `run` takes one after the other until it is
+told to stop, and whoever else takes them (a simulation) decides what happens in between.
 """
 
 from __future__ import annotations
 
 import logging
-import os
+import math
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import msgspec
-
+from serving.cold.folder import ColdPublisher
 from serving.feed import Feed
-from serving.follower import Follower, Published
+from serving.follower import CatalogTable, Follower, Published
 from serving.hot.tier import HotTier
-from serving.layout import COLD, HOT, TAILER_STATUS
+from serving.layout import COLD, HOT
+from serving.source import KafkaSource
+from serving.storage import STORAGE_ERRORS, storage_failed
+from serving.tailer_status import follower_status, shown, tier_status, write_status
 from thermocline.clock import SystemClock
-from thermocline.errors import OffsetsGone, PartitionsShrunk, SeamBeyondLog, ThermoclineError
-from thermocline.identity import check_identity
-from thermocline.log import CONSUME_RECORDS_MAX, Log, Tail, TopicFacts
+from thermocline.errors import (
+    OffsetsGone,
+    PartitionsShrunk,
+    SeamBeyondLog,
+    StorageFailed,
+    ThermoclineError,
+    TombstonesGone,
+)
+from thermocline.failpoints import failpoint, failstep
+from thermocline.identity import check_identity, check_log, check_tombstones
+from thermocline.log import CONSUME_RECORDS_MAX
 from thermocline.logs import fields
 from thermocline.seam import Seam, check_against_log
 
 if TYPE_CHECKING:
     import threading
 
+    from serving.source import Source
     from thermocline.clock import Clock
-    from thermocline.settings import Settings
+    from thermocline.log import Log, Tail, TopicFacts
+    from thermocline.settings import ServingSettings, Settings
 
 # One transaction each: a record waits 10 ms on average, and the rounds take a few percent of a core.
 ROUND_SECONDS: Final = 0.02
 # What failed is tried again after this: soon after an outage, rarely enough to burden nobody.
 RETRY_SECONDS: Final = 2.0
 STATUS_SECONDS: Final = 1.0
+# A tailer that is behind asks this often whether it may still read on: half of the shortest time for which
+# tombstones count as kept (``identity.KEPT_MS_MIN``).
+RECHECK_SECONDS: Final = 300.0
 
 log = logging.getLogger(__name__)
 
@@ -47,79 +69,124 @@ log = logging.getLogger(__name__)
 def run_tailer(settings: Settings, table_name: str, stop: threading.Event) -> None:
     """Tails a table until it is told to stop. Its state is in ``<state_dir>/<table>``."""
     folder = settings.serving.state_dir / table_name
-    folder.mkdir(parents=True, exist_ok=True)
-    identifier = settings.table(table_name).identifier
-    follower = Follower(settings.catalog, table_name, identifier, folder / COLD)
-    tailer = Tailer(settings, table_name, folder, follower, stop, SystemClock())
+    clock = SystemClock()
+    follower = Follower(
+        table_name,
+        CatalogTable(settings.catalog, table_name, settings.table(table_name).identifier),
+        ColdPublisher(folder / COLD),
+    )
+    source = KafkaSource(settings.kafka, table_name, clock)
+    tailer = Tailer(settings.serving, table_name, folder, follower, source, clock, stop.wait)
     follower.start()
     try:
-        tailer.run()
+        tailer.run(stop)
     finally:
         follower.stop()
         tailer.close()
 
 
 class Tailer:
-    """Keeps the hot tier of one table at the log's end. For one thread."""
+    """Keeps the hot tier of one table at the log's end. For one thread.
+
+    ``wait`` is told for how many seconds nothing needs to be done; it may return sooner.
+    """
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ServingSettings,
         table: str,
         folder: Path,
         follower: Follower,
-        stop: threading.Event,
+        source: Source,
         clock: Clock,
+        wait: Callable[[float], object],
     ) -> None:
         self._settings = settings
         self._table = table
         self._folder = folder
         self._follower = follower
-        self._stop = stop
+        self._source = source
         self._clock = clock
+        self._wait = wait
         self._under: Published | None = None  # what the tier was opened under
         self._tier: HotTier | None = None
         self._feed: Feed | None = None
+        self._tail: Tail | None = None  # while the log is read
         self._facts: dict[str, TopicFacts] = {}  # of the topics that are being tailed
         self._goal: Seam | None = None  # the log's ends that have to be passed once before it is ready
         self._is_caught_up = False
         self._is_paused = False
         self._problem: ThermoclineError | None = None
+        self._checked_at = float("-inf")
+        self._retry_at = float("-inf")  # what failed is not tried again before
         self._status_at = float("-inf")
+        self._has_said = True  # whether the last status could be written
 
-    def run(self) -> None:
+    def run(self, stop: threading.Event) -> None:
         """Tails until told to stop; tries again after whatever goes wrong."""
-        while not self._stop.is_set():
-            try:
-                self._begin()
-                self._tail()
-            except ThermoclineError as error:
-                self._note(error)
-                self._stand_still()
+        while not stop.is_set():
+            self.step()
+
+    def step(self) -> None:
+        """One turn: a round of reading, or what has to come before it, or keeping what is held readable."""
+        try:
+            self._turn()
+        except ThermoclineError as error:
+            self._stand_still(error)
+        except STORAGE_ERRORS as error:
+            log.debug("where it came from", exc_info=error)
+            self._close_tier()
+            # Without the error itself, whose traceback would keep the tier's files open.
+            self._stand_still(storage_failed(self._table, error), str(error))
 
     def close(self) -> None:
-        """Lets the tier go and writes the last status."""
-        self._write_status("stopped")
-        if self._tier is not None:
-            self._tier.close()
-        self._tier = None
+        """Lets the log and the tier go and writes the last status."""
+        self._leave_log()
+        self._say("stopped")
+        self._close_tier()
 
-    def _begin(self) -> None:
-        """Waits for a first snapshot and opens the tier, or another where the newest snapshot asks for it."""
-        while self._follower.newest is None and not self._stop.is_set():
+    def _turn(self) -> None:
+        if self._clock.monotonic() < self._retry_at or self._follower.newest is None:
             self._keep_up()
-            self._stop.wait(ROUND_SECONDS)
-        newest = self._follower.newest
-        if newest is not None and self._needs_tier(newest):
+            self._wait(ROUND_SECONDS)
+        elif self._tail is None:
+            self._begin(self._follower.newest)
+        elif self._must_begin_anew(self._tail) or self._is_check_due():
+            self._leave_log()
+        else:
+            self._round(self._tail)
+
+    def _stand_still(self, problem: ThermoclineError, cause: str = "") -> None:
+        self._leave_log()
+        self._note(problem, cause or problem.cause)
+        self._retry_at = self._clock.monotonic() + RETRY_SECONDS
+
+    def _close_tier(self) -> None:
+        tier, self._tier = self._tier, None
+        if tier is not None:
+            tier.close()
+
+    def _begin(self, newest: Published) -> None:
+        """Opens the tier, or another where the newest snapshot asks for it, and reads on from its end."""
+        if self._needs_tier(newest):
             if self._tier is not None:
                 self._check_reach(newest)  # what is held answers for longer than a tier that can't be filled
             self._open_tier(newest, may_continue=True)
+        assert self._tier is not None
+        self._check_log(newest)
+        self._tail = self._source.tail(self._tier.end)
+        self._problem = None
+
+    def _leave_log(self) -> None:
+        if self._tail is not None:
+            self._tail.close()
+        self._tail = None
 
     def _check_reach(self, newest: Published) -> None:
         """Makes sure that a new tier can be filled from the snapshot's seam on; raises as ``_check_log``."""
-        kafka, topics = Log(self._settings.kafka), newest.definition.topics
-        check_identity(self._table, newest.state.cluster_id, newest.state.topic_ids, kafka, topics)
-        check_against_log(self._table, newest.state.seam, kafka.starts(topics), kafka.ends(topics))
+        log_now, topics = self._source.log(), newest.definition.topics
+        check_identity(self._table, newest.state.cluster_id, newest.state.topic_ids, log_now, topics)
+        check_against_log(self._table, newest.state.seam, log_now.starts(topics), log_now.ends(topics))
 
     def _needs_tier(self, newest: Published) -> bool:
         """Whether there is no tier, or another log's or definition's, or one that begins beyond the seam."""
@@ -136,12 +203,10 @@ class Tailer:
         return (newest.source, newest.definition) == (under.source, under.definition)
 
     def _open_tier(self, newest: Published, may_continue: bool) -> None:
-        if self._tier is not None:
-            self._tier.close()
-            self._tier = None
+        self._close_tier()
         self._goal = None
         self._is_caught_up = False
-        # What the tier before had caught up to must not be said of this one.
+        # What the tier before had caught up to must not be said of this one: without it, none is opened.
         self._write_status(self._state())
         self._tier = HotTier.open(
             self._folder / HOT,
@@ -162,29 +227,14 @@ class Tailer:
                 end=self._tier.end.to_dict(),
             ),
         )
-        self._write_status(self._state())
-
-    def _tail(self) -> None:
-        """Reads on from the tier's end until stopped, or until something has to begin anew."""
-        if self._stop.is_set():
-            return
-        assert self._tier is not None
-        self._check_log()
-        config = self._settings.kafka.client_config()
-        tail = Tail(config, self._tier.end, self._table, self._clock)
-        self._problem = None
-        try:
-            while not self._stop.is_set() and not self._must_begin_anew(tail):
-                self._round(tail)
-        finally:
-            tail.close()
+        self._say(self._state())
 
     def _must_begin_anew(self, tail: Tail) -> bool:
         """Where a snapshot asks for another tier, or a topic is another one or has grown."""
         newest, tier = self._follower.newest, self._tier
         assert newest is not None
         assert tier is not None
-        if any(found != self._facts.get(topic) for topic, found in tail.facts().items()):
+        if self._is_other_log(tail):
             return True
         if newest is self._under:
             return False
@@ -195,32 +245,63 @@ class Tailer:
         self._under = newest
         return False
 
-    def _check_log(self) -> None:
+    def _is_other_log(self, tail: Tail) -> bool:
+        """Whether a topic was made again, or has grown, since the log was looked at."""
+        return any(found != self._facts.get(topic) for topic, found in tail.facts().items())
+
+    def _check_log(self, newest: Published) -> None:
         """Makes sure that the log is the one that feeds the table, and holds what comes next.
 
         Takes up partitions that are new. Begins anew at the newest seam where the log was cut beyond the
-        tier's end, or ends before it.
+        tier's end, or ends before it, or may have dropped tombstones that the tier has not seen.
 
         Raises:
             KafkaUnreachable, TopicMissing, ClusterReplaced, TopicReplaced: the log can't be read now.
-            OffsetsGone, PartitionsShrunk, SeamBeyondLog: nor does it hold what follows the newest seam.
+            OffsetsGone, PartitionsShrunk, SeamBeyondLog, TombstonesGone: nor does it hold all that follows
+                the newest seam.
         """
-        newest = self._follower.newest
-        assert newest is not None
         assert self._tier is not None
-        kafka, topics = Log(self._settings.kafka), newest.definition.topics
-        check_identity(self._table, newest.state.cluster_id, newest.state.topic_ids, kafka, topics)
-        self._facts = kafka.describe(topics)
-        starts, ends = kafka.starts(topics), kafka.ends(topics)
+        failpoint("tailer.check")
+        log_now, topics = self._source.log(), newest.definition.topics
+        # In this order: a topic that is made again in between is another one than these facts say.
+        self._facts = log_now.describe(topics)
+        check_identity(self._table, newest.state.cluster_id, newest.state.topic_ids, log_now, topics)
+        starts, ends = log_now.starts(topics), log_now.ends(topics)
         self._take_up(starts, newest)
         try:
             check_against_log(self._table, self._tier.end, starts, ends)
-        except (OffsetsGone, PartitionsShrunk, SeamBeyondLog):
-            check_against_log(self._table, newest.state.seam, starts, ends)
+            self._check_tombstones(newest, ends, log_now)
+        except (OffsetsGone, PartitionsShrunk, SeamBeyondLog, TombstonesGone):
+            check_log(self._table, newest.state, log_now, newest.definition, self._clock.now_ms())
             self._open_tier(newest, may_continue=False)
             self._take_up(starts, newest)
+        self._checked_at = self._clock.monotonic()
         if self._goal is None:
             self._goal = ends
+
+    def _check_tombstones(self, newest: Published, ends: Seam, log_now: Log) -> None:
+        """Makes sure that the tier has not been behind for longer than the log keeps tombstones.
+
+        Snapshot and tier together hold what the log held when the tier was last at its end. One that never
+        was has what its snapshot has.
+        """
+        tier, now_ms = self._tier, self._clock.now_ms()
+        assert tier is not None
+        if not newest.definition.has_key:
+            return
+        age_seconds = tier.age_seconds(self._clock.monotonic())
+        if math.isfinite(age_seconds):
+            drained_ms = now_ms - math.ceil(age_seconds * 1000)
+        else:
+            drained_ms = newest.state.drained_ms if newest.state.seam.at_least(tier.end) else 0
+        held = replace(newest.state, seam=tier.end, drained_ms=drained_ms, watermark_ms=-1)
+        check_tombstones(self._table, held, ends, log_now, now_ms)
+
+    def _is_check_due(self) -> bool:
+        """Whether the tier has been behind for so long that the log may have dropped what it needs."""
+        assert self._tier is not None
+        now = self._clock.monotonic()
+        return min(now - self._checked_at, self._tier.age_seconds(now)) > RECHECK_SECONDS
 
     def _take_up(self, starts: Seam, newest: Published) -> None:
         assert self._tier is not None
@@ -233,24 +314,20 @@ class Tailer:
         assert self._tier is not None
         assert self._feed is not None
         began_at = self._clock.monotonic()
-        self._is_paused = self._tier.is_full(self._settings.serving.hot_bytes_max)
+        self._is_paused = self._tier.is_full(self._settings.hot_bytes_max)
         read = 0
         if not self._is_paused:
-            chunks = tail.poll(ROUND_SECONDS)
+            with failstep("tailer.poll"):
+                chunks = tail.poll(ROUND_SECONDS)
+            if self._is_other_log(tail) or self._is_check_due():
+                return  # what came may be of a topic that was made again, or lack tombstones: none is taken
             self._feed.take(chunks, tail.positions(), tail.reached_end_at())
             read = sum(len(chunk.offsets) for chunk in chunks)
             if self._goal is not None and not self._is_caught_up:
                 self._is_caught_up = self._tier.end.at_least(self._goal)
         self._keep_up()
         if read < CONSUME_RECORDS_MAX // 2:  # more is not waiting: collect for the rest of the round
-            self._stop.wait(max(0.0, ROUND_SECONDS - (self._clock.monotonic() - began_at)))
-
-    def _stand_still(self) -> None:
-        """Keeps what is held readable until it is time to try again."""
-        until = self._clock.monotonic() + RETRY_SECONDS
-        while not self._stop.is_set() and self._clock.monotonic() < until:
-            self._keep_up()
-            self._stop.wait(ROUND_SECONDS)
+            self._wait(max(0.0, ROUND_SECONDS - (self._clock.monotonic() - began_at)))
 
     def _keep_up(self) -> None:
         newest = self._follower.newest
@@ -259,14 +336,15 @@ class Tailer:
         now = self._clock.monotonic()
         if now - self._status_at >= STATUS_SECONDS:
             self._status_at = now
-            self._write_status(self._state())
+            self._say(self._state())
 
-    def _note(self, problem: ThermoclineError) -> None:
+    def _note(self, problem: ThermoclineError, cause: str) -> None:
         if self._problem is None or self._problem.what != problem.what:
-            log.error(
-                "the log cannot be read; answers grow old",
-                extra=fields(table=self._table, code=problem.code, detail=problem.what, next=problem.next),
+            what = (
+                "hot tier cannot be written" if isinstance(problem, StorageFailed) else "log cannot be read"
             )
+            said = {"code": problem.code, "detail": problem.what, "cause": cause, "next": problem.next}
+            log.error(f"the {what}; answers grow old", extra=fields(table=self._table, **said))  # noqa: G004
         self._problem = problem
 
     def _state(self) -> str:
@@ -276,38 +354,28 @@ class Tailer:
             return "paused"
         return "running" if self._goal is not None else "starting"
 
+    def _say(self, state: str) -> None:
+        """Writes the status where it can be written: reading goes on without it."""
+        try:
+            self._write_status(state)
+        except OSError as error:
+            if self._has_said:
+                extra = fields(table=self._table, code=StorageFailed.code, detail=str(error))
+                log.error("the status cannot be written", extra=extra)  # noqa: TRY400
+            self._has_said = False
+        else:
+            self._has_said = True
+
     def _write_status(self, state: str) -> None:
-        newest, tier, feed = self._follower.newest, self._tier, self._feed
-        status: dict[str, Any] = {
-            "table": self._table,
-            "pid": os.getpid(),
-            "updated_ms": self._clock.now_ms(),
+        tier, feed = self._tier, self._feed
+        status = {
             "state": state,
             "paused": self._is_paused,
             "caught_up_to_start_ends": self._is_caught_up,
-            "problem": _shown(self._problem),
-            "catalog_problem": _shown(self._follower.problem),
-            "hot_bytes_max": self._settings.serving.hot_bytes_max,
+            "problem": shown(self._problem),
+            "hot_bytes_max": self._settings.hot_bytes_max,
+            **follower_status(self._follower),
         }
-        if newest is not None:
-            status["snapshot_id"] = str(newest.state.snapshot_id)
-            status["seam"] = newest.state.seam.to_dict()
         if tier is not None and feed is not None:
-            status |= {
-                "definition_version": tier.definition_version,
-                "start": tier.start.to_dict(),
-                "positions": tier.end.to_dict(),
-                "lag_seconds": tier.age_seconds(self._clock.monotonic()),
-                "records": feed.records,
-                "bad": dict(feed.bad),
-                "hot_records": tier.records,
-                "hot_bytes": tier.hot_bytes,
-                "generations": tier.generations,
-            }
-        scratch = self._folder / f"{TAILER_STATUS}.new"
-        scratch.write_bytes(msgspec.json.encode(status))
-        scratch.replace(self._folder / TAILER_STATUS)
-
-
-def _shown(problem: ThermoclineError | None) -> dict[str, str] | None:
-    return None if problem is None else {"code": problem.code, "what": problem.what, "next": problem.next}
+            status |= tier_status(tier, feed, self._clock)
+        write_status(self._folder, self._table, self._clock, status)

@@ -20,13 +20,14 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from thermocline.definition import LiveTable
 from thermocline.errors import CatalogUnreachable, TableMissing, TableUnowned
+from thermocline.failpoints import failpoint
 from thermocline.seam import Seam
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-    from thermocline.settings import CatalogSettings
+    from thermocline.settings import CatalogSettings, Settings
 
 # Table properties.
 DEFINITION_PROPERTY = "thermocline.definition"
@@ -103,6 +104,7 @@ def open_catalog(settings: CatalogSettings, may_create: bool = False) -> Catalog
     if sqlite is not None:
         _check_sqlite(settings, Path(sqlite), may_create)
     try:
+        failpoint("catalog.open")
         return load_pyiceberg_catalog(settings.name, **_pyiceberg_properties(settings))
     except (*_CATALOG_ERRORS, ValueError) as error:
         raise _unreachable(settings.uri, error) from error
@@ -111,11 +113,17 @@ def open_catalog(settings: CatalogSettings, may_create: bool = False) -> Catalog
 def load_table(catalog: Catalog, name: str, identifier: str) -> Table:
     """The table as it is now. Raises `TableMissing` and `CatalogUnreachable`."""
     try:
+        failpoint("catalog.load")
         return catalog.load_table(identifier)
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         raise TableMissing(table=name, identifier=identifier) from error
     except _CATALOG_ERRORS as error:
         raise _unreachable(str(catalog.properties.get("uri", "")), error) from error
+
+
+def open_table(settings: Settings, name: str) -> Table:
+    """A table of the configuration as it is now. Raises what `open_catalog` and `load_table` raise."""
+    return load_table(open_catalog(settings.catalog), name, settings.table(name).identifier)
 
 
 def find_table(catalog: Catalog, identifier: str) -> Table | None:
@@ -156,10 +164,11 @@ def current_state(table: Table, name: str) -> SnapshotState:
     snapshot = table.current_snapshot()
     if snapshot is None:
         raise TableUnowned(table=name, snapshot_id=-1, detail="the table has no snapshot")
-    if not _has_seam(snapshot):
-        raise _unowned(table, name, snapshot, _NO_SEAM)
-    state = state_of(snapshot, name)
-    if is_rolled_back(_summary(snapshot), table.properties):
+    try:
+        state = state_of(snapshot, name)
+    except TableUnowned as foreign:
+        raise _unowned(table, name, snapshot, foreign.detail) from None
+    if is_rolled_back(summary_of(snapshot), table.properties):
         raise _unowned(table, name, snapshot, ROLLED_BACK)
     return replace(state, tombstones_since_ms=json.loads(table.properties.get(TOMBSTONES_PROPERTY, "{}")))
 
@@ -185,15 +194,18 @@ def epoch_of(properties: Mapping[str, str | None], name: str) -> int:
 
 def state_of(snapshot: Snapshot, name: str) -> SnapshotState:
     """The state that a snapshot carries. Raises `TableUnowned` when it carries no seam."""
-    summary = _summary(snapshot)
-    if not _has_seam(snapshot):
-        raise TableUnowned(
-            table=name,
-            snapshot_id=snapshot.snapshot_id,
-            detail=_NO_SEAM,
-        )
+    return state_from(summary_of(snapshot), snapshot.snapshot_id, snapshot.timestamp_ms, name)
+
+
+def state_from(summary: Mapping[str, str], snapshot_id: int, timestamp_ms: int, name: str) -> SnapshotState:
+    """The state that a snapshot's summary says, however it was read.
+
+    Raises `TableUnowned` when it says no seam.
+    """
+    if SUMMARY_SEAM not in summary:
+        raise TableUnowned(table=name, snapshot_id=snapshot_id, detail=_NO_SEAM)
     return SnapshotState(
-        snapshot_id=snapshot.snapshot_id,
+        snapshot_id=snapshot_id,
         seam=Seam.from_json(summary[SUMMARY_SEAM]),
         epoch=int(summary[SUMMARY_EPOCH]),
         batch_id=summary[SUMMARY_BATCH],
@@ -201,12 +213,17 @@ def state_of(snapshot: Snapshot, name: str) -> SnapshotState:
         topic_ids=json.loads(summary[SUMMARY_TOPIC_IDS]),
         definition_version=int(summary[SUMMARY_DEFINITION_VERSION]),
         watermark_ms=int(summary[SUMMARY_WATERMARK]),
-        timestamp_ms=snapshot.timestamp_ms,
+        timestamp_ms=timestamp_ms,
         counts=_counts(summary, SUMMARY_RECORDS),
         totals=_counts(summary, SUMMARY_RECORDS_TOTAL),
         # Tables of the first release do not say it: their newest commit stands for it.
-        drained_ms=int(summary.get(SUMMARY_DRAINED, snapshot.timestamp_ms)),
+        drained_ms=int(summary.get(SUMMARY_DRAINED, timestamp_ms)),
     )
+
+
+def summary_of(snapshot: Snapshot) -> Mapping[str, str]:
+    """What a snapshot's summary says beside its operation; nothing where it has none."""
+    return snapshot.summary.additional_properties if snapshot.summary else {}
 
 
 def java_properties(settings: CatalogSettings) -> dict[str, str]:
@@ -296,11 +313,7 @@ def _number(snapshot: Snapshot) -> int:
 
 
 def _has_seam(snapshot: Snapshot) -> bool:
-    return SUMMARY_SEAM in _summary(snapshot)
-
-
-def _summary(snapshot: Snapshot) -> Mapping[str, str]:
-    return snapshot.summary.additional_properties if snapshot.summary else {}
+    return SUMMARY_SEAM in summary_of(snapshot)
 
 
 def _snapshot_id(table: Table) -> int:

@@ -6,6 +6,8 @@ import time
 from datetime import UTC, datetime
 from typing import Protocol
 
+from thermocline.failpoints import skew_ms
+
 
 def iso_time(epoch_ms: int) -> str:
     """A time in UTC to the millisecond, as errors and commands write it."""
@@ -38,7 +40,7 @@ class SystemClock:
 
     def now_ms(self) -> int:
         """Milliseconds since 1970 in UTC."""
-        return time.time_ns() // 1_000_000
+        return time.time_ns() // 1_000_000 + skew_ms("clock")
 
     def sleep(self, seconds: float) -> None:
         """Waits."""

@@ -12,6 +12,7 @@ from pyiceberg.conversions import to_bytes
 from pyiceberg.types import PrimitiveType
 
 from thermocline.definition import KEY
+from thermocline.failpoints import failstep
 from thermocline.sparse_index import footer_entry
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def write_data_file(io: FileIO, path: str, definition: LiveTable, rows: pa.Table
     """Write rows (``definition.records_schema``, sorted by key, at least one) as one data file."""
     first_keys = rows.column(KEY).take(pa.array(range(0, rows.num_rows, ROW_GROUP_ROWS))).to_pylist()
     table = rows.select(definition.table_schema.names).cast(definition.table_schema)
-    with io.new_output(path).create() as sink:
+    with failstep("data-file.write"), io.new_output(path).create() as sink:
         with pq.ParquetWriter(sink, table.schema, write_page_index=True, **_encodings(table)) as writer:
             writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
             writer.add_key_value_metadata(footer_entry(first_keys))

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from thermocline.clock import Clock, SystemClock
 from thermocline.errors import ConfigInvalid, DeadLetterRefused, KafkaUnreachable, TopicMissing
+from thermocline.failpoints import failstep
 
 # No acknowledgement for this long means that the brokers can't take records now: longer than a broker's
 # restart, and the batch waits meanwhile.
@@ -76,9 +77,10 @@ def send_dead_letters(
     """
     sending = _Sending(client_config, table, topic, clock or SystemClock())
     try:
-        for letter in letters:
-            sending.send(letter)
-        sending.flush()
+        with failstep("dead-letters.send"):
+            for letter in letters:
+                sending.send(letter)
+            sending.flush()
     except BaseException:
         sending.abandon()
         raise

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap
 
+from thermocline.failpoints import failstep
 from thermocline.files import Deletes, open_input
 
 if TYPE_CHECKING:
@@ -63,12 +64,13 @@ def write_deletes(
     """
     if not by_file:
         return {}
-    if format_version > 2:
-        return _write_vectors(io, f"{stem}-deletes.puffin", by_file)
-    return {
-        data_file: _write_positions(io, f"{stem}-deletes-{number:04}.parquet", data_file, positions)
-        for number, (data_file, positions) in enumerate(by_file.items())
-    }
+    with failstep("deletes.write"):
+        if format_version > 2:
+            return _write_vectors(io, f"{stem}-deletes.puffin", by_file)
+        return {
+            data_file: _write_positions(io, f"{stem}-deletes-{number:04}.parquet", data_file, positions)
+            for number, (data_file, positions) in enumerate(by_file.items())
+        }
 
 
 def _read_vector(io: FileIO, deletes: Deletes) -> BitMap:

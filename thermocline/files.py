@@ -20,10 +20,12 @@ from pyiceberg.manifest import (
     FileFormat,
     ManifestEntry,
     ManifestEntryStatus,
+    ManifestFile,
 )
 from pyiceberg.manifest import DataFile as ManifestDataFile
 
 from thermocline.errors import TableUnowned
+from thermocline.failpoints import failpoint
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 
 DeletesFormat = Literal["puffin", "parquet"]
+Content = Literal["data", "position-deletes", "equality-deletes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,42 @@ class DataFile:
     rows: int
     bytes: int
     deletes: Deletes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A live file as a manifest lists it, whoever wrote it.
+
+    ``snapshot_id`` is of the snapshot that added it, ``bucket`` -1 where it is in none. ``referenced`` is the
+    data file that position deletes are bound to, and ``deletes`` where they stand.
+    """
+
+    path: str
+    content: Content
+    bucket: int
+    rows: int
+    bytes: int
+    snapshot_id: int
+    referenced: str | None = None
+    deletes: Deletes | None = None
+
+
+def listed_files(io: FileIO, manifest: ManifestFile) -> Iterator[ListedFile]:
+    """The live files of one manifest, those that `plan_files` refuses included."""
+    for entry in _live_entries(io, manifest):
+        file = cast(_Version3File, entry.data_file)
+        is_deletes = file.content == DataFileContent.POSITION_DELETES
+        added_by = manifest.added_snapshot_id if entry.snapshot_id is None else entry.snapshot_id
+        yield ListedFile(
+            path=file.file_path,
+            content=_CONTENTS[file.content],
+            bucket=file.partition[0] if len(file.partition) else -1,
+            rows=file.record_count,
+            bytes=file.file_size_in_bytes,
+            snapshot_id=added_by or -1,
+            referenced=file.named(_REFERENCED) if is_deletes else None,
+            deletes=_deletes(file) if is_deletes else None,
+        )
 
 
 def plan_files(table: Table, snapshot_id: int) -> tuple[DataFile, ...]:
@@ -107,6 +146,7 @@ def delete_files(io: FileIO, paths: Iterable[str]) -> int:
     deleted = 0
     for path in paths:
         with suppress(OSError):
+            failpoint("owner.clean-up")
             io.delete(path)
             deleted += 1
     return deleted
@@ -127,6 +167,11 @@ def local_path(path: str) -> str | None:
 
 _FORMAT_VERSION = 3
 _REFERENCED = "referenced_data_file"
+_CONTENTS: dict[DataFileContent, Content] = {
+    DataFileContent.DATA: "data",
+    DataFileContent.POSITION_DELETES: "position-deletes",
+    DataFileContent.EQUALITY_DELETES: "equality-deletes",
+}
 _FIELDS = [field.name for field in DATA_FILE_TYPE[_FORMAT_VERSION].fields]
 
 
@@ -141,21 +186,25 @@ class _Version3File(ManifestDataFile):
 
 
 def _live_files(table: Table, snapshot_id: int) -> Iterator[_Version3File]:
+    failpoint("catalog.files")
     snapshot = table.snapshot_by_id(snapshot_id)
     if snapshot is None:
         raise TableUnowned(
             table=".".join(table.name()), snapshot_id=snapshot_id, detail="the snapshot is not in the table"
         )
     for manifest in snapshot.manifests(table.io):
-        with AvroFile[ManifestEntry](
-            table.io.new_input(manifest.manifest_path),
-            MANIFEST_ENTRY_SCHEMAS[_FORMAT_VERSION],
-            read_types={-1: ManifestEntry, 2: _Version3File},
-            read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-        ) as entries:
-            for entry in entries:
-                if entry.status != ManifestEntryStatus.DELETED:
-                    yield cast(_Version3File, entry.data_file)
+        for entry in _live_entries(table.io, manifest):
+            yield cast(_Version3File, entry.data_file)
+
+
+def _live_entries(io: FileIO, manifest: ManifestFile) -> Iterator[ManifestEntry]:
+    with AvroFile[ManifestEntry](
+        io.new_input(manifest.manifest_path),
+        MANIFEST_ENTRY_SCHEMAS[_FORMAT_VERSION],
+        read_types={-1: ManifestEntry, 2: _Version3File},
+        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+    ) as entries:
+        yield from (entry for entry in entries if entry.status != ManifestEntryStatus.DELETED)
 
 
 def _deletes(file: _Version3File) -> Deletes:

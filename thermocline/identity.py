@@ -10,7 +10,6 @@ from thermocline.errors import ClusterReplaced, TombstonesGone, TopicReplaced
 from thermocline.seam import Seam, check_against_log
 
 if TYPE_CHECKING:
-    from thermocline.catalog import SnapshotState
     from thermocline.definition import LiveTable
     from thermocline.log import Log, TopicConfig
 
@@ -23,20 +22,26 @@ faster than this, a tombstone may be lost unnoticed when ingest is behind for le
 """
 
 
-def check_log(
-    table: str, state: SnapshotState, log: Log, definition: LiveTable, now_ms: int
-) -> tuple[Seam, Seam]:
-    """All the checks of a log against a snapshot, in their order; the log's starts and ends.
+def check_log(table: str, at: Fed, log: Log, definition: LiveTable, now_ms: int) -> tuple[Seam, Seam]:
+    """All the checks of a log against a table, in their order; the log's starts and ends.
 
-    Raises what `check_identity`, `thermocline.seam.check_against_log` and `check_tombstones` raise.
+    Raises what `check_source` and `check_tombstones` raise.
     """
-    topics = definition.topics
-    check_identity(table, state.cluster_id, state.topic_ids, log, topics)
-    starts, ends = log.starts(topics), log.ends(topics)
-    check_against_log(table, state.seam, starts, ends)
+    starts, ends = check_source(table, at, log, definition.topics)
     # Without a key there are no tombstones, and a table that has read nothing has no row that lacks one.
-    if definition.has_key and state.has_read:
-        check_tombstones(table, state, ends, log, now_ms)
+    if definition.has_key and at.has_read:
+        check_tombstones(table, at, ends, log, now_ms)
+    return starts, ends
+
+
+def check_source(table: str, at: Fed, log: Log, topics: Sequence[str]) -> tuple[Seam, Seam]:
+    """Checks that it is the table's log, and holds all from its seam on; the log's starts and ends.
+
+    Raises what `check_identity` and `thermocline.seam.check_against_log` raise.
+    """
+    check_identity(table, at.cluster_id, at.topic_ids, log, topics)
+    starts, ends = log.bounds(topics)
+    check_against_log(table, at.seam, starts, ends)
     return starts, ends
 
 
@@ -71,6 +76,21 @@ class Fed(Protocol):
     @property
     def seam(self) -> Seam:
         """What the table contains of the log."""
+        ...
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster that it is fed from."""
+        ...
+
+    @property
+    def topic_ids(self) -> Mapping[str, str]:
+        """The ids of the topics that it is fed from, by topic."""
+        ...
+
+    @property
+    def has_read(self) -> bool:
+        """Whether it has ever read a record."""
         ...
 
     @property

@@ -28,6 +28,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, tho
 
 from thermocline.clock import Clock, SystemClock
 from thermocline.errors import ConfigInvalid, KafkaUnreachable, OffsetsGone, RangeIncomplete, TopicMissing
+from thermocline.failpoints import failpoint
 from thermocline.seam import Seam
 
 if TYPE_CHECKING:
@@ -227,6 +228,10 @@ class Log:
         """The next offset of each partition that a committed reader can reach (the last stable offset)."""
         return Seam(self._offsets(topics, _LATEST))
 
+    def bounds(self, topics: Sequence[str]) -> tuple[Seam, Seam]:
+        """`starts` and `ends`, in this order, of the partitions that the topics have at the first of them."""
+        return self._once_known(lambda: self._ask_bounds(topics))
+
     def open_transactions(self, topics: Sequence[str]) -> tuple[OpenTransaction, ...]:
         """What holds a committed reader back, of all partitions; mostly nothing."""
         # The other way round, records that arrive between the questions would look like held back.
@@ -283,13 +288,20 @@ class Log:
         isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> dict[tuple[str, int], int]:
         """By (topic, partition); -1 where the log holds nothing that answers."""
-        return self._once_known(lambda: self._ask_offsets(topics, spec, isolation))
+        return self._once_known(lambda: self._ask_offsets(self._describe(topics), spec, isolation))
+
+    def _ask_bounds(self, topics: Sequence[str]) -> tuple[Seam, Seam]:
+        facts = self._describe(topics)
+        isolation = IsolationLevel.READ_COMMITTED
+        starts = Seam(self._ask_offsets(facts, _EARLIEST, isolation))
+        return starts, Seam(self._ask_offsets(facts, _LATEST, isolation))
 
     def _ask_offsets(
-        self, topics: Sequence[str], spec: OffsetSpec, isolation: IsolationLevel
+        self, facts: Mapping[str, TopicFacts], spec: OffsetSpec, isolation: IsolationLevel
     ) -> dict[tuple[str, int], int]:
-        facts = self._describe(topics)
-        asked = {TopicPartition(topic, p): spec for topic in topics for p in range(facts[topic].partitions)}
+        asked = {
+            TopicPartition(topic, p): spec for topic, fact in facts.items() for p in range(fact.partitions)
+        }
         futures = self._admin.list_offsets(
             asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_SECONDS
         )
@@ -311,6 +323,7 @@ class Log:
 
     def _answer(self, future: Future[Any], topic: str = "") -> Any:
         try:
+            failpoint("log.request")
             return future.result(timeout=REQUEST_TIMEOUT_SECONDS + 1)
         except KafkaException as error:
             if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:

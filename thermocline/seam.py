@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
 from thermocline.errors import OffsetsGone, PartitionsShrunk, SeamBeyondLog
@@ -132,6 +132,10 @@ class Seam:
         """The farther of both, partition by partition."""
         places = self._offsets.keys() | other._offsets.keys()
         return Seam({place: max(self.get(place), other.get(place)) for place in places})
+
+    def without(self, topics: Collection[str]) -> Seam:
+        """The part that is of no topic of these."""
+        return Seam({place: offset for place, offset in self._offsets.items() if place[0] not in topics})
 
     def _ends_of(self, ranges: Iterable[Span]) -> dict[tuple[str, int], int]:
         ends: dict[tuple[str, int], int] = {}

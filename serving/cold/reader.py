@@ -25,6 +25,7 @@ from pyroaring import BitMap
 from thermocline.bounded import Bounded
 from thermocline.definition import Kind, LiveTable
 from thermocline.deletes import read_deletes
+from thermocline.failpoints import failpoint
 from thermocline.files import local_path, open_input
 from thermocline.keys import bucket_of, encode_one, prefix_end
 
@@ -111,6 +112,7 @@ class ColdReader:
         known = self._deletes.get(place)
         if known is not None:
             return known
+        failpoint("cold.deletes")
         return self._deletes.put(place, read_deletes(self._io, deletes), weight=deletes.length)
 
     def warm(self, file: ColdFile) -> None:
@@ -126,6 +128,7 @@ class ColdReader:
         with self._reading(file, opened) as parquet:
             probes_first = opened.mapped is not None and not is_sure
             for group in groups:
+                failpoint("cold.read")
                 positions, columns = _matching(parquet, group, definition, entity, file, probes_first)
                 start = int(file.sparse.row_starts[group])
                 for position, row in zip(positions, zip(*columns, strict=True), strict=True):

@@ -12,8 +12,9 @@ whoever reads the positions in a transaction sees exactly the records before the
 
 from __future__ import annotations
 
+import errno
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -21,8 +22,10 @@ from typing import Final
 import lmdb
 import msgspec
 
+from serving.hot import disk
 from serving.hot.environment import open_environment
 from serving.hot.record import META_KEY
+from thermocline.failpoints import failpoint
 from thermocline.seam import Seam
 
 LOCK_SUFFIX: Final = "-lock"  # LMDB's own name for the file of locks beside the data
@@ -80,9 +83,12 @@ class Generation:
 
         Raises:
             lmdb.Error: when it can't be opened.
+            OSError: when the disk has no room to write.
         """
         self.path = path
         self.map_bytes = map_bytes
+        if is_writer:
+            self._check_disk()
         self._environment = open_environment(path, map_bytes, is_writer)
         self._page_bytes = self._environment.stat()["psize"]
 
@@ -125,15 +131,22 @@ class Generation:
     def write(self, records: Mapping[bytes, bytes], meta: Meta) -> None:
         """Adds records, each replacing the one with its stored key, and the new meta, in one transaction.
 
-        There must be room for them: ``bytes_needed`` must not exceed ``free_bytes``.
+        There must be room for them: ``bytes_needed`` must not exceed ``free_bytes``. Raises `lmdb.Error` and
+        OSError when the disk fails or is full; nothing is written then.
         """
+        self._check_disk(*records.values())
         with self._environment.begin(write=True) as transaction:
             if records:
                 transaction.cursor().putmulti(sorted(records.items()))  # neighbours share pages
+                failpoint("hot.append")
             transaction.put(META_KEY, _encode(meta))
 
-    def fill(self, records: Iterable[tuple[bytes, bytes]], ascending: bool) -> None:
-        """Adds a merge's records; ``ascending`` ones lie above all it holds, and fill its pages whole."""
+    def fill(self, records: Sequence[tuple[bytes, bytes]], ascending: bool) -> None:
+        """Adds a merge's records; ``ascending`` ones lie above all it holds, and fill its pages whole.
+
+        Raises as ``write``.
+        """
+        self._check_disk(*(value for _, value in records))
         with self._environment.begin(write=True) as transaction:
             consumed, added = transaction.cursor().putmulti(records, append=ascending)
             assert added == consumed or not ascending, "records to append must ascend"
@@ -150,6 +163,11 @@ class Generation:
     def free_dead_readers(self) -> None:
         """Frees the slots of processes that died while reading, and the pages that they kept."""
         self._environment.reader_check()
+
+    def _check_disk(self, *values: bytes) -> None:
+        """Raises OSError without room: the file is sparse, and a page that finds none kills the process."""
+        if disk.free_bytes(self.path.parent) < SEAL_BYTES + 2 * sum(map(len, values)):
+            raise OSError(errno.ENOSPC, "too little room to write to the hot tier", str(self.path))
 
     def delete(self) -> None:
         """Removes the file. Who has it open goes on reading it."""

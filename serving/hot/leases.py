@@ -24,6 +24,8 @@ from uuid import uuid4
 
 import msgspec
 
+from serving.hot import disk
+from thermocline.failpoints import failpoint, failstep
 from thermocline.seam import Seam
 
 if TYPE_CHECKING:
@@ -56,12 +58,12 @@ class Lease:
 
     def __init__(self, folder: Path, terms: Terms) -> None:
         """Writes the lease; it holds from now on. The folder may not exist yet."""
-        self._path = folder / LEASES / f"{uuid4().hex}{SUFFIX}"
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = folder / LEASES / f"{uuid4().hex}{SUFFIX}"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         self._released = threading.Event()
         self._change = threading.Lock()
         self._write(terms)
-        threading.Thread(target=self._keep_alive, name="lease", daemon=True).start()
+        keep_alive(self)
 
     @classmethod
     def of_reader(cls, folder: Path, snapshot_id: int, seam: Seam) -> Self:
@@ -89,31 +91,51 @@ class Lease:
         """Ends the lease. May be repeated."""
         with self._change:
             self._released.set()
-            self._path.unlink(missing_ok=True)
+            self.path.unlink(missing_ok=True)
 
     def _write(self, terms: Terms) -> None:
         with self._change:
             if self._released.is_set():
                 return
             self._terms = terms
-            scratch = self._path.with_suffix(".new")
-            scratch.write_bytes(msgspec.json.encode(terms))
-            scratch.replace(self._path)
-
-    def _keep_alive(self) -> None:
-        while not self._released.wait(HEARTBEAT_SECONDS):
+            scratch = self.path.with_suffix(".new")
             try:
-                os.utime(self._path)
-            except FileNotFoundError:  # the process slept for longer than the timeout
+                with failstep("reader.lease"):
+                    scratch.write_bytes(msgspec.json.encode(terms))
+                    scratch.replace(self.path)
+            except OSError:  # tried again under another name, so that nobody would replace this one
                 with suppress(OSError):
-                    self._write(self._terms)
+                    scratch.unlink(missing_ok=True)
+                raise
+
+    def beat(self) -> None:
+        """Says that it is alive."""
+        try:
+            disk.touch(self.path)
+        except FileNotFoundError:  # the process slept for longer than the timeout
+            with suppress(OSError):
+                self._write(self._terms)
+
+    def wait_for_release(self, seconds: float) -> bool:
+        """Whether it was released before so many seconds were over."""
+        return self._released.wait(seconds)
+
+
+def keep_alive(lease: Lease) -> None:
+    """Has a thread of its own beat for a lease until it is released."""
+
+    def beat() -> None:
+        while not lease.wait_for_release(HEARTBEAT_SECONDS):
+            lease.beat()
+
+    threading.Thread(target=beat, name="lease", daemon=True).start()
 
 
 @dataclass(slots=True)
 class _Seen:
     terms: Terms
     seam: Seam
-    touched: tuple[int, int]
+    touched: disk.Stamp
     seen_at: float
 
 
@@ -130,12 +152,12 @@ class Leases:
     def look(self) -> None:
         """Reads what is new or was touched, and removes the leases that have timed out."""
         now = self._clock.monotonic()
+        failpoint("hot.leases")
         found: dict[str, _Seen] = {}
-        with os.scandir(self._folder) as entries:
-            for entry in entries:
-                seen = self._look_at(entry, now) if entry.name.endswith(SUFFIX) else None
-                if seen is not None:
-                    found[entry.name] = seen
+        for path, stamp in disk.stamps(self._folder):
+            seen = self._look_at(path, stamp, now) if path.name.endswith(SUFFIX) else None
+            if seen is not None:
+                found[path.name] = seen
         self._seen = found
 
     def is_seal_wanted(self, sealed_at: float) -> bool:
@@ -153,12 +175,9 @@ class Leases:
         """The names of the generations that pins read."""
         return frozenset(name for seen in self._seen.values() for name in seen.terms.generations)
 
-    def _look_at(self, entry: os.DirEntry[str], now: float) -> _Seen | None:
-        path = Path(entry.path)
+    def _look_at(self, path: Path, touched: disk.Stamp, now: float) -> _Seen | None:
+        seen = self._seen.get(path.name)
         try:
-            status = entry.stat()
-            touched = (status.st_ino, status.st_mtime_ns)
-            seen = self._seen.get(entry.name)
             if seen is not None and seen.touched == touched:
                 if now - seen.seen_at <= self._timeout_seconds:
                     return seen

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from serving.hot.generation import Covered, Generation, Meta
+from thermocline.failpoints import failpoint
 
 # Copied in 2 to 4 ms, which is all that a step delays the tailer by.
 STEP_RECORDS: Final = 4_000
@@ -25,26 +26,29 @@ class Merge:
         self.newer = newer
         map_bytes = max(MAP_BYTES_MIN, ROOM * (older.used_bytes + newer.used_bytes))
         self.merged = Generation(path, map_bytes, is_writer=True)
+        self._is_whole = False
         self._steps = self._run()
 
     def is_done(self) -> bool:
-        """Takes one step, and tells whether it was the last one."""
-        return next(self._steps, True)
+        """Takes one step, and tells whether all is copied. One that failed never is done."""
+        failpoint("hot.merge")
+        next(self._steps, None)
+        return self._is_whole
 
     def abandon(self) -> None:
         """Removes what was made."""
         self._steps.close()
         self.merged.delete()
 
-    def _run(self) -> Generator[bool]:
+    def _run(self) -> Generator[None]:
         for source in (self.older, self.newer):
             with source.read() as transaction:
                 records = source.all_records(transaction)
                 while step := list(islice(records, STEP_RECORDS)):
                     self.merged.fill(step, ascending=source is self.older)
-                    yield False
+                    yield
         self.merged.write({}, Meta(0, covered_by([self.older.meta(), self.newer.meta()])))
-        yield True
+        self._is_whole = True
 
 
 def smallest_neighbours(generations: Sequence[Generation]) -> tuple[Generation, Generation]:

@@ -27,6 +27,7 @@ from serving.hot.scan import winners_of_bucket
 from serving.hot.view import open_generations
 from serving.hot.winners import winners_of_prefix
 from thermocline.errors import NotReady
+from thermocline.failpoints import failpoint
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,6 +88,7 @@ class Pin:
             generations = open_generations(self._folder, listed, {})
         except lmdb.Error:  # evicted or merged meanwhile; the next manifest says so
             return None
+        failpoint("pin.name")
         self._lease.name_generations(one.name for one in listed)
         now = read_manifest(self._folder)
         if now is None or not set(listed) <= set(now.generations):

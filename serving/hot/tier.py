@@ -14,10 +14,8 @@ contains; neighbours are merged, a little at a time, while more than eight would
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Self
 from uuid import uuid4
@@ -25,12 +23,14 @@ from uuid import uuid4
 import lmdb
 from msgspec.structs import replace
 
+from serving.hot import disk
 from serving.hot.generation import LOCK_SUFFIX, Covered, Generation, Meta, age_seconds, delete_files
 from serving.hot.leases import Leases
 from serving.hot.manifest import FORMAT, Listed, Manifest, Seal, boot_id, publish_manifest, read_manifest
 from serving.hot.merge import Merge, covered_by, smallest_neighbours
 from serving.hot.record import stored_records
 from thermocline.errors import NotReady
+from thermocline.failpoints import failpoint, failstep
 from thermocline.seam import Seam
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ class HotTier:
     """Holds the records of a table from a seam on. One per folder; for one thread.
 
     Opening a folder that holds a usable tier goes on where that one ended, also after a kill: ``end``
-    says where to read on.
+    says where to read on. After an OSError or `lmdb.Error` of any method a tier is to be closed, and opened
+    again: what was written of the change then decides, a manifest that may or may not be there included.
     """
 
     def __init__(
@@ -107,17 +108,19 @@ class HotTier:
 
         Raises:
             NotReady: another process writes to this folder.
+            OSError, lmdb.Error: the disk fails or is full. What the folder holds is as it was.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        tier = cls(folder, definition, clock, _locked(folder, definition.name), source)
-        try:
+        with ExitStack() as on_error:
+            lock = _locked(folder, definition.name)
+            on_error.callback(lock.close)
+            tier = cls(folder, definition, clock, lock, source)
+            on_error.callback(tier.close)
             before = read_manifest(folder)
             if not (before and may_continue and tier._continue(before, start)):
                 tier._begin(before, start)
             tier._sweep()
-        except BaseException:
-            tier.close()
-            raise
+            on_error.pop_all()
         return tier
 
     @property
@@ -162,8 +165,7 @@ class HotTier:
 
     def has_disk_for(self, more_bytes: int) -> bool:
         """Whether so much can be written and still leave free what has to stay free."""
-        disk = os.statvfs(self.folder)
-        return disk.f_bavail * disk.f_frsize >= more_bytes + DISK_FREE_BYTES_MIN
+        return disk.free_bytes(self.folder) >= more_bytes + DISK_FREE_BYTES_MIN
 
     def append(self, batch: Batch, positions: Seam, reached_end_at: ReachedEndAt) -> None:
         """Adds decoded records, the positions reading has come to, and when it had come to the log's end.
@@ -213,6 +215,7 @@ class HotTier:
                 break
             count += 1
         if count:
+            failpoint("hot.evict")
             self._publish(self._generations[count:], self._manifest.seal)
         return count
 
@@ -256,11 +259,14 @@ class HotTier:
 
     def close(self) -> None:
         """Lets the folder go; what it holds stays for the next one to open."""
-        if self._merge is not None:
-            self._merge.abandon()
-        self._merge = None
+        merge, self._merge = self._merge, None
         self._generations = []
-        self._lock.close()
+        try:
+            if merge is not None:
+                with suppress(OSError, lmdb.Error):  # what could not be removed, the next one sweeps
+                    merge.abandon()
+        finally:
+            self._lock.close()
 
     def _continue(self, before: Manifest, start: Seam) -> bool:
         """Takes over the generations of an earlier tier, if they can be used."""
@@ -269,6 +275,7 @@ class HotTier:
         if not all((self.folder / listed.name).exists() for listed in before.generations):
             return False  # a writer that opens it would create it, empty
         try:
+            failpoint("hot.open")
             generations = [
                 Generation(self.folder / listed.name, listed.map_bytes, is_writer=True)
                 for listed in before.generations
@@ -313,8 +320,9 @@ class HotTier:
             self._roll(self._seal_now(), max(MAP_BYTES, 2 * needed))
             starts = self._meta.start
             covered = tuple(replace(part, start=starts[part.place]) for part in covered)
-        self._meta = Meta(self._meta.manifest, covered)
-        self._generations[-1].write(records, self._meta)
+        meta = Meta(self._meta.manifest, covered)
+        self._generations[-1].write(records, meta)
+        self._meta = meta  # not before: ``end`` says from where on the log is still to be read
         if self._generations[-1].used_bytes >= GENERATION_BYTES_MAX:
             self._roll(self._seal_now(), MAP_BYTES)
 
@@ -325,6 +333,7 @@ class HotTier:
         """Begins a generation where the active one ends, which is sealed thereby."""
         empty = tuple(replace(part, start=part.end) for part in self._meta.covered)
         generation = self._created(Meta(self._meta.manifest, empty), map_bytes)
+        failpoint("hot.roll")
         self._publish([*self._generations, generation], seal)
         self._meta = Meta(self._meta.manifest, empty)
         self._active_since = self._clock.monotonic()
@@ -336,11 +345,13 @@ class HotTier:
 
     def _publish(self, generations: list[Generation], seal: Seal | None) -> None:
         version = self._manifest.version + 1
-        self._meta = Meta(version, self._meta.covered)
-        self._generations[-1].write({}, self._meta)
+        meta = Meta(version, self._meta.covered)
+        self._generations[-1].write({}, meta)
+        self._meta = meta
         listed = tuple(Listed(generation.name, generation.map_bytes) for generation in generations)
         manifest = replace(self._manifest, version=version, generations=listed, seal=seal)
-        publish_manifest(self.folder, manifest)
+        with failstep("hot.publish"):
+            publish_manifest(self.folder, manifest)
         self._manifest = manifest
         self._generations = generations
 
@@ -361,16 +372,14 @@ class HotTier:
             if name in held - kept:
                 self._unlisted_bytes += path.stat().st_blocks * DISK_BLOCK_BYTES
             elif name not in kept:
+                failpoint("hot.sweep")
                 delete_files(self.folder / name)
 
 
 def _locked(folder: Path, table: str) -> IO[bytes]:
-    lock = (folder / WRITER_LOCK).open("wb")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        lock.close()
-        raise NotReady(table=table, detail=f"another tailer writes to {folder}") from None
+    lock = disk.try_lock(folder / WRITER_LOCK)
+    if lock is None:
+        raise NotReady(table=table, detail=f"another tailer writes to {folder}")
     return lock
 
 

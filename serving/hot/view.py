@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -21,12 +22,13 @@ from typing import TYPE_CHECKING, Final, Self
 import lmdb
 
 from serving.hot.generation import Covered, Generation, Meta, age_seconds, decode_meta
-from serving.hot.manifest import Listed, Manifest, read_manifest
+from serving.hot.manifest import Listed, Manifest, manifest_stamp, read_manifest
 from serving.hot.merge import covered_by
 from serving.hot.record import META_KEY, HotRow
 from serving.hot.scan import winners_of_bucket
 from serving.hot.winners import winners_of_prefix
 from thermocline.errors import NotReady
+from thermocline.failpoints import failpoint
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,6 +76,7 @@ class HotReader:
         self._table = table
         self._opening = threading.Lock()
         self._opened = opened
+        self._stamp: tuple[int, int] | None = None
         self._extent: Extent | None = None
 
     @classmethod
@@ -85,6 +88,20 @@ class HotReader:
         """
         opened = open_manifest(folder, definition.name, {})
         return cls(folder, definition.name, opened)
+
+    def refresh(self) -> None:
+        """Opens new generations here rather than in a view.
+
+        Also finds a tier that was begun where no manifest was left to tell of the one before: the metas of
+        that one, which is all that views look at, never say so.
+        """
+        with self.view():
+            pass
+        stamp = manifest_stamp(self._folder)
+        if stamp != self._stamp:
+            with suppress(NotReady):  # none is there now: what is held goes on
+                self._reopened(self._opened)
+                self._stamp = stamp
 
     def view(self) -> HotView:
         """The tier as it is when the view is entered; to be left soon, since it keeps pages in use."""
@@ -117,7 +134,7 @@ class HotReader:
                 return True
             known = {generation.name: generation for generation in before.generations}
             opened = open_manifest(self._folder, self._table, known)
-            if opened.manifest.version == before.manifest.version:
+            if opened.manifest == before.manifest:
                 return False
             self._opened = opened
             return True
@@ -197,6 +214,7 @@ def open_manifest(folder: Path, table: str, known: Mapping[str, Generation]) -> 
         if manifest is None:
             raise NotReady(table=table, detail="its tailer has not begun to read the log")
         try:
+            failpoint("reader.view")
             return Opened(manifest, open_generations(folder, manifest.generations, known))
         except lmdb.Error as error:
             problem = str(error)

@@ -19,7 +19,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewPartitions,
 )
 from pyiceberg.table import Table
+from pyspark.sql import SparkSession
 
+from ingest.engine import SparkEngine
 from ingest.owner import Owner
 from tests.behaviour.topic import APP, Topic
 from thermocline.catalog import SnapshotState, current_state, load_table, open_catalog
@@ -52,6 +54,12 @@ KEYED = 'key = ["app_id", "user_id", "key"]\nentity = ["app_id", "user_id"]'
 
 Rows = dict[RowKey, str]
 E = TypeVar("E", bound=ThermoclineError)
+
+
+def spark_of(owner: Owner) -> SparkSession:
+    """The session that an owner's batches run on."""
+    assert isinstance(owner.engine, SparkEngine)
+    return owner.engine.session
 
 
 class Live:

@@ -19,6 +19,7 @@ import pytest
 from ingest.owner import Owner
 from serving import private
 from serving.client import Client
+from tests.behaviour.live import spark_of
 from tests.behaviour.topic import APP, Topic
 from thermocline.catalog import find_table, load_table, open_catalog
 from thermocline.decode import json_row
@@ -179,7 +180,7 @@ def check_doors(stack: Stack, told: Told) -> None:
 def check_readers(stack: Stack, told: Told, owner: Owner) -> None:
     """Spark and PyIceberg read what was committed, which is all."""
     expected = told.rows()
-    spark = [row.asDict() for row in owner.spark.sql(f"SELECT * FROM altered.app.{TABLE}").collect()]
+    spark = [row.asDict() for row in spark_of(owner).sql(f"SELECT * FROM altered.app.{TABLE}").collect()]
     iceberg = load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}").scan().to_arrow()
     for rows in (spark, iceberg.to_pylist()):
         plain = [{name: value for name, value in row.items() if name not in PROVENANCE} for row in rows]
@@ -382,12 +383,12 @@ def test_columns_that_another_program_changed_are_met_before_field_ids_part(
 ) -> None:
     """Iceberg would give the next column another id than the one that our files carry."""
     story.lease.release()
-    story.spark.sql(f"ALTER TABLE altered.app.{TABLE} ADD COLUMN foreign_one STRING")
+    spark_of(story).sql(f"ALTER TABLE altered.app.{TABLE} ADD COLUMN foreign_one STRING")
     configure(stack, {**told.columns, "late": "string"})
     code, said = exit_code(stack, "table", "alter", TABLE)
     assert code == AlterationRefused.exit_code
     assert "another program changed the table's columns" in said
-    story.spark.sql(f"ALTER TABLE altered.app.{TABLE} DROP COLUMN foreign_one")
+    spark_of(story).sql(f"ALTER TABLE altered.app.{TABLE} DROP COLUMN foreign_one")
     configure(stack, told.columns)
 
 

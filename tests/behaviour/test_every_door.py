@@ -10,6 +10,7 @@ import pytest
 from ingest.owner import Owner
 from tests.behaviour.cases import CASES, POISON_COUNT, Case, Raw, Write
 from tests.behaviour.doors import DOORS, Rows
+from tests.behaviour.live import spark_of
 from tests.behaviour.topic import APP, Topic
 from thermocline.catalog import current_state, load_table, open_catalog
 from thermocline.embedded.stack import TABLE, TOPIC, Stack
@@ -88,7 +89,7 @@ def test_spark_and_pyiceberg_read_what_was_committed(answers: Answers, stack: St
         (APP, case.name, attribute): value for case in CASES for attribute, value in case.rows_second.items()
     }
     query = f"SELECT app_id, user_id, key, value FROM {stack.settings.catalog.name}.app.{TABLE}"
-    spark_rows = {(r.app_id, r.user_id, r.key): r.value for r in owner.spark.sql(query).collect()}
+    spark_rows = {(r.app_id, r.user_id, r.key): r.value for r in spark_of(owner).sql(query).collect()}
     table = load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}")
     iceberg_rows = {
         (r["app_id"], r["user_id"], r["key"]): r["value"] for r in table.scan().to_arrow().to_pylist()

@@ -110,6 +110,7 @@ def test_an_open_transaction_holds_the_end_back(broker: LocalKafka, settings: Ka
     producer.flush(30)
     log = Log(settings)
     ends = log.ends(["open"])
+    assert log.bounds(["open"]) == (log.starts(["open"]), ends)
     assert ends["open", 0] == 0
     (held,) = log.open_transactions(["open"])
     assert (held, str(held)) == (OpenTransaction("open", 0, begins_at=0, held_back=1), "open/0@0-1")

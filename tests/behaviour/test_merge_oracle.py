@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.owner import Owner
-from tests.behaviour.live import KEYED, Live
+from tests.behaviour.live import KEYED, Live, spark_of
 from tests.behaviour.topic import APP
 from thermocline.catalog import java_properties, load_table, open_catalog
 from thermocline.embedded.oracle import RowKey
@@ -88,7 +88,7 @@ def test_tables_equal_the_twin_that_sql_merges_into(owners: list[tuple[Live, Own
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    twin = Twin(owners[0][1].spark, owners[0][0])
+    twin = Twin(spark_of(owners[0][1]), owners[0][0])
     said: Rows = {}
     for number in range(BATCHES):
         changes: dict[RowKey, str | None] = {}

@@ -28,6 +28,7 @@ from ingest.owner import Owner
 from serving import private
 from serving.encode import MEDIA_TYPES
 from tests.behaviour.cases import CASES, Raw, Write
+from tests.behaviour.live import spark_of
 from tests.behaviour.topic import APP, UPDATED_AT
 from thermocline.catalog import current_state, load_table, open_catalog
 from thermocline.clock import SystemClock
@@ -316,7 +317,7 @@ def test_spark_and_pyiceberg_read_what_was_committed(
 
 def by_spark(owners: dict[str, Owner], variant: Variant) -> Rows:
     query = f"SELECT user_id, key, value FROM {CATALOG}.app.{variant.name}"
-    return counted([row.asDict() for row in owners[variant.name].spark.sql(query).collect()])
+    return counted([row.asDict() for row in spark_of(owners[variant.name]).sql(query).collect()])
 
 
 def by_pyiceberg(stack: Stack, variant: Variant) -> Rows:
@@ -378,7 +379,7 @@ def test_position_deletes_stay_right_when_spark_compacts_the_table(
     table = load_table(open_catalog(stack.settings.catalog), variant.name, f"app.{variant.name}")
     files = plan_files(table, current_state(table, variant.name).snapshot_id)
     assert {file.deletes.format for file in files if file.deletes} == {"parquet"}
-    owners[variant.name].spark.sql(
+    spark_of(owners[variant.name]).sql(
         f"CALL {CATALOG}.system.rewrite_data_files(table => 'app.{variant.name}', "
         "options => map('rewrite-all', 'true'))"
     ).collect()

@@ -22,11 +22,12 @@ from ingest.batch import BatchResult, run_batch
 from ingest.java import JavaCatalog
 from ingest.owner import Owner
 from tests.behaviour.topic import APP, Topic
+from tests.ingest.small_ingest import java_store
 from tests.torture import takeover
 from thermocline.catalog import current_state, load_table, open_catalog
 from thermocline.definition import OnError
 from thermocline.embedded.oracle import RowKey
-from thermocline.embedded.stack import TABLE, TOPIC, Command, Stack
+from thermocline.embedded.stack import TABLE, TOPIC, Stack
 from thermocline.errors import (
     BadRecord,
     CommitUnknown,
@@ -81,42 +82,7 @@ def snapshot_id(stack: Stack) -> int:
     ).snapshot_id
 
 
-def kill_group(command: Command) -> None:
-    """As a crash of the machine: Spark's JVM and its workers die with the command."""
-    os.killpg(command.process.pid, signal.SIGKILL)
-    command.process.wait()
-
-
-def test_ingest_killed_in_the_middle_of_a_batch_repeats_and_loses_nothing(stack: Stack, topic: Topic) -> None:
-    write_some(topic, 1)
-    stack.run("first", "ingest", "run", TABLE, "--once")
-    before, files_before = snapshot_id(stack), data_files(stack)
-    write_some(topic, 2)
-    killed = stack.ingest("--once")
-    # Ownership makes a snapshot; the first file of the batch comes after it.
-    stack.wait_for(lambda: len(data_files(stack) - files_before) > 0, "a data file is written", killed)
-    kill_group(killed)
-
-    stack.run("again", "ingest", "run", TABLE, "--once")
-
-    assert snapshot_id(stack) != before
-    assert table_rows(stack) == replayed(topic)
-
-
-def test_ingest_killed_right_after_its_commit_repeats_and_loses_nothing(stack: Stack, topic: Topic) -> None:
-    write_some(topic, 3)
-    wanted = replayed(topic)
-    killed = stack.ingest()
-    stack.wait_for(lambda: table_rows(stack) == wanted, "the batch is committed", killed)
-    kill_group(killed)
-    write_some(topic, 4)
-
-    stack.run("once-more", "ingest", "run", TABLE, "--once")
-
-    assert table_rows(stack) == replayed(topic)
-
-
-@pytest.mark.parametrize(("number", "generation"), [(signal.SIGTERM, 5), (signal.SIGINT, 6)])
+@pytest.mark.parametrize(("number", "generation"), [(signal.SIGTERM, 1), (signal.SIGINT, 2)])
 def test_ingest_told_to_stop_ends_cleanly_with_its_last_batch_committed(
     stack: Stack, topic: Topic, number: signal.Signals, generation: int
 ) -> None:
@@ -290,8 +256,8 @@ def test_a_lost_answer_to_a_commit_that_was_made_repeats_nothing(
     topic = Topic(rival_stack.settings.kafka, TOPIC)
     topic.send((APP, "u2", "plan"), "lost answer")
     topic.flush()
-    committer = owner.committer
-    committer._table = LostAnswer(committer._jvm, committer._table, is_made=True)
+    store = java_store(owner.committer)
+    store.table = LostAnswer(store.jvm, store.table, is_made=True)
 
     owner.catch_up(threading.Event())
 
@@ -306,8 +272,8 @@ def test_a_commit_that_nobody_can_find_stops_ingest_and_keeps_its_files(
     topic = Topic(rival_stack.settings.kafka, TOPIC)
     topic.send((APP, "u3", "plan"), "unknown")
     topic.flush()
-    committer = owner.committer
-    committer._table = LostAnswer(committer._jvm, committer._table, is_made=False)
+    store = java_store(owner.committer)
+    store.table = LostAnswer(store.jvm, store.table, is_made=False)
     before, files_before = snapshot_id(rival_stack), data_files(rival_stack)
 
     with pytest.raises(CommitUnknown) as unknown:
@@ -330,7 +296,7 @@ def test_a_table_that_others_wrote_or_rolled_back_stops_ingest(
     """
     stack = new_stack("foreign", partitions=1, buckets=2)
     owner = new_owner(stack)
-    others_table = JavaCatalog(owner.committer._jvm, stack.settings.catalog).load(f"app.{TABLE}")
+    others_table = JavaCatalog(java_store(owner.committer).jvm, stack.settings.catalog).load(f"app.{TABLE}")
     topic = Topic(stack.settings.kafka, TOPIC)
     first = owner.position.snapshot_id
     topic.send((APP, "u1", "plan"), "free")
@@ -369,7 +335,7 @@ def test_a_bad_record_stops_a_table_that_wants_to_fail_and_commits_nothing(
     topic.flush()
     before = snapshot_id(stack)
     owner.definition = replace(owner.definition, on_error=OnError.parse("fail"))
-    owner.task = replace(owner.task, definition=owner.definition)
+    owner.bad_records.policy = replace(owner.bad_records.policy, on_error=owner.definition.on_error)
 
     with pytest.raises(BadRecord) as bad:
         owner.catch_up(threading.Event())
@@ -417,7 +383,7 @@ def test_a_log_that_is_cut_while_it_is_read_commits_nothing(
         cut(rival_stack, seam + 1)
         return done
 
-    monkeypatch.setattr("ingest.owner.run_batch", run_and_cut)
+    monkeypatch.setattr("ingest.engine.run_batch", run_and_cut)
     with pytest.raises(OffsetsGone):
         owner.step()
 

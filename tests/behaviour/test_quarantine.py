@@ -20,6 +20,7 @@ from ingest.ownership import own_table
 from tests.behaviour.live import KEYED, Live, wait_for
 from tests.behaviour.test_owner import LostAnswer
 from tests.behaviour.topic import APP, Topic, key_bytes
+from tests.ingest.small_ingest import java_store
 from thermocline.catalog import open_catalog
 from thermocline.embedded.stack import Stack
 from thermocline.errors import (
@@ -458,7 +459,8 @@ def test_a_replay_whose_commit_is_unknown_keeps_the_quarantine(
     @contextmanager
     def own_and_lose(*arguments: Any, **options: Any) -> Iterator[Any]:
         with own_table(*arguments, **options) as owned:
-            owned.committer._table = Away(owned.jvm, owned.committer._table, is_made)
+            store = java_store(owned.committer)
+            store.table = Away(owned.jvm, store.table, is_made)
             yield owned
 
     with monkeypatch.context() as patch:

@@ -17,8 +17,9 @@ from ingest.java import JavaCatalog
 from ingest.lease import Lease
 from ingest.owner import Owner
 from ingest.resume import accept_gap
-from tests.behaviour.live import Live, Rows, replayed
+from tests.behaviour.live import Live, Rows, replayed, spark_of
 from tests.behaviour.topic import APP, Topic
+from tests.ingest.small_ingest import java_store
 from thermocline.catalog import ACCEPTED_PROPERTY, DEFINITION_PROPERTY, SUMMARY_ACCEPTED
 from thermocline.cli.output import as_typed
 from thermocline.clock import ManualClock, SystemClock
@@ -213,7 +214,7 @@ def test_a_table_rolled_back_by_spark(
     owner.lease.release()
     later = live.newest_id()
     catalog = live.settings.catalog.name
-    owner.spark.sql(f"CALL {catalog}.system.rollback_to_snapshot('app.{live.name}', {first})").collect()
+    spark_of(owner).sql(f"CALL {catalog}.system.rollback_to_snapshot('app.{live.name}', {first})").collect()
     assert live.newest_id() == first
 
     stop = live.stopped(TableUnowned)
@@ -243,7 +244,7 @@ def test_a_foreign_append_under_a_running_ingest(new_live: Callable[..., Live]) 
     owner.catch_up(threading.Event())
     ours = live.newest_id()
     catalog = live.settings.catalog.name
-    owner.spark.sql(
+    spark_of(owner).sql(
         f"INSERT INTO {catalog}.app.{live.name} "
         "SELECT app_id, user_id, 'foreign', value, updated_at, _kafka_topic, _kafka_partition, "
         f"_kafka_offset, _kafka_timestamp FROM {catalog}.app.{live.name}"
@@ -259,7 +260,7 @@ def test_a_foreign_append_under_a_running_ingest(new_live: Callable[..., Live]) 
 
     assert (stop.snapshot_id, stop.onto, stop.given_up) == (foreign, ours, (str(foreign),))
     assert running.value.next == stop.next
-    owner.spark.sql(
+    spark_of(owner).sql(
         f"DELETE FROM {catalog}.app.{live.name} WHERE key = 'foreign' AND user_id = 'u0'"
     ).collect()
     seen, stop = stop, live.stopped(TableUnowned)
@@ -373,7 +374,7 @@ def test_a_log_that_loses_its_end_while_it_is_read(
         restart(stack)
         return run_batch(*arguments)
 
-    monkeypatch.setattr("ingest.owner.run_batch", cut_and_run)
+    monkeypatch.setattr("ingest.engine.run_batch", cut_and_run)
     with pytest.raises(SeamBeyondLog) as stop:
         owner.step()
     owner.lease.release()
@@ -531,7 +532,7 @@ def test_an_idle_table_of_a_compacted_topic_says_that_it_holds_all(new_live: Cal
 def test_a_definition_changed_under_a_running_ingest(new_live: Callable[..., Live]) -> None:
     live = new_live()
     owner = live.open()
-    table = JavaCatalog(owner.committer._jvm, live.settings.catalog).load(f"app.{live.name}")
+    table = JavaCatalog(java_store(owner.committer).jvm, live.settings.catalog).load(f"app.{live.name}")
     definition = json.loads(live.property_of(DEFINITION_PROPERTY))
     altered = json.dumps(definition | {"version": definition["version"] + 1})
     table.updateProperties().set(DEFINITION_PROPERTY, altered).commit()
@@ -561,7 +562,7 @@ def test_records_lost_while_they_are_read_are_counted_from_the_seam_on(
         live.cut({0: 4, 1: 6})
         return run_batch(*arguments)
 
-    monkeypatch.setattr("ingest.owner.run_batch", cut_and_run)
+    monkeypatch.setattr("ingest.engine.run_batch", cut_and_run)
     with pytest.raises(OffsetsGone) as stop:
         owner.step()
     owner.lease.release()
@@ -586,7 +587,7 @@ def test_a_topic_made_again_while_it_is_read_commits_nothing(
         live.recreate()
         return done
 
-    monkeypatch.setattr("ingest.owner.run_batch", run_and_recreate)
+    monkeypatch.setattr("ingest.engine.run_batch", run_and_recreate)
     with pytest.raises(TopicReplaced):
         owner.step()
     owner.lease.release()
@@ -606,7 +607,7 @@ def test_a_batch_that_takes_longer_than_tombstones_live_commits_nothing(
         clock.advance(48 * HOUR_SECONDS)
         return run_batch(*arguments)
 
-    monkeypatch.setattr("ingest.owner.run_batch", run_for_two_days)
+    monkeypatch.setattr("ingest.engine.run_batch", run_for_two_days)
     with pytest.raises(TombstonesGone):
         owner.step()
     owner.lease.release()

@@ -300,6 +300,9 @@ class _Log:
     def starts(self, _topics: Sequence[str]) -> Seam:
         return self._of.starts
 
+    def bounds(self, topics: Sequence[str]) -> tuple[Seam, Seam]:
+        return self.starts(topics), self.ends(topics)
+
     def ends(self, topics: Sequence[str]) -> Seam:
         return Seam({place: end for place, end in self._of.ends.items() if place[0] in topics})
 

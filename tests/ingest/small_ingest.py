@@ -13,11 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
 
+from ingest.accounting import Accounting
 from ingest.bucket_task import BucketResult, run_bucket_task
-from ingest.commit import Change
+from ingest.change import Change
+from ingest.commit import Committer
 from ingest.create import create_java_table
 from ingest.files_by_bucket import by_bucket
 from ingest.java import JavaCatalog
+from ingest.java_metadata import JavaMetadata
 from ingest.ownership import Claim, Owned
 from tests.ingest.postgres import Loss
 from thermocline.catalog import current_state, load_table, open_catalog
@@ -102,13 +105,20 @@ class Ingest:
             records.append((offset, key, value))
             after.pop(key, None) if value is None else after.update({key: value})
         end = records[-1][0] + 1
+        files = self._run(records_of(self.definition, records))
         change = Change(
             seam=Seam({(NAME, 0): end}),
             cluster_id="cluster",
             topic_ids={NAME: "topic"},
             watermark_ms=end,
             drained_ms=end,
-            files=self._run(records_of(self.definition, records)),
+            accounting=Accounting(
+                read=len(records),
+                applied=sum(done.applied for done in files),
+                superseded=sum(done.superseded for done in files),
+                unchanged=sum(done.unchanged for done in files),
+            ),
+            files=files,
             ranges=str(OffsetRange(NAME, 0, first, end)),
         )
         return change, after
@@ -168,6 +178,12 @@ def records_of(definition: LiveTable, records: list[tuple[int, Key, str | None]]
     return table.append_column("_key", encode_table(definition, table)).cast(schema)
 
 
+def java_store(committer: Committer) -> JavaMetadata:
+    """What a committer commits through; its table can be replaced by one that fails."""
+    assert isinstance(committer._store, JavaMetadata)
+    return committer._store
+
+
 def settings_of(folder: Path, uri: str) -> Settings:
     config = folder / "thermocline.toml"
     config.write_text(CONFIG.format(uri=uri))
@@ -190,9 +206,9 @@ class SqliteThatLosesAnswers:
         self.table: Any = None
 
     def lose_next_commit(self, loss: Loss) -> None:
-        committer = self._ingest.owned.committer
-        if committer._table is not self:
-            self.table, committer._table = committer._table, self
+        store = java_store(self._ingest.owned.committer)
+        if store.table is not self:
+            self.table, store.table = store.table, self
         self._loss = loss
 
     def lose_race(self) -> None:

@@ -13,14 +13,16 @@ from typing import Any
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from ingest.commit import Change, Committer, Landed, Onto, Outcome, Rejected, Unknown
+from ingest.change import Change, Onto
+from ingest.commit import Committer, Landed, Outcome, Rejected, Unknown
 from ingest.create import create_java_table
 from ingest.java import JavaCatalog, small_jvm
+from ingest.metadata import Built
 from ingest.ownership import Claim, own_table
 from ingest.reconcile import Verdict, settle_unknown
 from ingest.unknown import notes
 from tests.ingest.postgres import Loss
-from tests.ingest.small_ingest import NAME, Ingest, SqliteThatLosesAnswers, settings_of
+from tests.ingest.small_ingest import NAME, Ingest, SqliteThatLosesAnswers, java_store, settings_of
 from thermocline.catalog import (
     BATCH_PROPERTY,
     DEFINITION_PROPERTY,
@@ -116,10 +118,11 @@ def test_a_commit_prepared_before_a_takeover_is_refused_by_the_catalog_itself(
     change, _ = ingest.batch()
     build = Committer._build
 
-    def build_and_lose_the_table(self: Committer, *arguments: Any) -> None:
-        build(self, *arguments)
+    def build_and_lose_the_table(self: Committer, *arguments: Any) -> Built:
+        built = build(self, *arguments)
         if self is stale and self.epoch == ingest.owned.committer.epoch:
             ingest.take_over()
+        return built
 
     monkeypatch.setattr(Committer, "_build", build_and_lose_the_table)
 
@@ -224,10 +227,11 @@ def test_properties_of_others_only_cost_an_attempt(ingest: Ingest, monkeypatch: 
     build = Committer._build
     races: list[Any] = []
 
-    def build_and_lose_a_race(self: Committer, *arguments: Any) -> None:
-        build(self, *arguments)
+    def build_and_lose_a_race(self: Committer, *arguments: Any) -> Built:
+        built = build(self, *arguments)
         if len(races) < 3:
             races.append(table.updateProperties().set("somebody", str(len(races))).commit())
+        return built
 
     monkeypatch.setattr(Committer, "_build", build_and_lose_a_race)
     assert isinstance(commit(ingest), Landed)
@@ -259,11 +263,12 @@ def test_a_lost_race_that_the_history_no_longer_tells_of_is_unknown_and_keeps_it
     change, _ = ingest.batch()
     build = Committer._build
 
-    def build_and_lose_the_table(self: Committer, *arguments: Any) -> None:
-        build(self, *arguments)
+    def build_and_lose_the_table(self: Committer, *arguments: Any) -> Built:
+        built = build(self, *arguments)
         if self is stale and self.epoch == ingest.owned.committer.epoch:
             ingest.take_over()
             ingest.java_table().expireSnapshots().expireSnapshotId(planned[0]).commit()
+        return built
 
     monkeypatch.setattr(Committer, "_build", build_and_lose_the_table)
 
@@ -323,7 +328,8 @@ class DeadJvm:
 def test_a_commit_whose_jvm_dies_is_unknown_and_noted(ingest: Ingest) -> None:
     change, _ = ingest.batch()
     committer = ingest.owned.committer
-    committer._table = DeadJvm(committer._table)
+    store = java_store(committer)
+    store.table = DeadJvm(store.table)
 
     outcome = committer.commit(*ingest.planned, change)
 

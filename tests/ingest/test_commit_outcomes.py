@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ingest.commit import Landed, Rejected, Unknown, written_paths
+from ingest.change import written_paths
+from ingest.commit import Landed, Rejected, Unknown
 from ingest.java import small_jvm
 from ingest.reconcile import Verdict
 from ingest.unknown import notes

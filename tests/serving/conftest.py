@@ -23,7 +23,9 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyroaring import BitMap
 
-from serving.cold import index as cold_index
+from serving.cold import folder as cold_folder
+from serving.cold.folder import ColdFolder
+from serving.cold.manifest import source_of
 from serving.hot.tier import HotTier
 from thermocline import data_file
 from thermocline.catalog import SnapshotState
@@ -73,7 +75,7 @@ class World:
         return self._open_tier()
 
     def _open_tier(self, may_continue: bool = True) -> HotTier:
-        source = cold_index.source_of(self.table, self.state)
+        source = source_of(self.table, self.state)
         return HotTier.open(
             self.hot_folder, self.definition, self.tailed, self.clock, may_continue, source=source
         )
@@ -141,7 +143,12 @@ class World:
     def publish(self, snapshot_id: int | None = None) -> bool:
         """Builds and publishes the cold index of the newest snapshot."""
         state = replace(self.state, snapshot_id=snapshot_id or self.newest)
-        return cold_index.publish(self.cold_folder, self.table, self.definition, state)
+        return cold_folder.publish(self.cold_folder, self.table, self.definition, state)
+
+    @property
+    def published(self) -> ColdFolder:
+        """What was published, for one reader."""
+        return ColdFolder(self.cold_folder, self.definition.name, lambda: self.io)
 
     @property
     def newest(self) -> int:
@@ -253,7 +260,7 @@ def seed() -> int:
 def new_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., World]]:
     """Makes worlds whose row groups are small, so that few rows fill several."""
     monkeypatch.setattr(data_file, "ROW_GROUP_ROWS", 8)
-    monkeypatch.setattr(cold_index, "plan_files", lambda table, snapshot_id: table.planned[snapshot_id])
+    monkeypatch.setattr(cold_folder, "plan_files", lambda table, snapshot_id: table.planned[snapshot_id])
 
     made: list[World] = []
 

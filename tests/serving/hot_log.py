@@ -65,8 +65,8 @@ class FakeLog:
             chunk = RecordChunk(*place, [], [], [], [])
             for record in records:
                 if tier.end[place] <= record.offset < ends[place]:
-                    chunk.keys.append(_raw_key(record))
-                    chunk.values.append(_raw_value(record))
+                    chunk.keys.append(raw_key(record))
+                    chunk.values.append(raw_value(record))
                     chunk.offsets.append(record.offset)
                     chunk.timestamps_ms.append(record.timestamp_ms)
             if chunk.offsets:
@@ -128,7 +128,8 @@ def _value(row: HotRow | None) -> str | None:
     return None if row is None else str(_unpack(row.payload)[0])
 
 
-def _raw_key(record: Record) -> bytes:
+def raw_key(record: Record) -> bytes:
+    """A record's key as it stands in the log."""
     return (
         b"{not json"
         if record.is_bad
@@ -136,5 +137,6 @@ def _raw_key(record: Record) -> bytes:
     )
 
 
-def _raw_value(record: Record) -> bytes | None:
+def raw_value(record: Record) -> bytes | None:
+    """A record's value as it stands in the log; None is a tombstone."""
     return None if record.value is None else json.dumps({"value": record.value}).encode()

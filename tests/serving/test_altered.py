@@ -10,7 +10,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from serving.lookup import entity_of
+from serving.entity import entity_of
 from serving.tables import ServedTable
 from thermocline.clock import SystemClock
 from thermocline.decode import json_row
@@ -47,7 +47,7 @@ def served(new_world: Callable[..., Any]) -> Iterator[tuple[Any, ServedTable]]:
     world.publish()
     world.tail()
     (world.folder / "tailer.json").write_bytes(b'{"caught_up_to_start_ends": true}')
-    table = ServedTable(world.definition, world.folder, lambda: world.io, world.clock, 5.0)
+    table = ServedTable(world.definition, world.folder, world.published, world.clock, 5.0)
     table.refresh()
     yield world, table
     table.close()

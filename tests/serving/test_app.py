@@ -51,7 +51,7 @@ def served(
         world.tier.tend(None)
 
     monkeypatch.setattr(world.clock, "sleep", seal)
-    table = ServedTable(world.definition, world.folder, lambda: world.io, world.clock, 5.0)
+    table = ServedTable(world.definition, world.folder, world.published, world.clock, 5.0)
     settings = ServingSettings(state_dir=world.folder, read_after_seconds_max=0.2)
     app = create_app(Tables([table]), settings)
     table.refresh()
@@ -223,7 +223,7 @@ def test_a_server_without_an_index_is_alive_and_not_ready(
     new_world: Callable[..., Any], client_of: Callable[..., Any]
 ) -> None:
     world = new_world()
-    table = ServedTable(world.definition, world.folder, lambda: world.io, world.clock, 5.0)
+    table = ServedTable(world.definition, world.folder, world.published, world.clock, 5.0)
     with client_of(create_app(Tables([table]), ServingSettings(state_dir=world.folder))) as client:
         assert client.get("/livez").status_code == 200
         for path in ("/readyz", "/v1/tables/profiles/rows?app_id=7&user_id=u1"):

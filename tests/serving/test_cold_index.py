@@ -12,13 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from serving.cold import index as cold_index
-from serving.cold.index import GRACE_SECONDS, ColdIndex, manifest_stamp, publish
+from serving.answer import RowJson
+from serving.cold import folder as cold_folder
+from serving.cold.folder import GRACE_SECONDS, latest, manifest_stamp, publish
+from serving.cold.index import ColdIndex
 from serving.cold.reader import ColdReader, Entity
 from serving.extract import Extract
 from serving.hot.pinned import PinnedHot
 from serving.hot.scan import SCHEMA
-from serving.lookup import ColdSide, RowJson
+from serving.lookup import ColdSide
 from thermocline.catalog import SnapshotState
 from thermocline.definition import LiveTable
 from thermocline.files import plan_files
@@ -35,7 +37,7 @@ def _value(text: str) -> dict[str, Any]:
 
 
 def _latest(world: Any, previous: ColdIndex | None = None) -> ColdIndex:
-    index = ColdIndex.latest(world.cold_folder, "profiles", previous)
+    index = latest(world.cold_folder, "profiles", previous)
     assert index is not None
     return index
 
@@ -48,7 +50,7 @@ def _committed(world: Any, value: str) -> None:
 
 
 def test_there_is_no_index_before_the_first_one(tmp_path: Path) -> None:
-    assert ColdIndex.latest(tmp_path, "profiles") is None
+    assert latest(tmp_path, "profiles") is None
     assert manifest_stamp(tmp_path) is None
 
 
@@ -76,7 +78,7 @@ def test_a_new_snapshot_reads_only_its_new_files(
         read.append(path)
         return load_sparse_index(io, path, *rest)
 
-    monkeypatch.setattr(cold_index, "load_sparse_index", noted)
+    monkeypatch.setattr(cold_folder, "load_sparse_index", noted)
     _committed(world, "two")
     new = {file.path for file in world.snapshots[2]} - {file.path for file in world.snapshots[1]}
     assert set(read) == new
@@ -205,7 +207,7 @@ def test_files_of_another_writer_are_read_exactly(tmp_path: Path) -> None:
     assert len(plan_files(table, snapshot.snapshot_id)) == 3
     state = SnapshotState(snapshot.snapshot_id, Seam(), 1, "b", "c", {}, 1, 0, snapshot.timestamp_ms)
     publish(tmp_path / "cold", table, definition, state)
-    index = ColdIndex.latest(tmp_path / "cold", "devices")
+    index = latest(tmp_path / "cold", "devices")
     assert index is not None
     reader = ColdReader(table.io)
     for device in ids:
@@ -236,7 +238,7 @@ def test_index_files_that_a_crash_of_the_machine_left_empty_are_written_again(
 ) -> None:
     world = new_world()
     _committed(world, "one")
-    monkeypatch.setattr(cold_index, "_known_whole", {})  # the next process
+    monkeypatch.setattr(cold_folder, "_known_whole", {})  # the next process
     for path in (world.cold_folder / "files").glob(f"*{suffix}"):
         path.write_bytes(b"")
     if is_new_snapshot:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from serving.cold.index import ColdIndex
+from serving.cold.folder import latest
 from serving.cold.reader import ColdReader, Entity
 
 
@@ -18,7 +18,7 @@ def _value(text: str) -> dict[str, Any]:
 
 
 def _read(world: Any, *values: Any) -> list[tuple[Any, ...]]:
-    index = ColdIndex.latest(world.cold_folder, "profiles")
+    index = latest(world.cold_folder, "profiles")
     assert index is not None
     return sorted(ColdReader(world.io).rows(index, Entity.of(world.definition, values)).values())
 
@@ -76,7 +76,7 @@ def test_threads_that_read_the_same_files_at_once_get_their_own_rows(new_world: 
         world.produce(_profile(f"u{number % 40}", f"k{number:03}"), _value(str(number)))
     world.commit()
     world.publish()
-    index = ColdIndex.latest(world.cold_folder, "profiles")
+    index = latest(world.cold_folder, "profiles")
     assert index is not None
     reader = ColdReader(world.io)
 

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from serving.encode import MEDIA_TYPES, READ_POINT_METADATA
+from serving.entity import entity_of
 from serving.extract import Extract, columns_of
-from serving.lookup import entity_of
 from serving.tables import ServedTable
 from thermocline.clock import SystemClock
 from thermocline.decode import json_row
@@ -47,7 +47,7 @@ def served(new_world: Callable[..., Any]) -> Iterator[Callable[..., tuple[Any, S
         world.publish()
         world.tail()
         (world.folder / "tailer.json").write_bytes(b'{"caught_up_to_start_ends": true}')
-        table = ServedTable(world.definition, world.folder, lambda: world.io, world.clock, 5.0)
+        table = ServedTable(world.definition, world.folder, world.published, world.clock, 5.0)
         table.refresh()
         tables.append(table)
 
@@ -239,7 +239,7 @@ def test_an_extract_without_a_tailer_ends_in_not_ready(
     world.commit()
     world.publish()
     world.tail()
-    table = ServedTable(world.definition, world.folder, lambda: world.io, world.clock, 5.0)
+    table = ServedTable(world.definition, world.folder, world.published, world.clock, 5.0)
     table.refresh()
     with pytest.raises(NotReady, match="seal"):
         table.extract(("key",), world.seam)
@@ -251,7 +251,7 @@ def test_a_hot_tier_that_does_not_reach_back_is_refused_and_released(new_world: 
     world.commit()
     world.publish()
     world.tail()
-    table = ServedTable(world.definition, world.folder, lambda: world.io, world.clock, 5.0)
+    table = ServedTable(world.definition, world.folder, world.published, world.clock, 5.0)
     table.refresh()
 
     class Beyond:

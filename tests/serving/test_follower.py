@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from serving import follower as follower_module
+from serving.cold.folder import ColdPublisher
 from serving.follower import Follower
 from thermocline.catalog import SnapshotState
 from thermocline.errors import TableUnowned
@@ -28,13 +29,11 @@ def followed(new_world: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> 
         shown.snapshot_id = world.newest
         shown.seams[world.newest] = world.seam
 
-    monkeypatch.setattr(follower_module, "open_catalog", lambda _: None)
-    monkeypatch.setattr(follower_module, "load_table", lambda *_: world.table)
     monkeypatch.setattr(follower_module, "current_state", state)
     monkeypatch.setattr(follower_module, "definition_of", lambda *_: world.definition)
-    settings: Any = None
-    follower = Follower(settings, "profiles", "app.profiles", world.cold_folder)
-    again = Follower(settings, "profiles", "app.profiles", world.cold_folder)
+    catalog: Any = SimpleNamespace(load=lambda: world.table, reconnect=lambda: None)
+    follower = Follower("profiles", catalog, ColdPublisher(world.cold_folder))
+    again = Follower("profiles", catalog, ColdPublisher(world.cold_folder))
     return SimpleNamespace(world=world, shown=shown, commit=commit, follower=follower, again=again)
 
 

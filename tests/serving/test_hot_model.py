@@ -88,7 +88,7 @@ class World:
     def keep_alive(self) -> None:
         self.touched += 1_000_000
         for pinned, _ in self.pins:
-            os.utime(pinned._lease._path, ns=(self.touched, self.touched))
+            os.utime(pinned._lease.path, ns=(self.touched, self.touched))
 
     def crash_and_reopen(self) -> None:
         """As if killed: nothing is tidied up. A merge may be half done."""

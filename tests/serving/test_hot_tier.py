@@ -366,7 +366,7 @@ def test_a_pin_reads_the_same_whatever_happens_later(world: World) -> None:
             world.tier.merge_some()
         world.tier.evict(world.tier.end)
         world.reopen(world.tier.end)
-        os.utime(pinned._lease._path, ns=(1, 1))
+        os.utime(pinned._lease.path, ns=(1, 1))
         world.tend_after(1.0, world.tier.end)
         assert pinned.end == end
         assert pinned.start == START
@@ -433,7 +433,7 @@ def test_a_pin_that_has_opened_keeps_its_files_and_no_later_record(world: World)
         names = set(pinned._lease.terms.generations)
         world.add(value="later")
         world.tend_after(tier.GENERATION_SECONDS_MAX)
-        os.utime(pinned._lease._path, ns=(1, 1))
+        os.utime(pinned._lease.path, ns=(1, 1))
         world.tend_after(1.0, world.tier.end)
         assert world.tier.start == world.tier.end
         on_disk = {path.name for path in world.folder.glob("*.mdb")}

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from serving.entity import entity_of
 from serving.hot.view import HotReader
-from serving.lookup import TableReader, entity_of
+from serving.lookup import TableReader
 from thermocline.errors import BadParameter, NotReady, UnknownColumn
 from thermocline.seam import Seam
 
@@ -27,9 +28,8 @@ def _value(text: str) -> dict[str, Any]:
 def _reader(world: Any, is_filled: Callable[[], bool] = lambda: True) -> TableReader:
     reader = TableReader(
         "profiles",
-        world.cold_folder,
+        world.published,
         lambda: HotReader.open(world.hot_folder, world.definition),
-        lambda: world.io,
         world.clock,
         STALE_AFTER_SECONDS,
         is_filled,
@@ -234,3 +234,31 @@ def test_an_answer_is_stale_while_a_partition_of_the_seam_is_not_read(new_world:
     world.tier.extend(Seam.of({"profiles": {3: 5}}))
     world.tier.append([], grown, {("profiles", p): world.clock.monotonic() for p in range(4)})
     assert not reader.look(()).is_stale
+
+
+def test_a_reader_moves_to_a_tier_that_was_begun_where_the_one_before_was_removed(
+    new_world: Callable[..., Any],
+) -> None:
+    """Goal: a worker does not go on for ever with files that are no longer there, and no longer grow.
+
+    Method: the hot folder is removed below a reader; the tailer begins another tier in it.
+    """
+    world = new_world()
+    world.commit()
+    world.publish()
+    world.produce(_profile("u1", "k"), _value("before"))
+    world.tail()
+    reader = _reader(world)
+    assert _values(reader, user_id="u1") == {"k": "before"}
+    world.tier.close()
+    for path in world.hot_folder.rglob("*"):
+        if path.is_file():
+            path.unlink()
+    reader.refresh()
+    assert _values(reader, user_id="u1") == {"k": "before"}
+    world.tailed = world.seam
+    world.tier = world._open_tier()
+    world.produce(_profile("u1", "k"), _value("after"))
+    world.tail()
+    reader.refresh()
+    assert _values(reader, user_id="u1") == {"k": "after"}

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from serving.entity import entity_of
 from serving.extract import columns_of
-from serving.lookup import entity_of
 from serving.openapi import openapi_document
 from serving.requests import entities_of_body, entity_of_query
 from serving.tables import ServedTable
@@ -47,7 +47,7 @@ def served(new_world: Callable[..., World]) -> Iterator[Callable[[LiveTable], tu
         world.publish()
         world.tail()
         (world.folder / "tailer.json").write_bytes(b'{"caught_up_to_start_ends": true}')
-        table = ServedTable(world.definition, world.folder, lambda: world.io, world.clock, 5.0)
+        table = ServedTable(world.definition, world.folder, world.published, world.clock, 5.0)
         table.refresh()
         tables.append(table)
 

@@ -13,8 +13,16 @@ from pyiceberg.table import Table
 
 from serving import private
 from thermocline import catalog as catalogs
-from thermocline.errors import NotReady, ReadPointGone, RowNotFound, SeamBeyondLog, TopicReplaced
-from thermocline.log import OffsetRange, RecordChunk
+from thermocline.clock import ManualClock, SystemClock
+from thermocline.errors import (
+    NotReady,
+    ReadPointGone,
+    RowNotFound,
+    SeamBeyondLog,
+    TombstonesGone,
+    TopicReplaced,
+)
+from thermocline.log import OffsetRange, RecordChunk, TopicConfig
 from thermocline.read_point import ReadPoint
 from thermocline.seam import Seam
 from thermocline.settings import CatalogSettings, KafkaSettings, ServingSettings, Settings, TableSettings
@@ -22,6 +30,8 @@ from thermocline.settings import CatalogSettings, KafkaSettings, ServingSettings
 
 class LogOf:
     """Kafka's log, as far as a private reader asks for it, from a world's records."""
+
+    is_compacted = False
 
     def __init__(self, world: Any) -> None:
         self.world = world
@@ -32,6 +42,12 @@ class LogOf:
 
     def describe(self, topics: Sequence[str]) -> dict[str, Any]:
         return {topic: SimpleNamespace(topic_id=self.topic_id, partitions=3) for topic in topics}
+
+    def bounds(self, topics: Sequence[str]) -> tuple[Seam, Seam]:
+        return self.starts(topics), self.ends(topics)
+
+    def configs(self, topics: Sequence[str]) -> dict[str, TopicConfig]:
+        return dict.fromkeys(topics, TopicConfig(self.is_compacted, 3_600_000, is_log_append_time=False))
 
     def starts(self, _: Sequence[str]) -> Seam:
         return Seam.of({"profiles": dict.fromkeys(range(3), 0)})
@@ -176,6 +192,18 @@ def test_a_log_that_does_not_fit_the_table_is_refused(private_world: SimpleNames
     private_world.log.topic_id = "topic-1"
     private_world.world.logs[0].clear()
     with pytest.raises(SeamBeyondLog):
+        _extracted(private_world)
+
+
+def test_a_log_that_may_have_dropped_tombstones_is_refused(
+    private_world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private_world.world.produce(_profile("u0"), _value("hot"))
+    private_world.log.is_compacted = True
+    _extracted(private_world)
+    two_hours_later = ManualClock(SystemClock().now_ms() + 7_200_000)
+    monkeypatch.setattr(private, "SystemClock", lambda: two_hours_later)
+    with pytest.raises(TombstonesGone):
         _extracted(private_world)
 
 

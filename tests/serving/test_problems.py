@@ -21,7 +21,7 @@ def table(new_world: Callable[..., Any]) -> ServedTable:
     world.publish()
     world.tail()
     (world.folder / "tailer.json").write_bytes(b'{"caught_up_to_start_ends": true}')
-    return ServedTable(world.definition, world.folder, lambda: world.io, world.clock, 5.0)
+    return ServedTable(world.definition, world.folder, world.published, world.clock, 5.0)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from tests.serving.hot_log import DEFINITION, PLACES, START, FakeLog
 from thermocline.catalog import SnapshotState
 from thermocline.clock import SystemClock
 from thermocline.errors import KafkaUnreachable, OffsetsGone
-from thermocline.log import RecordChunk, TopicFacts
+from thermocline.log import RecordChunk, TopicConfig, TopicFacts
 from thermocline.seam import Seam
 
 P0, P1, OTHER = PLACES
@@ -44,6 +44,9 @@ def snapshot(snapshot_id: int, seam: Seam) -> SnapshotState:
     )
 
 
+NOT_COMPACTED = TopicConfig(is_compacted=False, delete_retention_ms=3_600_000, is_log_append_time=False)
+
+
 @dataclass
 class Kafka:
     """What ``Log`` and ``Tail`` say, and what the test changes."""
@@ -53,8 +56,9 @@ class Kafka:
     cluster_id: str = "c"
     topic_id: str = "t"
     is_away: bool = False
+    config: TopicConfig = NOT_COMPACTED
 
-    def client(self) -> SimpleNamespace:
+    def log_now(self) -> Any:
         if self.is_away:
             raise KafkaUnreachable(bootstrap_servers="nowhere", detail="away")
         return SimpleNamespace(
@@ -62,13 +66,15 @@ class Kafka:
             describe=lambda topics: self.facts(),
             starts=lambda topics: Seam(self.starts),
             ends=lambda topics: Seam(self.log.ends),
+            bounds=lambda topics: (Seam(self.starts), Seam(self.log.ends)),
+            configs=lambda topics: dict.fromkeys(topics, self.config),
         )
 
     def facts(self) -> dict[str, TopicFacts]:
         ids = {"profiles": self.topic_id, "more": "m"}
         return {name: TopicFacts(ids[name], sum(topic == name for topic, _ in self.starts)) for name in ids}
 
-    def tail(self, config: object, start: Seam, table: str, clock: object) -> FakeTail:
+    def tail(self, start: Seam) -> Any:
         return FakeTail(self, {(topic, partition): offset for topic, partition, offset in start.items()})
 
 
@@ -142,17 +148,14 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     kafka = Kafka()
-    monkeypatch.setattr(tailer_module, "Log", lambda settings: kafka.client())
-    monkeypatch.setattr(tailer_module, "Tail", kafka.tail)
     monkeypatch.setattr(tailer_module, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr(tailer_module, "STATUS_SECONDS", 0.0)
-    settings: Any = SimpleNamespace(
-        kafka=SimpleNamespace(client_config=dict), serving=SimpleNamespace(hot_bytes_max=1 << 30)
-    )
+    settings: Any = SimpleNamespace(hot_bytes_max=1 << 30)
+    source: Any = SimpleNamespace(log=kafka.log_now, tail=kafka.tail)
     follower: Any = SimpleNamespace(newest=Published(DEFINITION, snapshot(1, START), SOURCE), problem=None)
     stop = threading.Event()
-    tailer = Tailer(settings, "profiles", tmp_path, follower, stop, SystemClock())
-    thread = threading.Thread(target=tailer.run)
+    tailer = Tailer(settings, "profiles", tmp_path, follower, source, SystemClock(), stop.wait)
+    thread = threading.Thread(target=tailer.run, args=(stop,))
     thread.start()
     yield World(kafka, follower, tmp_path, settings)
     stop.set()
@@ -217,11 +220,11 @@ def test_a_partition_that_a_snapshot_names_is_taken_up(world: World) -> None:
 
 def test_at_its_budget_it_pauses_and_goes_on_when_there_is_room(world: World) -> None:
     world.wait_for(lambda status: status.get("state") == "running")
-    world.settings.serving.hot_bytes_max = 1
+    world.settings.hot_bytes_max = 1
     world.wait_for(lambda status: status["paused"])
     world.kafka.log.add(P0, (1, "a", "k"), "v", 0)
     assert world.wait_for(lambda status: status["state"] == "paused")["positions"]["profiles"]["0"] == 100
-    world.settings.serving.hot_bytes_max = 1 << 30
+    world.settings.hot_bytes_max = 1 << 30
     world.wait_for_position(101)
 
 

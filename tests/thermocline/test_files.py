@@ -15,11 +15,13 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyroaring import BitMap
 
 from ingest.bucket_task import BucketResult, run_bucket_task
-from ingest.commit import Change, Committer, Landed
+from ingest.change import Change
+from ingest.commit import Committer, Landed
 from ingest.content_files import ContentFiles, deletes_json
 from ingest.create import create_java_table
 from ingest.files_by_bucket import by_bucket
 from ingest.java import JavaCatalog, small_jvm
+from ingest.java_metadata import JavaMetadata
 from thermocline.catalog import load_table, open_catalog
 from thermocline.decode import decoder_for, records_table
 from thermocline.definition import LiveTable
@@ -66,7 +68,7 @@ class Lake:
         create_java_table(java_catalog, self.definition, self._change())
         self.java_table = java_catalog.load(self.definition.identifier)
         seen = load_table(self.catalog, "profiles", "app.profiles")
-        self.committer = Committer(jvm, self.java_table, "profiles", 1, seen)
+        self.committer = Committer(JavaMetadata(jvm, self.java_table), "profiles", 1, seen)
         taken = self.committer.take_ownership(0)
         assert isinstance(taken, Landed)
         self.snapshot_id = taken.snapshot_id

@@ -37,6 +37,9 @@ class Answers:
     def ends(self, topics: Sequence[str]) -> Seam:
         return Seam({(topic, 0): 20 for topic in topics})
 
+    def bounds(self, topics: Sequence[str]) -> tuple[Seam, Seam]:
+        return self.starts(topics), self.ends(topics)
+
     def cluster_id(self) -> str:
         return self.cluster
 
@@ -57,6 +60,9 @@ class At:
     drained_ms: int
     watermark_ms: int = -1
     tombstones_since_ms: Mapping[str, int] = field(default_factory=dict)
+    cluster_id: str = "c"
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    has_read: bool = True
 
 
 def stop_of(

@@ -156,3 +156,10 @@ def test_partitions_that_a_topic_has_no_more_stop_with_all_of_them() -> None:
 
 def test_a_partition_that_one_of_two_brokers_knows_already_is_there() -> None:
     check_against_log("profiles", seam_of(10, 0), starts=seam_of(10), ends=seam_of(10, 0))
+
+
+def test_a_seam_without_topics_keeps_all_partitions_of_the_others() -> None:
+    seam = Seam.of({"a": {0: 1, 1: 2}, "b": {0: 3}, "ab": {0: 4}})
+    assert seam.without(["a"]) == Seam.of({"b": {0: 3}, "ab": {0: 4}})
+    assert seam.without([]) == seam
+    assert len(seam.without(seam.topics)) == 0

@@ -15,10 +15,23 @@ from typing import Annotated, Final
 import typer
 
 from thermocline import logs
-from thermocline.cli import config, demo, explain, ingest, quarantine, read, serve, status, table, version
+from thermocline.cli import (
+    config,
+    demo,
+    explain,
+    ingest,
+    quarantine,
+    read,
+    serve,
+    status,
+    table,
+    verify,
+    version,
+)
 from thermocline.cli.output import error_document, show_error
 from thermocline.cli.session import Session
 from thermocline.errors import DependencyMissing, ExitCode, InternalError, ThermoclineError
+from thermocline.failpoints import arm_from
 from thermocline.logs import fields
 
 INTERRUPTED: Final = 130  # what shells give for a command that ended by Ctrl-C
@@ -54,6 +67,7 @@ app.command("status")(status.status)
 app.command("serve")(serve.serve)
 app.command("lookup")(read.lookup)
 app.command("extract")(read.extract)
+app.command("verify")(verify.verify)
 app.command("explain")(explain.explain)
 app.command("version")(version.version)
 
@@ -73,6 +87,7 @@ def global_options(
     """What holds for every command."""
     context.obj = Session(config, log_level, log_json)
     context.obj.configure_logs("warning")
+    arm_from(os.environ)
 
 
 def main() -> None:

@@ -41,7 +41,7 @@ def lookup(
     as_json: AsJson = False,
 ) -> None:
     """Show the rows of one entity, or one row, as of now: thermocline lookup profiles app_id=7 user_id=u1."""
-    values = _parse_key(key)
+    values = parse_key(key)
     answer = _asked(url, name, values, read_after) if url else _read(context, name, values, read_after)
     rows: list[dict[str, Any]] = answer["rows"]
     columns = list(rows[0]) if rows else []
@@ -130,7 +130,8 @@ def _report(name: str, output: Path | None, point: ReadPoint, as_json: bool) -> 
     )
 
 
-def _parse_key(words: Sequence[str]) -> dict[str, str]:
+def parse_key(words: Sequence[str]) -> dict[str, str]:
+    """Columns and their texts, from ``COLUMN=VALUE`` words. Raises `BadParameter`."""
     values: dict[str, str] = {}
     for word in words:
         column, equals, value = word.partition("=")

@@ -112,15 +112,9 @@ def show_table(context: typer.Context, name: TableName, as_json: AsJson = False)
     """Show the table's own definition, its newest snapshot and its seam."""
     settings = session_of(context).settings()
     identifier = settings.table(name).identifier
-    from thermocline.catalog import (
-        ACCEPTED_PROPERTY,
-        current_state,
-        definition_of,
-        load_table,
-        open_catalog,
-    )
+    from thermocline.catalog import ACCEPTED_PROPERTY, current_state, definition_of, open_table
 
-    loaded = load_table(open_catalog(settings.catalog), name, identifier)
+    loaded = open_table(settings, name)
     definition = json.loads(definition_of(loaded, name).to_json())
     document: dict[str, Any] = {
         "table": name,

@@ -6,6 +6,7 @@ type, on a configuration file that stays in the folder.
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -38,7 +39,9 @@ _TAIL_LINES = 20  # of a process's log, in an error
 class Command:
     """One ``thermocline`` command as a process of its own; its words go to a log file."""
 
-    def __init__(self, config: Path, log_path: Path, *arguments: str) -> None:
+    def __init__(
+        self, config: Path, log_path: Path, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.log_path = log_path
         self._words = " ".join(arguments)
         with log_path.open("ab") as log:
@@ -47,6 +50,7 @@ class Command:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
                 # Its own session: a signal for the terminal's group is ours to pass on, in our order.
                 start_new_session=True,
             )
@@ -141,9 +145,12 @@ class Stack:
         """The table, from the configuration."""
         self.run("table-create", "table", "create", TABLE)
 
-    def command(self, log_name: str, *arguments: str) -> Command:
-        """Start a ``thermocline`` command on this configuration."""
-        started = Command(self.config_path, self.folder / f"{log_name}.log", *arguments)
+    def command(
+        self, log_name: str, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> Command:
+        """Start a ``thermocline`` command on this configuration, with more environment variables."""
+        log_path = self.folder / f"{log_name}.log"
+        started = Command(self.config_path, log_path, *arguments, environment=environment)
         self._commands.append(started)
         return started
 

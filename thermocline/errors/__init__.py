@@ -51,6 +51,7 @@
     │   ├── NotAcceptable            none of the formats asked for is offered
     │   ├── ReadAfterTimeout         the records asked for had not been read in time
     │   ├── NotReady                 the server has not read far enough yet
+    │   ├── StorageFailed            a disk or a store failed under the table
     │   ├── ReadPointGone            a read point that can no longer be read
     │   ├── HotBytesExceeded         more is uncommitted than may be held
     │   └── ServerUnreachable        no server answers at the URL
@@ -95,6 +96,7 @@ from thermocline.errors.request import (
     RouteNotFound,
     RowNotFound,
     ServerUnreachable,
+    StorageFailed,
     UnknownColumn,
     UnknownTable,
 )
@@ -182,6 +184,7 @@ __all__ = [
     "SeamBeyondLog",
     "ServerUnreachable",
     "SourceError",
+    "StorageFailed",
     "StoreUnreachable",
     "TableError",
     "TableExists",

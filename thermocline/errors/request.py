@@ -200,6 +200,29 @@ class NotReady(RequestError):
     detail: str
 
 
+class StorageFailed(RequestError):
+    """A disk or a store failed under the table.
+
+    The disk of serving.state_dir, or of the temporary folder of a command, is full or fails; or the store of
+    the table's files did not answer. A tailer that says so in `thermocline status` stands still: what it
+    holds stays readable and grows old.
+
+    Nothing was lost, and nothing was answered from half of the data: the table and the log are as they were.
+    Free the disk, or mend it, and ask again: a server goes on by itself. Its log has the path.
+    """
+
+    code = "storage-failed"
+    http_status = 503
+    exit_code = ExitCode.AWAY
+    retryable = True
+    _what = "a disk or a store failed under table {table}: {detail}."
+    _state = "nothing is lost; the table and the log are as they were."
+    _next = "free the disk, or mend it, and ask again; a server goes on by itself"
+
+    table: str
+    detail: str
+
+
 class ReadPointGone(RequestError):
     """A read point can no longer be read.
 

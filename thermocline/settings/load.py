@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ValidationError
 
 from thermocline.errors import ConfigFileMissing, ConfigInvalid, DefinitionInvalid, did_you_mean
+from thermocline.failpoints import FILE_VARIABLE as FAILPOINTS_FILE_VARIABLE
+from thermocline.failpoints import TEXT_VARIABLE as FAILPOINTS_VARIABLE
 from thermocline.settings.model import (
     CatalogSettings,
     IngestSettings,
@@ -27,7 +29,15 @@ FILE_NAME: Final = "thermocline.toml"
 FILE_VARIABLE: Final = "THERMOCLINE_CONFIG"
 PREFIX: Final = "THERMOCLINE_"
 # Variables with our prefix that are not settings.
-OTHER_VARIABLES: Final = frozenset({FILE_VARIABLE, "THERMOCLINE_CACHE", "THERMOCLINE_TRACEBACK"})
+OTHER_VARIABLES: Final = frozenset(
+    {
+        FILE_VARIABLE,
+        "THERMOCLINE_CACHE",
+        "THERMOCLINE_TRACEBACK",
+        FAILPOINTS_VARIABLE,
+        FAILPOINTS_FILE_VARIABLE,
+    }
+)
 
 SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
     "kafka": KafkaSettings,

@@ -64,11 +64,18 @@ class Lookups:
 
     def entities(self, entities: Sequence[Entity], read_after: Seam) -> list[list[dict[str, Any]]]:
         """The rows of each entity, once the records before ``read_after`` are included."""
+        return self.entities_at(entities, read_after)[0]
+
+    def entities_at(
+        self, entities: Sequence[Entity], read_after: Seam
+    ) -> tuple[list[list[dict[str, Any]]], ReadPoint]:
+        """The same, and the read point that they all have."""
         body = {"entities": [{"app_id": app, "user_id": user} for app, user in entities]}
         headers = {"Thermocline-Read-After": _read_after(read_after), "Content-Type": "application/json"}
         path = f"/v1/tables/{self._table}/rows:batch"
         content, _ = self._ask("POST", path, json.dumps(body).encode(), headers)
-        return [result["rows"] for result in json.loads(content)["results"]]
+        document = json.loads(content)
+        return [result["rows"] for result in document["results"]], read_point_of(document)
 
     def extract(self, read_after: Seam) -> tuple[bytes, ReadPoint]:
         """The whole table as an Arrow stream, and its read point."""

@@ -1,0 +1,102 @@
+"""What a commit brings: files, seam and accounting, and the snapshot summary that says so."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ingest.accounting import Accounting
+from thermocline.catalog import (
+    SUMMARY_BATCH,
+    SUMMARY_CLUSTER,
+    SUMMARY_DEFINITION_VERSION,
+    SUMMARY_DRAINED,
+    SUMMARY_EPOCH,
+    SUMMARY_RECORDS,
+    SUMMARY_RECORDS_TOTAL,
+    SUMMARY_SEAM,
+    SUMMARY_TOPIC_IDS,
+    SUMMARY_WATERMARK,
+)
+
+if TYPE_CHECKING:
+    from ingest.bucket_task import BucketResult
+    from thermocline.identity import Fed
+    from thermocline.seam import Seam
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a commit brings.
+
+    ``ranges`` is for people: what an error says of the batch. ``alter`` runs first, on the transaction of the
+    store's library, to change the schema; ``properties`` and ``extra_summary`` are set beside our own.
+    ``definition_version`` is what the table has afterwards; None leaves it.
+    """
+
+    seam: Seam
+    cluster_id: str
+    topic_ids: Mapping[str, str]
+    watermark_ms: int
+    drained_ms: int
+    accounting: Accounting = field(default_factory=Accounting)
+    files: Sequence[BucketResult] = ()
+    ranges: str = "none"
+    extra_summary: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    alter: Callable[[Any], None] | None = None
+    definition_version: int | None = None
+    batch_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+    @classmethod
+    def carrying_on(cls, at: Fed, **changes: Any) -> Change:
+        """A change that leaves the table where it is in the log, but for what is said."""
+        as_before = cls(at.seam, at.cluster_id, at.topic_ids, at.watermark_ms, at.drained_ms)
+        return replace(as_before, **changes)
+
+    def paths(self) -> list[str]:
+        """The files that were written for it, each once."""
+        return written_paths(self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Onto:
+    """A snapshot of ours that shall be the current one again, ``over`` the one that is, and notes of that."""
+
+    snapshot_id: int
+    over: int
+    extra_summary: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def summary_fields(
+    change: Change, epoch: int, definition_version: int, totals_before: Mapping[str, int]
+) -> dict[str, str]:
+    """The snapshot summary of a commit of ours: what `thermocline.catalog.state_of` reads back."""
+    counts = change.accounting.counts()
+    return {
+        SUMMARY_SEAM: change.seam.to_json(),
+        SUMMARY_EPOCH: str(epoch),
+        SUMMARY_BATCH: change.batch_id,
+        SUMMARY_CLUSTER: change.cluster_id,
+        SUMMARY_TOPIC_IDS: json.dumps(dict(change.topic_ids), sort_keys=True),
+        SUMMARY_DEFINITION_VERSION: str(definition_version),
+        SUMMARY_WATERMARK: str(change.watermark_ms),
+        SUMMARY_DRAINED: str(change.drained_ms),
+        **{SUMMARY_RECORDS + name: str(count) for name, count in counts.items()},
+        **{
+            SUMMARY_RECORDS_TOTAL + name: str(totals_before.get(name, 0) + count)
+            for name, count in counts.items()
+        },
+        **change.extra_summary,
+    }
+
+
+def written_paths(files: Iterable[BucketResult]) -> list[str]:
+    """The files that bucket tasks wrote, each once."""
+    paths = [done.added.path for done in files if done.added is not None]
+    paths += [deletes.path for done in files for deletes in done.deletes.values()]
+    return list(dict.fromkeys(paths))

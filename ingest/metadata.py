@@ -1,0 +1,110 @@
+"""What the commit protocol needs of a table's metadata: one to start from, one built onto it, the swap.
+
+``ingest.commit`` decides, and ``ingest.java_metadata`` does it with Iceberg's Java library. What goes in and
+comes out is values; a handle is the store's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from ingest.bucket_task import BucketResult
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSnapshot:
+    """A snapshot as the table's metadata has it."""
+
+    snapshot_id: int
+    summary: Mapping[str, str]
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The metadata that one commit starts from, and that its swap takes the place of."""
+
+    current: StoredSnapshot | None
+    properties: Mapping[str, str]
+    handle: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What a commit makes of its start: a snapshot with files and a summary, and properties of the table.
+
+    ``current`` is a snapshot that becomes the current one first, so that the new one follows it. ``alter``
+    runs next, on the library's own transaction.
+    """
+
+    files: Sequence[BucketResult]
+    summary: Mapping[str, str]
+    properties: Mapping[str, str]
+    current: int | None = None
+    alter: Callable[[Any], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """Metadata that is ready to be published, and the snapshot that becomes the current one with it."""
+
+    snapshot_id: int
+    handle: Any = None
+
+
+class MetadataStore(Protocol):
+    """One table's metadata, in a catalog that swaps it whole."""
+
+    def start(self) -> Start:
+        """The newest metadata, read anew. Raises `NoTable` and `MetadataError`."""
+        ...
+
+    def build(self, start: Start, delta: Delta) -> Built:
+        """The metadata that the change makes of its start; nobody sees it yet.
+
+        Raises `MetadataError` where the table format refuses it, or its files could not be written.
+        """
+        ...
+
+    def publish(self, start: Start, built: Built) -> None:
+        """Make the built metadata the table's if it is still the very start; else nothing.
+
+        Raises:
+            LostRace: it is not, as the catalog says.
+            NoAnswer: nobody can say whether it was done, or will be.
+        """
+        ...
+
+    def refresh(self) -> None:
+        """From here on the questions below are about the newest metadata.
+
+        Raises `NoTable` and `MetadataError`.
+        """
+        ...
+
+    def snapshot(self, snapshot_id: int) -> StoredSnapshot | None:
+        """A snapshot of the table, whether it is part of main's history or not. Raises `MetadataError`."""
+        ...
+
+    def is_in_history(self, snapshot_id: int) -> bool:
+        """Whether main's current snapshot is that one or follows it. Raises `MetadataError`."""
+        ...
+
+
+class MetadataError(Exception):
+    """The store could not do as it was asked; the text says why in one line."""
+
+
+class NoTable(MetadataError):
+    """The catalog has no such table."""
+
+
+class LostRace(MetadataError):
+    """Another change was published first."""
+
+
+class NoAnswer(MetadataError):
+    """A swap was sent off, and nothing proves what became of it."""

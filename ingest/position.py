@@ -1,0 +1,56 @@
+"""Where a table stands: what its owner plans the next batch on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ingest.files_by_bucket import FilesByBucket, after_commit
+
+if TYPE_CHECKING:
+    from ingest.change import Change
+    from thermocline.catalog import SnapshotState
+    from thermocline.seam import Seam
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A snapshot of ours, what it says of the log, and its files."""
+
+    snapshot_id: int
+    seam: Seam
+    cluster_id: str
+    topic_ids: Mapping[str, str]
+    watermark_ms: int
+    drained_ms: int
+    tombstones_since_ms: Mapping[str, int]
+    has_read: bool
+    files: FilesByBucket
+
+    @classmethod
+    def of(cls, state: SnapshotState, files: FilesByBucket) -> Position:
+        """The position of a snapshot that was read."""
+        return cls(
+            state.snapshot_id,
+            state.seam,
+            state.cluster_id,
+            state.topic_ids,
+            state.watermark_ms,
+            state.drained_ms,
+            state.tombstones_since_ms,
+            state.has_read,
+            files,
+        )
+
+    def after(self, snapshot_id: int, change: Change) -> Position:
+        """The position of the snapshot that a commit of a batch made."""
+        return replace(
+            self,
+            snapshot_id=snapshot_id,
+            seam=change.seam,
+            watermark_ms=change.watermark_ms,
+            drained_ms=change.drained_ms,
+            has_read=self.has_read or change.accounting.read > 0,
+            files=after_commit(self.files, change.files),
+        )

@@ -1,0 +1,275 @@
+"""The folder of cold indexes: the newest snapshot's files, with the sparse index and the footer of each.
+
+`publish` writes it, `latest` opens it; several processes may do either at the same time. What
+belongs to one data file is immutable and written once, in ``files/``; ``manifest.msgpack`` names the files of
+the newest snapshot and is replaced atomically. An index never goes back in time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import time  # only to compare with the file system's own times
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from serving.cold.index import ColdFile, assemble
+from serving.cold.manifest import FORMAT, Manifest, is_newer, manifest_of
+from serving.cold.reader import ColdReader
+from thermocline.failpoints import failpoint, failstep
+from thermocline.files import open_input, plan_files
+from thermocline.sparse_index import SparseIndex, load_sparse_index
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
+
+    from serving.cold.index import ColdIndex
+    from thermocline.catalog import SnapshotState
+    from thermocline.definition import LiveTable
+    from thermocline.files import DataFile
+
+MANIFEST: Final = "manifest.msgpack"
+FILES: Final = "files"
+# Readers open the footers of a snapshot lazily; the longest extract is over by then, and a footer that is
+# missing after all is read from the data file itself.
+GRACE_SECONDS: Final = 1_800
+# Indexing a file is one or two small reads; more at once than this only queue at an object store.
+INDEXING_THREADS: Final = 8
+
+# By folder: the data files of the last snapshot that this process published, whose facts and footers it has
+# read or written. Those of an earlier process are read once, since the machine may have crashed since.
+_known_whole: dict[Path, frozenset[str]] = {}
+
+
+class FileFacts(msgspec.Struct, frozen=True):
+    """What is kept of one data file: its sparse index, and the columns it has.
+
+    ``types`` names each column's type in the file, which is narrower where the column was widened since.
+    ``uuids`` are those columns that Parquet itself calls UUIDs; ours are plain fixed-size binary.
+    """
+
+    first_keys: list[bytes]
+    rows: list[int]
+    is_sorted: bool
+    types: dict[str, str]
+    uuids: list[str]
+
+
+class ColdPublisher:
+    """Publishes the indexes of one table in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def publish(self, table: Table, definition: LiveTable, state: SnapshotState) -> bool:
+        """As the function of that name."""
+        return publish(self._folder, table, definition, state)
+
+    def published_snapshot_id(self) -> int | None:
+        """As the function of that name."""
+        return published_snapshot_id(self._folder)
+
+
+class ColdFolder:
+    """The published indexes of one table in a folder, for those who read them (`Snapshots`).
+
+    ``open_io`` is asked with each new location of the table.
+    """
+
+    def __init__(self, folder: Path, name: str, open_io: Callable[[], FileIO]) -> None:
+        self._folder = folder
+        self._name = name
+        self._open_io = open_io
+
+    def stamp(self) -> tuple[int, int] | None:
+        """As `manifest_stamp`."""
+        return manifest_stamp(self._folder)
+
+    def latest(self, previous: ColdIndex | None) -> ColdIndex | None:
+        """As the function of that name."""
+        return latest(self._folder, self._name, previous)
+
+    def rows(self) -> ColdReader:
+        """A reader of the table's files that has loaded nothing yet."""
+        return ColdReader(self._open_io())
+
+
+def publish(folder: Path, table: Table, definition: LiveTable, state: SnapshotState) -> bool:
+    """Indexes a snapshot of the table and makes it the newest one of the folder.
+
+    Files that the folder knows already are not read again. Files that no snapshot needs any more go after a
+    grace period. Returns False, and changes nothing, when the folder already holds this snapshot or a newer.
+    """
+    (folder / FILES).mkdir(parents=True, exist_ok=True)
+    with _exclusive(folder):
+        before = _read_manifest(folder)
+        manifest = manifest_of(table, definition, state, plan_files(table, state.snapshot_id))
+        if before is not None and not is_newer(manifest, before):
+            if (
+                before.snapshot_id == manifest.snapshot_id
+            ):  # a crash of the machine may have cut its files short
+                _index_files(folder, table.io, definition, before)
+            return False
+        _index_files(folder, table.io, definition, manifest)
+        with failstep("cold.publish"):
+            _replace(folder / MANIFEST, msgspec.msgpack.encode(manifest))
+        _remove_unused(folder, before, manifest)
+        return True
+
+
+def published_snapshot_id(folder: Path) -> int | None:
+    """The snapshot whose index is the newest one of the folder; None before the first."""
+    manifest = _read_manifest(folder)
+    return None if manifest is None else manifest.snapshot_id
+
+
+def latest(folder: Path, name: str, previous: ColdIndex | None = None) -> ColdIndex | None:
+    """The newest published index of the folder; None before the first one.
+
+    What ``previous`` has loaded of the same files is taken over. An index that would be a step back from
+    ``previous`` is not taken: the answer is then ``previous`` itself.
+    """
+    manifest = _read_manifest(folder)
+    if manifest is None or not (previous is None or is_newer(manifest, previous)):
+        return previous
+    known = {file.data.path: file for file in previous.files} if previous else {}
+    return assemble(manifest, name, lambda data: _cold_file(folder, data, known.get(data.path)))
+
+
+def manifest_stamp(folder: Path) -> tuple[int, int] | None:
+    """Changes whenever another index is published; None before the first. One ``stat``."""
+    try:
+        status = (folder / MANIFEST).stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+def _read_manifest(folder: Path) -> Manifest | None:
+    try:
+        content = (folder / MANIFEST).read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        manifest = msgspec.msgpack.decode(content, type=Manifest)
+    except msgspec.DecodeError:
+        return None  # of another version of ours: as good as none, and about to be replaced
+    return manifest if manifest.format == FORMAT else None
+
+
+def _cold_file(folder: Path, data: DataFile, known: ColdFile | None) -> ColdFile:
+    if known is not None:
+        return ColdFile(data, known.sparse, known.types, known.uuids, known.footer)
+    facts = _decode_facts(_facts_path(folder, data.path))
+    sparse = SparseIndex(facts.first_keys, np.array(facts.rows, dtype=np.int64), facts.is_sorted)
+    return ColdFile(data, sparse, facts.types, frozenset(facts.uuids), _footer_path(folder, data.path))
+
+
+def _decode_facts(path: Path) -> FileFacts:
+    return msgspec.msgpack.decode(path.read_bytes(), type=FileFacts)
+
+
+def _index_files(folder: Path, io: FileIO, definition: LiveTable, manifest: Manifest) -> None:
+    whole = _known_whole.get(folder, frozenset())
+
+    def index(path: str) -> None:
+        if not _is_indexed(folder, path, path in whole):
+            _index_file(folder, io, definition, path)
+
+    paths = [file.path for file in manifest.files]
+    with ThreadPoolExecutor(INDEXING_THREADS) as pool:
+        list(pool.map(index, paths))
+    _known_whole[folder] = frozenset(paths)
+
+
+def _is_indexed(folder: Path, path: str, is_known_whole: bool) -> bool:
+    """Whether both files are there, and, unless that is known, can be read."""
+    facts_path, footer_path = _facts_path(folder, path), _footer_path(folder, path)
+    if is_known_whole:
+        return facts_path.exists() and footer_path.exists()
+    try:
+        _decode_facts(facts_path)
+        pq.read_metadata(footer_path)
+    except (OSError, msgspec.DecodeError, pa.ArrowInvalid):
+        return False
+    return True
+
+
+def _index_file(folder: Path, io: FileIO, definition: LiveTable, path: str) -> None:
+    facts_path, footer_path = _facts_path(folder, path), _footer_path(folder, path)
+    with open_input(io, path) as source:
+        metadata = pq.read_metadata(source)
+    sparse = load_sparse_index(io, path, definition, metadata)
+    columns = [metadata.schema.column(i) for i in range(len(metadata.schema))]
+    facts = FileFacts(
+        first_keys=sparse.first_keys,
+        rows=sparse.rows.tolist(),
+        is_sorted=sparse.is_sorted,
+        types={field.name: str(field.type) for field in metadata.schema.to_arrow_schema()},
+        uuids=[column.name for column in columns if column.logical_type.type == "UUID"],
+    )
+    with tempfile.TemporaryDirectory(dir=folder, prefix="footer-") as scratch:
+        written = Path(scratch) / "footer"
+        metadata.write_metadata_file(str(written))
+        _sync(written)
+        written.replace(footer_path)
+    failpoint("cold.index-file")
+    _replace(facts_path, msgspec.msgpack.encode(facts))
+
+
+def _remove_unused(folder: Path, before: Manifest | None, now: Manifest) -> None:
+    """Removes what has been unused for the grace period; a file is stamped when it falls out of use."""
+    failpoint("cold.remove")
+    wanted = {_stem(file.path) for file in now.files}
+    for file in before.files if before else []:
+        if _stem(file.path) not in wanted:
+            for path in (_facts_path(folder, file.path), _footer_path(folder, file.path)):
+                with suppress(FileNotFoundError):
+                    os.utime(path)
+    too_old = time() - GRACE_SECONDS
+    for path in (folder / FILES).iterdir():
+        if path.stem not in wanted and path.stat().st_mtime < too_old:
+            path.unlink(missing_ok=True)
+
+
+def _stem(path: str) -> str:
+    return hashlib.blake2b(path.encode(), digest_size=16).hexdigest()
+
+
+def _facts_path(folder: Path, path: str) -> Path:
+    return folder / FILES / f"{_stem(path)}.facts"
+
+
+def _footer_path(folder: Path, path: str) -> Path:
+    return folder / FILES / f"{_stem(path)}.footer"
+
+
+def _replace(path: Path, content: bytes) -> None:
+    scratch = path.with_name(f"{path.name}.{os.getpid()}.new")
+    scratch.write_bytes(content)
+    _sync(scratch)
+    scratch.replace(path)
+
+
+def _sync(path: Path) -> None:
+    """Has the content on disk before a name points to it: a power cut must not leave an empty file."""
+    with path.open("rb") as written:
+        os.fsync(written.fileno())
+
+
+@contextmanager
+def _exclusive(folder: Path) -> Iterator[None]:
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

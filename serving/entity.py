@@ -1,0 +1,60 @@
+"""The entity or row that somebody asks for by the text of its key columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from serving.cold.reader import Entity
+from thermocline.errors import BadParameter, NoKey, RowNotFound, UnknownColumn
+from thermocline.keys import parse_value
+
+if TYPE_CHECKING:
+    from thermocline.definition import LiveTable
+
+
+def entity_of(definition: LiveTable, parameters: Mapping[str, str]) -> Entity:
+    """The entity that parameters name: the entity's columns, and maybe those that follow in the key, as text.
+
+    Raises:
+        NoKey: the table has none.
+        UnknownColumn: a parameter is not a key column.
+        BadParameter: a column is missing, or its text is no value of its type.
+    """
+    check_has_key(definition)
+    for name in parameters:
+        if name not in definition.key:
+            raise UnknownColumn(table=definition.name, column=name, known=definition.key)
+    values = []
+    for place, column in enumerate(definition.key_columns):
+        if column.name not in parameters:
+            _check_missing(definition, place, parameters)
+            break
+        try:
+            values.append(parse_value(column, parameters[column.name]))
+        except ValueError as error:
+            raise BadParameter(name=column.name, problem=str(error)) from error
+    return Entity.of(definition, values)
+
+
+def check_has_key(definition: LiveTable) -> None:
+    """Raises `NoKey` when the rows of the table can't be looked up."""
+    if not definition.has_key:
+        raise NoKey(table=definition.name)
+
+
+def check_found(definition: LiveTable, entity: Entity, rows: Sequence[bytes]) -> None:
+    """Raises `RowNotFound` when a whole key was asked for and there is no such row."""
+    if not rows and len(entity.values) == len(definition.key):
+        pairs = zip(definition.key, entity.values, strict=True)
+        raise RowNotFound(table=definition.name, key=", ".join(f"{name}={value}" for name, value in pairs))
+
+
+def _check_missing(definition: LiveTable, place: int, parameters: Mapping[str, str]) -> None:
+    missing = definition.key[place]
+    if place < len(definition.entity):
+        needed = ", ".join(definition.entity)
+        raise BadParameter(name=missing, problem=f"it is missing: a lookup needs {needed}")
+    for later in definition.key[place + 1 :]:
+        if later in parameters:
+            raise BadParameter(name=missing, problem=f"it is missing, and {later} comes after it in the key")

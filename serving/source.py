@@ -1,0 +1,41 @@
+"""Where the tailer's records come from: questions to the log, and a tail of it; Kafka in the product."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from thermocline.log import Log, Tail
+
+if TYPE_CHECKING:
+    from thermocline.clock import Clock
+    from thermocline.seam import Seam
+    from thermocline.settings import KafkaSettings
+
+
+class Source(Protocol):
+    """The log of a table."""
+
+    def log(self) -> Log:
+        """What answers questions about it, on a new connection."""
+        ...
+
+    def tail(self, start: Seam) -> Tail:
+        """Follows it from there on; to be closed."""
+        ...
+
+
+class KafkaSource:
+    """The log of a table in a Kafka cluster."""
+
+    def __init__(self, settings: KafkaSettings, table: str, clock: Clock) -> None:
+        self._settings = settings
+        self._table = table
+        self._clock = clock
+
+    def log(self) -> Log:
+        """A new client of the cluster."""
+        return Log(self._settings)
+
+    def tail(self, start: Seam) -> Tail:
+        """A new consumer that begins there."""
+        return Tail(self._settings.client_config(), start, self._table, self._clock)

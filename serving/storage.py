@@ -1,0 +1,32 @@
+"""Failures of disks and stores, by a name of ours: whoever asked may ask again, and nobody is told a path."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import lmdb
+
+from thermocline.errors import StorageFailed
+
+# What files, object stores and LMDB raise. DuckDB's are named where DuckDB is known.
+STORAGE_ERRORS: Final = (OSError, lmdb.Error)
+
+
+def storage_failed(table: str, error: Exception) -> StorageFailed:
+    """The failure by our name. Its words are the system's for the number, or else the error's class."""
+    number = error.errno if isinstance(error, OSError) else None
+    detail = type(error).__name__ if number is None else os.strerror(number)
+    return StorageFailed(table=table, detail=detail)
+
+
+@contextmanager
+def storage_named(table: str, *others: type[Exception]) -> Iterator[None]:
+    """What the block raises of `STORAGE_ERRORS`, or of others, comes out as `StorageFailed`."""
+    named: tuple[type[Exception], ...] = (*STORAGE_ERRORS, *others)
+    try:
+        yield
+    except named as error:
+        raise storage_failed(table, error) from error

@@ -1,0 +1,41 @@
+"""The file that arms failpoints of this process, and of all that it starts, while a test runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from thermocline.failpoints import FILE_VARIABLE, POINTS, Action, Process, arm_from, disarm, fired
+
+ERROR_LIKE = (Action.ERROR, Action.APPLIED_THEN_ERROR)
+
+
+@contextmanager
+def armed_by(path: Path) -> Iterator[Path]:
+    """Nothing is armed before it is written, nor afterwards."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(FILE_VARIABLE, str(path))
+        arm_from(os.environ)
+        yield path
+    disarm(path)
+    arm_from(os.environ)
+
+
+def has_fired(path: Path, entry: str) -> bool:
+    """Whether what the file says now has happened."""
+    return entry in [one.entry for one in fired(path)]
+
+
+def error_like(*processes: Process) -> list[tuple[str, Action]]:
+    """Every point that one of the processes comes by, with each of its errors."""
+    return [
+        (point.name, action)
+        for point in POINTS.values()
+        if set(processes) & set(point.processes)
+        for action in point.actions
+        if action in ERROR_LIKE
+    ]

@@ -1,0 +1,265 @@
+"""Every error-like failpoint of ingest, one after another: nothing is lost, repeated, or deleted too early.
+
+Goal: wherever ingest fails, the table is the replay of the log again once it goes on, or once another owner
+has taken over; and each point of the registry is met, so that a new one is tested too, or fails here.
+Method: one table, one broker, one warm Spark session. A small batch waits, one point is armed through the
+file, into which Spark's workers look too, and ingest runs as under a supervisor until it has caught up.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingest import owner as ingest_owner
+from ingest.engine import SparkEngine
+from ingest.owner import Owner
+from ingest.quarantine import open_quarantine, read_rows
+from tests.behaviour.armed import armed_by, error_like, has_fired
+from tests.behaviour.live import KEYED, Live
+from tests.behaviour.test_quarantine import LARGE, Scores
+from thermocline.catalog import open_catalog, state_of
+from thermocline.embedded.stack import Stack
+from thermocline.errors import CommitUnknown, ExitCode, NotQuarantined, OffsetsGone
+from thermocline.failpoints import FILE_VARIABLE, Action, Process, arm, disarm
+from thermocline.files import local_path, plan_files
+from thermocline.log import Log
+
+NAME, DEAD_LETTERS = "failing", "failing-dead-letters"
+CASES = error_like(Process.INGEST, Process.TASK)
+# What else has to fail before a point is met.
+BEFORE = {
+    "commit.look": "commit.publish=error@1",
+    "commit.note": "commit.publish=error@1",
+    "settle.delete": "commit.publish=error@1",
+    "settle.forget": "commit.publish=error@1",
+    "owner.clean-up": "owner.check=error@1",
+    "owner.reload": "owner.plan=error@1",
+}
+# An owner, the one after it, and one more where both meet what is armed.
+LIVES_MAX = 4
+
+
+class UntilCaughtUp(threading.Event):
+    """What tells an owner to stop: that it has nothing to do. It never waits."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if timeout != ingest_owner.RETRY_SECONDS:
+            self.set()
+        return self.is_set()
+
+
+class Ingest:
+    """A table with a batch to commit, and whoever owns it."""
+
+    def __init__(self, live: Live) -> None:
+        self.live = live
+        self.owner: Owner | None = None
+        self.batches = 0
+        self.bad = 0
+
+    def write(self) -> None:
+        """A batch of inserts, updates, deletes and a bad record in each partition."""
+        self.batches += 1
+        self.live.write(range(6), f"of batch {self.batches}")
+        self.live.write([self.batches % 6, 10 + self.batches % 4], None if self.batches % 2 else "again")
+        for partition in range(self.live.partitions()):
+            self.live.topic.send_raw(b"bad", b"%d" % self.batches, partition)
+            self.bad += 1
+        self.live.topic.flush()
+
+    def live_once(self) -> Exception | None:
+        """Ingest goes on, by a new owner where the one before has ended; what ends it before it caught up."""
+        try:
+            if self.owner is None:
+                self.owner = self.live.open()
+            self.owner.follow(UntilCaughtUp())
+        except Exception as error:  # noqa: BLE001  what it is, is the point's
+            self.let_go()
+            return error
+        return None
+
+    def let_go(self) -> None:
+        if self.owner is not None:
+            self.owner.lease.release()
+        self.owner = None
+
+    def written_files(self) -> set[Path]:
+        return {path for path in self._folder().rglob("*") if path.suffix in (".parquet", ".puffin")}
+
+    def _folder(self) -> Path:
+        return Path(local_path(self.live._table().location()) or "") / "data"
+
+
+@pytest.fixture(scope="module")
+def stack(new_stack: Callable[..., Stack]) -> Stack:
+    return new_stack("failpoints", partitions=1, buckets=1)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with pytest.MonkeyPatch.context() as patch:
+        # An owner that could not free its table is waited for.
+        patch.setenv("THERMOCLINE_INGEST__LEASE_SECONDS", "3")
+        with armed_by(tmp_path_factory.mktemp("failpoints") / "armed") as path:
+            yield path
+
+
+@pytest.fixture(scope="module")
+def ingest(stack: Stack, file: Path) -> Iterator[Ingest]:
+    stack.kafka.create_topic(DEAD_LETTERS, 1)
+    live = Live(stack, NAME, choices=f'{KEYED}\ndead_letter_topic = "{DEAD_LETTERS}"')
+    ingest = Ingest(live)
+    ingest.owner = live.open()
+    # The session may be older than the variable: what Spark's workers get of it is kept here.
+    workers = session_of(ingest.owner).sparkContext.environment
+    workers[FILE_VARIABLE] = str(file)
+    yield ingest
+    ingest.let_go()
+    del workers[FILE_VARIABLE]
+
+
+@pytest.fixture(scope="module")
+def scores(stack: Stack, file: Path) -> Scores:
+    """A table with three records that were bad and can be read by now, each the newest of its key."""
+    live = Scores(stack, "scores", partitions=1)
+    for user in ("a", "b", "c"):
+        live.put(user, LARGE)
+    live.ingest()
+    live.widen()
+    return live
+
+
+def session_of(owner: Owner) -> Any:
+    assert isinstance(owner.engine, SparkEngine)
+    return owner.engine.session
+
+
+def check(ingest: Ingest) -> None:
+    """The table is the replay of the log, each record is accounted for once, and the bad ones are kept."""
+    live = ingest.live
+    assert live.rows() == {key: row["value"] for key, row in live.topic.oracle.rows().items()}
+    state = live.state()
+    totals = state.totals
+    parts = ("applied", "superseded", "unchanged", "quarantined", "skipped", "filtered")
+    assert totals["read"] == sum(totals[part] for part in parts)
+    assert totals["read"] == sum(offset for _, _, offset in state.seam.items()), "each offset counts once"
+    assert totals["quarantined"] == ingest.bad
+    quarantine = open_quarantine(open_catalog(live.settings.catalog), NAME, f"app.{NAME}")
+    assert len(list(read_rows(quarantine, ["value"]))) == ingest.bad
+    assert Log(live.settings.kafka).ends([DEAD_LETTERS])[DEAD_LETTERS, 0] >= ingest.bad
+
+
+def command_fails_and_is_repeated(file: Path, entry: str, live: Live, *arguments: str) -> None:
+    """A command meets the point; what it did or did not do by then, its repetition ends well."""
+    arm(file, entry)
+    assert live.run(*arguments) not in (0, 10)
+    assert has_fired(file, entry)
+    # Of what was done already, nothing is left to do, or to be found.
+    assert live.run(*arguments) in (ExitCode.DONE, ExitCode.NOTHING_TO_DO, NotQuarantined.exit_code)
+
+
+def alter(file: Path, entry: str, scores: Scores, stack: Stack) -> None:
+    scores.set(KEYED, f"{KEYED}\nsuppress_unchanged = true")
+    before = scores.state().definition_version
+    command_fails_and_is_repeated(file, entry, scores, "table", "alter", "scores")
+    assert scores.state().definition_version == before + 1
+
+
+def replay(file: Path, entry: str, scores: Scores, stack: Stack) -> None:
+    (place, *_) = sorted(scores.kept())
+    before = scores.state().totals["applied"]
+    partition, _, offset = place.partition("@")
+    user = "abc"[int(offset)]
+    record = f"scores/{partition}@{offset}"
+    command_fails_and_is_repeated(file, entry, scores, "quarantine", "replay", "scores", record)
+    assert scores.state().totals["applied"] == before + 1, "applied once"
+    assert scores.scores()[user] == LARGE
+    assert place not in scores.kept()
+
+
+def resume(file: Path, entry: str, scores: Scores, stack: Stack) -> None:
+    live = Live(stack, "gapped", partitions=1)
+    live.write([0, 1, 2], "x")
+    live.cut({0: 2})
+    stop = live.stopped(by=OffsetsGone)
+    facts = [word for token in stop.tokens for word in ("--fact", token)]
+    command_fails_and_is_repeated(file, entry, live, "ingest", "accept-gap", "gapped", *facts)
+    live.ingest()
+    assert sorted(user for _, user, _ in live.rows()) == ["u2"]
+
+
+# What only a command meets.
+COMMANDS: dict[str, Callable[[Path, str, Scores, Stack], None]] = {
+    "alter.commit": alter,
+    "resume.commit": resume,
+    "replay.commit": replay,
+    "replay.remove": replay,
+}
+
+
+@pytest.mark.parametrize(("name", "action"), [case for case in CASES if case[0] not in COMMANDS])
+def test_whatever_fails_the_table_is_the_replay_of_the_log_again(
+    ingest: Ingest, file: Path, name: str, action: Action
+) -> None:
+    entry = f"{name}={action}@1"
+    ingest.write()
+    files_before = ingest.written_files()
+    arm(file, ";".join(filter(None, (BEFORE.get(name), entry))))
+
+    errors = []
+    for _ in range(LIVES_MAX):
+        error = ingest.live_once()
+        errors.append(error)
+        if isinstance(error, CommitUnknown):
+            assert ingest.written_files() > files_before, "the files of an unknown commit are kept"
+        if error is None and has_fired(file, entry):
+            break
+        if error is None:
+            ingest.let_go()  # it is met by the next owner, on taking the table
+
+    assert has_fired(file, entry), f"never met: {errors}"
+    assert errors[-1] is None, errors
+    disarm(file)
+    check(ingest)
+
+
+@pytest.mark.parametrize(("name", "action"), [case for case in CASES if case[0] in COMMANDS])
+def test_whatever_fails_in_a_command_its_repetition_ends_well(
+    scores: Scores, stack: Stack, file: Path, name: str, action: Action
+) -> None:
+    COMMANDS[name](file, f"{name}={action}@1", scores, stack)
+    disarm(file)
+
+
+@pytest.mark.parametrize("skew_ms", [-7_200_000, 7_200_000])
+def test_an_owner_whose_clock_is_hours_wrong_commits_what_the_log_holds(
+    ingest: Ingest, file: Path, skew_ms: int
+) -> None:
+    """Method: the owner before had the right time, the next one goes on with a wrong one."""
+    ingest.let_go()
+    ingest.write()
+    arm(file, f"clock=skew:{skew_ms}")
+    assert ingest.live_once() is None
+    disarm(file)
+    check(ingest)
+
+
+def test_nothing_of_a_landed_commit_was_ever_deleted_and_the_totals_close(ingest: Ingest) -> None:
+    """Goal: time travel reads every snapshot, and its totals are those before it and its own counts."""
+    ingest.write()
+    assert ingest.live_once() is None
+    check(ingest)
+    table = ingest.live._table()
+    read = 0
+    for snapshot in sorted(table.snapshots(), key=lambda one: one.sequence_number or 0):
+        state = state_of(snapshot, NAME)
+        read += state.counts["read"]
+        assert state.totals["read"] == read
+        for planned in plan_files(table, snapshot.snapshot_id):
+            paths = [planned.path, *([planned.deletes.path] if planned.deletes else [])]
+            assert all(Path(local_path(path) or "").exists() for path in paths)

@@ -1,0 +1,122 @@
+"""The doors that ``thermocline verify`` looks through: a server's, or those of a reader of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from thermocline.definition import Kind
+from thermocline.errors import NotReady, RowNotFound
+
+if TYPE_CHECKING:
+    from serving.hot.pinned import PinnedHot
+    from thermocline.definition import LiveTable
+    from thermocline.read_point import ReadPoint
+    from thermocline.settings import Settings
+    from verify.doors import Doors
+
+# A tailer that runs seals within a second.
+_SEAL_WAIT_SECONDS: Final = 5.0
+# A row that is found and not found in turn: so often in a few milliseconds, nobody writes and deletes it.
+_CONFIRMATIONS_MAX: Final = 5
+
+
+@contextmanager
+def open_doors(settings: Settings, name: str, url: str | None) -> Iterator[Doors]:
+    """The doors of the server at ``url``, or else of a private reader at one read point.
+
+    The hot tier is that of this machine's server, where its state folder holds one, else the private one.
+    """
+    with ExitStack() as stack:
+        hot, problem = _hot_here(settings, name, stack)
+        if url is not None:
+            yield _of_server(settings, name, url, hot, problem, stack)
+        else:
+            yield _of_private(settings, name, hot, problem, stack)
+
+
+def _of_server(
+    settings: Settings, name: str, url: str, hot: PinnedHot | None, problem: str, stack: ExitStack
+) -> Doors:
+    from serving.client import Client
+    from thermocline.catalog import definition_of, open_table
+    from verify.doors import Doors
+
+    client = stack.enter_context(Client(url))
+    definition = definition_of(open_table(settings, name), name)
+
+    def extract(columns: list[str], sink: BinaryIO) -> ReadPoint:
+        return client.extract(name, columns, "arrow", sink, _unheard)
+
+    def lookup(parameters: Mapping[str, str], read_after: str) -> Mapping[str, Any]:
+        for _ in range(_CONFIRMATIONS_MAX):
+            try:
+                return client.lookup(name, parameters, read_after or None)
+            except RowNotFound:  # says not where it was read: a batch does
+                answer = client.batch(name, [_typed(definition, parameters)], read_after or None)
+            (result,) = answer.pop("results")
+            if not result["rows"]:
+                break
+        return {**answer, "rows": []}
+
+    return Doors(extract, lookup, hot, problem)
+
+
+def _of_private(
+    settings: Settings, name: str, hot: PinnedHot | None, problem: str, stack: ExitStack
+) -> Doors:
+    from serving import private
+    from serving.entity import entity_of
+    from verify.doors import Doors
+
+    opened = stack.enter_context(private.opened(settings, name))
+
+    def extract(columns: list[str], sink: BinaryIO) -> ReadPoint:
+        return opened.extract(columns, "arrow", sink, _unheard)
+
+    def lookup(parameters: Mapping[str, str], _read_after: str) -> Mapping[str, Any]:
+        try:
+            return opened.lookup(parameters)
+        except RowNotFound:  # all answers are as of one read point
+            look, _ = opened.reader.lookup((entity_of(opened.definition, parameters),))
+            return {"rows": [], "read_point": look.read_point.to_dict()}
+
+    return Doors(extract, lookup, hot or opened.hot, problem)
+
+
+def _hot_here(settings: Settings, name: str, stack: ExitStack) -> tuple[PinnedHot | None, str]:
+    """The hot tier of a server on this machine, pinned; or why there is none to look at."""
+    from serving.cold.manifest import source_of
+    from serving.hot.manifest import read_manifest
+    from serving.hot.pinned import hold
+    from serving.layout import HOT
+    from thermocline.catalog import current_state, definition_of, load_table, open_catalog
+    from thermocline.clock import SystemClock
+
+    folder = Path(settings.serving.state_dir) / name / HOT
+    if not folder.is_dir() or read_manifest(folder) is None:
+        return None, "this machine has none"
+    table = load_table(open_catalog(settings.catalog), name, settings.table(name).identifier)
+    definition, state = definition_of(table, name), current_state(table, name)
+    try:
+        pinned = hold(folder, name, state.snapshot_id, state.seam, SystemClock()).open(_SEAL_WAIT_SECONDS)
+    except NotReady as error:
+        return None, error.detail
+    stack.callback(pinned.close)
+    if pinned.definition_json != definition.to_json() or pinned.source != source_of(table, state):
+        return None, "it holds records of another definition or another log, and is being read again"
+    if not state.seam.at_least(pinned.start):
+        return None, f"it begins at {pinned.start!r}, beyond the table's {state.seam!r}"
+    return pinned, ""
+
+
+def _typed(definition: LiveTable, parameters: Mapping[str, str]) -> dict[str, object]:
+    """An entity as the body of a batch has it: integers as numbers, all else as text."""
+    is_integer = {column.name: column.type.kind in (Kind.INT, Kind.LONG) for column in definition.key_columns}
+    return {name: int(text) if is_integer[name] else text for name, text in parameters.items()}
+
+
+def _unheard(_: int) -> None:
+    pass
