@@ -1,0 +1,205 @@
+"""Columns of every type, in files, hot tier and lookups, are what the log says, and differ when not."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from serving.hot.pinned import hold
+from serving.hot.tier import HotTier
+from thermocline.catalog import SnapshotState
+from thermocline.clock import ManualClock
+from thermocline.data_file import write_data_file
+from thermocline.decode import decoder_for
+from thermocline.definition import KEY, LiveTable
+from thermocline.files import DataFile
+from thermocline.log import RecordChunk
+from thermocline.read_point import ReadPoint
+from thermocline.seam import Seam
+from verify.door_check import extract_findings, hot_findings, hot_records
+from verify.doubts import Doubts
+from verify.lineage import Link
+from verify.log_fold import LogDecoder, folded, records_schema
+from verify.lookup_check import Entities, parameters_of
+from verify.reading import Reading, reading_of
+from verify.report import Report
+from verify.sample import entities_of
+from verify.table_check import TableCheck
+from verify.table_rows import bucket_rows, rows_schema
+
+DEFINITION = LiveTable.build(
+    name="kinds",
+    identifier="app.kinds",
+    topics=["kinds"],
+    key=["id", "raw", "day", "number"],
+    entity=["id", "raw"],
+    buckets=1,
+    columns={
+        "id": "uuid",
+        "raw": "binary",
+        "day": "date",
+        "number": "long",
+        "text": "string",
+        "other_id": "uuid",
+        "other_raw": "binary",
+        "other_day": "date",
+        "small": "int",
+        "large": "long",
+        "ratio": "double",
+        "price": "decimal(12,3)",
+        "flag": "boolean",
+        "at": "timestamptz",
+    },
+)
+END = 40
+PLACE = ("kinds", 0)
+IO = PyArrowFileIO()
+
+
+def chunk(changed: int | None = None) -> RecordChunk:
+    """Upserts of 20 keys, each twice, some as tombstones; ``changed`` is an offset with another value."""
+    keys, values = [], []
+    for offset in range(END):
+        number = offset % 20
+        key = {
+            "id": str(UUID(int=number)),
+            "raw": base64.b64encode(b"\x00\xff%d" % number).decode(),
+            "day": f"2026-01-{number + 1:02}",
+            "number": -number,
+        }
+        value: dict[str, Any] | None = {
+            "text": f"naïve \u0000 {offset}",
+            "other_id": str(UUID(int=offset)),
+            "other_raw": base64.b64encode(b"%d" % offset).decode(),
+            "other_day": "1969-12-31",
+            "small": -offset,
+            "large": 2**40 + offset,
+            "ratio": -0.0 if offset != changed else 0.0,
+            "price": 12.125,
+            "flag": offset % 2 == 0,
+            "at": "2026-03-01T12:00:00.000001Z",
+        }
+        if offset % 7 == 3:
+            value = {}
+        keys.append(json.dumps(key).encode())
+        values.append(None if offset % 9 == 5 else json.dumps(value).encode())
+    offsets = list(range(END))
+    return RecordChunk(*PLACE, list(keys), list(values), offsets, [1_000 + offset for offset in offsets])
+
+
+def reading(seam: int) -> Reading:
+    ids = {"kinds": "k"}
+    states = [
+        SnapshotState(number, Seam({PLACE: end}), 1, str(number), "c", ids, 1, 0, 0, totals={"read": end})
+        for number, end in enumerate([0, seam])
+    ]
+    parents = (None, 0)
+    links = [
+        Link(SimpleNamespace(parent_snapshot_id=parent), {}, state)  # type: ignore[arg-type]
+        for parent, state in zip(parents, states, strict=True)
+    ]
+    return reading_of(links, [DEFINITION] * 2, [DEFINITION], [], DEFINITION)
+
+
+def log_of(read: Reading) -> tuple[pa.Table, int]:
+    pieces = iter([LogDecoder(read, [Seam({PLACE: END})]).decode(chunk())])
+    return folded(pieces, records_schema(DEFINITION).empty_table())
+
+
+def stored(folder: Path, seam: int, changed: int | None = None) -> pa.Table:
+    """The rows of a data file that holds all before a seam, as verify reads them."""
+    records = LogDecoder(reading(seam), []).decode(chunk(changed)).slice(0, seam)
+    last, _ = folded(iter([records]), records.slice(0, 0))
+    rows = last.filter(pc.invert(last.column("_tombstone"))).sort_by(KEY)
+    path = (folder / "rows.parquet").as_uri()
+    write_data_file(IO, path, DEFINITION, rows)
+    (pieces,) = [pa.concat_tables(bucket_rows(IO, DEFINITION, [DataFile(path, 0, rows.num_rows, 0)]))]
+    return pieces
+
+
+def checked(rows: pa.Table, seam: int) -> Report:
+    report = Report("kinds")
+    doubts = Doubts(set(), is_by_value=False, report=report)
+    check = TableCheck(reading(seam), {PLACE: 0}, set(), set(), report, doubts)
+    records, repeated = log_of(reading(seam))
+    check.check(records, rows, repeated)
+    check.finish()
+    return report
+
+
+@pytest.mark.parametrize("seam", [20, 30, END])
+def test_rows_in_files_are_what_the_log_says(tmp_path: Path, seam: int) -> None:
+    rows = stored(tmp_path, seam)
+    report = checked(rows, seam)
+    assert report.findings == []
+    assert report.agreed == rows.num_rows > 10
+
+
+def test_a_zero_of_another_sign_is_another_value(tmp_path: Path) -> None:
+    report = checked(stored(tmp_path, 20, changed=7), 20)
+    assert report.counts == {"row-differs": 1}
+    assert report.findings[0].key is not None
+    assert report.findings[0].key["id"] == UUID(int=7)
+
+
+@pytest.mark.parametrize("changed", [None, 33])
+def test_the_hot_tier_and_an_extract_are_what_the_log_says(tmp_path: Path, changed: int | None) -> None:
+    seam, clock = Seam({PLACE: 20}), ManualClock()
+    tier = HotTier.open(tmp_path / "hot", DEFINITION, Seam({PLACE: 0}), clock)
+    pin = hold(tmp_path / "hot", "kinds", 1, seam, clock)
+    fed = chunk(changed)
+    decoded = decoder_for(DEFINITION).decode(fed.keys, fed.values)
+    clock.advance(1)
+    tier.append([(fed, decoded)], Seam({PLACE: END}), {})
+    tier.seal()
+    with pin.open(1) as hot:
+        scanned = hot.scan(0, seam)
+    tier.close()
+    records, _ = log_of(reading(20))
+    winners = hot_records(records, Seam({PLACE: END}))
+    assert winners.winners.num_rows == scanned.num_rows == 20
+    found = list(hot_findings(DEFINITION, winners, scanned))
+    assert [one.finding.code for one in found] == (["hot-differs"] if changed else [])
+
+    point = ReadPoint(1, seam, Seam({PLACE: END}))
+    rows = stored(tmp_path, 20)
+    shown = winners.rows.select(rows_schema(DEFINITION).names)
+    assert list(extract_findings(DEFINITION, rows, winners, shown, point)) == []
+    if changed:
+        shown = shown.filter(pa.array(np.arange(shown.num_rows) > 0))
+        (lost,) = extract_findings(DEFINITION, rows, winners, shown, point)
+        assert (lost.finding.code, lost.origin) == ("door-differs", None)
+
+
+def test_answers_in_json_are_what_the_log_says(tmp_path: Path) -> None:
+    kept = Entities(DEFINITION, reading(20))
+    kept.take_rows(stored(tmp_path, 20))
+    records = LogDecoder(reading(20), []).decode(chunk())
+    kept.take_records(records.filter(pa.array(records.column("_segment").to_numpy() > 0)))
+    point = ReadPoint(1, Seam({PLACE: 20}), Seam({PLACE: END}))
+    entities = entities_of(DEFINITION, records.slice(0, 20)).to_pylist()
+    answered = 0
+    for number, entity in enumerate(entities):
+        key = json.loads(chunk().keys[20 + number] or b"")
+        assert parameters_of(DEFINITION, entity) == {"id": key["id"], "raw": key["raw"]}
+        value = chunk().values[20 + number]
+        answer = [] if value is None else [answer_of(key, json.loads(value))]
+        assert kept.judge(entity, answer, point, lambda _: None) is None
+        answered += bool(answer)
+    assert answered == 18
+
+
+def answer_of(key: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
+    """What a lookup says of a record: as it was sent, but for decimals, which are text."""
+    row = {column.name: {**key, **value}.get(column.name) for column in DEFINITION.columns}
+    return {**row, "price": None if row["price"] is None else f"{row['price']:.3f}"}

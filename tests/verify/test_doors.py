@@ -1,0 +1,331 @@
+"""Doors that lie: each kind of difference is found by `verify`, and none where they tell the truth."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from tests.behaviour.live import Live
+from tests.behaviour.topic import APP
+from tests.verify.local import without_spark
+from thermocline.cli import entry
+from thermocline.cli.verify_doors import open_doors
+from thermocline.clock import SystemClock
+from thermocline.definition import PROVENANCE
+from thermocline.embedded.stack import Command, Stack
+from thermocline.errors import ExitCode
+from thermocline.read_point import ReadPoint
+from verify.doors import Doors, HotDoor
+from verify.lookups import Lookups
+from verify.report import Report
+from verify.watch import Watch
+from verify.whole import Choices, Verifier
+
+pytestmark = pytest.mark.jvm
+
+Json = dict[str, Any]
+Lie = Callable[[Doors], Doors]
+USERS = 12
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """A table of several batches with keys in several of them, tombstones, bad records, and a hot tail.
+
+    User 3 was deleted by a commit, user 5 is deleted beyond the seam; the key of user 9 is in two partitions.
+    """
+    with Stack(tmp_path_factory.mktemp("doors"), partitions=1, buckets=2, catalog="doors") as stack:
+        stack.start_broker()
+        with without_spark(stack.settings.catalog):
+            live = Live(stack, "doors")
+            live.write(range(USERS), "first")
+            live.ingest()
+            live.write(range(6), "second")
+            live.topic.send((APP, "u9", "plan"), "elsewhere", 0)
+            live.write([3], None)
+            live.topic.send_raw(b"{", b"bad")
+            live.topic.flush()
+            live.ingest()
+            live.write(range(4, 8), "third")
+            live.write([5], None)
+            live.write([90], "new")
+            yield live
+
+
+def verified(live: Live, lie: Lie = lambda doors: doors, **choices: Any) -> tuple[Report, Lookups]:
+    """The report of a verification through doors that lie, and what goes on from it."""
+
+    @contextmanager
+    def opened() -> Iterator[Doors]:
+        with open_doors(live.settings, live.name, None) as doors:
+            yield lie(doors)
+
+    chosen = Choices(seed=1, **choices)
+    verifier = Verifier(live.settings, live.name, opened, chosen, SystemClock(), lambda *_: None)
+    report, lookups = verifier.verify()
+    assert lookups is not None
+    return report, lookups
+
+
+def test_doors_that_tell_the_truth_agree_and_all_is_judged(live: Live) -> None:
+    report, _ = verified(live)
+    assert (report.findings, report.unchecked, report.notes) == ([], [], [])
+    assert not report.unjudged
+    assert (report.rows, report.agreed, report.deleted) == (USERS - 1, USERS - 1, 1)
+    assert (report.extracted, report.hot) == (USERS - 1, 5)
+    assert report.lookups == USERS + 1, "of all entities, deleted and new ones included"
+    assert report.bad_records == 1
+    assert report.contested == 1
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
+def test_a_sample_is_the_same_for_one_seed_and_agrees(live: Live, size: int) -> None:
+    """In parts of a bucket, too: with the least of memory."""
+    reports = [verified(live, sample=size)[0] for _ in range(2)]
+    for report in reports:
+        assert report.findings == []
+        assert report.lookups == min(size, USERS + 1)
+        assert report.rows == report.agreed
+    assert reports[0].to_dict() == reports[1].to_dict()
+
+
+def test_buckets_that_do_not_fit_into_memory_are_compared_in_parts(live: Live) -> None:
+    report, _ = verified(live, memory_bytes=1024)
+    assert report.findings == []
+    assert (report.agreed, report.extracted, report.hot) == (USERS - 1, USERS - 1, 5)
+
+
+def test_one_entity_is_compared_alone(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("verify", live.name, "--entity", f"app_id={APP}", "user_id=u1", "--json")
+    assert live.run(*words) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["rows"]["live"], document["doors"]["lookups"], document["agrees"]) == (1, 1, True)
+
+
+@pytest.mark.parametrize("words", [["--entity", "app_id=7"], ["--entity", "nothing=1"], ["user_id=u1"]])
+def test_an_entity_that_is_none_is_a_wrong_command(live: Live, words: list[str]) -> None:
+    assert live.run("verify", live.name, *words) == ExitCode.USAGE
+
+
+def rewritten(change: Callable[[pa.Table], pa.Table]) -> Lie:
+    """An extract whose rows are changed on their way."""
+
+    def lie(doors: Doors) -> Doors:
+        def extract(columns: list[str], sink: BinaryIO) -> ReadPoint:
+            buffer = pa.BufferOutputStream()
+            point = doors.extract(columns, buffer)
+            rows = change(pa.ipc.open_stream(buffer.getvalue()).read_all())
+            with pa.ipc.new_stream(sink, rows.schema) as stream:
+                stream.write_table(rows)
+            return point
+
+        return replace(doors, extract=extract)
+
+    return lie
+
+
+def of_user(rows: pa.Table, user: str) -> pa.Table:
+    return rows.filter(pc.equal(rows.column("user_id"), user))
+
+
+def without_user(rows: pa.Table, user: str) -> pa.Table:
+    return rows.filter(pc.not_equal(rows.column("user_id"), user))
+
+
+def renamed(rows: pa.Table, user: str) -> pa.Table:
+    one = of_user(rows, "u1")
+    place = one.column_names.index("user_id")
+    return one.set_column(place, one.schema.field(place), [[user]])
+
+
+def with_value(rows: pa.Table, column: str, value: object) -> pa.Table:
+    one = of_user(rows, "u1")
+    field = one.schema.field(column)
+    changed = one.set_column(one.column_names.index(column), field, [pa.array([value], field.type)])
+    return pa.concat_tables([without_user(rows, "u1"), changed])
+
+
+@pytest.mark.parametrize(
+    ("change", "user"),
+    [
+        (lambda rows: without_user(rows, "u1"), "u1"),
+        (lambda rows: without_user(rows, "u6"), "u6"),
+        (lambda rows: pa.concat_tables([rows, renamed(rows, "u3")]), "u3"),
+        (lambda rows: pa.concat_tables([rows, renamed(rows, "u5")]), "u5"),
+        (lambda rows: pa.concat_tables([rows, of_user(rows, "u1")]), "u1"),
+        (lambda rows: with_value(rows, "value", "lie"), "u1"),
+        (lambda rows: with_value(rows, "value", None), "u1"),
+        (lambda rows: with_value(rows, PROVENANCE[2], 0), "u1"),
+    ],
+    ids=[
+        "a cold row lost",
+        "a hot row lost",
+        "a row back that a commit deleted",
+        "a row back that a hot record deletes",
+        "a row twice",
+        "another value",
+        "a null",
+        "another record",
+    ],
+)
+def test_an_extract_that_lies_is_found(live: Live, change: Callable[[pa.Table], pa.Table], user: str) -> None:
+    report, _ = verified(live, rewritten(change), sample=100)
+    assert report.counts == {"door-differs": 1}
+    assert report.findings[0].key == {"app_id": APP, "user_id": user, "key": "plan"}
+    assert any(line.startswith("log doors/") for line in report.findings[0].history)
+
+
+def answering(change: Callable[[list[Json]], list[Json]], user: str = "u1") -> Lie:
+    """Lookups of one user whose rows are changed on their way."""
+
+    def lie(doors: Doors) -> Doors:
+        def lookup(parameters: Mapping[str, str], after: str) -> Mapping[str, Any]:
+            answer = doors.lookup(parameters, after)
+            return {**answer, "rows": change(answer["rows"])} if parameters["user_id"] == user else answer
+
+        return replace(doors, lookup=lookup)
+
+    return lie
+
+
+def a_row(user: str) -> Json:
+    return {"app_id": APP, "user_id": user, "key": "plan", "value": "lie", "updated_at": None}
+
+
+@pytest.mark.parametrize(
+    ("lie", "user"),
+    [
+        (answering(lambda _: []), "u1"),
+        (answering(lambda rows: [{**rows[0], "value": "lie"}]), "u1"),
+        (answering(lambda rows: [*rows, *rows]), "u1"),
+        (answering(lambda _: [a_row("u3")], "u3"), "u3"),
+        (answering(lambda _: [a_row("u5")], "u5"), "u5"),
+        (answering(lambda _: [], "u90"), "u90"),
+    ],
+    ids=["lost", "changed", "twice", "deleted by a commit", "deleted beyond the seam", "hot and lost"],
+)
+def test_a_lookup_that_lies_is_found(live: Live, lie: Lie, user: str) -> None:
+    report, _ = verified(live, lie, sample=100)
+    assert report.counts == {"lookup-differs": 1}
+    assert report.findings[0].key is not None
+    assert report.findings[0].key["user_id"] == user
+
+
+class LyingHot:
+    """A hot tier whose winners are changed on their way."""
+
+    def __init__(self, hot: HotDoor, change: Callable[[pa.Table], pa.Table]) -> None:
+        self._hot, self._change = hot, change
+        self.start, self.end = hot.start, hot.end
+
+    def scan(self, bucket: int, seam: Any) -> pa.Table:
+        return self._change(self._hot.scan(bucket, seam))
+
+
+@pytest.mark.parametrize(
+    ("change", "count"),
+    [
+        (lambda winners: winners.slice(0, 0), 5),
+        (lambda winners: winners.filter(pc.invert(winners.column("_tombstone"))), 1),
+        (lambda winners: pa.concat_tables([winners, winners]), 5),
+        (
+            lambda winners: winners.set_column(
+                3, "_kafka_offset", [pc.add(winners.column("_kafka_offset"), 1)]
+            ),
+            5,
+        ),
+    ],
+    ids=["empty", "without tombstones", "twice", "other offsets"],
+)
+def test_a_hot_tier_that_lies_is_found(
+    live: Live, change: Callable[[pa.Table], pa.Table], count: int
+) -> None:
+    def lie(doors: Doors) -> Doors:
+        assert doors.hot is not None
+        return replace(doors, hot=LyingHot(doors.hot, change))
+
+    report, _ = verified(live, lie, sample=100)
+    assert report.counts == {"hot-differs": count}
+
+
+def test_watching_under_load_finds_nothing_but_the_lie(
+    live: Live, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Method: the command as typed, on a server; then doors that begin to lie in the second round."""
+    stop = threading.Event()
+    server = Command(live.config_path, live.stack.folder / "serve.log", "serve")
+
+    def load() -> None:
+        number = 0
+        while not stop.wait(0.01):
+            number += 1
+            live.send(number % USERS, None if number % 5 == 0 else f"v{number}")
+        live.topic.flush()
+
+    thread = threading.Thread(target=load)
+    try:
+        live.stack.wait_until_ready(server)
+        thread.start()
+        capsys.readouterr()
+        words = ("verify", live.name, "--watch", "--rounds", "2", "--json", "--url", live.stack.url)
+        assert live.run(*words) == 0
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [line["round"] for line in lines] == [1, 2]
+        assert lines[0]["agrees"]
+        assert all(line["lookups"] == USERS + 1 and not line["findings"] for line in lines[1:])
+        assert sum(line["log_records"] for line in lines[1:]) > 0
+
+        report, lookups = verified(live)
+        assert report.agrees
+        verifier = Verifier(
+            live.settings,
+            live.name,
+            lambda: lying(live),
+            Choices(seed=1),
+            SystemClock(),
+            lambda *_: None,
+        )
+        (second,) = Watch(verifier, lookups, report, each=100).rounds(threading.Event(), rounds_max=2)
+        assert second.differences["lookup-differs"] == 1
+        assert second.differences["door-differs"] == 1
+    finally:
+        stop.set()
+        thread.join()
+        server.stop()
+
+
+@contextmanager
+def lying(live: Live) -> Iterator[Doors]:
+    with open_doors(live.settings, live.name, None) as doors:
+        extract = rewritten(lambda rows: without_user(rows, "u90"))
+        yield answering(lambda _: [], "u90")(extract(doors))
+
+
+def test_a_table_without_a_key_is_compared_but_not_looked_up(live: Live) -> None:
+    with without_spark(live.stack.settings.catalog):
+        append = Live(live.stack, "appended", choices='key = []\nkey_from = "value"')
+        for value in ("one", "two"):
+            append.topic.send((APP, "u1", "plan"), value, 0)
+            append.topic.flush()
+            append.ingest()
+    report, _ = verified(append)
+    assert (report.findings, report.lookups) == ([], 0)
+    lost, _ = verified(append, rewritten(lambda rows: rows.slice(1)))
+    assert lost.counts == {"door-differs": 1}
+
+
+def test_a_source_that_is_away_is_no_difference(live: Live, tmp_path: Path) -> None:
+    away = tmp_path / "away.toml"
+    text = live.config_path.read_text()
+    assert "sqlite:///data/catalog.db" in text
+    away.write_text(text.replace("sqlite:///data/catalog.db", "sqlite:///nowhere/catalog.db"))
+    assert entry.run(["--config", str(away), "verify", live.name]) == ExitCode.AWAY

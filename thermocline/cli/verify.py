@@ -1,0 +1,196 @@
+"""``thermocline verify``: a user's own proof that log, table, hot tier, lookups and extracts agree."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.console import Console, Group
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from thermocline.cli.output import counted, say, show, table
+from thermocline.cli.session import AsJson, TableName, Url, session_of
+from thermocline.errors import BadParameter, ExitCode
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from verify.finding import Finding
+    from verify.log_pass import Progress as Progressing
+    from verify.report import Report
+    from verify.watch import Round
+
+MEGABYTE: Final = 1 << 20
+SEED_MAX: Final = 2**31
+
+
+def verify(  # noqa: PLR0913, PLR0917  (a command has as many options)
+    context: typer.Context,
+    name: TableName,
+    key: Annotated[
+        list[str] | None, typer.Argument(metavar="[COLUMN=VALUE...]", help="More columns of --entity.")
+    ] = None,
+    entity: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN=VALUE...", help="Only the rows of that entity.")
+    ] = None,
+    sample: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Only the rows of so many entities.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="The same seed gives the same entities.")] = None,
+    url: Url = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on with random entities until stopped.")] = False,
+    rounds: Annotated[int | None, typer.Option(min=1, help="With --watch: so many, then stop.")] = None,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="With --watch: go on after a difference.")
+    ] = False,
+    shown: Annotated[
+        int, typer.Option("--show", min=0, metavar="N", help="Tell the history of so many keys that differ.")
+    ] = 10,
+    memory_mb: Annotated[
+        int, typer.Option(min=16, help="About so much memory; the rest waits in the temporary folder.")
+    ] = 512,
+    as_json: AsJson = False,
+) -> int:
+    """Fold the log again and compare it with the table, the hot tier, lookups and an extract.
+
+    Nothing is changed. Exit code 0: they agree; 1: they differ; 3: not everything could be compared.
+    """
+    session = session_of(context)
+    settings = session.settings()
+    settings.table(name)
+    if sample is not None and (entity or key):
+        raise BadParameter(name="--sample", problem="give --sample or --entity, not both")
+    if not watch and (rounds is not None or keep_going):
+        option = "--keep-going" if rounds is None else "--rounds"
+        raise BadParameter(name=option, problem="it goes with --watch")
+    if key and not entity:
+        raise BadParameter(name=key[0], problem="an entity is given as --entity COLUMN=VALUE...")
+    from thermocline.cli.read import parse_key
+    from thermocline.cli.stopping import stop_event
+    from thermocline.cli.verify_doors import open_doors
+    from thermocline.clock import SystemClock
+    from verify.watch import POOL, Watch
+    from verify.whole import LOOKUPS, Choices, Verifier
+
+    choices = Choices(
+        seed=random.randrange(SEED_MAX) if seed is None else seed,
+        sample=sample,
+        entity=parse_key([*(entity or ()), *(key or ())]) if entity else None,
+        lookups=POOL if watch else LOOKUPS,
+        shown=shown,
+        memory_bytes=memory_mb * MEGABYTE,
+    )
+    with stop_event() if watch else nullcontext() as stop:
+        with _progress() as progress:
+            verifier = Verifier(
+                settings, name, lambda: open_doors(settings, name, url), choices, SystemClock(), progress
+            )
+            report, lookups = verifier.verify()
+        if stop is None:
+            _show(report, choices.seed, as_json)
+            return _code(report)
+        _show_first(report, choices.seed, as_json)
+        if lookups is not None and (report.agrees or keep_going):
+            watching = Watch(verifier, lookups, report, LOOKUPS)
+            _watch(watching.rounds(stop, rounds), keep_going, as_json)
+        return _code(report)
+
+
+def _code(report: Report) -> ExitCode:
+    if not report.agrees:
+        return ExitCode.BAD_ANSWER
+    return ExitCode.DONE if report.is_complete else ExitCode.AWAY
+
+
+def _show(report: Report, seed: int, as_json: bool) -> None:
+    document = {**report.to_dict(), "seed": seed, "exit_code": int(_code(report))}
+    show(document, Group(*_described(report, seed)), as_json)
+
+
+def _described(report: Report, seed: int) -> Iterator[RenderableType]:
+    point = report.read_point
+    yield table(("", report.table), report.summary())
+    if point is not None:
+        yield Text(f"read point: {point.to_header()}; entities by seed {seed}", style="dim")
+    if report.counts:
+        yield Text()
+        yield table(("difference", "count"), sorted(report.counts.items()))
+        yield from _findings(report.findings)
+    if report.agrees:
+        words = "they agree" if report.is_complete else "nothing differs, but not all could be compared"
+        yield Text(f"{report.table}: {words}", style="bold green" if report.is_complete else "bold yellow")
+    else:
+        yield Text(f"{report.table}: {counted(report.counts.total(), 'difference')}", style="bold red")
+
+
+def _findings(findings: Sequence[Finding]) -> Iterator[Text]:
+    """Those with a history, and of every code at least the first one."""
+    codes: set[str] = set()
+    left_out = 0
+    for finding in findings:
+        if not finding.history and finding.code in codes:
+            left_out += 1
+            continue
+        codes.add(finding.code)
+        key = ", ".join(f"{name}={value}" for name, value in (finding.key or {}).items())
+        yield Text.assemble("\n", (finding.code, "bold red"), f" {key}\n  {finding.what}")
+        yield from (Text(f"    {line}", style="dim") for line in finding.history)
+    if left_out:
+        yield Text(
+            f"\n{counted(left_out, 'more difference')} of these kinds: --json lists them, --show N tells"
+        )
+
+
+def _watch(rounds: Iterator[Round], keep_going: bool, as_json: bool) -> None:
+    """Shows the rounds after the first one, until somebody stops them, or a difference does."""
+    for one in rounds:
+        _show_round(one, as_json)
+        if one.differences and not keep_going:
+            return
+
+
+def _show_first(report: Report, seed: int, as_json: bool) -> None:
+    if not as_json:
+        _show(report, seed, as_json=False)
+        return
+    _line({"round": 1, **report.to_dict(), "seed": seed})
+
+
+def _show_round(one: Round, as_json: bool) -> None:
+    if as_json:
+        _line(one.to_dict())
+        return
+    words = f"round {one.number}: {one.lookups} lookups, {one.extracted:,} extracted rows"
+    if one.away is not None:
+        say(f"{words}; [{one.away.code}] {one.away.what}")
+        return
+    differ = ", ".join(f"{count} {code}" for code, count in sorted(one.differences.items()))
+    text = Text(f"{words}, {one.records:,} records: {differ or 'no difference'}")
+    show({}, Group(text, *_findings(one.findings)), as_json=False)
+
+
+def _line(document: object) -> None:
+    sys.stdout.write(json.dumps(document, default=str, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+@contextmanager
+def _progress() -> Iterator[Progressing]:
+    """Shows on a terminal's stderr how much was read and compared."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description:<8}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        tasks = {}
+
+        def progress(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=total)
+            bar.update(tasks[what], completed=done, total=total)
+
+        yield progress

@@ -1,0 +1,128 @@
+"""Differences on compacted topics that compaction may explain: it went on while the log was read.
+
+What a door showed, or a commit read, may have been dropped for a newer record before the log was read here.
+Where that may be, a second look at the log decides, once, for all keys in doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from thermocline.decode import decoder_for, records_table
+from thermocline.definition import KEY, PROVENANCE, LiveTable
+from thermocline.log import Log, OffsetRange, RecordChunk, read_ranges
+from verify.row_judge import Reason
+from verify.sample import entities_of
+
+if TYPE_CHECKING:
+    from thermocline.clock import Clock
+    from thermocline.seam import Seam
+    from verify.finding import Finding
+    from verify.reading import Place
+    from verify.report import Report
+
+__all__ = ["Doubts", "Origin", "offsets_of", "second_look"]
+
+Origin = tuple["Place", int]
+"""A partition and an offset."""
+Offsets = Mapping[bytes, Collection[Origin]]
+
+# Findings that wait for the second look; beyond it a table on a compacted topic is damaged as a whole, or not
+# at all, and those that were looked at say which.
+_DOUBTS_MAX: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    finding: Finding
+    key: bytes
+    origin: Origin | None
+    since: Seam
+
+
+@dataclass(slots=True)
+class Doubts:
+    """Findings about keys (or entities, by what their keys begin with) that hold only after a second look.
+
+    ``is_by_value``: the table's key is not the one that compaction goes by.
+    """
+
+    compacted: Collection[str]
+    is_by_value: bool
+    report: Report
+    _held: list[_Doubt] = field(default_factory=list)
+
+    def take(self, finding: Finding, key: bytes, origin: Origin | None, since: Seam) -> None:
+        """A finding that something is there which comes from ``origin``; or, None, that something lacks.
+
+        Something may lack for a record at or beyond ``since``, which another one was dropped for.
+        """
+        if not self.compacted:
+            self.report.add(finding)
+        elif len(self._held) < _DOUBTS_MAX:
+            self._held.append(_Doubt(finding, key, origin, since))
+        else:
+            self.report.unjudged[Reason.COMPACTED] += 1
+
+    def settle(self, look: Callable[[Collection[bytes]], Offsets]) -> None:
+        """Reports what holds. ``look`` gives the places of all records of some keys."""
+        held, self._held = self._held, []
+        if not held:
+            return
+        offsets = look({one.key for one in held})
+        for one in held:
+            if self._is_explained(one, offsets.get(one.key, ())):
+                self.report.unjudged[Reason.COMPACTED] += 1
+            else:
+                self.report.add(one.finding)
+
+    def _is_explained(self, doubt: _Doubt, offsets: Collection[Origin]) -> bool:
+        if doubt.origin is not None:
+            return doubt.origin[0][0] in self.compacted and doubt.origin not in offsets
+        return self.is_by_value or any(
+            place[0] in self.compacted and offset >= doubt.since.get(place) for place, offset in offsets
+        )
+
+
+def second_look(
+    log: Log, client_config: Mapping[str, Any], definition: LiveTable, firsts: Seam, clock: Clock
+) -> Callable[[Collection[bytes]], Offsets]:
+    """What looks for keys in the log as it is then, from some offsets on, up to its ends."""
+
+    def look(keys: Collection[bytes]) -> Offsets:
+        starts, ends = log.starts(definition.topics), log.ends(definition.topics)
+        ranges = [
+            OffsetRange(topic, p, max(firsts.get((topic, p)), starts.get((topic, p))), end)
+            for topic, p, end in ends.items()
+        ]
+        wanted = [one for one in ranges if one.first < one.end]
+        return offsets_of(definition, read_ranges(client_config, wanted, definition.name, clock), keys)
+
+    return look
+
+
+def offsets_of(
+    definition: LiveTable, chunks: Iterator[RecordChunk], keys: Collection[bytes]
+) -> dict[bytes, set[Origin]]:
+    """Where the records of some keys or entities stand; of bad ones, too, where their keys are readable."""
+    found: dict[bytes, set[Origin]] = {}
+    decoder, wanted = decoder_for(definition), pa.array(sorted(keys), pa.binary())
+    is_keyed = definition.key_from == "key"
+    for chunk in chunks:
+        values = [None] * len(chunk.values) if is_keyed else chunk.values
+        decoded = decoder.decode(chunk.keys, values)
+        records = records_table(
+            definition, decoded, chunk.topic, chunk.partition, chunk.offsets, chunk.timestamps_ms
+        )
+        place = (chunk.topic, chunk.partition)
+        for names in (records.column(KEY).combine_chunks(), entities_of(definition, records)):
+            is_wanted = pc.is_in(names, value_set=wanted)
+            offsets = records.column(PROVENANCE[2]).filter(is_wanted).to_pylist()
+            for name, offset in zip(names.filter(is_wanted).to_pylist(), offsets, strict=True):
+                found.setdefault(name, set()).add((place, offset))
+    return found

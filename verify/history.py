@@ -1,0 +1,303 @@
+"""What happened to a key: offset by offset in the log, and snapshot by snapshot in the table.
+
+For a person who looks at a difference. All keys that are asked for take one pass over the log and one over
+the snapshots; of each key, the newest lines are kept.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from thermocline.clock import iso_time
+from thermocline.decode import Decoder, decoder_for, records_table
+from thermocline.definition import KEY, PROVENANCE, TOMBSTONE, LiveTable
+from thermocline.errors import first_line
+from thermocline.files import ListedFile, open_input
+from thermocline.fold import OFFSET
+from thermocline.keys import bucket_of, decode_one, encode_table
+from thermocline.log import OffsetRange, RecordChunk
+from thermocline.seam import Seam
+from thermocline.sparse_index import load_sparse_index
+from verify.bucket_scan import UNREADABLE, origin_of
+from verify.current_files import StoredFile
+from verify.file_history import deletes_by_file
+from verify.lineage import Step, lineage, walk
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
+
+__all__ = ["KEYS_MAX", "LINES_MAX", "HeldLog", "Read", "histories_of", "history_of"]
+
+KEYS_MAX: Final = 100
+"""Keys whose history is told at once: what a person reads, and a lookup in each file for each of them."""
+LINES_MAX: Final = 50
+"""Lines that are kept of a key's records, and of what happened to its rows: the newest ones."""
+_VALUE_CHARACTERS: Final = 100
+_GROUPS_AT_ONCE: Final = 64
+
+
+class HeldLog(Protocol):
+    """What the log holds, as `thermocline.log.Log` says it."""
+
+    def starts(self, topics: Sequence[str]) -> Seam:
+        """The first offset that each partition still holds."""
+        ...
+
+    def ends(self, topics: Sequence[str]) -> Seam:
+        """The end of each partition for a reader of committed records."""
+        ...
+
+
+Read = Callable[[Sequence[OffsetRange]], Iterator[RecordChunk]]
+"""The committed records of some ranges, as `thermocline.log.read_ranges` gives them."""
+
+
+def history_of(
+    table: Table, log: HeldLog | None, read: Read, definition: LiveTable, key: bytes
+) -> tuple[str, ...]:
+    """The lines of one key, encoded; see `histories_of`."""
+    return histories_of(table, log, read, definition, [key])[key]
+
+
+def histories_of(
+    table: Table, log: HeldLog | None, read: Read, definition: LiveTable, keys: Sequence[bytes]
+) -> dict[bytes, tuple[str, ...]]:
+    """What log and table hold of each of the keys, at most `KEYS_MAX`, in sentences, oldest first.
+
+    The log's records come first, each partition's in their order, then what snapshots did to the rows.
+    Without a log, the table's part alone. What log and table hold no longer is not told.
+    Raises what the log and ``read`` raise.
+    """
+    asked = sorted(set(keys))[:KEYS_MAX]
+    told = {key: _Lines() for key in asked}
+    if log is not None and asked:
+        current = table.current_snapshot()
+        links = lineage(table)[-1:] if current is not None else ()
+        seam = links[0].state.seam if links and links[0].state is not None else Seam()
+        ranges = _ranges(definition, log, asked)
+        search = _Records(definition, pa.array(asked, pa.binary()), seam, told)
+        for chunk in read(ranges) if ranges else ():
+            search.hear(chunk)
+    records = {key: lines.take() for key, lines in told.items()}
+    _Rows(table.io, table.location(), definition, asked, told).follow(table)
+    return {key: (*records.get(key, ()), *told[key].take()) if key in told else () for key in keys}
+
+
+@dataclass(slots=True)
+class _Lines:
+    """The newest lines of a key, in order; ``left_out`` are older ones."""
+
+    lines: deque[tuple[tuple[object, ...], str]] = field(default_factory=lambda: deque(maxlen=LINES_MAX))
+    count: int = 0
+
+    def add(self, place: tuple[object, ...], line: str) -> None:
+        self.count += 1
+        self.lines.append((place, line))
+
+    def take(self) -> tuple[str, ...]:
+        """The lines, which are forgotten by it."""
+        left = self.count - len(self.lines)
+        told = [line for _, line in sorted(self.lines, key=lambda one: one[0])]
+        self.lines.clear()
+        self.count = 0
+        return (*([f"({left} earlier ones are left out)"] if left else []), *told)
+
+
+def _ranges(definition: LiveTable, log: HeldLog, keys: Sequence[bytes]) -> list[OffsetRange]:
+    starts, ends = log.starts(definition.topics), log.ends(definition.topics)
+    whole = [
+        OffsetRange(topic, partition, starts.get((topic, partition), end), end)
+        for topic, partition, end in ends.items()
+    ]
+    if definition.has_key:
+        return [one for one in whole if one.first < one.end]
+    # A row is one record then, whose place is its key: of each partition, from the first of them to the last.
+    places = [decode_one(definition, key) for key in keys]
+    ranges = []
+    for one in whole:
+        offsets = [
+            int(str(at))
+            for topic, partition, at in places
+            if (topic, partition) == (one.topic, one.partition)
+        ]
+        first = max([one.first, min(offsets, default=one.end)])
+        end = min([one.end, max(offsets, default=0) + 1])
+        if first < end:
+            ranges.append(OffsetRange(one.topic, one.partition, first, end))
+    return ranges
+
+
+class _Records:
+    """Tells what a pass over the log meets of the keys."""
+
+    def __init__(
+        self, definition: LiveTable, keys: pa.Array, seam: Seam, told: Mapping[bytes, _Lines]
+    ) -> None:
+        self._definition = definition
+        self._decoder: Decoder = decoder_for(definition)
+        self._keys = keys
+        self._seam = seam
+        self._told = told
+
+    def hear(self, chunk: RecordChunk) -> None:
+        if not len(chunk.offsets):
+            return
+        if self._definition.has_key and self._definition.key_from == "key":
+            # Keys alone first: few records are of ours, and of a bad record the key may be readable.
+            keyed = self._ours(chunk, range(len(chunk.offsets)), [None] * len(chunk.offsets))
+            indexes = np.searchsorted(chunk.offsets, keyed.column(OFFSET).to_numpy()).tolist()
+            names = dict(zip(indexes, keyed.column(KEY).to_pylist(), strict=True))
+        else:
+            indexes, names = list(range(len(chunk.offsets))), {}
+        if not indexes:
+            return
+        values = [chunk.values[i] for i in indexes]
+        decoded = self._decoder.decode([chunk.keys[i] for i in indexes], values)
+        bad = {indexes[one.index]: f"bad record ({one.stage.value}: {one.reason})" for one in decoded.bad}
+        good = self._ours(chunk, indexes, values)
+        found = np.searchsorted(chunk.offsets, good.column(OFFSET).to_numpy()).tolist()
+        for index, key, is_tombstone in zip(
+            found, good.column(KEY).to_pylist(), good.column(TOMBSTONE).to_pylist(), strict=True
+        ):
+            self._tell(chunk, index, key, "tombstone" if is_tombstone else "upsert")
+        for index, words in bad.items():
+            if index in names:
+                self._tell(chunk, index, names[index], words)
+
+    def _tell(self, chunk: RecordChunk, index: int, key: bytes, words: str) -> None:
+        offset, at_ms, value = chunk.offsets[index], chunk.timestamps_ms[index], chunk.values[index]
+        is_read = self._seam.covers(chunk.topic, chunk.partition, offset)
+        when = f", {iso_time(at_ms)}" if at_ms >= 0 else ""
+        line = f"log {chunk.topic}/{chunk.partition}@{offset}{when}: {words}{_shortened(value)}"
+        place = (chunk.topic, chunk.partition, offset)
+        self._told[key].add(place, line if is_read else f"{line} (not in the snapshot)")
+
+    def _ours(self, chunk: RecordChunk, indexes: Sequence[int], values: Sequence[bytes | None]) -> pa.Table:
+        decoded = self._decoder.decode([chunk.keys[i] for i in indexes], values)
+        offsets = [chunk.offsets[i] for i in indexes]
+        times = [chunk.timestamps_ms[i] for i in indexes]
+        records = records_table(self._definition, decoded, chunk.topic, chunk.partition, offsets, times)
+        return records.filter(pc.is_in(records.column(KEY), value_set=self._keys))
+
+
+@dataclass(slots=True)
+class _Row:
+    """A row of one of the keys, as it stands in a file."""
+
+    key: bytes
+    position: int
+    origin: str
+    is_live: bool = False
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Tells what the snapshots did to the rows of the keys."""
+
+    io: FileIO
+    location: str
+    definition: LiveTable
+    keys: Sequence[bytes]
+    told: Mapping[bytes, _Lines]
+    rows: dict[str, list[_Row]] = field(default_factory=dict)
+    number: int = 0
+
+    def follow(self, table: Table) -> None:
+        buckets = {self._bucket(key) for key in self.keys}
+        for number, step in enumerate(walk(self.io, lineage(table))):
+            self.number = number
+            for file in step.disappeared:
+                if file.content == "data":
+                    self._gone(step, file)
+            for file in step.appeared:
+                if file.content == "data" and file.bucket in buckets:
+                    self._find(step, file)
+            touched = {file.referenced or file.path for file in (*step.appeared, *step.disappeared)}
+            concerned = [path for path in touched if path in self.rows and (path, 0) in step.live]
+            if concerned:
+                deletes = deletes_by_file(step.live.values())
+                for path in concerned:
+                    stored = StoredFile(step.live[path, 0], tuple(deletes.get(path, ())))
+                    self._see(step, stored)
+
+    def _bucket(self, key: bytes) -> int:
+        place = self.definition.key_columns.index(self.definition.bucket_column)
+        return bucket_of(self.definition, decode_one(self.definition, key)[place])
+
+    def _gone(self, step: Step, file: ListedFile) -> None:
+        for row in self.rows.pop(file.path, ()):
+            if row.is_live:
+                self._tell(step, row.key, f"the row from {row.origin} is gone with {self._short(file.path)}")
+
+    def _find(self, step: Step, file: ListedFile) -> None:
+        try:
+            rows = list(_rows_of(self.io, self.definition, file.path, self.keys))
+        except UNREADABLE as error:
+            for key in self.keys:
+                if self._bucket(key) == file.bucket:
+                    self._tell(step, key, f"{self._short(file.path)} can't be read: {first_line(error)}")
+            return
+        if rows:
+            self.rows[file.path] = rows
+
+    def _see(self, step: Step, stored: StoredFile) -> None:
+        """What a step changed of the rows of a file."""
+        deleted = stored.deleted(self.io)
+        if deleted is None:
+            for row in self.rows[stored.path]:
+                self._tell(step, row.key, f"the deletes of {self._short(stored.path)} can't be read", 1)
+            return
+        is_new = {file.path for file in step.appeared}
+        by = ", ".join(self._short(one.path) for one in stored.deletes) or "nothing"
+        for row in self.rows[stored.path]:
+            was_live, row.is_live = row.is_live, row.position not in deleted
+            place = f"row {row.position} of {self._short(stored.path)}, from {row.origin}"
+            if stored.path in is_new:
+                how = "is live" if row.is_live else "is deleted"
+                self._tell(step, row.key, f"{place}, {how if not self.number else 'appears, and ' + how}", 1)
+            elif was_live and not row.is_live:
+                self._tell(step, row.key, f"{place}, is deleted by {by}")
+            elif row.is_live and not was_live:
+                self._tell(step, row.key, f"{place}, is live again: its deletes are now {by}")
+
+    def _tell(self, step: Step, key: bytes, words: str, order: int = 0) -> None:
+        """A line; of one snapshot, what it deletes is told before what it adds."""
+        link = step.link
+        kind = ", of another writer" if link.is_foreign else ", a replay" if link.is_replay else ""
+        when = iso_time(link.snapshot.timestamp_ms)
+        self.told[key].add((self.number, order), f"snapshot {link.snapshot_id}, {when}{kind}: {words}")
+
+    def _short(self, path: str) -> str:
+        return path.removeprefix(f"{self.location}/")
+
+
+def _rows_of(io: FileIO, definition: LiveTable, path: str, keys: Sequence[bytes]) -> Iterator[_Row]:
+    """The rows of a file that have one of the keys, which are sorted."""
+    index = load_sparse_index(io, path, definition)
+    groups = index.groups_of(keys)
+    columns = list(dict.fromkeys((*definition.identity, *PROVENANCE[:3])))
+    with open_input(io, path) as source:
+        parquet = pq.ParquetFile(source)
+        for group in groups:
+            rows = parquet.read_row_group(group, columns=columns)
+            stored = encode_table(definition, rows)
+            hits = np.flatnonzero(pc.is_in(stored, value_set=pa.array(keys, pa.binary())).to_numpy(False))
+            for at in hits.tolist():
+                yield _Row(stored[at].as_py(), int(index.row_starts[group]) + at, origin_of(rows, at))
+
+
+def _shortened(value: bytes | None) -> str:
+    if value is None:
+        return ""
+    text = value[: 4 * _VALUE_CHARACTERS].decode(errors="replace")
+    cut = text[:_VALUE_CHARACTERS]
+    return f" {cut}" + ("…" if len(text) > len(cut) or len(value) > 4 * _VALUE_CHARACTERS else "")

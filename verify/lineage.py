@@ -1,0 +1,195 @@
+"""The snapshots of main that a table still holds, oldest first, and what each of them changed of its files.
+
+A manifest never changes, and a snapshot shares most of its manifests with the one before it. So a walk reads
+each manifest once, and holds the list of files of one snapshot at a time, however long the history is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.table.snapshots import Operation, ancestors_of
+
+from thermocline.catalog import (
+    SUMMARY_ACCEPTED,
+    SUMMARY_REPLAYED,
+    SUMMARY_SEAM,
+    SnapshotState,
+    state_of,
+)
+from thermocline.errors import ThermoclineError, first_line
+from thermocline.files import ListedFile, listed_files
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import ManifestFile
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+# Manifests read at once: on an object store each takes the time of an answer, whatever its size.
+_MANIFESTS_AT_ONCE: Final = 8
+
+FileId = tuple[str, int]
+"""A path, and where in that file deletes stand (0 for a file of its own)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One snapshot of main, and what it says of itself.
+
+    ``state`` is None where it carries no seam (``is_foreign``), or where what it says can't be read
+    (``problem``).
+    """
+
+    snapshot: Snapshot
+    summary: Mapping[str, str]
+    state: SnapshotState | None
+    problem: str = ""
+
+    @property
+    def snapshot_id(self) -> int:
+        """The snapshot's id."""
+        return self.snapshot.snapshot_id
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether another writer made it."""
+        return SUMMARY_SEAM not in self.summary
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the table began with it."""
+        return self.snapshot.parent_snapshot_id is None
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether somebody accepted with it that the log does not go on where the table was."""
+        return SUMMARY_ACCEPTED in self.summary
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether its records come from the quarantine, so from before its seam."""
+        return SUMMARY_REPLAYED in self.summary
+
+    @property
+    def is_rewrite(self) -> bool:
+        """Whether it says that it changed files and no rows, as compaction does."""
+        return self.snapshot.summary is not None and self.snapshot.summary.operation == Operation.REPLACE
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A snapshot's files, and how they differ from those of the one before it.
+
+    ``live`` has all of them; it is changed by the next step. ``twice`` are listed more than once.
+    ``unreadable`` are manifests with the reason; then the lists are not complete.
+    """
+
+    link: Link
+    live: Mapping[FileId, ListedFile]
+    appeared: tuple[ListedFile, ...]
+    disappeared: tuple[ListedFile, ...]
+    twice: tuple[str, ...]
+    unreadable: Mapping[str, str]
+
+
+def lineage(table: Table) -> tuple[Link, ...]:
+    """The snapshots of main that the table still holds, oldest first; empty for a table without any."""
+    current = table.current_snapshot()
+    if current is None:
+        return ()
+    return tuple(_link(one) for one in reversed(list(ancestors_of(current, table.metadata))))
+
+
+def walk(io: FileIO, links: Sequence[Link]) -> Iterator[Step]:
+    """The files of each snapshot. Of the first one, all have appeared."""
+    held = _Held()
+    with ThreadPoolExecutor(_MANIFESTS_AT_ONCE) as pool:
+        for link in links:
+            yield held.step(io, link, pool)
+
+
+def file_id(file: ListedFile) -> FileId:
+    """What tells a file, or the deletes of one data file within it, from all others."""
+    return (file.path, file.deletes.offset if file.deletes is not None else 0)
+
+
+@dataclass(slots=True)
+class _Held:
+    """The files of one snapshot, manifest by manifest."""
+
+    manifests: dict[str, tuple[ListedFile, ...]] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    counts: Counter[FileId] = field(default_factory=Counter)
+    live: dict[FileId, ListedFile] = field(default_factory=dict)
+
+    def step(self, io: FileIO, link: Link, pool: ThreadPoolExecutor) -> Step:
+        self.unreadable = {}
+        try:
+            manifests = {one.manifest_path: one for one in link.snapshot.manifests(io)}
+        except (OSError, ValueError) as error:
+            # What it lists is unknown: the lists stay as they were.
+            self.unreadable = {link.snapshot.manifest_list: first_line(error)}
+            return Step(link, self.live, (), (), (), self.unreadable)
+        new = [one for path, one in manifests.items() if path not in self.manifests]
+        before: dict[FileId, ListedFile] = {}
+        touched: set[FileId] = set()
+        for path in [path for path in self.manifests if path not in manifests]:
+            for file in self.manifests.pop(path):
+                self._count(file, -1, before, touched)
+        for one, read in zip(new, pool.map(lambda one: _read(io, one), new), strict=True):
+            if isinstance(read, str):
+                self.unreadable[one.manifest_path] = read
+                continue
+            self.manifests[one.manifest_path] = read
+            for file in read:
+                self._count(file, 1, before, touched)
+        return Step(
+            link=link,
+            live=self.live,
+            appeared=tuple(self.live[one] for one in touched if one in self.live and one not in before),
+            disappeared=tuple(file for one, file in before.items() if one not in self.live),
+            twice=tuple(one[0] for one in touched if self.counts[one] > 1),
+            unreadable=dict(self.unreadable),
+        )
+
+    def _count(
+        self, file: ListedFile, by: int, before: dict[FileId, ListedFile], touched: set[FileId]
+    ) -> None:
+        name = file_id(file)
+        if name not in touched:
+            touched.add(name)
+            if name in self.live:
+                before[name] = self.live[name]
+        self.counts[name] += by
+        if self.counts[name] > 0:
+            self.live[name] = file
+        else:
+            del self.counts[name]
+            self.live.pop(name, None)
+
+
+def _read(io: FileIO, manifest: ManifestFile) -> tuple[ListedFile, ...] | str:
+    try:
+        return tuple(listed_files(io, manifest))
+    except (OSError, ValueError) as error:
+        return first_line(error)
+
+
+def _link(snapshot: Snapshot) -> Link:
+    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    state, problem = None, ""
+    if SUMMARY_SEAM in summary:
+        try:
+            with suppress(ThermoclineError):  # it carries no seam
+                state = state_of(snapshot, "")
+        except KeyError as error:
+            problem = f"it has no {error.args[0]}"
+        except (ValueError, TypeError, AttributeError) as error:
+            problem = first_line(error)
+    return Link(snapshot, summary, state, problem)

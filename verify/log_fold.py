@@ -1,0 +1,222 @@
+"""Records of the log, decoded as the commit that read them did, and reduced to those that can still decide.
+
+Of a key, the last record in each partition decides, below the seam and in each stretch beyond it. A record
+that is good by now, and was bad by the definition that read it, decides only if it was replayed: it is kept
+beside the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from thermocline.decode import Decoder, decoder_for, records_table
+from thermocline.definition import KEY, PROVENANCE, LiveTable
+from thermocline.log import RecordChunk
+from thermocline.seam import Seam
+
+if TYPE_CHECKING:
+    from verify.reading import Reading
+
+__all__ = [
+    "BATCH",
+    "CERTAIN",
+    "MAYBE",
+    "OLDER",
+    "SEGMENT",
+    "STATE",
+    "LogDecoder",
+    "last_of",
+    "records_schema",
+]
+
+BATCH: Final = "_batch"
+STATE: Final = "_state"
+SEGMENT: Final = "_segment"
+
+CERTAIN: Final = 0
+"""Read as it is here."""
+MAYBE: Final = 1
+"""Bad when it was read, and good by now: in the table only if it was replayed."""
+OLDER: Final = 2
+"""Good, by whichever definition read it; columns that were added since may be null in its row."""
+
+# Records that are worth to be folded at a time.
+_FOLDED_AT_LEAST: Final = 65_536
+
+_ADDED: Final = (pa.field(BATCH, pa.int32()), pa.field(STATE, pa.int8()), pa.field(SEGMENT, pa.int8()))
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def records_schema(definition: LiveTable) -> pa.Schema:
+    """Decoded records with their batch, what is known of how they were read, and their stretch of the log."""
+    return pa.schema([*definition.records_schema, *_ADDED])
+
+
+@dataclass(slots=True)
+class LogDecoder:
+    """Makes tables of ``records_schema`` from what is read of the log; bad records are counted and left out.
+
+    ``cuts`` are ends beyond the seam that something is compared at: records before the seam are in stretch 0,
+    those beyond it in stretch 1 and, behind each of the cuts, one further.
+    """
+
+    reading: Reading
+    cuts: Sequence[Seam]
+    records: int = 0
+    bad: int = 0
+    _decoders: dict[tuple[object, ...], Decoder] = field(default_factory=dict)
+
+    def decode(self, chunk: RecordChunk) -> pa.Table:
+        """The records of a chunk that are good now, or were when they were read."""
+        self.records += len(chunk.offsets)
+        batches = self._batches(chunk)
+        tables: list[pa.Table] = []
+        for start, end in self._stretches(batches):
+            part = _sliced(chunk, start, end)
+            tables += self._decode_alike(part, int(batches[start]), batches[start:end])
+        whole = pa.concat_tables(tables)
+        self.bad += len(chunk.offsets) - whole.num_rows
+        return whole
+
+    def _batches(self, chunk: RecordChunk) -> Array:
+        place = (chunk.topic, chunk.partition)
+        offsets = np.array(chunk.offsets, np.int64)
+        if place not in self.reading.lives:  # a partition that is newer than the snapshot
+            return np.full(len(offsets), len(self.reading.definitions))
+        return self.reading.batches(place, offsets)
+
+    def _stretches(self, batches: Array) -> Iterator[tuple[int, int]]:
+        """The runs of records that the same definitions may have read."""
+        changes = np.flatnonzero(np.diff(batches)) + 1
+        edges = [0, *changes.tolist(), len(batches)]
+        start = 0
+        for edge, following in zip(edges[1:], [*edges[2:], None], strict=True):
+            if following is None or not self._is_alike(int(batches[start]), int(batches[edge])):
+                yield start, edge
+                start = edge
+
+    def _is_alike(self, one: int, other: int) -> bool:
+        ours, others = self.reading.candidates(one), self.reading.candidates(other)
+        return [by.columns for by in ours] == [by.columns for by in others]
+
+    def _decode_alike(self, chunk: RecordChunk, batch: int, batches: Array) -> Iterator[pa.Table]:
+        candidates = self.reading.candidates(batch)
+        newest = candidates[-1]
+        good = self._decoded(newest, chunk)
+        states = np.full(good.num_rows, CERTAIN)
+        if len(candidates) > 1:
+            states[:] = OLDER
+            for earlier in candidates[:-1]:
+                offsets = self._decoded(earlier, chunk).column(PROVENANCE[2]).to_numpy()
+                states[~np.isin(good.column(PROVENANCE[2]).to_numpy(), offsets)] = MAYBE
+        yield self._with_facts(good, chunk, batches, states)
+        others = [*candidates[:-1], *reversed(self.reading.definitions[batch:])]
+        yield from self._good_by_now(good, chunk, batches, _distinct(others, newest))
+
+    def _good_by_now(
+        self, good: pa.Table, chunk: RecordChunk, batches: Array, others: Sequence[LiveTable]
+    ) -> Iterator[pa.Table]:
+        """Records that only a definition reads that came later, or that only an earlier candidate did."""
+        known = good.column(PROVENANCE[2]).to_numpy()
+        if len(known) == len(chunk.offsets):
+            return
+        for other in others:
+            found = self._decoded(other, chunk)
+            is_new = ~np.isin(found.column(PROVENANCE[2]).to_numpy(), known)
+            if is_new.any():
+                found = found.filter(pa.array(is_new))
+                known = np.concatenate([known, found.column(PROVENANCE[2]).to_numpy()])
+                yield self._with_facts(found, chunk, batches, np.full(found.num_rows, MAYBE))
+
+    def _decoded(self, definition: LiveTable, chunk: RecordChunk) -> pa.Table:
+        if definition.columns not in self._decoders:
+            self._decoders[definition.columns] = decoder_for(definition)
+        decoded = self._decoders[definition.columns].decode(chunk.keys, chunk.values)
+        table = records_table(
+            definition, decoded, chunk.topic, chunk.partition, chunk.offsets, chunk.timestamps_ms
+        )
+        return conformed(table, self.reading.definition.records_schema)
+
+    def _with_facts(self, good: pa.Table, chunk: RecordChunk, batches: Array, states: Array) -> pa.Table:
+        offsets = good.column(PROVENANCE[2]).to_numpy()
+        of_chunk = np.searchsorted(np.array(chunk.offsets), offsets)
+        place = (chunk.topic, chunk.partition)
+        segments = np.zeros(len(offsets), np.int8)
+        for cut in (self.reading.seam, *self.cuts):
+            segments += offsets >= cut.get(place)
+        values = (batches[of_chunk].astype(np.int32), states.astype(np.int8), segments)
+        for one, added in zip(_ADDED, values, strict=True):
+            good = good.append_column(one, pa.array(added))
+        return good
+
+
+def last_of(records: pa.Table) -> pa.Table:
+    """The records that can still decide: of a key, partition and stretch the last, and the last `MAYBE`."""
+    if not records.num_rows:
+        return records
+    keys = records.column(KEY).combine_chunks().dictionary_encode()
+    topics = records.column(PROVENANCE[0]).combine_chunks().dictionary_encode()
+    partitions = records.column(PROVENANCE[1]).to_numpy().astype(np.int64)
+    place = topics.indices.to_numpy().astype(np.int64) * (int(partitions.max()) + 1) + partitions
+    is_maybe = records.column(STATE).to_numpy() == MAYBE
+    kind = records.column(SEGMENT).to_numpy().astype(np.int64) * 2 + is_maybe
+    key = keys.indices.to_numpy().astype(np.int64)
+    order = np.lexsort((records.column(PROVENANCE[2]).to_numpy(), kind, place, key))
+    is_last = np.zeros(len(order), bool)
+    for column in (kind, place, key):
+        is_last |= np.diff(column[order], append=-1) != 0
+    return records.take(pa.array(np.sort(order[is_last]))).combine_chunks()
+
+
+def folded(pieces: Iterator[pa.Table], empty: pa.Table) -> tuple[pa.Table, int]:
+    """All pieces reduced by `last_of`, and how many records that dropped; their sum is never in memory."""
+    held, read = empty, 0
+    waiting: list[pa.Table] = []
+    waits = 0
+    for piece in pieces:
+        read += piece.num_rows
+        waits += piece.num_rows
+        waiting.append(piece)
+        if waits > max(held.num_rows, _FOLDED_AT_LEAST):  # so that each record is folded a few times at most
+            held, waiting, waits = last_of(pa.concat_tables([held, *waiting])), [], 0
+    held = last_of(pa.concat_tables([held, *waiting]))
+    return held, read - held.num_rows
+
+
+def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of the schema, by name: narrower ones widened, absent ones null."""
+    names = set(table.column_names)
+    columns: list[pa.ChunkedArray | pa.Array] = []
+    for one in schema:
+        if one.name not in names:
+            columns.append(pa.nulls(table.num_rows, one.type))
+            continue
+        column = table.column(one.name)
+        columns.append(column if column.type == one.type else column.cast(one.type))
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _sliced(chunk: RecordChunk, start: int, end: int) -> RecordChunk:
+    if (start, end) == (0, len(chunk.offsets)):
+        return chunk
+    return RecordChunk(
+        chunk.topic,
+        chunk.partition,
+        chunk.keys[start:end],
+        chunk.values[start:end],
+        chunk.offsets[start:end],
+        chunk.timestamps_ms[start:end],
+    )
+
+
+def _distinct(definitions: Sequence[LiveTable], left_out: LiveTable) -> list[LiveTable]:
+    found: list[LiveTable] = []
+    for one in definitions:
+        if all(one.columns != known.columns for known in (*found, left_out)):
+            found.append(one)
+    return found

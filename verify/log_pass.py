@@ -1,0 +1,157 @@
+"""Reads the log once: decoded records by bucket into files, and those of sampled entities into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from thermocline.errors import OffsetsGone, ReadPointGone
+from thermocline.keys import buckets
+from thermocline.log import Log, OffsetRange, RecordChunk, read_ranges
+from thermocline.seam import Seam
+from verify.log_fold import SEGMENT, LogDecoder
+from verify.lookup_check import Entities
+from verify.sample import entities_of
+from verify.spill import Spill
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from thermocline.clock import Clock
+    from thermocline.definition import LiveTable
+    from verify.reading import Place, Reading
+    from verify.sample import Chosen
+
+__all__ = ["LogPass", "Progress", "ReadLog", "numbers_of", "sampled"]
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and how much there is."""
+
+# Retention may cut the log while it is read; a log that is cut this often is not for reading.
+_READS_MAX: Final = 3
+# Records beyond the seam that wait to be looked through for sampled entities.
+_WAITING_RECORDS: Final = 100_000
+PROGRESS: Final = "log"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLog:
+    """What was read: the records by bucket, from where to where, and those of sampled entities.
+
+    ``firsts`` are by partition: from there on the log holds all that the table has read.
+    """
+
+    records: Spill
+    firsts: Mapping[Place, int]
+    ends: Seam
+    entities: Entities
+    read: int
+    bad: int
+
+
+@dataclass(slots=True)
+class LogPass:
+    """One pass over the log up to some ends. ``cuts`` are the read points' ends, the seam left out.
+
+    ``chosen`` is offered the entity of each record; where ``is_part``, nobody else's records are kept.
+    """
+
+    log: Log
+    client_config: Mapping[str, Any]
+    reading: Reading
+    cuts: Sequence[Seam]
+    chosen: Chosen
+    is_part: bool
+    clock: Clock
+    progress: Progress
+    _waiting: list[pa.Table] = field(default_factory=list)
+
+    def read(self, folder: Path, held_bytes_max: int) -> ReadLog:
+        """Reads all that the log holds and the table has read, and on to the ends.
+
+        Raises:
+            ReadPointGone: the log is cut faster than it can be read.
+            ThermoclineError: the log can't be read.
+        """
+        for attempt in range(1, _READS_MAX + 1):
+            records = Spill(folder / f"log-{attempt}", held_bytes_max)
+            try:
+                return self._read(records)
+            except OffsetsGone as gone:  # what is left is read from its new start
+                if attempt == _READS_MAX:
+                    detail = f"the log is cut faster than it can be read, at {', '.join(gone.gaps)}"
+                    raise ReadPointGone(table=self.reading.definition.name, detail=detail) from gone
+                for bucket in range(self.reading.definition.buckets):
+                    records.drop(bucket)
+        raise AssertionError("unreachable")
+
+    def _read(self, records: Spill) -> ReadLog:
+        definition = self.reading.definition
+        starts = self.log.starts(definition.topics)
+        firsts = {place: first for place, first in self._firsts(starts) if first is not None}
+        ends = self.reading.seam
+        for cut in self.cuts:
+            ends = ends.merged_max(cut)
+        decoder = LogDecoder(self.reading, self.cuts)
+        entities = Entities(definition, self.reading)
+        self._waiting = []
+        for chunk in self._chunks(firsts, ends):
+            found = decoder.decode(chunk)
+            self.chosen.offer(entities_of(definition, found))
+            kept = sampled(definition, found, self.chosen) if self.is_part else found
+            records.add(numbers_of(definition, kept), kept)
+            self._wait(definition, found)
+        records.flush()
+        if self._waiting:
+            entities.take_records(sampled(definition, pa.concat_tables(self._waiting), self.chosen))
+        return ReadLog(records, firsts, ends, entities, decoder.records, decoder.bad)
+
+    def _firsts(self, starts: Seam) -> list[tuple[Place, int | None]]:
+        """A partition that is newer than the snapshot is read from its start."""
+        return [
+            (
+                (topic, p),
+                self.reading.first_of((topic, p), start) if (topic, p) in self.reading.lives else start,
+            )
+            for topic, p, start in starts.items()
+        ]
+
+    def _chunks(self, firsts: Mapping[Place, int], ends: Seam) -> Iterator[RecordChunk]:
+        ranges = [
+            OffsetRange(*place, first, ends.get(place))
+            for place, first in firsts.items()
+            if first < ends.get(place)
+        ]
+        total, done = sum(one.end - one.first for one in ranges), 0
+        positions = {(one.topic, one.partition): one.first for one in ranges}
+        self.progress(PROGRESS, 0, total)
+        for chunk in read_ranges(self.client_config, ranges, self.reading.definition.name, self.clock):
+            yield chunk
+            place, reached = (chunk.topic, chunk.partition), chunk.offsets[-1] + 1
+            done += reached - positions[place]
+            positions[place] = reached
+            self.progress(PROGRESS, done, total)
+        self.progress(PROGRESS, total, total)
+
+    def _wait(self, definition: LiveTable, found: pa.Table) -> None:
+        """Keeps what lies beyond the seam, until more has come; entities that were chosen may drop out."""
+        self._waiting.append(found.filter(pa.array(found.column(SEGMENT).to_numpy() > 0)))
+        if sum(table.num_rows for table in self._waiting) > _WAITING_RECORDS:
+            self._waiting = [sampled(definition, pa.concat_tables(self._waiting), self.chosen)]
+
+
+def sampled(definition: LiveTable, rows: pa.Table, chosen: Chosen) -> pa.Table:
+    """The rows of chosen entities."""
+    return rows.filter(pa.array(chosen.holds(entities_of(definition, rows)), pa.bool_()))
+
+
+def numbers_of(definition: LiveTable, rows: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The bucket of each row."""
+    if not rows.num_rows:
+        return np.zeros(0, np.int64)
+    return buckets(definition, rows.column(definition.bucket_column.name)).astype(np.int64)

@@ -1,0 +1,233 @@
+"""Lookups against the table's rows with the log's records laid over them, each at its own read point.
+
+What an entity's rows were at one read point is known from the table, and every later record of it is kept. So
+the rows at any later read point follow, whichever snapshot the answer was given from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+import msgspec
+import pyarrow as pa
+
+from thermocline.decode import json_row
+from thermocline.definition import KEY, PROVENANCE, TOMBSTONE, Column, Kind
+from thermocline.fold import order_of
+from thermocline.keys import decode_one, parse_value
+from verify.finding import Finding, Key
+from verify.log_fold import MAYBE, STATE
+from verify.sample import by_entity, entities_of
+
+if TYPE_CHECKING:
+    from thermocline.definition import LiveTable
+    from thermocline.read_point import ReadPoint
+    from thermocline.seam import Seam
+    from verify.reading import Place, Reading
+
+__all__ = ["Entities", "entity_key", "parameters_of"]
+
+Row = dict[str, Any]
+_CONTESTED: Final = "a key in several partitions, of which nobody knows the order in which it was committed"
+
+ReadingAt = Callable[[int], "Reading | None"]
+"""What the table has read as of a snapshot; None where that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A record of a key, or the row that the table has (``row``), and where it comes from."""
+
+    place: Place | None
+    offset: int
+    timestamp: int
+    row: Row | None
+
+
+@dataclass(slots=True)
+class Entities:
+    """Some entities: the rows that the table has of them at its seam, and the records from there on."""
+
+    definition: LiveTable
+    base: Reading
+    _cold: dict[bytes, dict[bytes, _Known]] = field(default_factory=dict)
+    _records: dict[bytes, dict[bytes, list[_Known]]] = field(default_factory=dict)
+    records: int = 0
+
+    def take_rows(self, rows: pa.Table) -> None:
+        """Takes up live rows of the table, of the entities and of others."""
+        for entity, key, known in self._known(rows):
+            self._cold.setdefault(entity, {})[key] = known
+
+    def take_records(self, records: pa.Table) -> None:
+        """Takes up records from the seam on, with the columns of ``records_schema``."""
+        is_deleted = records.column(TOMBSTONE).to_pylist()
+        is_maybe = records.column(STATE).to_pylist()
+        for deleted, maybe, (entity, key, known) in zip(
+            is_deleted, is_maybe, self._known(records), strict=True
+        ):
+            if maybe == MAYBE:
+                continue  # bad by the definition that answers
+            one = _Known(known.place, known.offset, known.timestamp, None) if deleted else known
+            self._records.setdefault(entity, {}).setdefault(key, []).append(one)
+            self.records += 1
+
+    def judge(
+        self, entity: bytes, rows: Sequence[Mapping[str, Any]], point: ReadPoint, reading_at: ReadingAt
+    ) -> Finding | str | None:
+        """A difference of an answer, or why it can not be judged; None where it agrees."""
+        expected = self.rows_at(entity, point, reading_at)
+        if isinstance(expected, str):
+            return expected
+        wanted = [msgspec.json.decode(json_row(row)) for row in expected]
+        found = list(rows)
+        if found == wanted:
+            return None
+        words, key = _difference(self.definition, wanted, found)
+        what = f"{words} at {point.to_header()}"
+        return Finding("lookup-differs", what, key or entity_key(self.definition, entity))
+
+    def stored(self, entity: bytes) -> list[Row]:
+        """The rows that were taken up of an entity, sorted by key."""
+        cold = self._cold.get(entity, {})
+        return [row for key in sorted(cold) if (row := cold[key].row) is not None]
+
+    def forget(self, before: Seam) -> None:
+        """Drops what no read point from there on needs: of a key in one partition all but the last."""
+        for entity, by_key in self._records.items():
+            for key, known in by_key.items():
+                row = self._cold.get(entity, {}).get(key)
+                places = {one.place for one in (*known, *([row] if row is not None else []))}
+                if len(places) > 1:
+                    continue  # which of them was committed last is asked again
+                (place,) = places
+                assert place is not None
+                is_passed = [one.offset < before.get(place) for one in known]
+                last = max((one.offset for one in known if one.offset < before.get(place)), default=-1)
+                self.records -= sum(is_passed) - (last >= 0)
+                by_key[key] = [one for one in known if one.offset >= last]
+
+    def rows_at(self, entity: bytes, point: ReadPoint, reading_at: ReadingAt) -> list[Row] | str:
+        """The rows of an entity as natural values, sorted by key; or why that is not known."""
+        cold, records = self._cold.get(entity, {}), self._records.get(entity, {})
+        rows = []
+        for key in sorted(cold.keys() | records.keys()):
+            read = [
+                one for one in records.get(key, ()) if one.place and one.offset < point.end.get(one.place)
+            ]
+            winner = self._winner(cold.get(key), read, point, reading_at)
+            if isinstance(winner, str):
+                return winner
+            if winner is not None and winner.row is not None:
+                rows.append(winner.row)
+        return rows
+
+    def _winner(
+        self, row: _Known | None, read: Sequence[_Known], point: ReadPoint, reading_at: ReadingAt
+    ) -> _Known | str | None:
+        last: dict[Place, _Known] = {}
+        for one in read:
+            assert one.place is not None
+            if one.place not in last or last[one.place].offset < one.offset:
+                last[one.place] = one
+        if not last:
+            return row
+        places = {*last, row.place} if row is not None else {*last}
+        if len(places) == 1:
+            return next(iter(last.values()))
+        if not point.seam.at_least(self.base.seam):
+            return _CONTESTED
+        return self._decided(last, point, reading_at(point.snapshot_id))
+
+    def _decided(
+        self, last: Mapping[Place, _Known], point: ReadPoint, reading: Reading | None
+    ) -> _Known | str:
+        """The winner of records in several partitions; those that a snapshot holds go by its commits."""
+        ranks = []
+        for place, one in last.items():
+            is_hot = one.offset >= point.seam.get(place)
+            if not is_hot and (reading is None or place not in reading.lives):
+                return _CONTESTED
+            batch = float("inf") if is_hot or reading is None else reading.batch(place, one.offset)
+            ranks.append(((batch, *order_of(one.timestamp, *place)), one))
+        return max(ranks, key=lambda pair: pair[0])[1]
+
+    def _known(self, rows: pa.Table) -> Iterator[tuple[bytes, bytes, _Known]]:
+        names = [column.name for column in self.definition.columns]
+        values = rows.select(names).to_pylist()
+        topics, partitions, offsets = (rows.column(name).to_pylist() for name in PROVENANCE[:3])
+        times = rows.column(PROVENANCE[3]).cast(pa.int64()).to_pylist()
+        entities = entities_of(self.definition, rows).to_pylist()
+        keys = rows.column(KEY).to_pylist()
+        columns = zip(entities, keys, values, topics, partitions, offsets, times, strict=True)
+        for entity, key, row, topic, partition, offset, time in columns:
+            place = None if topic is None or partition is None else (topic, partition)
+            yield entity, key, _Known(place, offset or 0, time or 0, self._natural(row))
+
+    def _natural(self, row: Row) -> Row:
+        for column in self.definition.columns:
+            if column.type.kind is Kind.UUID and row[column.name] is not None:
+                row[column.name] = UUID(bytes=row[column.name])
+        return row
+
+
+def entity_key(definition: LiveTable, entity: bytes) -> Key:
+    """The columns of an entity, by name."""
+    columns = definition.key_columns[: len(definition.entity)]
+    return dict(zip((column.name for column in columns), _values(definition, entity), strict=True))
+
+
+def parameters_of(definition: LiveTable, entity: bytes) -> dict[str, str]:
+    """The columns of an entity as a lookup takes them: text by name."""
+    columns = definition.key_columns[: len(definition.entity)]
+    values = _values(definition, entity)
+    return {column.name: _text(column, value) for column, value in zip(columns, values, strict=True)}
+
+
+def _values(definition: LiveTable, entity: bytes) -> tuple[object, ...]:
+    return decode_one(by_entity(definition), entity)
+
+
+def _text(column: Column, value: object) -> str:
+    if column.type.kind is not Kind.BINARY:
+        return str(value)
+    text: str = msgspec.json.decode(msgspec.json.encode(value))
+    return text
+
+
+def _difference(
+    definition: LiveTable, wanted: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]]
+) -> tuple[str, Key | None]:
+    """The first difference, in words, and the key of its row; values of other columns are left out."""
+    ours = {_spelled(definition, row): row for row in wanted}
+    theirs = {_spelled(definition, row): row for row in found}
+    if len(theirs) < len(found):
+        return "the answer has a row twice", None
+    for name in sorted(ours.keys() | theirs.keys()):
+        key = _parsed(definition, ours.get(name) or theirs[name])
+        if name not in theirs:
+            return "the answer lacks the row", key
+        if name not in ours:
+            return "the answer has the row, and it should not be there", key
+        columns = [column for column in ours[name] if ours[name][column] != theirs[name].get(column)]
+        if columns:
+            return f"the answer has other values of the row: {', '.join(columns)}", key
+    return "the answer's rows are in another order, or have other columns", None
+
+
+def _spelled(definition: LiveTable, row: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(row.get(name)) for name in definition.key)
+
+
+def _parsed(definition: LiveTable, row: Mapping[str, Any]) -> Key:
+    """The key of an answer's row as natural values; as it is spelled where it is none."""
+    key: Key = {}
+    for column in definition.key_columns:
+        try:
+            key[column.name] = parse_value(column, str(row[column.name]))
+        except (KeyError, ValueError):
+            key[column.name] = row.get(column.name)
+    return key

@@ -1,0 +1,298 @@
+"""What a table read of the log as it is now: from where on, in which commit, and by which definition.
+
+All of it is taken from the snapshots that the table still holds, and from what somebody accepted. Pure but
+for `Reading.of`, which asks the table's metadata.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from pyiceberg import types
+
+from thermocline.catalog import ACCEPTED_PROPERTY, SUMMARY_ACCEPTED, state_of
+from thermocline.definition import Column, ColumnType, Kind, LiveTable
+from thermocline.errors import ClusterReplaced, OffsetsGone, ReadPointGone, TombstonesGone
+from thermocline.seam import Seam
+from verify.lineage import Link, lineage
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+
+__all__ = ["Life", "Place", "Reading"]
+
+Place = tuple[str, int]
+"""Topic and partition."""
+Offsets = np.ndarray[Any, np.dtype[np.int64]]
+
+# Accepting these goes on in the same log; all others go on with another one, or with one that was cut.
+_SAME_LOG: Final = frozenset({OffsetsGone.code, TombstonesGone.code})
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A partition as the table read it, from when it began to read the log that is there now.
+
+    ``begins``: from that offset on the table read all; None where nothing says it. ``first`` is the index of
+    the first snapshot of this life, ``seams`` where the partition was in that one and in each after it.
+    """
+
+    begins: int | None
+    first: int
+    seams: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Which commit read which offsets.
+
+    A *batch* is the index of the snapshot whose commit read a record. 0 stands for all that the first
+    snapshot held: for nothing, where the table began with it (``is_whole``), else for commits that nobody
+    knows apart.
+    ``definitions`` are those of the snapshots, ``earlier`` those that may have read what is in batch 0.
+    ``replaced`` are topics of which the table may hold rows from a log that is not there any more.
+    """
+
+    seam: Seam
+    lives: Mapping[Place, Life]
+    definitions: Sequence[LiveTable]
+    earlier: Sequence[LiveTable]
+    is_whole: bool
+    replaced: frozenset[str] = frozenset()
+    has_grown: bool = False
+    suppressed: bool = False
+
+    @classmethod
+    def of(cls, table: Table, snapshot_id: int, definition: LiveTable) -> Reading:
+        """From the metadata of a table, as of one of its snapshots.
+
+        Raises:
+            ReadPointGone: the snapshot is not in main's history (any more).
+            TableUnowned: no snapshot carries a seam.
+        """
+        links = lineage(table)
+        ids = [link.snapshot_id for link in links]
+        if snapshot_id not in ids:
+            detail = f"snapshot {snapshot_id} is not in the history of the table's main branch"
+            raise ReadPointGone(table=definition.name, detail=detail)
+        ours = [link for link in links[: ids.index(snapshot_id) + 1] if link.state is not None]
+        if not ours:
+            state_of(links[-1].snapshot, definition.name)  # raises that another writer made it
+        schemas = {schema.schema_id: schema for schema in table.metadata.schemas}
+        by_snapshot = [_definition_of(link, schemas, definition) for link in ours]
+        first = ours[0].snapshot.schema_id
+        earlier = [
+            definition_by(definition, schema)
+            for schema_id, schema in sorted(schemas.items())
+            if first is None or schema_id <= first
+        ]
+        accepted = json.loads(table.properties.get(ACCEPTED_PROPERTY, "[]"))
+        return reading_of(ours, by_snapshot, _distinct(earlier), accepted, definition)
+
+    @property
+    def definition(self) -> LiveTable:
+        """The definition of the newest snapshot."""
+        return self.definitions[-1]
+
+    def batch(self, place: Place, offset: int) -> int:
+        """The index of the snapshot whose commit read an offset; the number of snapshots where none did."""
+        life = self.lives[place]
+        return life.first + bisect_right(life.seams, offset)
+
+    def batches(self, place: Place, offsets: Offsets) -> Offsets:
+        """The same of many offsets."""
+        life = self.lives[place]
+        found: Offsets = life.first + np.searchsorted(np.array(life.seams), offsets, side="right")
+        return found
+
+    def is_known(self, batch: int) -> bool:
+        """Whether records of a batch were read in one commit, as far as is known."""
+        return batch > 0 or self.is_whole
+
+    def reached(self, batch: int, place: Place) -> int:
+        """How far a partition was read before a batch; 0 where that is not known."""
+        life = self.lives.get(place)
+        if life is None:
+            return 0
+        if batch - 1 < life.first:
+            return life.begins or 0 if life.first or self.is_whole else 0
+        return life.seams[min(batch - 1 - life.first, len(life.seams) - 1)]
+
+    def candidates(self, batch: int) -> Sequence[LiveTable]:
+        """The definitions one of which read a batch: one, or all that may have."""
+        if batch == 0 and not self.is_whole:
+            return self.earlier
+        return (self.definitions[min(batch, len(self.definitions) - 1)],)
+
+    def first_of(self, place: Place, log_start: int) -> int | None:
+        """From where on table and log can be compared; None where nothing says what the table has read."""
+        life = self.lives.get(place)
+        return None if life is None or life.begins is None else max(life.begins, log_start)
+
+    def with_evidence(self, least: Mapping[Place, int]) -> Reading:
+        """The same, where nothing else says where reading began: at the least offset that a row comes from.
+
+        Reading goes on without a gap from there, or else from the first seam that is known. Rows of a log
+        that was replaced say nothing.
+        """
+        known = {place: offset for place, offset in least.items() if place[0] not in self.replaced}
+        lives = {
+            place: replace(life, begins=min(known.get(place, life.seams[0]), life.seams[0]))
+            if life.begins is None
+            else life
+            for place, life in self.lives.items()
+        }
+        return replace(self, lives=lives)
+
+    @property
+    def lacks_beginning(self) -> bool:
+        """Whether it is not known of some partition from where on it was read."""
+        return any(life.begins is None for life in self.lives.values())
+
+    @cached_property
+    def later_columns(self) -> frozenset[str]:
+        """The columns that older rows may have as null, since they were added."""
+        kept = {column.name for column in self.earlier[0].columns} if self.earlier else set()
+        return frozenset(column.name for column in self.definition.columns) - kept
+
+
+def reading_of(
+    links: Sequence[Link],
+    definitions: Sequence[LiveTable],
+    earlier: Sequence[LiveTable],
+    accepted: Sequence[Mapping[str, Any]],
+    definition: LiveTable,
+) -> Reading:
+    """From the snapshots with a seam, oldest first, and the table's list of what was accepted.
+
+    ``definitions`` are those of the snapshots; ``earlier`` those of the first and of any before it.
+    """
+    states = [link.state for link in links if link.state is not None]
+    is_whole = links[0].is_first and not states[0].has_read
+    starts = _starts(links)
+    seam = states[-1].seam
+    lives: dict[Place, Life] = {}
+    for topic, partition, _ in seam.items():
+        place = (topic, partition)
+        first, begins = starts.get(topic, (0, None))
+        seams = tuple(state.seam.get(place) for state in states[first:])
+        if begins is not None:  # another log since that snapshot
+            began: int | None = begins.get(place)
+        elif place in states[0].seam:
+            began = states[0].seam[place] if is_whole else _accepted_from(accepted, place)
+        else:
+            began = _joined_at(states, place)
+        lives[place] = Life(began, first, seams)
+    kinds = [str(entry.get("code", "")) for entry in accepted]
+    moved = [entry for entry, kind in zip(accepted, kinds, strict=True) if kind not in _SAME_LOG]
+    replaced = {*starts, *(topic for entry in moved for topic in _topics_of(entry, seam.topics))}
+    places = [set(state.seam.to_dict()) for state in states]
+    partitions = {len(state.seam) for state in states}
+    return Reading(
+        seam=seam,
+        lives=lives,
+        definitions=tuple(definitions),
+        earlier=tuple(earlier),
+        is_whole=is_whole,
+        replaced=frozenset(replaced),
+        has_grown=len(partitions) > 1 or len(places[-1]) > 1,
+        suppressed=definition.suppress_unchanged or definition.version > 1,
+    )
+
+
+def definition_by(definition: LiveTable, schema: Schema) -> LiveTable:
+    """The definition as it was when the table had an older schema: fewer columns, or narrower ones."""
+    by_id = {one.field_id: one.field_type for one in schema.fields}
+    columns = tuple(
+        Column(column.name, _type_by(column.type, by_id[column.field_id]), column.field_id)
+        for column in definition.columns
+        if column.field_id in by_id
+    )
+    return definition if columns == definition.columns else replace(definition, columns=columns)
+
+
+def _type_by(now: ColumnType, then: types.IcebergType) -> ColumnType:
+    if now.kind is Kind.LONG and isinstance(then, types.IntegerType):
+        return ColumnType(Kind.INT)
+    if now.kind is Kind.DECIMAL and isinstance(then, types.DecimalType):
+        return ColumnType(Kind.DECIMAL, then.precision, then.scale)
+    return now
+
+
+def _definition_of(link: Link, schemas: Mapping[int, Schema], definition: LiveTable) -> LiveTable:
+    schema = schemas.get(link.snapshot.schema_id) if link.snapshot.schema_id is not None else None
+    return definition if schema is None else definition_by(definition, schema)
+
+
+def _distinct(definitions: Sequence[LiveTable]) -> list[LiveTable]:
+    found: list[LiveTable] = []
+    for one in definitions:
+        if not any(one.columns == known.columns for known in found):
+            found.append(one)
+    return found
+
+
+def _starts(links: Sequence[Link]) -> dict[str, tuple[int, Seam]]:
+    """The topics that went on with another log: the last snapshot that says so, and its seam."""
+    starts: dict[str, tuple[int, Seam]] = {}
+    for index, (before, link) in enumerate(itertools.pairwise(links), start=1):
+        earlier, state = before.state, link.state
+        assert earlier is not None
+        assert state is not None
+        for topic in state.seam.topics:
+            is_other = earlier.cluster_id != state.cluster_id or (
+                topic in earlier.topic_ids and earlier.topic_ids[topic] != state.topic_ids.get(topic)
+            )
+            went_back = any(
+                state.seam.get((name, partition)) < offset
+                for name, partition, offset in earlier.seam.items()
+                if name == topic
+            )
+            if is_other or went_back or topic in _moved_with(link):
+                starts[topic] = (index, state.seam)
+    return starts
+
+
+def _moved_with(link: Link) -> set[str]:
+    """The topics that a snapshot was told to read from somewhere else."""
+    if SUMMARY_ACCEPTED not in link.summary:
+        return set()
+    entry = json.loads(link.summary[SUMMARY_ACCEPTED])
+    if entry.get("code") in _SAME_LOG or entry.get("given_up"):
+        return set()
+    return {*entry.get("seam_before", {}), *entry.get("seam_after", {})}
+
+
+def _topics_of(entry: Mapping[str, Any], topics: Sequence[str]) -> set[str]:
+    if entry.get("given_up"):  # went back to a snapshot: its rows are of the same log
+        return set()
+    if entry.get("code") == ClusterReplaced.code:
+        return set(topics)
+    return {*entry.get("seam_before", {}), *entry.get("seam_after", {})}
+
+
+def _accepted_from(accepted: Sequence[Mapping[str, Any]], place: Place) -> int | None:
+    """Where the last rebase of a partition that is on record began to read."""
+    for entry in reversed(accepted):
+        if entry.get("code") not in _SAME_LOG and not entry.get("given_up"):
+            offset = entry.get("seam_after", {}).get(place[0], {}).get(str(place[1]))
+            if offset is not None:
+                return int(offset)
+    return None
+
+
+def _joined_at(states: Sequence[Any], place: Place) -> int:
+    """Where a partition is read from that joined later: of a new topic from its seam, a new one from 0."""
+    for before, state in itertools.pairwise(states):
+        if place in state.seam and place not in before.seam:
+            is_new_topic = place[0] not in before.topic_ids
+            return int(state.seam[place]) if is_new_topic else 0
+    return 0

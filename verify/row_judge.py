@@ -1,0 +1,233 @@
+"""Whether a key's row is what the log says. Pure: the records that can decide and the rows in, a verdict out.
+
+The log is believed for what it holds and the table has read. Where something that is gone from the log, or
+that a person did, may explain what the table shows, the key is not judged, and the verdict says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from thermocline.fold import order_of
+
+if TYPE_CHECKING:
+    from verify.reading import Place, Reading
+
+__all__ = ["Ground", "Heard", "Reason", "Stored", "Verdict", "judge"]
+
+
+class Reason(StrEnum):
+    """Why the log can't judge a key."""
+
+    OLDER = "older than what the log still holds"
+    COMPACTED = "its record was compacted away"
+    REPLACED = "its topic's log was replaced since"
+    REPLAYED = "a record of it that was bad may have been replayed since"
+    MOVED = "its last record may have been in another partition, where the log is cut or compacted"
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The last record of a key in a partition that the table has read. ``timestamp`` is in microseconds.
+
+    ``is_maybe``: it was bad when it was read, and is good by now. ``index`` finds its columns.
+    """
+
+    place: Place
+    offset: int
+    timestamp: int
+    batch: int
+    is_maybe: bool
+    is_tombstone: bool
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.place[0]}/{self.place[1]}@{self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A live row. ``place`` is None where it says not where it comes from."""
+
+    place: Place | None
+    offset: int
+    timestamp: int
+    index: int
+
+    def __str__(self) -> str:
+        return "nowhere" if self.place is None else f"{self.place[0]}/{self.place[1]}@{self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is said of a key: ``code`` of a finding and ``what`` it is, or a ``reason``, or that it agrees.
+
+    ``if_keys_stay``: a finding only where no key is met in several partitions. ``is_suppressed``: it agrees,
+    though the row comes from an older record with equal values.
+    """
+
+    code: str = ""
+    what: str = ""
+    reason: Reason | None = None
+    if_keys_stay: bool = False
+    is_suppressed: bool = False
+
+
+AGREES = Verdict()
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What holds for all keys.
+
+    ``firsts``: from where on, by partition, the log holds all that the table has read. ``compacted`` are
+    topics; ``fleeting`` those of which tombstones may have gone while the log was read. ``same`` compares a
+    record's columns with a row's, by their indexes.
+    """
+
+    reading: Reading
+    firsts: Mapping[Place, int]
+    compacted: Collection[str]
+    fleeting: Collection[str]
+    same: Callable[[int, int], bool]
+
+
+def judge(heard: Sequence[Heard], rows: Sequence[Stored], ground: Ground) -> Verdict:
+    """The verdict on a key, from the records of it before the seam and its live rows."""
+    if len(rows) > 1:
+        return Verdict("key-live-twice", f"rows of {' and '.join(map(str, rows))} are live")
+    possible = _possible_winners([one for one in heard if not one.is_maybe], ground.reading)
+    if not rows:
+        return _judge_absent(possible, ground)
+    return _Case(rows[0], heard, possible, ground).verdict()
+
+
+def _possible_winners(heard: Sequence[Heard], reading: Reading) -> list[Heard]:
+    """The record that was read last; several where nobody knows in which order they were read."""
+    if not heard:
+        return []
+    batch = max(one.batch for one in heard)
+    last = sorted((one for one in heard if one.batch == batch), key=_rank, reverse=True)
+    return last[:1] if reading.is_known(batch) else last
+
+
+def _rank(one: Heard) -> tuple[int, int, str, int]:
+    return (one.batch, *order_of(one.timestamp, *one.place))
+
+
+def _judge_absent(possible: Sequence[Heard], ground: Ground) -> Verdict:
+    if not possible or any(one.is_tombstone for one in possible):
+        return AGREES
+    winner = possible[0]
+    if winner.place[0] in ground.fleeting:
+        return Verdict(reason=Reason.COMPACTED)
+    what = f"{winner} is the last record of it, and the table has no row"
+    return Verdict("row-missing", what, if_keys_stay=_may_hide(winner, ground))
+
+
+def _may_hide(winner: Heard, ground: Ground) -> bool:
+    """Whether another partition may have had a record of the key, read later, that the log lost."""
+    return any(
+        place != winner.place
+        and (
+            place[0] in ground.compacted
+            or ground.firsts.get(place, 0) > ground.reading.reached(winner.batch, place)
+        )
+        for place in ground.reading.lives
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One row against the records of its key."""
+
+    row: Stored
+    heard: Sequence[Heard]
+    possible: Sequence[Heard]
+    ground: Ground
+
+    def verdict(self) -> Verdict:
+        row, winner = self.row, self.possible[0] if self.possible else None
+        if row.place is None:
+            return Verdict("row-extra", "the row does not say from which record it comes")
+        if (verdict := self._beyond(row.place)) is not None:
+            return verdict
+        own = next((one for one in self.heard if one.place == row.place and one.offset == row.offset), None)
+        if own is not None and (own in self.possible or self._is_replayed(own)):
+            return self._same(own)
+        if winner is None:
+            return self._unseen(row.place)
+        if self._is_suppressed():
+            return Verdict(is_suppressed=True)
+        return self._late(winner) if self._is_before(winner, row.place) else self._unseen(row.place)
+
+    def _beyond(self, place: Place) -> Verdict | None:
+        seam = self.ground.reading.seam
+        if place in seam and self.row.offset < seam[place]:
+            return None
+        if self.ground.reading.replaced and not self.possible:
+            return Verdict(reason=Reason.REPLACED)
+        return Verdict("row-beyond-seam", f"the row comes from {self.row}, and the seam is {seam!r}")
+
+    def _same(self, own: Heard) -> Verdict:
+        if own.is_tombstone:
+            return Verdict("row-extra", f"the row comes from {self.row}, which deletes it")
+        if own.timestamp != self.row.timestamp or not self.ground.same(own.index, self.row.index):
+            return Verdict("row-differs", f"the row's columns are not those of {own}, where it comes from")
+        return AGREES
+
+    def _is_replayed(self, own: Heard) -> bool:
+        """Whether a replay may have applied it: only where it is the newest of its key."""
+        return own.is_maybe and all(_rank(own) > _rank(one) for one in self.possible)
+
+    def _is_suppressed(self) -> bool:
+        """Whether the row is older than its record, and says the same."""
+        last = [*self.possible, *(one for one in self.heard if self._is_replayed(one))]
+        return self.ground.reading.suppressed and any(
+            not one.is_tombstone and self.ground.same(one.index, self.row.index) for one in last
+        )
+
+    def _is_before(self, winner: Heard, place: Place) -> bool:
+        """Whether the row was certainly read before the winner."""
+        row, reading = self.row, self.ground.reading
+        if place == winner.place:
+            return row.offset < winner.offset
+        if any(not one.is_maybe and one.place == place and one.offset >= row.offset for one in self.heard):
+            return True
+        batch = reading.batch(place, row.offset)
+        if batch != winner.batch:
+            return batch < winner.batch
+        return reading.is_known(batch) and order_of(row.timestamp, *place) < order_of(
+            winner.timestamp, *winner.place
+        )
+
+    def _late(self, winner: Heard) -> Verdict:
+        """A finding; but where rows are suppressed, a record with the row's values may be hidden."""
+        hangs = self.ground.reading.suppressed and _may_hide(winner, self.ground)
+        if winner.is_tombstone:
+            what = f"{winner} deletes it, and the table has its row of {self.row}"
+            return Verdict("row-extra", what, if_keys_stay=hangs)
+        what = f"the row comes from {self.row}, and the last record is {winner}"
+        return Verdict("row-stale", what, if_keys_stay=hangs)
+
+    def _unseen(self, place: Place) -> Verdict:
+        """The log shows no record that the row could come from, or that came after it."""
+        topic, first = place[0], self.ground.firsts.get(place, 0)
+        begins = self.ground.reading.lives[place].begins
+        if topic in self.ground.reading.replaced:
+            return Verdict(reason=Reason.REPLACED)
+        if self.ground.reading.is_whole and begins is not None and self.row.offset < begins:
+            what = (
+                f"the row comes from {self.row}, and the table has read {topic}/{place[1]} from {begins} on"
+            )
+            return Verdict("row-extra", what)
+        if self.row.offset < first:
+            return Verdict(reason=Reason.OLDER)
+        if any(one.is_maybe and one.place == place and one.offset >= self.row.offset for one in self.heard):
+            return Verdict(reason=Reason.REPLAYED)
+        if topic in self.ground.compacted:
+            return Verdict(reason=Reason.COMPACTED)
+        return Verdict("row-extra", f"the row comes from {self.row}, where the log has no record of its key")

@@ -1,0 +1,218 @@
+"""Whether each snapshot begins where the one before it ended, and accounts for what it read. Pure.
+
+Only summaries and the table's properties are asked. What was accepted on purpose (a gap, another log, a
+snapshot to go back to) is on record in the summary of the snapshot that accepted it, and is compared with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from thermocline.catalog import (
+    BATCH_PROPERTY,
+    EPOCH_PROPERTY,
+    SEAM_PROPERTY,
+    SUMMARY_ACCEPTED,
+    SUMMARY_BATCH,
+    SUMMARY_EPOCH,
+)
+from thermocline.seam import Seam
+from verify.finding import Finding
+
+if TYPE_CHECKING:
+    from thermocline.catalog import SnapshotState
+    from thermocline.definition import LiveTable
+    from verify.lineage import Link
+
+READ: Final = "read"
+# Partitions that a sentence names one by one; the others are counted.
+_PLACES_MAX: Final = 5
+
+
+def seam_findings(
+    links: Sequence[Link], properties: Mapping[str, str | None], definition: LiveTable
+) -> Iterator[Finding]:
+    """What does not fit among the summaries of main's snapshots, oldest first, and the table's properties."""
+    for link in links:
+        if link.is_foreign:
+            yield Finding("snapshot-foreign", f"{name_of(link)} carries no seam: another writer made it")
+        elif link.problem:
+            yield Finding("summary-unreadable", f"{name_of(link)}: {link.problem}")
+    ours = [link for link in links if link.state is not None]
+    for link in ours:
+        yield from _sums(link)
+    if ours and ours[0].is_first:
+        yield from _beginning(ours[0])
+    # Where one can't be read, nobody knows what the one after it goes on from.
+    for before, link in pairwise(link for link in links if not link.is_foreign):
+        if before.state is not None and link.state is not None:
+            yield from _joined(before, link)
+    yield from _repeated(ours)
+    if ours and ours[-1] is links[-1]:
+        yield from _copies(ours[-1], properties)
+        yield from _definition(ours[-1], definition)
+
+
+def name_of(link: Link) -> str:
+    """A snapshot as a sentence names it."""
+    return f"snapshot {link.snapshot_id}"
+
+
+def _sums(link: Link) -> Iterator[Finding]:
+    """Each record once: in the batch, and over the table's life."""
+    state = _state(link)
+    for what, counts in (("its batch", state.counts), ("the table's life", state.totals)):
+        rest = sum(counts.values()) - counts.get(READ, 0)
+        if rest != counts.get(READ, 0) or any(count < 0 for count in counts.values()):
+            spelled = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+            yield Finding("accounting-open", f"{name_of(link)} does not add up over {what}: {spelled}")
+    if state.watermark_ms < -1 or state.drained_ms < 0:
+        what = f"watermark {state.watermark_ms} ms, drained {state.drained_ms} ms"
+        yield Finding("summary-unreadable", f"{name_of(link)} has times that are none: {what}")
+
+
+def _beginning(link: Link) -> Iterator[Finding]:
+    state = _state(link)
+    if any(state.counts.values()) or any(state.totals.values()):
+        yield Finding("accounting-open", f"{name_of(link)} is the table's first and counts records")
+
+
+def _joined(before: Link, link: Link) -> Iterator[Finding]:
+    """What a snapshot says, against the one of ours before it."""
+    earlier, state = _state(before), _state(link)
+    pair = f"{name_of(link)} after {name_of(before)}"
+    if state.epoch < earlier.epoch:
+        yield Finding("epoch-back", f"{pair}: the epoch went back from {earlier.epoch} to {state.epoch}")
+    if state.definition_version < earlier.definition_version:
+        versions = f"from {earlier.definition_version} to {state.definition_version}"
+        yield Finding("definition-differs", f"{pair}: the definition went back {versions}")
+    yield from _totals(pair, earlier, state)
+    if link.is_accepted:
+        yield from _accepted(pair, link, earlier, state)
+    elif link.is_replay:
+        if state.seam != earlier.seam:
+            yield Finding("seam-not-joined", f"{pair}: a replay moved the seam, {_moved(earlier, state)}")
+    else:
+        yield from _moved_on(pair, earlier, state)
+        yield from _same_log(pair, earlier, state)
+
+
+def _totals(pair: str, earlier: SnapshotState, state: SnapshotState) -> Iterator[Finding]:
+    for name in sorted({*earlier.totals, *state.totals, *state.counts}):
+        expected = earlier.totals.get(name, 0) + state.counts.get(name, 0)
+        if state.totals.get(name, 0) != expected:
+            facts = f"{state.totals.get(name, 0)} {name} in all, where {expected} would follow"
+            yield Finding("accounting-open", f"{pair}: {facts}")
+
+
+def _moved_on(pair: str, earlier: SnapshotState, state: SnapshotState) -> Iterator[Finding]:
+    """The seam only moves on, over as many offsets as records were read, or more.
+
+    More where the log has holes: markers of transactions, aborted records, compaction. A partition that is
+    new is read from its first offset, or from where an alteration says, which is somewhere before its seam.
+    """
+    back = [
+        f"{topic}/{partition} from {offset} to {_spelled(state.seam, (topic, partition))}"
+        for topic, partition, offset in earlier.seam.items()
+        if (topic, partition) not in state.seam or state.seam[topic, partition] < offset
+    ]
+    if back:
+        yield Finding("seam-not-joined", f"{pair}: the seam went back, {_some(back)}")
+        return
+    offsets = sum(end - earlier.seam.get((topic, p)) for topic, p, end in state.seam.items())
+    read = state.counts.get(READ, 0)
+    if read > offsets:
+        facts = f"{read} records were read over {offsets} offsets"
+        yield Finding("seam-not-joined", f"{pair}: {facts}, {_moved(earlier, state) or 'the seam stood'}")
+
+
+def _same_log(pair: str, earlier: SnapshotState, state: SnapshotState) -> Iterator[Finding]:
+    if state.cluster_id != earlier.cluster_id:
+        facts = f"cluster {earlier.cluster_id} became {state.cluster_id}"
+        yield Finding("seam-not-joined", f"{pair}: {facts}, and nobody accepted it")
+    for topic, topic_id in earlier.topic_ids.items():
+        if state.topic_ids.get(topic) != topic_id:
+            facts = f"topic {topic} {topic_id} became {state.topic_ids.get(topic)}"
+            yield Finding("seam-not-joined", f"{pair}: {facts}, and nobody accepted it")
+
+
+def _accepted(pair: str, link: Link, earlier: SnapshotState, state: SnapshotState) -> Iterator[Finding]:
+    """What was accepted says which partitions moved, from where to where; nothing is read with it."""
+    if state.counts.get(READ, 0):
+        yield Finding("seam-not-joined", f"{pair}: it accepts a loss and reads {state.counts[READ]} records")
+    try:
+        note = json.loads(link.summary[SUMMARY_ACCEPTED])
+        said = Seam.from_dict(note["seam_before"]), Seam.from_dict(note["seam_after"])
+    except (ValueError, TypeError, KeyError) as error:
+        yield Finding("summary-unreadable", f"{name_of(link)}: what it accepts can't be read: {error!r}")
+        return
+    if _changed(earlier.seam, state.seam) != said:
+        facts = f"{_moved(earlier, state) or 'nothing'}, and {said[0]!r} to {said[1]!r} was accepted"
+        yield Finding("seam-not-joined", f"{pair}: what moved is {facts}")
+
+
+def _changed(before: Seam, after: Seam) -> tuple[Seam, Seam]:
+    """The partitions that moved, new and gone ones included, as they were and as they are."""
+    ours, theirs = ({(topic, p): end for topic, p, end in seam.items()} for seam in (before, after))
+    moved = {place for place in ours.keys() | theirs.keys() if ours.get(place) != theirs.get(place)}
+    was, is_now = (Seam({place: seam[place] for place in moved if place in seam}) for seam in (before, after))
+    return was, is_now
+
+
+def _repeated(ours: Sequence[Link]) -> Iterator[Finding]:
+    seen: dict[str, Link] = {}
+    for link in ours:
+        earlier = seen.setdefault(_state(link).batch_id, link)
+        if earlier is not link:
+            batch = f"{name_of(earlier)} and {name_of(link)} both carry batch {_state(link).batch_id}"
+            yield Finding("batch-repeated", batch)
+
+
+def _copies(link: Link, properties: Mapping[str, str | None]) -> Iterator[Finding]:
+    """The table's properties, against the current snapshot. A batch id is missing in tables of old."""
+    state = _state(link)
+    seam, batch, epoch = (properties.get(name) for name in (SEAM_PROPERTY, BATCH_PROPERTY, EPOCH_PROPERTY))
+    try:
+        is_same = seam is not None and Seam.from_json(seam) == state.seam
+    except ValueError:
+        is_same = False
+    differ = [] if is_same else [f"{SEAM_PROPERTY} is {seam}, and the snapshot's seam {state.seam.to_json()}"]
+    if batch is not None and batch != state.batch_id:
+        differ.append(f"{BATCH_PROPERTY} is {batch}, and {SUMMARY_BATCH} {state.batch_id}")
+    if epoch != str(state.epoch):
+        differ.append(f"{EPOCH_PROPERTY} is {epoch}, and {SUMMARY_EPOCH} {state.epoch}")
+    if differ:
+        facts = "; ".join(differ)
+        yield Finding("seam-copy-differs", f"{name_of(link)} is not what the table last committed: {facts}")
+
+
+def _definition(link: Link, definition: LiveTable) -> Iterator[Finding]:
+    version = _state(link).definition_version
+    if version != definition.version:
+        facts = f"version {version} of the definition, and the table has version {definition.version}"
+        yield Finding("definition-differs", f"{name_of(link)} was made with {facts}")
+
+
+def _state(link: Link) -> SnapshotState:
+    assert link.state is not None
+    return link.state
+
+
+def _moved(earlier: SnapshotState, state: SnapshotState) -> str:
+    was, is_now = _changed(earlier.seam, state.seam)
+    places = dict.fromkeys((topic, p) for seam in (was, is_now) for topic, p, _ in seam.items())
+    return _some(
+        [f"{t}/{p} from {_spelled(was, (t, p))} to {_spelled(is_now, (t, p))}" for t, p in sorted(places)]
+    )
+
+
+def _spelled(seam: Seam, place: tuple[str, int]) -> str:
+    return str(seam[place]) if place in seam else "nowhere"
+
+
+def _some(places: Sequence[str]) -> str:
+    left = len(places) - _PLACES_MAX
+    return ", ".join(places[:_PLACES_MAX]) + (f" and {left} more" if left > 0 else "")

@@ -1,0 +1,84 @@
+"""The structure of a table: its history, its files, its rows, as far as they are judged without the log.
+
+`seam_history` asks the summaries of all snapshots that the table still holds, `file_history` their files,
+`current_files` and `bucket_scan` the files and the rows of the current snapshot, `quarantined` the companion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+from thermocline.catalog import load_table
+from thermocline.errors import ThermoclineError
+from verify.bucket_scan import bucket_findings
+from verify.current_files import deletes_findings, listing_findings, stored_files
+from verify.file_history import FileHistory
+from verify.lineage import Step, lineage, walk
+from verify.origins import Origins
+from verify.quarantined import quarantine_findings
+from verify.seam_history import name_of, seam_findings
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from thermocline.definition import LiveTable
+    from verify.finding import Finding
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and how much there is."""
+
+SNAPSHOTS: Final = "history"
+ROWS: Final = "files"
+
+
+def structure_findings(table: Table, definition: LiveTable, progress: Progress) -> Iterator[Finding]:
+    """What is wrong with the table's current snapshot and with its history, as it is found.
+
+    ``table`` is as it was loaded; what is committed meanwhile does not matter. In memory are the list of the
+    files of one snapshot, and 8 bytes for each row of a bucket.
+
+    Raises:
+        OSError: the store can't be asked.
+    """
+    links = lineage(table)
+    yield from seam_findings(links, table.properties, definition)
+    history = FileHistory(table.io, definition.has_key, _is_held(table))
+    step = None
+    for done, step in enumerate(walk(table.io, links), start=1):
+        yield from history.findings(step)
+        progress(SNAPSHOTS, done, len(links))
+    if step is not None:
+        yield from _current(table, definition, step, Origins.of(links, table.properties), progress)
+    yield from quarantine_findings(table, links)
+
+
+def _current(
+    table: Table, definition: LiveTable, step: Step, origins: Origins, progress: Progress
+) -> Iterator[Finding]:
+    yield from listing_findings(step.live.values(), name_of(step.link))
+    files = stored_files(step.live.values())
+    yield from deletes_findings(table.io, files)
+    total, done = sum(file.listed.rows for file in files), 0
+
+    def rows_read(count: int) -> None:
+        nonlocal done
+        done += count
+        progress(ROWS, done, total)
+
+    for _, of_bucket in groupby(files, key=lambda file: file.listed.bucket):
+        yield from bucket_findings(table.io, definition, list(of_bucket), origins, rows_read)
+
+
+def _is_held(table: Table) -> Callable[[int], bool]:
+    """Whether the table holds a snapshot by now: the files of one that was expired meanwhile may be gone."""
+
+    def is_held(snapshot_id: int) -> bool:
+        identifier = ".".join(table.name())
+        try:
+            return load_table(table.catalog, identifier, identifier).snapshot_by_id(snapshot_id) is not None
+        except ThermoclineError:
+            return True  # nobody says that it is expired
+
+    return is_held
