@@ -13,22 +13,17 @@ import os
 import random
 import signal
 import tempfile
-import threading
 import time
 from collections import Counter
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from pyiceberg.table.snapshots import ancestors_of
-
-from tests.behaviour.topic import APP, Topic
-from thermocline.catalog import SnapshotState, current_state, load_table, open_catalog, state_of
+from tests.torture.checks import check_history, check_rows, table_of
+from tests.torture.ledger import Ledger
+from tests.torture.traffic import Traffic
+from thermocline.catalog import SnapshotState, current_state
 from thermocline.embedded.stack import TABLE, TOPIC, Command, Stack
 from thermocline.errors import OwnerLost
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
 
 LEASE_SECONDS: Final = 2.0
 PARTITIONS: Final = 2
@@ -40,31 +35,6 @@ TAKEOVER_SECONDS_MAX: Final = 45.0
 # So many rounds may not count in a row before something else must be wrong.
 UNDECIDED_MAX: Final = 3
 END_SECONDS_MAX: Final = 60.0
-
-
-class Traffic:
-    """Upserts and deletes, sent without a pause until it is stopped."""
-
-    def __init__(self, stack: Stack, seed: int) -> None:
-        self.topic = Topic(stack.settings.kafka, TOPIC)
-        self._random = random.Random(seed)
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._send, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._ended.set()
-        self._thread.join()
-        self.topic.flush()
-
-    def _send(self) -> None:
-        number = 0
-        while not self._ended.wait(0.1):
-            for _ in range(RECORDS_PER_SECOND // 10):
-                number += 1
-                row = (APP, f"u{self._random.randrange(USERS)}", f"k{self._random.randrange(5)}")
-                self.topic.send(row, None if self._random.random() < 0.2 else f"v{number}")
-            self.topic.flush()
 
 
 class Rounds:
@@ -139,31 +109,7 @@ class Rounds:
         return self._stack.command(f"ingest-{self._count}", "ingest", "run", TABLE)
 
     def _state(self) -> SnapshotState:
-        return current_state(_table(self._stack), TABLE)
-
-
-def check_history(stack: Stack) -> int:
-    """Epochs never go back, seams join without gap or repeat, records count once; how many commits."""
-    table = _table(stack)
-    current = table.current_snapshot()
-    assert current is not None
-    states = [state_of(one, TABLE) for one in ancestors_of(current, table.metadata)][::-1]
-    assert len({state.batch_id for state in states}) == len(states)
-    for before, after in pairwise(states):
-        assert after.epoch >= before.epoch, f"{after} came after {before}"
-        assert after.seam.at_least(before.seam), f"{after} came after {before}"
-        offsets = sum(end - before.seam.get((topic, p)) for topic, p, end in after.seam.items())
-        assert after.counts["read"] == offsets, f"{after} read other records than lie between the seams"
-    assert states[-1].totals["read"] == sum(offset for *_, offset in states[-1].seam.items())
-    return len(states)
-
-
-def check_rows(stack: Stack, topic: Topic) -> int:
-    rows = _table(stack).scan().to_arrow().to_pylist()
-    found = {(row["app_id"], row["user_id"], row["key"]): row["value"] for row in rows}
-    assert len(found) == len(rows), "a key is live twice"
-    assert found == {key: row["value"] for key, row in topic.oracle.rows().items()}
-    return len(rows)
+        return current_state(table_of(self._stack), TABLE)
 
 
 def run(folder: Path, rounds: int, seed: int) -> None:
@@ -172,23 +118,30 @@ def run(folder: Path, rounds: int, seed: int) -> None:
         with stack.config_path.open("a") as config:
             config.write(f"\n[ingest]\nlease_seconds = {LEASE_SECONDS}\n")
         stack.start()
-        traffic = Traffic(stack, seed)
+        client_config = stack.settings.kafka.client_config()
+        ledger = Ledger(client_config, TOPIC, PARTITIONS)
+        traffic = Traffic(
+            client_config, TOPIC, seed, partitions=PARTITIONS, users=USERS, rate=RECORDS_PER_SECOND
+        )
+        ledger.start()
+        traffic.start()
         owners = Rounds(stack, seed)
         owners.check_a_second_one_is_refused()
         ended = owners.run(rounds)
         owners.check_a_second_one_is_refused()
         traffic.stop()
-        goal = traffic.topic.oracle.end
+        goal = traffic.acknowledged_end
+        assert not traffic.refused
+        assert ledger.wait_for(goal, END_SECONDS_MAX)
         stack.wait_for(
-            lambda: current_state(_table(stack), TABLE).seam.at_least(goal), "all records are committed"
+            lambda: current_state(table_of(stack), TABLE).seam.at_least(goal), "all records are committed"
         )
         owners.stop()
-        commits, rows = check_history(stack), check_rows(stack, traffic.topic)
+        ledger.stop()
+        commits, wrong = check_history(table_of(stack), ledger)
+        rows, differences = check_rows(table_of(stack), ledger)
+        assert not [*wrong, *differences]
         print(f"{dict(ended)}; {commits} commits and {rows} rows as the log says", flush=True)
-
-
-def _table(stack: Stack) -> Table:
-    return load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}")
 
 
 def main() -> None:

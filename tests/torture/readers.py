@@ -1,0 +1,119 @@
+"""Who reads all the time: sessions of lookups, some asking for what they know of, and one of extracts."""
+
+from __future__ import annotations
+
+import io
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+import pyarrow as pa
+
+from serving.client import Client
+from tests.torture.judge import ANY, Answer, Findings, Judge
+from tests.torture.ledger import Entity
+from tests.torture.traffic import Traffic
+from thermocline.embedded.demo.lookups import read_point_of, row_of_json
+from thermocline.embedded.stack import TABLE
+from thermocline.errors import (
+    NotReady,
+    ReadAfterTimeout,
+    ServerUnreachable,
+    StoreUnreachable,
+    ThermoclineError,
+)
+from thermocline.seam import Seam
+
+SESSIONS: Final = 3
+PAUSE_SECONDS: Final = 0.03
+EXTRACT_PAUSE_SECONDS: Final = 4.0
+RETRY_SECONDS: Final = 0.1
+WITH_READ_AFTER: Final = 0.2
+# A connection of its own now and then, so that a session meets every API worker.
+NEW_CONNECTION: Final = 0.02
+# A server may say these while something is broken: they pass by themselves.
+REFUSALS: Final = (NotReady, ReadAfterTimeout, ServerUnreachable, StoreUnreachable)
+
+
+class Readers:
+    """Sessions against one server, until they are stopped."""
+
+    def __init__(self, url: str, traffic: Traffic, judge: Judge, findings: Findings, seed: int) -> None:
+        self.refused: Counter[str] = Counter()
+        self._url = url
+        self._traffic = traffic
+        self._judge = judge
+        self._findings = findings
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(
+                target=self._look_up, args=(f"session {n}", random.Random(seed + n)), daemon=True
+            )
+            for n in range(SESSIONS)
+        ]
+        self._threads.append(threading.Thread(target=self._extract, daemon=True))
+
+    def start(self) -> None:
+        """Begins to read."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Ends all sessions."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _look_up(self, session: str, drawn: random.Random) -> None:
+        client = Client(self._url)
+        while not self._stop.wait(PAUSE_SECONDS):
+            if drawn.random() < NEW_CONNECTION:
+                client.close()
+                client = Client(self._url)
+            entity = drawn.choice(self._traffic.entities)
+            floor = self._traffic.acknowledged_end if drawn.random() < WITH_READ_AFTER else ANY
+            self._try(lambda: lookup(client, session, entity, floor))  # noqa: B023 -- called at once
+        client.close()
+
+    def _extract(self) -> None:
+        while not self._stop.wait(EXTRACT_PAUSE_SECONDS):
+            with Client(self._url) as client:
+                self._try(lambda: extract(client, "extracts"))
+
+    def _try(self, ask: Callable[[], Answer]) -> None:
+        try:
+            answer = ask()
+        except REFUSALS as error:
+            self.refused[error.code] += 1
+            self._stop.wait(RETRY_SECONDS)
+        except ThermoclineError as error:
+            self._findings.add_unforeseen("server error", f"{error.code}: {error.what} {error.cause}")
+            self._stop.wait(RETRY_SECONDS)
+        except (pa.ArrowInvalid, KeyError, ValueError) as error:
+            self._findings.add("broken answer", f"{type(error).__name__}: {error}")
+        else:
+            self._judge.take(answer)
+
+
+def lookup(client: Client, session: str, entity: Entity, floor: Seam = ANY) -> Answer:
+    """One entity's rows, at least as of the floor. Raises the server's errors."""
+    parameters = {"app_id": str(entity[0]), "user_id": entity[1]}
+    document = client.lookup(TABLE, parameters, read_after(floor))
+    rows = [row_of_json(row) for row in document["rows"]]  # type: ignore[attr-defined]
+    return Answer(session, "lookup", entity, rows, read_point_of(document), floor)
+
+
+def extract(client: Client, session: str) -> Answer:
+    """The whole table. Raises the server's errors."""
+    sink = io.BytesIO()
+    point = client.extract(TABLE, None, "arrow", sink, lambda _: None)
+    rows = pa.ipc.open_stream(sink.getvalue()).read_all().to_pylist()
+    return Answer(session, "extract", None, rows, point)
+
+
+def read_after(floor: Seam) -> str | None:
+    """The header that asks for the records before ``floor``."""
+    parts = [f"{topic}/{p}@{offset - 1}" for topic, p, offset in floor.items() if offset]
+    return ",".join(parts) or None
