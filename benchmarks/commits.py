@@ -76,8 +76,8 @@ def _safety() -> Stopwatch:
     is looked at; epoch, base snapshot, seam and definition are compared in the metadata that is swapped out.
     """
     watch = Stopwatch()
-    watch.watch(ingest.owner, "check_identity", "check_against_log", "check_tombstones")
-    watch.watch(Log, "starts", "ends", "open_transactions")
+    watch.watch(ingest.owner, "check_log", "check_identity", "check_against_log", "check_tombstones")
+    watch.watch(Log, "starts", "bounds", "open_transactions")
     watch.watch(Lease, "check")
     watch.watch(Committer, "_check")
     return watch

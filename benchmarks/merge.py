@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from benchmarks._report import cpu_seconds, report, say
 from benchmarks._table import write
+from ingest.engine import SparkEngine
 from ingest.owner import Owner
 from thermocline.clock import SystemClock
 from thermocline.embedded.stack import TABLE, Stack
@@ -88,7 +89,8 @@ class _Run:
         self._inserted = 0
         self._number = 0
         self.owner = Owner.open(stack.settings, TABLE, SystemClock())
-        self._spark = self.owner.spark
+        assert isinstance(self.owner.engine, SparkEngine)
+        self._spark = self.owner.engine.session
 
     def grow(self, rows: int) -> None:
         """Load new users until so many rows were loaded, and make the twin anew."""

@@ -1,0 +1,184 @@
+"""A catalog in memory: immutable metadata, swapped as a whole; a table as PyIceberg shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyiceberg.exceptions import NoSuchTableError
+
+from tests.simulation.store import Edge, FakeIO
+from thermocline.files import DataFile
+
+# Iceberg takes clocks that differ by this much between writers, and refuses what is older than that.
+CLOCK_TOLERANCE_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A snapshot's summary."""
+
+    additional_properties: dict[str, str]
+    operation: str = "append"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FakeSnapshot:
+    """A snapshot with the live files that `thermocline.files.plan_files` would find in its manifests."""
+
+    snapshot_id: int
+    parent_snapshot_id: int | None
+    sequence_number: int
+    timestamp_ms: int
+    summary: Summary
+    files: tuple[DataFile, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Metadata:
+    """All that a table is at one moment; a commit swaps it for another."""
+
+    snapshots: Mapping[int, FakeSnapshot]
+    current_id: int
+    properties: Mapping[str, str]
+    tags: Mapping[str, int] = field(default_factory=dict)
+    last_updated_ms: int = 0
+    last_sequence_number: int = 0
+    table_uuid: str = "the table"
+
+    @property
+    def current(self) -> FakeSnapshot:
+        """The current snapshot."""
+        return self.snapshots[self.current_id]
+
+    def snapshot_by_id(self, snapshot_id: int) -> FakeSnapshot | None:
+        """The snapshot, where the table has it."""
+        return self.snapshots.get(snapshot_id)
+
+    def history(self) -> Iterator[FakeSnapshot]:
+        """The current snapshot and its ancestors, as far back as they are there."""
+        snapshot: FakeSnapshot | None = self.current
+        while snapshot is not None:
+            yield snapshot
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent is None else self.snapshots.get(parent)
+
+    def paths(self) -> set[str]:
+        """Of all files that a snapshot needs."""
+        return {path for snapshot in self.snapshots.values() for path in paths_of(snapshot)}
+
+    def with_snapshot(self, snapshot: FakeSnapshot, properties: Mapping[str, str], now_ms: int) -> Metadata:
+        """The same with one more snapshot, which is the current one."""
+        return Metadata(
+            {**self.snapshots, snapshot.snapshot_id: snapshot},
+            snapshot.snapshot_id,
+            {**self.properties, **properties},
+            self.tags,
+            max(now_ms, self.last_updated_ms),
+            snapshot.sequence_number,
+        )
+
+    def changed(self, **changes: Any) -> Metadata:
+        """The same with some things set anew."""
+        return replace(self, **changes)
+
+
+def paths_of(snapshot: FakeSnapshot) -> list[str]:
+    """Of the files that a snapshot needs."""
+    deletes = [file.deletes.path for file in snapshot.files if file.deletes is not None]
+    return [file.path for file in snapshot.files] + deletes
+
+
+class FakeTable:
+    """A table as PyIceberg shows it: as it was when it was loaded."""
+
+    def __init__(self, catalog: FakeCatalog, identifier: str, metadata: Metadata) -> None:
+        self.catalog = catalog
+        self.identifier = identifier
+        self.metadata = metadata
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The table properties."""
+        return self.metadata.properties
+
+    @property
+    def io(self) -> FakeIO:
+        """The file store."""
+        return self.catalog.io
+
+    def name(self) -> tuple[str, ...]:
+        """Namespace and name."""
+        return tuple(self.identifier.split("."))
+
+    def location(self) -> str:
+        """Where its files are."""
+        return f"file:///simulated/{self.identifier.rpartition('.')[2]}"
+
+    def current_snapshot(self) -> FakeSnapshot:
+        """The current snapshot."""
+        return self.metadata.current
+
+    def snapshots(self) -> list[FakeSnapshot]:
+        """All snapshots, oldest first."""
+        return list(self.metadata.snapshots.values())
+
+    def snapshot_by_id(self, snapshot_id: int) -> FakeSnapshot | None:
+        """The snapshot, where the table has it."""
+        return self.metadata.snapshots.get(snapshot_id)
+
+    def refresh(self) -> FakeTable:
+        """As it is now."""
+        self.metadata = self.catalog.load_table(self.identifier).metadata
+        return self
+
+
+class FakeCatalog:
+    """The current metadata of each table.
+
+    ``landed`` is called after each swap, with the table, what it was and is, and whose swap it was.
+    """
+
+    def __init__(
+        self, io: FakeIO, edge: Edge, landed: Callable[[str, Metadata | None, Metadata, str], None]
+    ) -> None:
+        self.io = io
+        self.properties = {"uri": "simulated"}
+        self.tables: dict[str, Metadata] = {}
+        self._edge = edge
+        self._landed = landed
+        self._ids = 0
+
+    def load_table(self, identifier: str) -> FakeTable:
+        """The table as it is now."""
+        self._edge("catalog load", _away)
+        if identifier not in self.tables:
+            raise NoSuchTableError(identifier)
+        return FakeTable(self, identifier, self.tables[identifier])
+
+    def look(self, identifier: str) -> FakeTable:
+        """The same, for who stands outside of the world: nothing can go wrong."""
+        return FakeTable(self, identifier, self.tables[identifier])
+
+    def create(self, identifier: str, metadata: Metadata) -> None:
+        """A new table."""
+        self.tables[identifier] = metadata
+        self._landed(identifier, None, metadata, "")
+
+    def swap(self, identifier: str, before: Metadata, after: Metadata, by: str) -> bool:
+        """Compare-and-swap: whether the table was as ``before``, and now is as ``after``."""
+        if self.tables[identifier] is not before:
+            return False
+        self.tables[identifier] = after
+        self._landed(identifier, before, after, by)
+        return True
+
+    def new_id(self) -> int:
+        """A new snapshot's id."""
+        self._ids += 1
+        return self._ids
+
+
+def _away() -> Exception:
+    return OSError("the catalog is away")

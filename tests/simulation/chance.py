@@ -1,0 +1,205 @@
+"""Histories at random: what happens, how often, and in which surroundings.
+
+Some things only show when a few steps come in the right order, which chance alone brings about too seldom:
+scenes are such orders, with chance in what they leave open and in what comes between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from random import Random
+
+from tests.simulation import serving_steps
+from tests.simulation.faults import Answer, Fault, Kind, Trouble
+from tests.simulation.history import History
+from tests.simulation.log_steps import (
+    AddPartition,
+    Advance,
+    ClockJump,
+    ClusterDown,
+    Compact,
+    EndTransaction,
+    LoseEnd,
+    Produce,
+    ReplaceCluster,
+    ReplaceTopic,
+    Trim,
+)
+from tests.simulation.table_steps import (
+    Append,
+    DeliverLate,
+    Expire,
+    Ingest,
+    Kill,
+    Resume,
+    Rewrite,
+    Rollback,
+    SetProperty,
+    Tag,
+)
+from tests.simulation.world import BAD, DELETE, UPSERT, Step, Surroundings
+
+# The steps of ingest in a history; where it is served, as many of serving come between.
+STEPS = 30
+# The share of histories that have serving, too.
+SERVED = 0.5
+# How often something happens to serving after a step of ingest; its scenes have two steps on average.
+SERVING_SCENES = 0.4
+# A batch makes some twenty requests, and fifteen more where the table is taken first.
+_EDGES = 36
+# Where much depends on what comes before and after.
+_ONLY = ("", "", "", "", "publish", "metadata load", "log read", "store write", "store delete", "store list")
+_KINDS: tuple[Kind, ...] = ("lost", "applied", "raced", "late", "late", "late-race")
+
+Scene = Callable[[Random], list[Step]]
+Weighted = tuple[float, Scene]
+
+
+def history_of(seed: int, number: int, is_served: bool | None = None) -> History:
+    """The history of that number: the same for the same seed. ``is_served``: by chance, unless it is said."""
+    choose = Random(f"{seed}/{number}")
+    around = Surroundings(
+        partitions=(choose.choice([1, 1, 2]), choose.choice([1, 1, 2])),
+        is_compacted=choose.random() < 0.3,
+        is_append_time=choose.random() < 0.3,
+        wanders=choose.random() < 0.2,
+        is_arrow=choose.random() < 0.03,
+        records_max=choose.choice([2, 5, 100, 100]),
+        skew_ms_max=choose.choice([0, 0, 0, 0, 20_000, 7_200_000]),
+        is_served=(choose.random() < SERVED) if is_served is None else is_served,
+    )
+    scenes = [*_usual(around), *_rare(choose), *_scenes(around)]
+    edges = list(accumulate(weight for weight, _ in scenes))
+    steps: list[Step] = []
+    while len(steps) < STEPS:
+        (_, scene), *_ = choose.choices(scenes, cum_weights=edges)
+        steps += scene(choose)
+    steps = steps[:STEPS]
+    if around.is_served:
+        steps = [one for step in steps for one in (step, *_served(choose))]
+    return History(around, tuple(steps))
+
+
+def _served(choose: Random) -> list[Step]:
+    """What serving does between two steps of the others."""
+    return serving_steps.random_scene(choose) if choose.random() < SERVING_SCENES else []
+
+
+def _usual(around: Surroundings) -> list[Weighted]:
+    found: list[Weighted] = [
+        (8, lambda c: [_produce(c, around)]),
+        (8, lambda c: [_ingest(c)]),
+        (1, lambda c: [EndTransaction(c.randrange(2), c.random() < 0.7)]),
+        (1, lambda c: [Kill(c.randrange(3))]),
+        (1, lambda c: [_resume(c)]),
+        (1, lambda c: [DeliverLate(c.randrange(3))]),
+        (0.5, lambda c: [Trim(c.randrange(9), c.randrange(1, 6))]),
+        (0.3, lambda c: [SetProperty(c.randrange(99))]),
+        (0.2, lambda c: [Tag(c.choice("xy"))]),
+        (0.5, lambda c: [Advance(c.choice([1, 60, 600]))]),
+        (0.2, lambda c: [ClusterDown(False), _ingest(c), ClusterDown(True)]),
+    ]
+    if around.is_compacted:
+        found.append((2, lambda c: [Compact(c.randrange(9), c.randrange(3), c.random() < 0.5)]))
+    if around.wanders:
+        found.append((0.5, lambda c: [AddPartition(c.randrange(2))]))
+    if around.skew_ms_max:
+        found.append((1.5, lambda c: [ClockJump(f"owner {c.randrange(3)}", c.uniform(-1, 1))]))
+    return found
+
+
+def _rare(choose: Random) -> list[Weighted]:
+    """What may happen in this history: few of them in each, or one would hide the other."""
+    rare: list[Scene] = [
+        lambda c: [Trim(c.randrange(9), c.randrange(1, 6), is_early=True), _ingest(c), _resume(c)],
+        lambda c: [LoseEnd(c.randrange(9), c.randrange(1, 4)), _ingest(c), _resume(c)],
+        lambda c: [ReplaceTopic(c.randrange(9)), _ingest(c), _resume(c)],
+        lambda c: [ReplaceCluster(), _ingest(c), _resume(c)],
+        lambda c: [Append(c.randrange(99)), _ingest(c), _resume(c)],
+        lambda c: [Rewrite(), _ingest(c), _resume(c)],
+        lambda c: [Rollback(c.randrange(3)), _ingest(c), _resume(c)],
+        lambda c: [Expire(c.randrange(1, 4))],
+        lambda c: [Advance(c.choice([1800, 7200, 90_000]))],
+    ]
+    return [(1.0, scene) for scene in choose.sample(rare, choose.choice([0, 1, 1, 2, 3]))]
+
+
+def _scenes(around: Surroundings) -> list[Weighted]:
+    found: list[Weighted] = [(0.5, lambda c: _zombie(c, around)), (0.5, lambda c: _unknown(c, around))]
+    found.append((0.1, lambda c: _forgotten_note(c, around)))
+    if around.is_compacted:
+        found.append((0.5, lambda c: _forgotten_tombstone(c, around)))
+    return found
+
+
+def _forgotten_note(choose: Random, around: Surroundings) -> list[Step]:
+    """An unknown commit landed, its note was not read, and its snapshot is gone when it is."""
+    steps: list[Step] = [Ingest(0), _produce(choose, around), Ingest(0, None, Answer("late")), DeliverLate(0)]
+    unread = Ingest(1, Fault("error", 0, only="store list"))
+    steps += [unread, _produce(choose, around), Ingest(1), Expire(choose.choice([1, 1, 2])), Kill(1)]
+    return [*steps, Ingest(2)]
+
+
+def _zombie(choose: Random, around: Surroundings) -> list[Step]:
+    """An owner stops in the middle of a batch, another one takes the table, and the first one goes on."""
+    first, second = choose.sample(range(3), 2)
+    pause = Fault("pause", choose.randrange(_EDGES), choose.randrange(1, 4))
+    between: list[Step] = [Ingest(second), _produce(choose, around), Ingest(second, None, _answer(choose))]
+    return [_produce(choose, around), Ingest(first, pause, _answer(choose)), *between, Ingest(first)]
+
+
+def _unknown(choose: Random, around: Surroundings) -> list[Step]:
+    """A running owner's batch is published, and nobody knows whether it is; then somebody else comes."""
+    first, second = choose.sample(range(3), 2)
+    steps: list[Step] = [Ingest(first), _produce(choose, around)]
+    steps.append(Ingest(first, None, Answer(choose.choice(_KINDS))))
+    steps += choose.sample([DeliverLate(0), Expire(1), SetProperty(1), _produce(choose, around)], 2)
+    return [*steps, Ingest(second, _fault(choose)), DeliverLate(0), Ingest(second)]
+
+
+def _forgotten_tombstone(choose: Random, around: Surroundings) -> list[Step]:
+    """A row is deleted, and nobody reads that for longer than the topic keeps it."""
+    key = choose.randrange(12)
+    upsert, delete = Produce(((key, key, UPSERT),)), Produce(((key, key, DELETE),))
+    before = choose.choice([Produce(((key, key, UPSERT),) * 4), _produce(choose, around)])
+    waiting: list[Step] = [Advance(choose.choice([1800, 3700, 3700, 20_000]))]
+    if choose.random() < 0.5:
+        waiting = [Advance(1800), Ingest(0), Advance(1900)]
+    compact = Compact(key, choose.randrange(2), drops=True)
+    steps: list[Step] = [upsert, Ingest(0), before, delete, compact, *waiting, compact]
+    return [*steps, _ingest(choose), _resume(choose), Ingest(0)]
+
+
+def _produce(choose: Random, around: Surroundings) -> Produce:
+    records = []
+    for _ in range(choose.choice([1, 1, 2, 3, 5])):
+        key = choose.choice([choose.randrange(3), choose.randrange(12)])
+        place = choose.randrange(12) if around.wanders else key
+        records.append((place, key, choose.choices([UPSERT, DELETE, BAD], cum_weights=[12, 17, 18])[0]))
+    return Produce(tuple(records), choose.choice(_SLOTS))
+
+
+_SLOTS: Sequence[int | None] = (None,) * 8 + (0, 1)
+
+
+def _ingest(choose: Random) -> Ingest:
+    return Ingest(choose.choice([0, 0, 0, 0, 1, 1, 2]), _fault(choose), _answer(choose))
+
+
+def _resume(choose: Random) -> Resume:
+    to = choose.choice(["earliest", "latest"])
+    return Resume(choose.choice([0, 0, 0, 1, 2]), to, _fault(choose), _answer(choose))
+
+
+def _fault(choose: Random) -> Fault | None:
+    if choose.random() < 0.6:
+        return None
+    kinds: list[Trouble] = ["crash", "pause", "error"]
+    kind, only = choose.choice(kinds), choose.choice(_ONLY)
+    at = choose.choice([0, 0, 1]) if only else choose.randrange(_EDGES)
+    return Fault(kind, at, choose.randrange(1, 6) if kind == "pause" else 0, only)
+
+
+def _answer(choose: Random) -> Answer | None:
+    return None if choose.random() < 0.8 else Answer(choose.choice(_KINDS), choose.choice([0, 0, 0, 1]))

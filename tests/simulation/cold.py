@@ -1,0 +1,124 @@
+"""Published snapshots on the disk of the simulation, and what reads their rows out of the fake store.
+
+What is decided (what a manifest says, which one is newer, what an index is made of) is the product's.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from serving.cold.index import ColdFile, ColdIndex, assemble
+from serving.cold.manifest import Manifest, is_newer, manifest_of
+from tests.simulation.disk import MemoryPath
+from tests.simulation.records import ENCODED, NAME
+from thermocline.sparse_index import SparseIndex
+
+if TYPE_CHECKING:
+    from serving.cold.reader import Entity, Row
+    from tests.simulation.records import Stored
+    from tests.simulation.store import FakeIO
+    from thermocline.catalog import SnapshotState
+    from thermocline.definition import LiveTable
+    from thermocline.files import DataFile
+
+_SPARSE = SparseIndex([], np.empty(0, np.int64), is_sorted=True)
+
+
+class FakePublished:
+    """The newest published snapshot: as `serving.cold.folder` keeps it, for who publishes and who reads."""
+
+    def __init__(self, folder: MemoryPath, io: FakeIO) -> None:
+        self._file = folder / "manifest"
+        self._io = io
+
+    def publish(self, table: Any, definition: LiveTable, state: SnapshotState) -> bool:
+        """Reads the new files, and replaces what was published, unless it would be a step back."""
+        before = self._manifest()
+        manifest = manifest_of(table, definition, state, table.snapshot_by_id(state.snapshot_id).files)
+        if before is not None and not is_newer(manifest, before):
+            return False
+        known = {file.path for file in before.files} if before is not None else set()
+        for file in manifest.files:
+            if file.path not in known:
+                self._io.ask("index a file")
+                if file.path not in self._io.objects:
+                    raise FileNotFoundError(file.path)
+        self._file.disk.edge("publish index")
+        self._file.disk.put(self._file.text, manifest)
+        self._file.disk.changes += 1
+        return True
+
+    def published_snapshot_id(self) -> int | None:
+        """The newest one."""
+        manifest = self._manifest()
+        return None if manifest is None else manifest.snapshot_id
+
+    def stamp(self) -> Any:
+        """Changes with each."""
+        return self._file.disk.stamps.get(self._file.text)
+
+    def latest(self, previous: ColdIndex | None) -> ColdIndex | None:
+        """The newest index, or ``previous``."""
+        manifest = self._manifest()
+        self._file.disk.edge("read index")
+        if manifest is None or not (previous is None or is_newer(manifest, previous)):
+            return previous
+        return assemble(manifest, NAME, _file)
+
+    def rows(self) -> FakeColdRows:
+        """A reader that has loaded nothing."""
+        return FakeColdRows(self._io)
+
+    def _manifest(self) -> Manifest | None:
+        found: Manifest | None = self._file.disk.files.get(self._file.text)
+        return found
+
+
+class FakeColdRows:
+    """Reads data files: those that were warmed stay readable when they are gone, as mapped ones do."""
+
+    def __init__(self, io: FakeIO) -> None:
+        self._io = io
+        self._opened: dict[str, Any] = {}
+
+    def rows(self, index: ColdIndex, entity: Entity) -> dict[bytes, Row]:
+        """The entity's rows by key."""
+        self._io.ask("cold read")
+        found: dict[bytes, Row] = {}
+        for file in index.buckets.get(entity.bucket, ()):
+            deleted = self.deleted(file) or frozenset()
+            for position, row in enumerate(self._rows(file.data.path)):
+                key = ENCODED[row.key]
+                if position not in deleted and key.startswith(entity.prefix):
+                    assert key not in found, f"{row.key} is live twice"
+                    found[key] = (*row.key, row.v)
+        return found
+
+    def deleted(self, file: ColdFile) -> Any:
+        """The deleted positions."""
+        deletes = file.data.deletes
+        return None if deletes is None else self._object(deletes.path)[file.data.path]
+
+    def warm(self, file: ColdFile) -> None:
+        """Opens it."""
+        self._io.ask("warm a file")
+        self._rows(file.data.path)
+        self.deleted(file)
+
+    def _rows(self, path: str) -> tuple[Stored, ...]:
+        rows: tuple[Stored, ...] = self._object(path)
+        return rows
+
+    def _object(self, path: str) -> Any:
+        if path not in self._opened:
+            if path not in self._io.objects:
+                raise FileNotFoundError(path)
+            self._opened[path] = self._io.objects[path]
+        return self._opened[path]
+
+
+def _file(data: DataFile) -> ColdFile:
+    return ColdFile(data, _SPARSE, {}, frozenset(), Path())

@@ -1,0 +1,65 @@
+"""Puts the world in the place of what the commands of ingest reach for by themselves."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache, lru_cache
+from typing import Any
+from unittest.mock import patch
+
+from tests.simulation.owners import own_table
+from tests.simulation.records import IDENTIFIER
+from tests.simulation.serving_edges import serving_simulated
+from thermocline.catalog import SUMMARY_BATCH, SnapshotState, load_table, state_from
+from thermocline.definition import LiveTable
+from thermocline.seam import Seam
+
+# Histories have seams in common, as they all begin at 0.
+SEAMS_MAX = 20_000
+STATES_MAX = 1_000
+
+
+@contextmanager
+def simulated() -> Iterator[None]:
+    """For as long as the block runs. What is read from the same text is read once, and nothing is logged."""
+    level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    read_definition, read_seam = (
+        staticmethod(cache(LiveTable.from_json)),
+        lru_cache(SEAMS_MAX)(Seam.from_json),
+    )
+    try:
+        with (
+            patch("ingest.resume.own_table", own_table),
+            patch("ingest.resume.open_table", _open_table),
+            patch("ingest.resume.Log", lambda kafka: kafka.log()),
+            patch("thermocline.catalog.state_from", (read_state := _state_read_once())),
+            patch("ingest.commit.state_from", read_state),
+            patch.object(LiveTable, "from_json", read_definition),
+            patch.object(Seam, "from_json", staticmethod(read_seam)),
+            serving_simulated(),
+        ):
+            yield
+    finally:
+        logging.disable(level)
+
+
+def _state_read_once() -> Callable[..., SnapshotState]:
+    """`state_from`, once for each of our snapshots: no two of them have one batch id."""
+    known: dict[tuple[str, int], SnapshotState] = {}
+
+    def read(summary: Mapping[str, str], snapshot_id: int, timestamp_ms: int, name: str) -> SnapshotState:
+        place = (summary.get(SUMMARY_BATCH, ""), snapshot_id)
+        if place not in known:
+            if len(known) >= STATES_MAX:
+                known.clear()
+            known[place] = state_from(summary, snapshot_id, timestamp_ms, name)
+        return known[place]
+
+    return read
+
+
+def _open_table(settings: Any, name: str) -> Any:
+    return load_table(settings.world.catalog, name, IDENTIFIER)

@@ -1,0 +1,221 @@
+"""The engine of an owner without Spark: what it reads it folds in memory, and its files are objects.
+
+A data file is a tuple of `Stored` rows, sorted by key; a file of deletes is a dict from data files' paths to
+the positions that are deleted. Reading, decoding, the fold's rule and the driver's checks are the product's.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from ingest.batch import BatchResult, gather
+from ingest.bucket_task import BucketResult
+from ingest.read_task import REPORT_BUCKET, FirstBad, ReadReport
+from tests.simulation.kafka import FakeCluster
+from tests.simulation.records import DEFINITION, ENCODED, LOCATION, NAME, Key, Stored, bucket_of
+from tests.simulation.store import FakeIO
+from thermocline.data_file import WrittenFile
+from thermocline.decode import decoder_for, records_table
+from thermocline.definition import KEY, PROVENANCE, TOMBSTONE
+from thermocline.errors import EngineFailed, ThermoclineError
+from thermocline.files import DataFile, Deletes
+from thermocline.fold import fold, newest
+from thermocline.log import OffsetRange, RecordChunk
+
+QUARANTINE_LOCATION = f"{LOCATION}_quarantine"
+_DECODER = decoder_for(DEFINITION)
+_names = count()
+
+BadPlace = tuple[str, str, int, int]
+"""Topic id, topic, partition and offset of a bad record: what the quarantine knows it by."""
+
+
+class Read(msgspec.Struct, frozen=True):
+    """A decoded record; ``v`` is None for a tombstone."""
+
+    key: Key
+    v: int | None
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+class FakeEngine:
+    """Runs batches for one process. ``is_arrow``: the fold is the one of columns, else the one of hits."""
+
+    tasks = 2
+
+    def __init__(
+        self,
+        cluster: FakeCluster,
+        io: FakeIO,
+        edge: Callable[[str], None],
+        topic_ids: Mapping[str, str],
+        is_arrow: bool = False,
+    ) -> None:
+        self._cluster = cluster
+        self._io = io
+        self._edge = edge
+        self._topic_ids = dict(topic_ids)
+        self._fold = _folded_in_arrow if is_arrow else _folded
+
+    def run(
+        self, tasks: Sequence[Sequence[OffsetRange]], files: Mapping[int, Sequence[DataFile]]
+    ) -> BatchResult:
+        """Read the ranges, fold and probe every bucket, write its files."""
+        results: list[tuple[int, bytes]] = []
+        of_bucket: dict[int, list[Read]] = {}
+        try:
+            for ranges in tasks:
+                report = self._read(ranges, of_bucket)
+                results.append((REPORT_BUCKET, msgspec.msgpack.encode([report])))
+            for bucket, records in of_bucket.items():
+                done = self._write(bucket, records, files.get(bucket, ()))
+                results.append((bucket, msgspec.msgpack.encode(done)))
+        except OSError as error:  # a task that fails ends the job, and what it wrote stays
+            raise EngineFailed(engine="Spark", detail=str(error)) from error
+        return gather(results, [planned for ranges in tasks for planned in ranges], self._io)
+
+    def stop(self) -> None:
+        """Nothing runs between batches."""
+
+    def _read(self, ranges: Sequence[OffsetRange], of_bucket: dict[int, list[Read]]) -> ReadReport:
+        report = ReadReport([])
+        bad: list[BadPlace] = []
+        try:
+            for chunk in self._cluster.read_ranges({}, ranges, NAME):
+                self._decode(chunk, report, of_bucket, bad)
+            report.covered = [(r.topic, r.partition, r.first, r.end) for r in ranges]
+        except ThermoclineError as error:
+            report.error = pickle.dumps(error)
+            return report
+        if bad:
+            path = f"{QUARANTINE_LOCATION}/data/{next(_names)}"
+            self._io.ask("quarantine write")
+            self._io.objects[path] = tuple(bad)
+            report.quarantine_files.append(path)
+        return report
+
+    def _decode(
+        self,
+        chunk: RecordChunk,
+        report: ReadReport,
+        of_bucket: dict[int, list[Read]],
+        bad: list[BadPlace],
+    ) -> None:
+        decoded = _DECODER.decode(chunk.keys, chunk.values)
+        report.records += len(chunk.offsets)
+        report.value_bytes += sum(len(value) for value in chunk.values if value is not None)
+        report.last_timestamps_ms[f"{chunk.topic}/{chunk.partition}"] = chunk.timestamps_ms[-1]
+        columns = zip(*decoded.columns.values(), strict=True)
+        for index, (u, k, v), is_tombstone in zip(decoded.good, columns, decoded.tombstones, strict=True):
+            place = (chunk.topic, chunk.partition, chunk.offsets[index], chunk.timestamps_ms[index])
+            read = Read((u, k), None if is_tombstone else v, *place)
+            of_bucket.setdefault(bucket_of((u, k)), []).append(read)
+        for record in decoded.bad:
+            stage, offset = record.stage.value, chunk.offsets[record.index]
+            report.bad[stage] = report.bad.get(stage, 0) + 1
+            first = FirstBad(chunk.topic, chunk.partition, offset, stage, record.reason)
+            report.first_bad[stage] = min(first, report.first_bad.get(stage, first))
+            bad.append((self._topic_ids[chunk.topic], chunk.topic, chunk.partition, offset))
+
+    def _write(self, bucket: int, records: list[Read], files: Sequence[DataFile]) -> BucketResult:
+        winners = self._fold(records)
+        found = {file.path: self._hits(file, winners) for file in files}
+        was_live = {key for _, hits in found.values() for key in hits}
+        unchanged = {key for key, winner in winners.items() if winner.v is None and key not in was_live}
+        deleted: dict[str, frozenset[int]] = {}
+        replaced: dict[str, Deletes] = {}
+        for file in files:
+            before, hits = found[file.path]
+            if hits:
+                deleted[file.path] = before | frozenset(hits.values())
+                if file.deletes is not None:
+                    replaced[file.path] = file.deletes
+        rows = sorted(
+            (
+                Stored(key, won.v, won.topic, won.partition, won.offset, won.timestamp_ms)
+                for key, won in winners.items()
+                if won.v is not None
+            ),
+            key=lambda row: ENCODED[row.key],
+        )
+        return BucketResult(
+            bucket=bucket,
+            added=self._data_file(bucket, tuple(rows)) if rows else None,
+            deletes=self._deletes(bucket, deleted),
+            replaced=replaced,
+            applied=len(winners) - len(unchanged),
+            superseded=len(records) - len(winners),
+            unchanged=len(unchanged),
+            keys_in_several_partitions=0,
+        )
+
+    def _hits(self, file: DataFile, winners: Mapping[Key, Read]) -> tuple[frozenset[int], dict[Key, int]]:
+        """What was deleted of a file before, and the positions of the winners' live rows."""
+        before = deleted_in(self._io, file)
+        rows = self._io.objects.get(file.path)
+        if rows is None:
+            raise FileNotFoundError(file.path)
+        positions = enumerate(rows)
+        return before, {row.key: at for at, row in positions if row.key in winners and at not in before}
+
+    def _deletes(self, bucket: int, deleted: dict[str, frozenset[int]]) -> dict[str, Deletes]:
+        if not deleted:
+            return {}
+        self._edge("deletes write")
+        path = f"{LOCATION}/data/bucket={bucket}/{next(_names)}.puffin"
+        self._io.objects[path] = deleted
+        return {
+            of: Deletes(path, "puffin", 4 + place, 1, len(positions), 100)
+            for place, (of, positions) in enumerate(deleted.items())
+        }
+
+    def _data_file(self, bucket: int, rows: tuple[Stored, ...]) -> WrittenFile:
+        self._edge("data write")
+        path = f"{LOCATION}/data/bucket={bucket}/{next(_names)}.parquet"
+        self._io.objects[path] = rows
+        return WrittenFile(path, 1000, len(rows), {}, {}, {})
+
+
+def deleted_in(io: FakeIO, file: DataFile) -> frozenset[int]:
+    """The deleted positions of a data file. Raises FileNotFoundError."""
+    if file.deletes is None:
+        return frozenset()
+    found = io.objects.get(file.deletes.path)
+    if found is None:
+        raise FileNotFoundError(file.deletes.path)
+    positions: frozenset[int] = found[file.path]
+    return positions
+
+
+def _folded(records: list[Read]) -> dict[Key, Read]:
+    by_key: dict[Key, list[Read]] = {}
+    for record in records:
+        by_key.setdefault(record.key, []).append(record)
+    return {key: some[0] if len(some) == 1 else newest(some) for key, some in by_key.items()}
+
+
+def _folded_in_arrow(records: list[Read]) -> dict[Key, Read]:
+    """The same by the fold that real bucket tasks use, from the columns that real read tasks make."""
+    parts: list[Any] = []
+    for record in records:
+        value = None if record.v is None else b'{"v":%d}' % record.v
+        key = f'{{"u":"{record.key[0]}","k":"{record.key[1]}"}}'.encode()
+        decoded = _DECODER.decode([key], [value])
+        place = (record.topic, record.partition, [record.offset], [record.timestamp_ms])
+        parts.append(records_table(DEFINITION, decoded, *place))
+    winners = fold(pa.concat_tables(parts)).winners
+    of_place = {(one.topic, one.partition, one.offset): one for one in records}
+    places = zip(*(winners.column(name).to_pylist() for name in PROVENANCE[:3]), strict=True)
+    found = [of_place[place] for place in places]
+    assert winners.column(KEY).to_pylist() == [ENCODED[one.key] for one in found]
+    assert winners.column(TOMBSTONE).to_pylist() == [one.v is None for one in found]
+    return {one.key: one for one in found}

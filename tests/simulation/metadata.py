@@ -1,0 +1,154 @@
+"""The metadata store of the commit protocol (`ingest.metadata.MetadataStore`) on the catalog in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ingest.metadata import Built, Delta, LostRace, MetadataError, NoAnswer, NoTable, Start, StoredSnapshot
+from tests.simulation.catalog import CLOCK_TOLERANCE_MS, FakeSnapshot, Summary
+from tests.simulation.faults import Violation
+from thermocline.files import DataFile
+
+if TYPE_CHECKING:
+    from ingest.bucket_task import BucketResult
+    from tests.simulation.catalog import FakeCatalog, Metadata
+    from thermocline.clock import Clock
+
+Late = Callable[[], bool]
+
+
+class FakeMetadataStore:
+    """One table's metadata. ``next_answer`` says how a swap is answered; ``late`` keeps what comes later."""
+
+    def __init__(
+        self,
+        catalog: FakeCatalog,
+        identifier: str,
+        clock: Clock,
+        edge: Callable[..., None],
+        next_answer: Callable[[], str],
+        late: list[Late],
+        by: str,
+    ) -> None:
+        self._catalog = catalog
+        self._identifier = identifier
+        self._clock = clock
+        self._edge = edge
+        self._next_answer = next_answer
+        self._late = late
+        self._by = by
+        self._seen: Metadata | None = None
+
+    def start(self) -> Start:
+        """The newest metadata."""
+        metadata = self._load()
+        return Start(_stored(metadata.current), metadata.properties, metadata)
+
+    def build(self, start: Start, delta: Delta) -> Built:
+        """The metadata that the change makes of its start."""
+        self._edge("metadata write", _refused)
+        before: Metadata = start.handle
+        parent = before.current if delta.current is None else before.snapshots.get(delta.current)
+        if parent is None:
+            raise MetadataError(f"Cannot roll back to unknown snapshot id: {delta.current}")
+        now_ms = self._clock.now_ms()
+        if before.last_updated_ms - now_ms > CLOCK_TOLERANCE_MS:
+            raise MetadataError(f"Invalid update timestamp {now_ms}: before last snapshot log entry")
+        snapshot = FakeSnapshot(
+            self._catalog.new_id(),
+            parent.snapshot_id,
+            before.last_sequence_number + 1,
+            now_ms,
+            Summary(dict(delta.summary)),
+            files_after(parent.files, delta.files),
+        )
+        return Built(snapshot.snapshot_id, before.with_snapshot(snapshot, delta.properties, now_ms))
+
+    def publish(self, start: Start, built: Built) -> None:
+        """The swap, as well as it is answered."""
+        self._edge("publish", _no_answer)
+        answer = self._next_answer()
+
+        def swap() -> bool:
+            return self._catalog.swap(self._identifier, start.handle, built.handle, self._by)
+
+        match answer:
+            case "":
+                if not swap():
+                    raise LostRace("the metadata location has changed")
+            case "applied":
+                swap()
+            case "raced":
+                swap()
+                raise LostRace("the metadata location has changed")
+            case "late":
+                self._late.append(swap)
+            case "late-race":
+                self._late.append(swap)
+                raise LostRace("the metadata location has changed")
+        if answer:
+            raise NoAnswer("connection reset")
+
+    def refresh(self) -> None:
+        """The questions below are about the newest metadata."""
+        self._load()
+
+    def snapshot(self, snapshot_id: int) -> StoredSnapshot | None:
+        """A snapshot of the table."""
+        found = self._known.snapshots.get(snapshot_id)
+        return None if found is None else _stored(found)
+
+    def is_in_history(self, snapshot_id: int) -> bool:
+        """Whether the current snapshot is that one or follows it."""
+        return any(snapshot.snapshot_id == snapshot_id for snapshot in self._known.history())
+
+    @property
+    def _known(self) -> Metadata:
+        assert self._seen is not None, "asked before anything was loaded"
+        return self._seen
+
+    def _load(self) -> Metadata:
+        self._edge("metadata load", _refused)
+        if self._identifier not in self._catalog.tables:
+            raise NoTable(f"Table does not exist: {self._identifier}")
+        self._seen = self._catalog.tables[self._identifier]
+        return self._seen
+
+
+def files_after(files: tuple[DataFile, ...], results: Any) -> tuple[DataFile, ...]:
+    """The live files after bucket results, as Iceberg's row delta makes them.
+
+    Raises `MetadataError` where Iceberg refuses them, and `Violation` where it does not and should.
+    """
+    by_path = {file.path: file for file in files}
+    done: BucketResult
+    for done in results:
+        for path, deletes in done.replaced.items():
+            if path not in by_path or by_path[path].deletes != deletes:
+                raise MetadataError(f"Missing required files to delete: {deletes.path}")
+            by_path[path] = replace(by_path[path], deletes=None)
+        for path, deletes in done.deletes.items():
+            if path not in by_path:
+                # Iceberg would take them: it only looks for what was removed since the start.
+                raise Violation("deletes-for-no-file", path)
+            if by_path[path].deletes is not None:
+                raise Violation("two-deletes-for-a-file", path)
+            by_path[path] = replace(by_path[path], deletes=deletes)
+        if done.added is not None:
+            added = done.added
+            by_path[added.path] = DataFile(added.path, done.bucket, added.rows, added.file_bytes)
+    return tuple(by_path.values())
+
+
+def _stored(snapshot: FakeSnapshot) -> StoredSnapshot:
+    return StoredSnapshot(snapshot.snapshot_id, snapshot.summary.additional_properties, snapshot.timestamp_ms)
+
+
+def _refused() -> Exception:
+    return MetadataError("the catalog is away")
+
+
+def _no_answer() -> Exception:
+    return NoAnswer("connection refused")

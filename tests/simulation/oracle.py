@@ -1,0 +1,310 @@
+"""What the table must hold: a replay, into dicts, of what was produced, whatever the log still has of it.
+
+It shares no code with ``decode``, ``fold``, ``keys`` and ``seam``. A snapshot's rows are those of its parent
+and the records between both seams; so a record that the seam passes and the rows do not show is a lost one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.simulation.faults import Violation
+from tests.simulation.records import Key, Row
+
+if TYPE_CHECKING:
+    from tests.simulation.catalog import FakeSnapshot
+    from tests.simulation.partitions import Transaction
+
+Place = tuple[str, int]
+Offsets = Mapping[Place, int]
+Rows = dict[Key, Row]
+Maybe = Row | None
+
+
+@dataclass(slots=True, eq=False)
+class Produced:
+    """A record that the cluster acknowledged; ``key`` is None for a bad one, ``v`` for a tombstone.
+
+    ``raw_key`` is the key whatever the value is like: compaction goes by it.
+
+    ``is_superseded``: compaction took it, as a later one of its key is there; ``is_dropped``: it was a
+    tombstone, and compaction took it for its age.
+    """
+
+    raw_key: Key
+    key: Key | None
+    v: int | None
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    transaction: Transaction | None
+    is_superseded: bool = False
+    is_dropped: bool = False
+    is_forgiven: bool = False
+
+    @property
+    def is_visible(self) -> bool:
+        """Whether a committed reader sees it."""
+        one = self.transaction
+        return one is None or not (one.is_open or one.is_aborted)
+
+    @property
+    def may_be_missing(self) -> bool:
+        """Whether a reader may rightly not have seen it."""
+        return self.is_superseded or (self.is_dropped and self.is_forgiven)
+
+
+@dataclass(slots=True)
+class State:
+    """What a snapshot of ours says of itself."""
+
+    seam: dict[Place, int]
+    topic_ids: dict[str, str]
+    epoch: int
+    batch_id: str
+    accepted: dict[str, object] | None
+    totals: dict[str, int]
+
+
+@dataclass(slots=True)
+class Log:
+    """All records that one partition of one topic (by id) ever took, the lost end of a log apart."""
+
+    records: list[Produced] = field(default_factory=list)
+    start: int = 0
+
+    def between(self, first: int, end: int) -> Iterator[Produced]:
+        """What a committed reader may see of these offsets."""
+        return (one for one in self.records if first <= one.offset < end and one.is_visible)
+
+
+class Oracle:
+    """The records, and by snapshot the rows and what it says. ``log_generation`` counts logs that changed."""
+
+    def __init__(self) -> None:
+        self.logs: dict[tuple[str, int], Log] = {}
+        self.log_generation = 0
+        self.states: dict[int, State] = {}
+        self.epoch = 0
+        self._rows: dict[int, Rows] = {}
+        self._newest = 0
+        self._batches: set[str] = set()
+        self._owner_of_epoch: dict[int, str] = {}
+
+    # What happens to the log.
+
+    def log(self, topic_id: str, partition: int) -> Log:
+        """The log of a partition."""
+        return self.logs.setdefault((topic_id, partition), Log())
+
+    def lost_end(self, topic_id: str, partition: int, to: int) -> None:
+        """The cluster no longer has what it acknowledged from this offset on."""
+        log = self.log(topic_id, partition)
+        log.records = [one for one in log.records if one.offset < to]
+        self.log_generation += 1
+
+    def forgive_tombstones(self) -> None:
+        """Somebody accepted that the tombstones that are gone by now were not seen."""
+        for log in self.logs.values():
+            for one in log.records:
+                one.is_forgiven = one.is_forgiven or one.is_dropped
+
+    # What the table must be.
+
+    def rows(self, snapshot_id: int, ends: Offsets | None = None) -> Rows:
+        """What a read of a snapshot gives, with the log laid over it up to ``ends``."""
+        return self._expected(snapshot_id, ends)[0]
+
+    def check(
+        self, what: str, rows: Mapping[Key, Row], snapshot_id: int, ends: Offsets | None = None
+    ) -> None:
+        """Raises `Violation` where a read gave other rows than it must."""
+        _compare(what, rows, *self._expected(snapshot_id, ends))
+
+    def landed_foreign(self, snapshot: FakeSnapshot, rows: Rows) -> None:
+        """A snapshot that somebody else made, who may write what they want, or the table's first one."""
+        self._rows[snapshot.snapshot_id] = rows
+        state = state_of(snapshot)
+        if state is not None:
+            self.states[snapshot.snapshot_id] = state
+            self._newest = snapshot.snapshot_id
+
+    def landed(self, snapshot: FakeSnapshot, rows: Rows, by: str) -> list[Produced]:
+        """A snapshot of ours with these rows became part of the table, by a process; what it took in.
+
+        Raises `Violation`.
+        """
+        state = state_of(snapshot)
+        parent = snapshot.parent_snapshot_id
+        assert state is not None
+        assert parent is not None
+        what = f"snapshot {snapshot.snapshot_id}"
+        before = self.states.get(parent)
+        if before is None:
+            raise Violation("commit-onto-foreign", f"{what} follows {parent}, which carries no seam")
+        if parent != self._newest and state.accepted is None:
+            raise Violation("rollback-undone", f"{what} follows {parent}, and {self._newest} was the newest")
+        self._newest = snapshot.snapshot_id
+        self._check_owner(what, state, by)
+        read = self._between(what, before, state)
+        _check_accounts(what, snapshot, before, state, read)
+        _compare(what, rows, *_applied(self._rows[parent], read))
+        self.states[snapshot.snapshot_id] = state
+        self._rows[snapshot.snapshot_id] = rows
+        return read
+
+    def replay(self, topic_ids: Mapping[str, str]) -> Rows:
+        """The rows after all records of these topics, each key's in the order of its one partition."""
+        rows: Rows = {}
+        for (topic_id, _), log in self.logs.items():
+            if topic_id in topic_ids.values():
+                for one in log.records:
+                    if one.key is not None and one.is_visible:
+                        row = _row(one)
+                        rows.pop(one.key, None) if row is None else rows.update({one.key: row})
+        return rows
+
+    def _check_owner(self, what: str, state: State, by: str) -> None:
+        if state.epoch < self.epoch:
+            raise Violation("stale-owner", f"{what} of epoch {state.epoch} landed after {self.epoch}")
+        self.epoch = state.epoch
+        owner = self._owner_of_epoch.setdefault(state.epoch, by)
+        if owner != by:
+            raise Violation("two-owners", f"{what}: epoch {state.epoch} is that of {owner} and of {by}")
+        if state.batch_id in self._batches:
+            raise Violation("repeated-batch", f"{what}: {state.batch_id}")
+        self._batches.add(state.batch_id)
+
+    def _between(self, what: str, before: State, after: State) -> list[Produced]:
+        """The records that a snapshot took in: what its seam passed."""
+        if after.accepted is not None:
+            self._check_accepted(what, before, after)
+            return []
+        read: list[Produced] = []
+        for place, end in after.seam.items():
+            topic_id = after.topic_ids[place[0]]
+            if before.topic_ids.get(place[0], topic_id) != topic_id:
+                raise Violation("other-log", f"{what} goes on with {place[0]} as {topic_id}")
+            first = before.seam.get(place, 0)
+            if end < first:
+                raise Violation("seam-back", f"{what}: {place} from {first} to {end}")
+            read += self.log(topic_id, place[1]).between(first, end)
+        return read
+
+    def _check_accepted(self, what: str, before: State, after: State) -> None:
+        """A gap may only be what the log lost; what is read anew belongs to a log that changed."""
+        code = str((after.accepted or {}).get("code"))
+        if code == "tombstones-gone":
+            self.forgive_tombstones()
+        if code not in {"offsets-gone", "tombstones-gone"}:
+            return
+        for place, end in after.seam.items():
+            first, log = before.seam.get(place, 0), self.log(after.topic_ids[place[0]], place[1])
+            if end < first or (end > first and end > log.start):
+                raise Violation(
+                    "gap-too-wide", f"{what}: {place} from {first} to {end}, {log.start} is there"
+                )
+
+    def _expected(self, snapshot_id: int, ends: Offsets | None) -> tuple[Rows, dict[Key, set[Maybe]]]:
+        rows = self._rows[snapshot_id]
+        if ends is None:
+            return rows, {}
+        state = self.states[snapshot_id]
+        hot = [
+            one
+            for place, end in ends.items()
+            for one in self.log(state.topic_ids[place[0]], place[1]).between(state.seam.get(place, 0), end)
+        ]
+        return _applied(rows, hot)
+
+
+def state_of(snapshot: FakeSnapshot) -> State | None:
+    """What a snapshot says of itself; None where it is not one of ours."""
+    summary = snapshot.summary.additional_properties
+    if "thermocline.seam" not in summary:
+        return None
+    seam = json.loads(summary["thermocline.seam"])
+    accepted = summary.get("thermocline.accepted")
+    prefix = "thermocline.total-records-"
+    return State(
+        {(topic, int(p)): offset for topic, parts in seam.items() for p, offset in parts.items()},
+        json.loads(summary["thermocline.topic-ids"]),
+        int(summary["thermocline.epoch"]),
+        summary["thermocline.batch-id"],
+        None if accepted is None else json.loads(accepted),
+        {name.removeprefix(prefix): int(n) for name, n in summary.items() if name.startswith(prefix)},
+    )
+
+
+def _check_accounts(
+    what: str, snapshot: FakeSnapshot, before: State, after: State, read: list[Produced]
+) -> None:
+    summary, prefix = snapshot.summary.additional_properties, "thermocline.records-"
+    counts = {name.removeprefix(prefix): int(n) for name, n in summary.items() if name.startswith(prefix)}
+    if 2 * counts["read"] != sum(counts.values()):
+        raise Violation("accounting-open", f"{what}: {counts}")
+    if any(after.totals[name] != before.totals.get(name, 0) + n for name, n in counts.items()):
+        raise Violation("accounting-open", f"{what}: {before.totals} and {counts} are not {after.totals}")
+    least = sum(1 for one in read if not (one.is_superseded or one.is_dropped))
+    if not least <= counts["read"] <= len(read):
+        raise Violation("accounting-open", f"{what} read {counts['read']}, not {len(read)}")
+    bad = sum(1 for one in read if one.key is None)
+    if counts["quarantined"] > bad or counts["quarantined"] < bad - (len(read) - least):
+        raise Violation("accounting-open", f"{what}: {counts['quarantined']} of {bad} bad ones")
+
+
+def _applied(rows: Rows, records: Iterable[Produced]) -> tuple[Rows, dict[Key, set[Maybe]]]:
+    """The rows after these records, and what else a key may show: where compaction took the winner."""
+    by_key: dict[Key, list[Produced]] = {}
+    for one in records:
+        if one.key is not None:
+            by_key.setdefault(one.key, []).append(one)
+    after = dict(rows)
+    also: dict[Key, set[Maybe]] = {}
+    for key, some in by_key.items():
+        won = _row(_winner(some))
+        if won is None:
+            after.pop(key, None)
+        else:
+            after[key] = won
+        # What compaction took, it took before or after it was read. A tombstone that is gone matters to rows
+        # that were read, of its partition; those of others, which a key should not have, it may spare.
+        is_contested = len({(one.topic, one.partition) for one in some}) > 1
+        is_spared = is_contested and any(one.is_superseded or one.is_dropped for one in some)
+        if is_spared or _winner(some).may_be_missing:
+            also[key] = {rows.get(key), *map(_row, some)}
+    return after, also
+
+
+def _winner(records: list[Produced]) -> Produced:
+    """Of one key: the last of each partition, and of these the one with the highest time."""
+    last: dict[Place, Produced] = {}
+    for one in records:
+        place = (one.topic, one.partition)
+        if place not in last or last[place].offset < one.offset:
+            last[place] = one
+    return max(last.values(), key=lambda one: (one.timestamp_ms, one.topic, one.partition))
+
+
+def _row(one: Produced) -> Maybe:
+    return None if one.v is None else Row(one.v, one.topic, one.partition, one.offset)
+
+
+def _compare(
+    what: str, rows: Mapping[Key, Row], expected: Mapping[Key, Row], also: Mapping[Key, set[Maybe]]
+) -> None:
+    if rows == expected:
+        return
+    for key in sorted({*rows, *expected}):
+        row, wanted = rows.get(key), expected.get(key)
+        if row == wanted or row in also.get(key, ()):
+            continue
+        if row is None:
+            raise Violation("row-missing", f"{what}: {key} is {wanted}")
+        if wanted is None:
+            raise Violation("row-extra", f"{what}: {key} shows {row}, and was deleted or never written")
+        raise Violation("row-stale", f"{what}: {key} shows {row}, not {wanted}")

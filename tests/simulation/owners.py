@@ -1,0 +1,291 @@
+"""Processes that own the table, or want to: the product's owner, committer and commands on the fakes.
+
+Nobody waits for a lease: everybody believes that the table is free, which is the worst that can happen to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+from ingest import resume
+from ingest.bad_records import BadRecords, BadRecordsPolicy
+from ingest.commit import Committer
+from ingest.owner import REJECTIONS_MAX, Owner
+from ingest.ownership import Claim, Owned
+from ingest.position import Position
+from tests.simulation.catalog import FakeTable
+from tests.simulation.engine import QUARANTINE_LOCATION, BadPlace, FakeEngine
+from tests.simulation.faults import Answer, Fault, Violation
+from tests.simulation.metadata import FakeMetadataStore
+from tests.simulation.records import IDENTIFIER, NAME
+from tests.simulation.store import FakeIO
+from thermocline.catalog import current_state, definition_of, epoch_of, load_table
+from thermocline.errors import (
+    CommitRejected,
+    FactsDiffer,
+    OffsetsGone,
+    TableUnowned,
+    ThermoclineError,
+    TombstonesGone,
+)
+from thermocline.files import DataFile
+from thermocline.identity import check_log
+
+if TYPE_CHECKING:
+    from ingest.change import Onto
+    from tests.simulation.world import World
+
+
+class FreeLease:
+    """A lease that nobody respects."""
+
+    epoch_floor = 0
+
+    def check_still_free(self) -> None:
+        """It is."""
+
+    def hold(self, epoch: int) -> None:
+        """Nobody looks."""
+
+    def release(self) -> None:
+        """Nobody looks."""
+
+    def check(self) -> None:
+        """Nobody was met."""
+
+    def renew_or_warn(self) -> None:
+        """Nobody looks."""
+
+
+class FakeQuarantine:
+    """The companion table: the places of the bad records that it holds."""
+
+    def __init__(self, io: FakeIO, kept: set[BadPlace]) -> None:
+        self.io = io
+        self._kept = kept
+
+    def location(self) -> str:
+        """Where its files are."""
+        return QUARANTINE_LOCATION
+
+    def refresh(self) -> None:
+        """As it is now."""
+        self.io.ask("quarantine load")
+
+    def add_files(self, paths: Sequence[str], check_duplicate_files: bool = True) -> None:
+        """Files become part of it."""
+        self.io.ask("quarantine commit")
+        for path in paths:
+            self._kept.update(self.io.objects[path])
+
+
+@dataclass
+class Process:
+    """A process of ingest: it owns the table, or the next thing that it does is to take it.
+
+    ``stop`` is the error that ended it last; a crash leaves none. ``life`` counts how often it began anew.
+    """
+
+    world: World
+    name: str
+    records_max: int
+    owner: Owner | None = None
+    stop: ThermoclineError | None = None
+    life: int = 0
+    rejections: int = 0
+    unknown: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, world: World, name: str) -> Process:
+        """The process of that name in a world."""
+        process = world.actors.get(name)
+        if process is None:
+            process = world.actors[name] = cls(world, name, world.around.records_max)
+        return cast(Process, process)
+
+    def ingest(self, fault: Fault | None, answer: Answer | None) -> None:
+        """Take the table if it is not taken, then one batch; an error makes it wait, or ends it."""
+        if self.world.process(self.name, fault, self._step, answer):
+            self.owner = None
+
+    def resume(self, to: str, fault: Fault | None, answer: Answer | None) -> None:
+        """Run the command that the last stop named, as another process."""
+        stop, command = self.stop, Process.of(self.world, f"command of {self.name}")
+        if stop is None or not hasattr(stop, "tokens"):
+            return
+        if not self.world.process(command.name, fault, lambda: command.run(stop, to), answer):
+            self.stop = None
+
+    def run(self, stop: ThermoclineError, to: str) -> None:
+        """A resuming command."""
+        self.life += 1
+        clock, settings = self.world.clock(self.name), cast(Any, self)
+        facts = cast(Any, stop).tokens
+        try:
+            if isinstance(stop, OffsetsGone | TombstonesGone):
+                done = resume.accept_gap(settings, NAME, facts, clock)
+            elif isinstance(stop, TableUnowned):
+                if stop.onto < 0:
+                    return
+                done = resume.rebase_onto(settings, NAME, stop.onto, facts, clock)
+            else:
+                done = resume.rebase(settings, NAME, facts, to, clock)
+            self.world.counts[f"resumed {stop.code}" if done else "nothing to resume"] += 1
+        except FactsDiffer:
+            self.world.counts["facts differ"] += 1
+        except ThermoclineError as error:
+            self.failed(error)
+
+    @property
+    def kafka(self) -> Any:
+        """For the commands: what a log is made of."""
+        return self.world.cluster
+
+    @property
+    def by(self) -> str:
+        """This life of the process."""
+        return f"{self.name}#{self.life}"
+
+    def failed(self, error: ThermoclineError) -> None:
+        """What the loop does on an error: wait and read the table anew, or end."""
+        counts = self.world.counts
+        counts[f"error {error.code}"] += 1
+        _check_expected(self.world, error)
+        self.rejections += isinstance(error, CommitRejected)
+        if self.owner is not None and error.retryable and self.rejections < REJECTIONS_MAX:
+            self.owner.must_reload = True
+            return
+        self.owner = None
+        self.stop = error
+        counts[f"stopped {error.code}"] += 1
+
+    def claim(self, onto: Onto | None = None) -> tuple[Any, Committer]:
+        """Take the table as `Claim.take` does."""
+        world, clock = self.world, self.world.clock(self.name)
+        table = load_table(cast(Any, world.catalog), NAME, IDENTIFIER)
+        definition = definition_of(table, NAME)
+        lease = cast(Any, FreeLease())
+        claim = Claim(cast(Any, None), NAME, table, definition, epoch_of(table.properties, NAME), lease)
+        store = FakeMetadataStore(
+            world.catalog, IDENTIFIER, clock, world.edge, world.frames.next_answer, world.late, self.by
+        )
+        committer = Committer(store, NAME, definition.version, table)
+        taken = claim.take_as(committer, onto)
+        world.counts["taken"] += 1
+        for one in taken.settled:
+            world.counts[f"unknown settled as {one.verdict.value}"] += 1
+        return taken, committer
+
+    def _step(self) -> None:
+        try:
+            if self.owner is None:
+                self.owner = self._open()
+            self.owner.step()
+            self.rejections = 0
+            self._check_position(self.owner.position)
+        except ThermoclineError as error:
+            self.failed(error)
+
+    def _open(self) -> Owner:
+        world, clock, cluster = self.world, self.world.clock(self.name), self.world.cluster
+        self.life += 1
+        self.rejections = 0
+        log = cast(Any, cluster.log())
+        table = load_table(cast(Any, world.catalog), NAME, IDENTIFIER)
+        state = current_state(table, NAME)
+        check_log(NAME, state, log, definition_of(table, NAME), clock.now_ms())
+        taken, committer = self.claim()
+        policy = BadRecordsPolicy(NAME, taken.definition.on_error, 1.0, None, None)
+        quarantine = cast(Any, FakeQuarantine(world.io, world.kept_bad))
+        ids = taken.state.topic_ids
+        return Owner(
+            settings=cast(Any, _settings(self.records_max)),
+            definition=taken.definition,
+            log=log,
+            table=taken.table,
+            engine=FakeEngine(cluster, world.io, world.edge, ids, world.around.is_arrow),
+            committer=committer,
+            lease=cast(Any, FreeLease()),
+            bad_records=BadRecords(policy, quarantine, {}),
+            position=Position.of(taken.state, live_files(taken.table, taken.state.snapshot_id)),
+            clock=clock,
+            live_files=live_files,
+        )
+
+    def _check_position(self, position: Position) -> None:
+        """What an owner believes after a step must have landed."""
+        states = self.world.oracle.states
+        if position.snapshot_id not in states:
+            raise Violation("acknowledged-not-landed", f"{self.by} goes on from {position.snapshot_id}")
+        if {(topic, p): offset for topic, p, offset in position.seam.items()} != states[
+            position.snapshot_id
+        ].seam:
+            raise Violation("seam-not-joined", f"{self.by} goes on from {position.seam}")
+        snapshot = self.world.table().snapshots.get(position.snapshot_id)
+        held = {file for files in position.files.values() for file in files}
+        if snapshot is not None and held != set(snapshot.files):
+            raise Violation("files-differ", f"{self.by} of snapshot {position.snapshot_id}")
+
+
+def live_files(table: Any, snapshot_id: int) -> Mapping[int, Sequence[DataFile]]:
+    """The live files of a snapshot of a fake table."""
+    snapshot = cast(FakeTable, table).snapshot_by_id(snapshot_id)
+    assert snapshot is not None
+    grouped: dict[int, list[DataFile]] = {}
+    for file in snapshot.files:
+        grouped.setdefault(file.bucket, []).append(file)
+    return grouped
+
+
+def _settings(records_max: int) -> SimpleNamespace:
+    return SimpleNamespace(
+        commit_interval_seconds=60.0, batch_records_max=records_max, batch_bytes_max=1 << 30
+    )
+
+
+@contextmanager
+def own_table(
+    settings: Any, name: str, clock: Any, onto: Onto | None = None, say: Any = None
+) -> Iterator[Owned]:
+    """As `ingest.ownership.own_table`, of a process in the world."""
+    process = cast(Process, settings)
+    taken, committer = process.claim(onto)
+    yield Owned(
+        taken.definition,
+        taken.table,
+        taken.state,
+        taken.settled,
+        committer=committer,
+        jvm=None,
+        catalog=cast(Any, None),
+        log=cast(Any, process.world.cluster.log()),
+        lease=cast(Any, FreeLease()),
+    )
+
+
+# What must have happened before ingest may stop with an error; all others would be false alarms, or bugs.
+_CAUSES = {
+    "offsets-gone": ("Trim", "ReplaceTopic", "ReplaceCluster", "LoseEnd"),
+    "tombstones-gone": ("Advance", "ClockJump"),
+    "seam-beyond-log": ("LoseEnd", "ReplaceTopic", "ReplaceCluster"),
+    "partitions-shrunk": ("ReplaceTopic", "ReplaceCluster"),
+    "topic-replaced": ("ReplaceTopic", "ReplaceCluster"),
+    "cluster-replaced": ("ReplaceCluster",),
+    "table-unowned": ("Append", "Rewrite", "Rollback", "Ingest", "Resume"),
+    "owner-lost": ("Ingest", "Resume"),
+    "commit-unknown": ("Ingest", "Resume"),
+    "commit-rejected": ("Ingest", "Resume"),
+    "catalog-unreachable": ("Ingest", "Resume"),
+    "kafka-unreachable": ("ClusterDown", "Ingest", "Resume"),
+    "range-incomplete": ("ClusterDown", "ReplaceTopic", "ReplaceCluster", "LoseEnd", "Ingest"),
+    "engine-failed": ("Ingest", "Expire"),
+}
+
+
+def _check_expected(world: World, error: ThermoclineError) -> None:
+    if not any(world.counts[cause] for cause in _CAUSES.get(error.code, ())):
+        raise Violation("unexpected-stop", f"{error.code}: {error}") from error

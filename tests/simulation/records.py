@@ -1,0 +1,78 @@
+"""The one table of all histories: its definition, its few keys, and their records as bytes."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final, NamedTuple
+
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import StringType
+
+from thermocline.definition import LiveTable
+from thermocline.keys import encode_one
+
+NAME: Final = "t"
+IDENTIFIER: Final = "sim.t"
+LOCATION: Final = "file:///simulated/t"
+
+DEFINITION: Final = LiveTable.build(
+    name=NAME,
+    identifier=IDENTIFIER,
+    topics=["a", "b"],
+    key=["u", "k"],
+    entity=["u"],
+    columns={"u": "string", "k": "string", "v": "long"},
+    buckets=2,
+)
+DEFINITION_JSON: Final = DEFINITION.to_json()
+TOPICS: Final = DEFINITION.topics
+
+Key = tuple[str, str]
+KEYS: Final[tuple[Key, ...]] = tuple((f"u{u}", f"k{k}") for u in range(4) for k in range(3))
+_KEY_BYTES: Final = {key: f'{{"u":"{key[0]}","k":"{key[1]}"}}'.encode() for key in KEYS}
+_KEY_OF: Final = {text: key for key, text in _KEY_BYTES.items()}
+ENCODED: Final = {key: encode_one(DEFINITION, key) for key in KEYS}
+"""Each key as the product's bytes, which sort as the key does."""
+
+
+class Row(NamedTuple):
+    """A live row without its key: the value, and where it comes from."""
+
+    v: int
+    topic: str
+    partition: int
+    offset: int
+
+
+class Stored(NamedTuple):
+    """A row as a data file has it."""
+
+    key: Key
+    v: int
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+def key_bytes(key: Key) -> bytes:
+    """The key of a record."""
+    return _KEY_BYTES[key]
+
+
+def key_of(text: bytes) -> Key:
+    """The key that a record's bytes say; for the oracle, which shares nothing with the decoder."""
+    return _KEY_OF[text]
+
+
+def value_bytes(v: int) -> bytes:
+    """The value of a record."""
+    return b'{"v":%d}' % v
+
+
+@cache
+def bucket_of(key: Key) -> int:
+    """The bucket of a key, as Iceberg reckons it."""
+    bucket = BucketTransform(DEFINITION.buckets).transform(StringType())(key[0])
+    assert bucket is not None
+    return bucket

@@ -1,0 +1,144 @@
+"""Puts the machine of the simulation in the place of disk, LMDB, threads and boot, for all of serving.
+
+What is dear and always the same (decoders, definitions as text, records as stored) is made once, by the
+product's own code, and used in all histories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+from unittest.mock import patch
+
+from serving.answer import RowJson
+from serving.hot import disk as real_disk
+from serving.hot import environment as real_environment
+from serving.hot import leases as real_leases
+from serving.hot.record import HEADER, PLACE, PLACE_START, stored_records
+from tests.simulation import disk, environments
+from tests.simulation.disk import MemoryDisk, MemoryPath
+from tests.simulation.records import DEFINITION, DEFINITION_JSON
+from thermocline.decode import Decoded, decoder_for
+from thermocline.definition import LiveTable
+from thermocline.log import RecordChunk
+
+
+@dataclass(slots=True)
+class Machine:
+    """One machine: its disk, this run of it, and the leases that its processes keep alive."""
+
+    disk: MemoryDisk
+    process: Callable[[], str]
+    boots: int = 0
+    booted_at: float = 0.0
+    leases: list[tuple[str, Any]] = field(default_factory=list)
+
+    @property
+    def boot_id(self) -> str:
+        """What tells this run of the machine from others."""
+        return f"boot {self.boots}"
+
+
+class Running:
+    """The machine of the history that is running."""
+
+    machine: Machine
+
+
+@contextmanager
+def serving_simulated() -> Iterator[None]:
+    """For as long as the block runs, serving is on the machine of the simulation.
+
+    Real paths go on being real. Everything that takes millions of records to happen does with dozens.
+    """
+    with ExitStack() as stack:
+
+        def put(target: str, new: Any) -> None:
+            stack.enter_context(patch(target, new))
+
+        for name in ("free_bytes", "try_lock", "touch", "stamps"):
+            put(f"serving.hot.disk.{name}", _either(getattr(disk, name), getattr(real_disk, name)))
+        opened = _either(environments.open_environment, real_environment.open_environment)
+        put("serving.hot.generation.open_environment", opened)
+        put("serving.hot.leases.keep_alive", _keep_alive)
+        put("serving.hot.manifest.boot_id", lambda: Running.machine.boot_id)
+        put("serving.hot.tier.boot_id", lambda: Running.machine.boot_id)
+        put("serving.hot.tier.stored_records", _stored_records)
+        put("serving.feed.decoder_for", _decoder)
+        put("serving.lookup.RowJson", cache(RowJson))
+        stack.enter_context(patch.object(LiveTable, "to_json", _to_json))
+        put("serving.hot.tier.GENERATION_BYTES_MAX", 5 * environments.PAGE_BYTES)
+        put("serving.hot.tier.MAP_BYTES", (1 << 20) + 60 * environments.PAGE_BYTES)
+        put("serving.hot.tier.GENERATIONS_MAX", 2)
+        put("serving.hot.tier.DISK_FREE_BYTES_MIN", 1)
+        put("serving.hot.merge.STEP_RECORDS", 3)
+        put("serving.hot.scan.BLOCK_RECORDS", 3)
+        yield
+
+
+class _RememberingDecoder:
+    """Decodes each pair of key and value once, and knows its stored form then."""
+
+    def __init__(self) -> None:
+        self._decoder = decoder_for(DEFINITION)
+        self._known: dict[tuple[bytes | None, bytes | None], tuple[Decoded, tuple[bytes, bytes] | None]] = {}
+
+    def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> _Decoded:
+        """Like a decoder, but only for ``_stored_records``."""
+        records = [self._record(key, value) for key, value in zip(keys, values, strict=True)]
+        bad = [one.bad[0] for one, stored in records if stored is None]
+        stored = [(place, stored) for place, (_, stored) in enumerate(records) if stored is not None]
+        return _Decoded(stored, bad)
+
+    def _record(self, key: bytes | None, value: bytes | None) -> tuple[Decoded, tuple[bytes, bytes] | None]:
+        known = self._known.get((key, value))
+        if known is None:
+            decoded = self._decoder.decode([key], [value])
+            chunk = RecordChunk(DEFINITION.topics[0], 0, [key], [value], [0], [0])
+            stored = next(iter(stored_records(DEFINITION, chunk, decoded))) if decoded.good else None
+            known = self._known[key, value] = (decoded, stored)
+        return known
+
+
+@dataclass(slots=True)
+class _Decoded:
+    good: list[tuple[int, tuple[bytes, bytes]]]
+    bad: list[Any]
+
+
+def _stored_records(_: LiveTable, chunk: RecordChunk, decoded: _Decoded) -> Iterator[tuple[bytes, bytes]]:
+    place = PLACE.pack(DEFINITION.topics.index(chunk.topic), chunk.partition)
+    for index, (key, value) in decoded.good:
+        header = HEADER.pack(chunk.offsets[index], chunk.timestamps_ms[index], 0)
+        yield key[:PLACE_START] + place, header + value[HEADER.size :]
+
+
+@cache
+def _decoder(_: LiveTable) -> _RememberingDecoder:
+    return _RememberingDecoder()
+
+
+def _to_json(definition: LiveTable) -> str:
+    assert definition == DEFINITION
+    return DEFINITION_JSON
+
+
+def _either(simulated: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
+    def chosen(path: Any, *rest: Any, **named: Any) -> Any:
+        return (simulated if isinstance(path, MemoryPath) else real)(path, *rest, **named)
+
+    return chosen
+
+
+_keep_alive_really = real_leases.keep_alive
+
+
+def _keep_alive(lease: Any) -> None:
+    if not isinstance(lease.path, MemoryPath):
+        _keep_alive_really(lease)
+        return
+    machine = Running.machine
+    machine.leases.append((machine.process(), lease))

@@ -1,0 +1,107 @@
+"""The tailer's process: the product's follower and tailer on the machine of the simulation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+
+from serving.follower import Follower
+from serving.hot.tier import HotTier
+from serving.layout import COLD
+from serving.tailer import Tailer
+from tests.simulation.cold import FakePublished
+from tests.simulation.records import IDENTIFIER, NAME
+from thermocline.catalog import load_table
+from thermocline.errors import ThermoclineError
+
+if TYPE_CHECKING:
+    from tests.simulation.disk import MemoryPath
+    from tests.simulation.faults import Fault
+    from tests.simulation.machine_clock import MachineClock
+    from tests.simulation.world import World
+    from thermocline.seam import Seam
+
+TAILER: Final = "tailer"
+FOLLOWER: Final = "follower"
+HOT_BYTES_MAX: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a hot tier has to be read up to before it answers who has not answered yet."""
+
+    source: str
+    ends: dict[tuple[str, int], int]
+
+
+class TailerProcess:
+    """One run of the process, from its start to its death."""
+
+    def __init__(self, world: World, folder: MemoryPath, clock: MachineClock) -> None:
+        self.world = world
+        self._clock = clock
+        self.settings: Any = SimpleNamespace(hot_bytes_max=HOT_BYTES_MAX)
+        self.goal: Goal | None = None
+        self._ends: dict[tuple[str, int], int] = {}
+        self._filling: HotTier | None = None
+        published = FakePublished(folder / COLD, world.io)
+        loader: Any = SimpleNamespace(
+            load=lambda: load_table(world.catalog, NAME, IDENTIFIER),  # type: ignore[arg-type]
+            reconnect=lambda: None,
+        )
+        self.follower = Follower(NAME, loader, published)
+        source: Any = SimpleNamespace(log=self._log, tail=self._tail)
+        self.tailer = Tailer(self.settings, NAME, folder, self.follower, source, clock, self._wait)  # type: ignore[arg-type]
+
+    @property
+    def tier(self) -> HotTier | None:
+        """The hot tier, once it is open."""
+        return self.tailer._tier
+
+    @property
+    def problem(self) -> ThermoclineError | None:
+        """Why it does not read the log."""
+        return self.tailer._problem
+
+    def follow(self, fault: Fault | None) -> bool:
+        """One look at the catalog, in its own thread; whether the process died in it."""
+        return self.world.process(FOLLOWER, fault, self.follower.step)
+
+    def tail(self, rounds: int, fault: Fault | None) -> bool:
+        """Turns of its loop; whether the process died in one."""
+
+        def run() -> None:
+            for _ in range(rounds):
+                self.tailer.step()
+            self._count()
+
+        return self.world.process(TAILER, fault, run)
+
+    def stop(self, fault: Fault | None) -> bool:
+        """Told to stop; whether it died instead."""
+        return self.world.process(TAILER, fault, self.tailer.close)
+
+    def _log(self) -> Any:
+        logs = (log for one in self.world.cluster.topics.values() for log in one.partitions)
+        self._ends = {log.place: log.stable_end for log in logs}
+        return self.world.cluster.log()
+
+    def _tail(self, start: Seam) -> Any:
+        newest = self.follower.newest
+        if newest is not None and self.tier is not self._filling:
+            self._filling = self.tier
+            self.goal = Goal(newest.source, self._ends)
+        return self.world.cluster.tail(start, NAME, self._clock)
+
+    def _wait(self, seconds: float) -> None:
+        self.world.advance(seconds)
+
+    def _count(self) -> None:
+        counts, tier = self.world.counts, self.tier
+        if tier is None:
+            return
+        if self.problem is not None:
+            counts[f"tailer {self.problem.code}"] += 1
+        if self.tailer._is_paused:
+            counts["tailer paused"] += 1

@@ -1,0 +1,186 @@
+"""Histories at random against a plain replay, and the proof that they would find what is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from ingest import bad_records, files_by_bucket, plan, reconcile
+from ingest.commit import Committer
+from ingest.owner import Owner
+from tests.simulation.broken import broken
+from tests.simulation.edges import simulated
+from tests.simulation.history import from_text
+from tests.simulation.runner import run_histories, run_many
+from thermocline import catalog, identity, seam
+
+# Some 5 ms each on a core that is idle: together some minute and a half on two.
+HISTORIES = 20_000
+SEEDS = (1,)
+# The slowest of the broken lines below is found within some three hundred.
+BROKEN_HISTORIES_MAX = 3_000
+CHUNK = 20
+
+# What must have happened in that many histories, or they prove nothing.
+EVENTS = """
+AddPartition Append ClockJump ClusterDown Compact DeliverLate Expire LoseEnd ReplaceCluster ReplaceTopic
+Rewrite Rollback SetProperty Tag Trim Resume landed taken crashed expired gap
+"landed with rows" "late swap landed" "late swap refused" "bad record" "transaction committed"
+"transaction aborted" "record compacted" "tombstone dropped" "foreign append" "foreign replace" "rolled back"
+"unknown settled as landed" "unknown settled as not landed" "unknown settled as unproven"
+"stopped owner-lost" "stopped commit-unknown" "stopped table-unowned" "stopped offsets-gone"
+"stopped seam-beyond-log" "stopped topic-replaced" "stopped cluster-replaced" "stopped tombstones-gone"
+"resumed offsets-gone" "resumed seam-beyond-log" "resumed topic-replaced" "resumed cluster-replaced"
+"resumed table-unowned" "resumed tombstones-gone" "facts differ" "error commit-rejected"
+"error catalog-unreachable" "error kafka-unreachable" "compared with all records" "serves at the end"
+"""
+# A process dies, pauses and is refused before each of these.
+EDGES = """
+"log cluster_id" "log describe" "log starts" "log ends" "log read" "data write" "deletes write"
+"metadata load" "metadata write" publish "catalog load" "store write" "store delete"
+"""
+
+
+def words(text: str) -> list[str]:
+    """Words, or what stands in quotes."""
+    parts = text.replace("\n", " ").split('"')
+    return [word for at, part in enumerate(parts) for word in ([part] if at % 2 else part.split())]
+
+
+@pytest.mark.parametrize("seed", [*SEEDS, datetime.now(UTC).toordinal()], ids=["fixed", "of the day"])
+def test_nothing_is_lost_repeated_resurrected_or_stale_in_any_history(seed: int) -> None:
+    """Goal: what the product promises, whatever happens in whatever order. Oracle: a replay into dicts."""
+    print(f"seed {seed}")
+    report = run_many(seed, HISTORIES // 2, processes=2)
+    print("\n".join(report.lines()))
+    assert not report.failures
+    edges = [f"{kind} before {edge}" for kind in ("crash", "pause", "error") for edge in words(EDGES)]
+    assert [event for event in [*words(EVENTS), *edges] if not report.counts[event]] == []
+
+
+BROKEN: dict[str, tuple[Callable[..., Any], str, str, set[str]]] = {
+    "a stale owner commits": (
+        Committer._check,
+        "if epoch != plan.epoch:",
+        "if False:",
+        {"stale-owner", "rollback-undone", "two-owners"},
+    ),
+    "an unknown commit's files are deleted": (
+        Owner._run,
+        "raise error  # its files",
+        "delete_files(self.table.io, written_paths(result.buckets)); raise error  #",
+        {"file-missing"},
+    ),
+    "a lost commit is not looked for": (
+        Committer._look_for,
+        "if not tried:",
+        "if True:",
+        {"file-missing"},
+    ),
+    "a landed commit is settled as not landed": (
+        reconcile.verdict_of,
+        "return Verdict.LANDED",
+        "pass",
+        {"file-missing"},
+    ),
+    "what nobody can prove is settled as not landed": (
+        reconcile.verdict_of,
+        "else Verdict.UNPROVEN",
+        "else Verdict.NOT_LANDED",
+        {"file-missing"},
+    ),
+    "a rollback is not seen": (
+        catalog.is_rolled_back,
+        "return is_other_seam or",
+        "return False and",
+        {"rollback-undone"},
+    ),
+    "a topic made anew is read on": (
+        identity.check_identity,
+        "if replaced:",
+        "if False:",
+        {"accounting-open", "row-extra", "row-missing", "row-stale", "no-progress"},
+    ),
+    "lost tombstones are passed over": (
+        identity.check_tombstones,
+        "if late:",
+        "if False:",
+        {"row-extra"},
+    ),
+    "two owners have one epoch": (
+        Committer.take_ownership,
+        "max(epoch_seen, epoch_floor) + 1",
+        "max(epoch_seen, epoch_floor)",
+        {"two-owners"},
+    ),
+    "bad records are not kept": (
+        bad_records.settle_bad_records,
+        "keep_files(quarantine, paths)",
+        "pass",
+        {"bad-record-lost"},
+    ),
+    "an owner forgets the files that it added": (
+        files_by_bucket._after,
+        "if done.added is not None:",
+        "if False:",
+        {"files-differ"},
+    ),
+    "the counts of the table's life are lost": (
+        Committer._build,
+        "self._state_of(parent).totals",
+        "{}",
+        {"accounting-open"},
+    ),
+    "a new partition is left out": (
+        plan.with_new_partitions,
+        "(topic, p) not in seam",
+        "(topic, p) not in seam and False",
+        {"no-progress"},
+    ),
+    "a gap is not seen": (seam.check_against_log, "if gaps:", "if False:", {"no-progress"}),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_line_is_found(name: str) -> None:
+    function, line, instead, kinds = BROKEN[name]
+    with broken(function, line, instead):
+        for first in range(0, BROKEN_HISTORIES_MAX, CHUNK):
+            report = run_histories(9, first, CHUNK, is_served=False)
+            if report.failures:
+                assert report.failures[0].kind in kinds, report.failures[0]
+                return
+    pytest.fail(f"not found in {BROKEN_HISTORIES_MAX} histories")
+
+
+KEPT = {
+    "rolled back to what an owner was about to take the table on": """\
+History(Surroundings(partitions=(1, 1), records_max=100), (
+    Ingest(owner=0, fault=None, answer=None),
+    Produce(records=((0, 0, 0), (1, 1, 0)), slot=None),
+    Ingest(owner=1, fault=Fault("pause", 1, 2, "metadata load"), answer=None),
+    Ingest(owner=0, fault=None, answer=None),
+    Rollback(back=0),
+))""",
+    "a rejected race had landed": """\
+History(Surroundings(partitions=(1, 1), records_max=100), (
+    Ingest(owner=0, fault=None, answer=None),
+    Produce(records=((0, 0, 0), (1, 1, 0)), slot=None),
+    Ingest(owner=0, fault=None, answer=Answer("raced", 0)),
+    Produce(records=((0, 0, 1),), slot=None),
+    Ingest(owner=0, fault=Fault("crash", 0, 0, "store write"), answer=Answer("late", 0)),
+    Ingest(owner=1, fault=Fault("pause", 0, 1, "publish"), answer=None),
+    DeliverLate(which=0),
+    Expire(kept=1),
+    Ingest(owner=2, fault=None, answer=None),
+))""",
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_history_that_was_kept(name: str) -> None:
+    with simulated():
+        assert from_text(KEPT[name]).run()["landed"] > 1
