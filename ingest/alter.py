@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.schema import Schema
@@ -62,8 +63,8 @@ def _commit(owned: Owned, planned: Alteration, start: str) -> None:
     state, definition = owned.state, planned.definition
     new = offsets_of(owned.log, planned.topics, start) if planned.topics else Seam()
     facts = owned.log.describe(planned.topics) if planned.topics else {}
-    change = Change.carrying_on(
-        state,
+    change = replace(
+        Change.carrying_on(state),
         seam=state.seam.merged_max(new),
         topic_ids={**state.topic_ids, **{topic: fact.topic_id for topic, fact in facts.items()}},
         properties={DEFINITION_PROPERTY: definition.to_json()},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ingest.accounting import Accounting
@@ -52,10 +52,12 @@ class Change:
     batch_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @classmethod
-    def carrying_on(cls, at: Fed, **changes: Any) -> Change:
-        """A change that leaves the table where it is in the log, but for what is said."""
-        as_before = cls(at.seam, at.cluster_id, at.topic_ids, at.watermark_ms, at.drained_ms)
-        return replace(as_before, **changes)
+    def carrying_on(cls, at: Fed) -> Change:
+        """A change that leaves the table where it is in the log, under a batch id of its own at each call.
+
+        What it does change is said with ``dataclasses.replace``, which keeps that batch id.
+        """
+        return cls(at.seam, at.cluster_id, at.topic_ids, at.watermark_ms, at.drained_ms)
 
     def paths(self) -> list[str]:
         """The files that were written for it, each once."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ingest.change import Change, Onto, summary_fields
@@ -20,6 +20,7 @@ from thermocline.catalog import (
     BATCH_PROPERTY,
     DEFINITION_PROPERTY,
     EPOCH_PROPERTY,
+    NO_SNAPSHOT,
     ROLLED_BACK,
     SEAM_PROPERTY,
     SnapshotState,
@@ -138,7 +139,8 @@ class Committer:
 
         Rejected with `OwnerLost` (another owner has taken the table), `TableUnowned` (it is on another
         writer's snapshot, or was rolled back), `DefinitionChanged` (it was altered meanwhile),
-        `CatalogUnreachable` (it was not even asked to), or `CommitRejected` (Iceberg refused the change).
+        `TableMissing` (it was dropped), `CatalogUnreachable` (it was not even asked to), or
+        `CommitRejected` (Iceberg refused the change).
         An unknown commit leaves a note for `ingest.reconcile`.
         """
         outcome = self._commit(_Plan(planned_on, planned_seam, self._epoch), change)
@@ -162,13 +164,20 @@ class Committer:
     def _ownership(self, epoch_seen: int, onto: Onto | None) -> tuple[_Plan, Change]:
         start = self._store.start()
         if onto is None:
+            if start.current is None:
+                raise TableUnowned(table=self._name, snapshot_id=-1, detail=NO_SNAPSHOT)
             state = self._state_of(start.current)
-            if start.current is not None and is_rolled_back(start.current.summary, start.properties):
+            if is_rolled_back(start.current.summary, start.properties):
                 raise TableUnowned(table=self._name, snapshot_id=state.snapshot_id, detail=ROLLED_BACK)
             return _Plan(state.snapshot_id, state.seam, epoch_seen), Change.carrying_on(state)
         parent = self._store.snapshot(onto.snapshot_id)
-        change = Change.carrying_on(
-            self._state_of(parent), extra_summary=onto.extra_summary, properties=onto.properties
+        if parent is None:
+            detail = f"the table has no snapshot {onto.snapshot_id} to go on from"
+            raise TableUnowned(table=self._name, snapshot_id=onto.snapshot_id, detail=detail)
+        change = replace(
+            Change.carrying_on(self._state_of(parent)),
+            extra_summary=onto.extra_summary,
+            properties=onto.properties,
         )
         return _Plan(onto.over, None, epoch_seen, parent), change
 
@@ -208,18 +217,19 @@ class Committer:
             failpoint("commit.refresh")
             start = self._store.start()
         except MetadataError as error:
-            return self._unknown(change, str(error)) if tried else Rejected(self._unreachable(error))
+            met = self._unreachable(error)
+            return self._unknown(change, f"{detail}; then: {met} ({error})") if tried else Rejected(met)
         try:
             # All checks are made on what the swap takes the place of.
             current = self._check(start, plan)
             with failstep("commit.build"):
-                return _Prepared(start, self._build(start, plan.onto or current, plan, change))
+                return _Prepared(start, self._build(start, plan.parent or current, plan, change))
         except (OwnerLost, TableUnowned, DefinitionChanged) as error:
             # The table has moved on: by an attempt of ours that was thought lost, or by somebody else's.
             return self._look_for(tried, plan, change, detail) or Rejected(error)
         except MetadataError as error:
             if tried:
-                return self._unknown(change, str(error))
+                return self._unknown(change, f"{detail}; then, on building it anew: {error}")
             # Nothing was sent to the catalog yet.
             return Rejected(CommitRejected(table=self._name, batch_id=change.batch_id, detail=str(error)))
 
@@ -239,7 +249,7 @@ class Committer:
                 detail=f"the current snapshot is not {plan.snapshot_id}, which the commit was planned on",
             )
         # Somebody may have rolled it back, by a commit of another owner's, since it was read for the plan.
-        if plan.onto is None and is_rolled_back(current.summary, start.properties):
+        if plan.parent is None and is_rolled_back(current.summary, start.properties):
             raise TableUnowned(table=self._name, snapshot_id=current.snapshot_id, detail=ROLLED_BACK)
         if plan.seam is not None:
             seam = self._state_of(current).seam
@@ -272,7 +282,7 @@ class Committer:
                 BATCH_PROPERTY: change.batch_id,
                 **change.properties,
             },
-            current=None if plan.onto is None else plan.onto.snapshot_id,
+            onto=None if plan.parent is None else plan.parent.snapshot_id,
             alter=change.alter,
         )
         return self._store.build(start, delta)
@@ -320,9 +330,7 @@ class Committer:
                 _logger.warning("table not read", extra=fields(table=self._name, detail=str(unread)))
         return error
 
-    def _state_of(self, snapshot: StoredSnapshot | None) -> SnapshotState:
-        if snapshot is None:
-            raise TableUnowned(table=self._name, snapshot_id=-1, detail="the table has no such snapshot")
+    def _state_of(self, snapshot: StoredSnapshot) -> SnapshotState:
         return state_from(snapshot.summary, snapshot.snapshot_id, snapshot.timestamp_ms, self._name)
 
 
@@ -338,10 +346,10 @@ class _Prepared:
 class _Plan:
     """What a commit was planned on: snapshot, seam (None: any) and the epoch that the table must have.
 
-    ``onto`` is the snapshot that it follows, where that is not the current one.
+    ``parent`` is the snapshot that it follows, where that is not the current one.
     """
 
     snapshot_id: int
     seam: Seam | None
     epoch: int
-    onto: StoredSnapshot | None = None
+    parent: StoredSnapshot | None = None

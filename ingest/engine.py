@@ -25,8 +25,13 @@ class Engine(Protocol):
         """How many tasks run at once. Raises `EngineFailed`."""
         ...
 
-    def run(self, tasks: Sequence[Sequence[OffsetRange]], files: FilesByBucket) -> BatchResult:
-        """What came of one batch: see `ingest.batch.run_batch`, and what it raises."""
+    def run(
+        self, tasks: Sequence[Sequence[OffsetRange]], files: FilesByBucket, data_location: str
+    ) -> BatchResult:
+        """What came of one batch: see `ingest.batch.run_batch`, and what it raises.
+
+        Its files go below ``data_location``, a URI.
+        """
         ...
 
     def stop(self) -> None:
@@ -40,16 +45,17 @@ class SparkEngine:
 
     session: SparkSession
     task: ReadTask
-    data_location: str
 
     @property
     def tasks(self) -> int:
         """As many as the session has cores."""
         return parallelism(self.session)
 
-    def run(self, tasks: Sequence[Sequence[OffsetRange]], files: FilesByBucket) -> BatchResult:
+    def run(
+        self, tasks: Sequence[Sequence[OffsetRange]], files: FilesByBucket, data_location: str
+    ) -> BatchResult:
         """One Spark job."""
-        return run_batch(self.session, self.task, self.data_location, tasks, files)
+        return run_batch(self.session, self.task, data_location, tasks, files)
 
     def stop(self) -> None:
         """End the session."""

@@ -7,7 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from ingest.bucket_task import BucketResult
+from thermocline.errors import StoreUnreachable, first_line
 from thermocline.files import DataFile, plan_files
 
 if TYPE_CHECKING:
@@ -17,8 +20,15 @@ FilesByBucket = Mapping[int, Sequence[DataFile]]
 
 
 def live_files(table: Table, snapshot_id: int) -> FilesByBucket:
-    """The live files of a snapshot, as its manifests say. Raises what `plan_files` raises."""
-    return by_bucket(plan_files(table, snapshot_id))
+    """The live files of a snapshot, as its manifests say.
+
+    Raises what `plan_files` raises, and `StoreUnreachable` where a manifest can't be read.
+    """
+    try:
+        return by_bucket(plan_files(table, snapshot_id))
+    except (OSError, pa.ArrowException) as error:
+        path = f"{table.location()}/metadata"
+        raise StoreUnreachable(table=".".join(table.name()), path=path, detail=first_line(error)) from error
 
 
 def by_bucket(files: Iterable[DataFile]) -> FilesByBucket:

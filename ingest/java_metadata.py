@@ -43,11 +43,11 @@ class JavaMetadata:
     def build(self, start: Start, delta: Delta) -> Built:
         """The metadata as the transaction leaves it."""
         assert start.current is not None
-        parent_id = start.current.snapshot_id if delta.current is None else delta.current
+        parent_id = start.current.snapshot_id if delta.onto is None else delta.onto
         with _java_errors():
             transaction = start.handle.transaction
-            if delta.current is not None:
-                transaction.manageSnapshots().setCurrentSnapshot(delta.current).commit()
+            if delta.onto is not None:
+                transaction.manageSnapshots().setCurrentSnapshot(delta.onto).commit()
             if delta.alter is not None:
                 delta.alter(transaction)
             self._add_snapshot(transaction, delta, parent_id)

@@ -36,14 +36,14 @@ class Start:
 class Delta:
     """What a commit makes of its start: a snapshot with files and a summary, and properties of the table.
 
-    ``current`` is a snapshot that becomes the current one first, so that the new one follows it. ``alter``
-    runs next, on the library's own transaction.
+    ``onto`` is a snapshot that becomes the current one first, so that the new one follows it. ``alter`` runs
+    next, on the library's own transaction.
     """
 
     files: Sequence[BucketResult]
     summary: Mapping[str, str]
     properties: Mapping[str, str]
-    current: int | None = None
+    onto: int | None = None
     alter: Callable[[Any], None] | None = None
 
 
@@ -59,11 +59,14 @@ class MetadataStore(Protocol):
     """One table's metadata, in a catalog that swaps it whole."""
 
     def start(self) -> Start:
-        """The newest metadata, read anew. Raises `NoTable` and `MetadataError`."""
+        """The newest metadata, read anew; from here on `snapshot` and `is_in_history` answer from it, too.
+
+        Raises `NoTable` and `MetadataError`.
+        """
         ...
 
     def build(self, start: Start, delta: Delta) -> Built:
-        """The metadata that the change makes of its start; nobody sees it yet.
+        """The metadata that the change makes of its start; nobody sees it yet. Once at most for a start.
 
         Raises `MetadataError` where the table format refuses it, or its files could not be written.
         """

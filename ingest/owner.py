@@ -146,7 +146,7 @@ class Owner:
                 definition=definition,
                 log=log,
                 table=table,
-                engine=SparkEngine(spark, task, data_location(table)),
+                engine=SparkEngine(spark, task),
                 committer=owned.committer,
                 lease=owned.lease,
                 bad_records=BadRecords(policy, quarantine, client_config),
@@ -227,7 +227,7 @@ class Owner:
         started_at = self.clock.monotonic()
         tasks = split_for_tasks(batch.ranges, self.engine.tasks)
         try:
-            result = self.engine.run(tasks, self.position.files)
+            result = self.engine.run(tasks, self.position.files, data_location(self.table))
         except OffsetsGone:
             # One partition said so, from where it was read: what is lost is counted in all, from the seam on.
             # The log may have lost its end instead.
@@ -265,8 +265,8 @@ class Owner:
             self.bad_records.settle(result.reports)
         except ThermoclineError as error:
             return Rejected(error)
-        change = Change.carrying_on(
-            self.position,
+        change = replace(
+            Change.carrying_on(self.position),
             seam=batch.end,
             watermark_ms=watermark_ms(batch, result.reports, planned.at_ms, self.position.watermark_ms),
             drained_ms=drained_ms(batch, planned, self.mark or planned, self.position.drained_ms),

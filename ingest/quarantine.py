@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, RESTError
+from pyiceberg.exceptions import CommitFailedException, RESTError
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io.pyarrow import parquet_files_to_data_files
 from pyiceberg.schema import Schema
@@ -32,7 +32,8 @@ from pyiceberg.types import (
 from pyroaring import BitMap64
 from sqlalchemy.exc import SQLAlchemyError
 
-from thermocline.errors import CatalogUnreachable, TableMissing, first_line
+from thermocline.catalog import load_table
+from thermocline.errors import CatalogUnreachable, first_line
 from thermocline.failpoints import failstep
 from thermocline.files import open_input
 
@@ -106,11 +107,8 @@ def create_quarantine(catalog: Catalog, identifier: str) -> None:
 
 
 def open_quarantine(catalog: Catalog, name: str, identifier: str) -> Table:
-    """The companion table. Raises `TableMissing`."""
-    try:
-        return catalog.load_table(quarantine_identifier(identifier))
-    except NoSuchTableError as error:
-        raise TableMissing(table=name, identifier=quarantine_identifier(identifier)) from error
+    """The companion table. Raises `TableMissing` and `CatalogUnreachable`."""
+    return load_table(catalog, name, quarantine_identifier(identifier))
 
 
 def bad_records(chunk: RecordChunk, topic_ids: Mapping[str, str], bad: Sequence[Bad]) -> pa.Table:

@@ -333,8 +333,8 @@ class _Replaying:
         unchanged = sum(done.unchanged for done in results)
         places = [str(origin) for origin in origins(judged.applied.slice(0, SUMMARY_RECORDS_MAX))]
         replayed = {"applied": judged.applied.num_rows, "superseded": superseded, "first": places}
-        return Change.carrying_on(
-            self.state,
+        return replace(
+            Change.carrying_on(self.state),
             accounting=Accounting(
                 read=applied + superseded + unchanged,
                 applied=applied,

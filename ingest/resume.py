@@ -105,10 +105,11 @@ def accept_gap(
     """
 
     def move(owned: Owned, stop: Gap | Stranger, now_ms: int) -> Change:
+        state, as_before = owned.state, Change.carrying_on(owned.state)
         if isinstance(stop, OffsetsGone):
-            return Change.carrying_on(owned.state, seam=owned.state.seam.advanced(stop.ends()))
+            return replace(as_before, seam=state.seam.advanced(stop.ends()))
         topics = _in_question(stop, owned.definition.topics)
-        return Change.carrying_on(owned.state, properties=_without_tombstones(owned.state, topics, now_ms))
+        return replace(as_before, properties=_tombstones_since_now(state, topics, now_ms))
 
     return _resume(settings, name, facts, _GAPS, move, "", clock, say)
 
@@ -128,13 +129,13 @@ def rebase(
     def move(owned: Owned, stop: Gap | Stranger, now_ms: int) -> Change:
         state, topics = owned.state, _in_question(stop, owned.definition.topics)
         ids = {topic: facts_of.topic_id for topic, facts_of in owned.log.describe(topics).items()}
-        return Change.carrying_on(
-            state,
+        return replace(
+            Change.carrying_on(state),
             seam=state.seam.without(topics).merged_max(offsets_of(owned.log, topics, to)),
             cluster_id=owned.log.cluster_id(),
             topic_ids={**state.topic_ids, **ids},
             watermark_ms=-1,  # what is read next may be older than anything before
-            properties=_without_tombstones(state, topics, now_ms),
+            properties=_tombstones_since_now(state, topics, now_ms),
         )
 
     return _resume(settings, name, facts, _STRANGERS, move, to, clock, say)
@@ -204,7 +205,7 @@ def _unowned(settings: Settings, name: str, given: Sequence[str], clock: Clock) 
     return None
 
 
-def _without_tombstones(state: SnapshotState, topics: Sequence[str], now_ms: int) -> dict[str, str]:
+def _tombstones_since_now(state: SnapshotState, topics: Sequence[str], now_ms: int) -> dict[str, str]:
     """The property that says from when on tombstones matter: of these topics, from now on."""
     return {TOMBSTONES_PROPERTY: json.dumps({**state.tombstones_since_ms, **dict.fromkeys(topics, now_ms)})}
 

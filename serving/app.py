@@ -296,14 +296,16 @@ class _ExtractResponse(Response):
             upcoming = take()
             try:
                 chunk = await upcoming
+                upcoming = take()
+                await upcoming  # what fails with the first rows is an answer still; Arrow begins without any
                 self._describe(extract)
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
                 while chunk is not None and not gone.done():
-                    upcoming = take()
                     if not await _is_taken(send, chunk):
                         log.warning("extract broken off: nobody reads it", extra=fields(table=extract.table))
                         return  # without the last part, so the connection is broken off
                     chunk = await upcoming
+                    upcoming = take()
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
             finally:
                 gone.cancel()

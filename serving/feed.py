@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from serving.hot.tier import DISK_FREE_BYTES_MIN
@@ -47,12 +47,11 @@ def fill_until(
     start: Seam,
     ends: Seam,
     hot_bytes_max: int,
-    progress: Callable[[int], None],
 ) -> None:
     """Reads [start, ends) into a private tier and seals it; ``ends`` were asked of the log just now.
 
-    The tier is empty, and was opened at ``start`` with every partition of ``ends``. ``progress`` is told the
-    number of records read so far. A pin that was held before is satisfied by the seal.
+    The tier is empty, and was opened at ``start`` with every partition of ``ends``. A pin that was
+    held before is satisfied by the seal.
 
     Raises:
         HotBytesExceeded: it is more than may be held.
@@ -66,7 +65,6 @@ def fill_until(
     ranges = [OffsetRange(topic, p, start.get((topic, p)), end) for topic, p, end in ends.items()]
     for chunk in read_ranges(client_config, ranges, definition.name, clock):
         feed.take([chunk], Seam({(chunk.topic, chunk.partition): chunk.offsets[-1] + 1}), {})
-        progress(feed.records)
         if tier.hot_bytes >= hot_bytes_max:
             raise HotBytesExceeded(table=definition.name, limit_bytes=hot_bytes_max)
         if not tier.has_disk_for(0):

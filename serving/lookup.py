@@ -231,7 +231,7 @@ class TableReader:
             reader = before.reader
             known = {file.footer for file in before.index.files}
         else:
-            reader = self._snapshots.rows()
+            reader = self._snapshots.reader()
             known = set()
         for file in index.files:
             if file.footer not in known:

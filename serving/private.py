@@ -6,9 +6,10 @@ answers with the classes of the server. The tier lives in a temporary folder and
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -28,10 +29,10 @@ from serving.hot.view import HotReader
 from serving.layout import COLD, HOT, SPILL
 from serving.lookup import TableReader
 from serving.storage import storage_named
-from thermocline.catalog import current_state, definition_of, open_table, state_of
+from thermocline.catalog import TOMBSTONES_PROPERTY, current_state, definition_of, open_table, state_of
 from thermocline.clock import SystemClock
-from thermocline.errors import ReadPointGone
-from thermocline.identity import check_log, check_source
+from thermocline.errors import ReadPointGone, TombstonesGone
+from thermocline.identity import check_log, check_source, check_tombstones
 from thermocline.log import Log
 from thermocline.seam import Seam
 
@@ -142,7 +143,6 @@ def _open(settings: Settings, name: str, at: ReadPoint | None, until_the_end: Ex
         start,
         ends,
         settings.serving.hot_bytes_max,
-        _unheard,
     )
     hot = until_the_end.enter_context(pin.open(SEAL_WAIT_SECONDS))
     reader = TableReader(
@@ -171,7 +171,10 @@ def _state_at(table: Table, definition: LiveTable, at: ReadPoint) -> SnapshotSta
         )
     if state.definition_version != definition.version:
         raise ReadPointGone(table=definition.name, detail="the table's definition was altered since")
-    return state
+    # The table says as of now which lost tombstones don't matter; of the snapshot, what was said before it.
+    since_ms = json.loads(table.properties.get(TOMBSTONES_PROPERTY, "{}"))
+    before = {topic: at_ms for topic, at_ms in since_ms.items() if at_ms <= state.timestamp_ms}
+    return replace(state, tombstones_since_ms=before)
 
 
 def _range(
@@ -185,9 +188,15 @@ def _range(
         _, ends = check_source(definition.name, state, log, definition.topics)
         if not (ends.at_least(at.end) and at.end.at_least(at.seam)):
             raise ReadPointGone(table=definition.name, detail=f"the log ends at {ends!r}, before {at.end!r}")
+        _check_tombstones_until(definition, state, at.end, log)
         ends = at.end
     return Seam({(topic, p): state.seam.get((topic, p)) for topic, p, _ in ends.items()}), ends
 
 
-def _unheard(_: int) -> None:
-    pass
+def _check_tombstones_until(definition: LiveTable, state: SnapshotState, end: Seam, log: Log) -> None:
+    """Makes sure that the log still has each tombstone between a snapshot and the end of a read point."""
+    if definition.has_key and state.has_read:
+        try:
+            check_tombstones(definition.name, state, end, log, SystemClock().now_ms())
+        except TombstonesGone as error:
+            raise ReadPointGone(table=definition.name, detail=error.what) from error

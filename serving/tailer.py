@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -62,6 +62,7 @@ STATUS_SECONDS: Final = 1.0
 # A tailer that is behind asks this often whether it may still read on: half of the shortest time for which
 # tombstones count as kept (``identity.KEPT_MS_MIN``).
 RECHECK_SECONDS: Final = 300.0
+NO_TIMES: Final[Mapping[str, int]] = {}
 
 log = logging.getLogger(__name__)
 
@@ -113,9 +114,12 @@ class Tailer:
         self._feed: Feed | None = None
         self._tail: Tail | None = None  # while the log is read
         self._facts: dict[str, TopicFacts] = {}  # of the topics that are being tailed
+        self._reached_end_at: Mapping[tuple[str, int], float] = {}  # what the log said last
         self._goal: Seam | None = None  # the log's ends that have to be passed once before it is ready
         self._is_caught_up = False
         self._is_paused = False
+        # As the snapshot has it, of a tier that was opened without rows: its own were all read after that.
+        self._tombstones_since_ms: Mapping[str, int] = NO_TIMES
         self._problem: ThermoclineError | None = None
         self._checked_at = float("-inf")
         self._retry_at = float("-inf")  # what failed is not tried again before
@@ -151,7 +155,7 @@ class Tailer:
             self._wait(ROUND_SECONDS)
         elif self._tail is None:
             self._begin(self._follower.newest)
-        elif self._must_begin_anew(self._tail) or self._is_check_due():
+        elif self._must_begin_anew(self._tail):
             self._leave_log()
         else:
             self._round(self._tail)
@@ -170,7 +174,8 @@ class Tailer:
         """Opens the tier, or another where the newest snapshot asks for it, and reads on from its end."""
         if self._needs_tier(newest):
             if self._tier is not None:
-                self._check_reach(newest)  # what is held answers for longer than a tier that can't be filled
+                # What is held answers for longer than a tier that can't be filled.
+                self._check_newest(newest, self._source.log())
             self._open_tier(newest, may_continue=True)
         assert self._tier is not None
         self._check_log(newest)
@@ -182,11 +187,9 @@ class Tailer:
             self._tail.close()
         self._tail = None
 
-    def _check_reach(self, newest: Published) -> None:
+    def _check_newest(self, newest: Published, log_now: Log) -> None:
         """Makes sure that a new tier can be filled from the snapshot's seam on; raises as ``_check_log``."""
-        log_now, topics = self._source.log(), newest.definition.topics
-        check_identity(self._table, newest.state.cluster_id, newest.state.topic_ids, log_now, topics)
-        check_against_log(self._table, newest.state.seam, log_now.starts(topics), log_now.ends(topics))
+        check_log(self._table, newest.state, log_now, newest.definition, self._clock.now_ms())
 
     def _needs_tier(self, newest: Published) -> bool:
         """Whether there is no tier, or another log's or definition's, or one that begins beyond the seam."""
@@ -217,6 +220,7 @@ class Tailer:
             newest.source,
         )
         self._feed = Feed(self._tier, newest.definition)
+        self._tombstones_since_ms = NO_TIMES if self._tier.records else newest.state.tombstones_since_ms
         self._under = newest
         log.info(
             "hot tier opened",
@@ -266,15 +270,18 @@ class Tailer:
         # In this order: a topic that is made again in between is another one than these facts say.
         self._facts = log_now.describe(topics)
         check_identity(self._table, newest.state.cluster_id, newest.state.topic_ids, log_now, topics)
-        starts, ends = log_now.starts(topics), log_now.ends(topics)
-        self._take_up(starts, newest)
+        starts, ends = log_now.bounds(topics)
         try:
-            check_against_log(self._table, self._tier.end, starts, ends)
+            wanted = self._tier.end.merged_max(self._new_in(starts, newest))
+            check_against_log(self._table, wanted, starts, ends)
             self._check_tombstones(newest, ends, log_now)
         except (OffsetsGone, PartitionsShrunk, SeamBeyondLog, TombstonesGone):
-            check_log(self._table, newest.state, log_now, newest.definition, self._clock.now_ms())
+            self._check_newest(newest, log_now)
             self._open_tier(newest, may_continue=False)
-            self._take_up(starts, newest)
+        # Not before the checks: a tier that has read nothing of a partition was never at the end of all.
+        new = self._new_in(starts, newest)
+        if new:
+            self._tier.extend(new)
         self._checked_at = self._clock.monotonic()
         if self._goal is None:
             self._goal = ends
@@ -282,33 +289,49 @@ class Tailer:
     def _check_tombstones(self, newest: Published, ends: Seam, log_now: Log) -> None:
         """Makes sure that the tier has not been behind for longer than the log keeps tombstones.
 
-        Snapshot and tier together hold what the log held when the tier was last at its end. One that never
-        was has what its snapshot has.
+        Snapshot and tier together hold what the log held when the tier was last at its end. Of one that never
+        was, only what lies beyond the seam counts, which was appended after the snapshot had all of the log.
+        Partitions that the tier does not have yet were made since it was at its end.
         """
         tier, now_ms = self._tier, self._clock.now_ms()
         assert tier is not None
-        if not newest.definition.has_key:
+        if not (newest.definition.has_key and newest.state.has_read):
             return
         age_seconds = tier.age_seconds(self._clock.monotonic())
         if math.isfinite(age_seconds):
-            drained_ms = now_ms - math.ceil(age_seconds * 1000)
+            # From when on tombstones matter to the table says nothing of rows that the tier had before.
+            drained_ms, since_ms = now_ms - math.ceil(age_seconds * 1000), NO_TIMES
         else:
-            drained_ms = newest.state.drained_ms if newest.state.seam.at_least(tier.end) else 0
-        held = replace(newest.state, seam=tier.end, drained_ms=drained_ms, watermark_ms=-1)
+            drained_ms, since_ms = newest.state.drained_ms, self._tombstones_since_ms
+        held = replace(
+            newest.state,
+            seam=tier.end,
+            watermark_ms=-1,
+            drained_ms=drained_ms,
+            tombstones_since_ms=since_ms,
+        )
         check_tombstones(self._table, held, ends, log_now, now_ms)
 
     def _is_check_due(self) -> bool:
-        """Whether the tier has been behind for so long that the log may have dropped what it needs."""
+        """Whether the tier has been behind for so long that the log may have dropped tombstones."""
         assert self._tier is not None
+        assert self._under is not None
+        if not self._under.definition.has_key:
+            return False
         now = self._clock.monotonic()
         return min(now - self._checked_at, self._tier.age_seconds(now)) > RECHECK_SECONDS
 
-    def _take_up(self, starts: Seam, newest: Published) -> None:
+    def _is_news(self, positions: Seam, reached: Mapping[tuple[str, int], float]) -> bool:
+        """Whether the log has said anything: a frozen process must not take "at the end" as it is, either."""
+        assert self._tier is not None
+        known = self._reached_end_at
+        return positions != self._tier.end or any(at > known.get(place, 0.0) for place, at in reached.items())
+
+    def _new_in(self, starts: Seam, newest: Published) -> Seam:
+        """Where to begin to read the partitions that the tier does not have yet."""
         assert self._tier is not None
         places = [(topic, partition) for topic, partition, _ in starts.items()]
-        new = {place: newest.state.seam.get(place) for place in places if place not in self._tier.end}
-        if new:
-            self._tier.extend(Seam(new))
+        return Seam({place: newest.state.seam.get(place) for place in places if place not in self._tier.end})
 
     def _round(self, tail: Tail) -> None:
         assert self._tier is not None
@@ -319,9 +342,14 @@ class Tailer:
         if not self._is_paused:
             with failstep("tailer.poll"):
                 chunks = tail.poll(ROUND_SECONDS)
-            if self._is_other_log(tail) or self._is_check_due():
-                return  # what came may be of a topic that was made again, or lack tombstones: none is taken
-            self._feed.take(chunks, tail.positions(), tail.reached_end_at())
+            positions, reached = tail.positions(), tail.reached_end_at()
+            if self._is_other_log(tail) or (self._is_news(positions, reached) and self._is_check_due()):
+                # What came may be of another topic, or lack tombstones: none is taken. Where nothing came,
+                # the log may be away, and asking it would keep pins waiting for their seals.
+                self._leave_log()
+                return
+            self._feed.take(chunks, positions, reached)
+            self._reached_end_at = reached
             read = sum(len(chunk.offsets) for chunk in chunks)
             if self._goal is not None and not self._is_caught_up:
                 self._is_caught_up = self._tier.end.at_least(self._goal)
@@ -340,11 +368,13 @@ class Tailer:
 
     def _note(self, problem: ThermoclineError, cause: str) -> None:
         if self._problem is None or self._problem.what != problem.what:
-            what = (
+            subject = (
                 "hot tier cannot be written" if isinstance(problem, StorageFailed) else "log cannot be read"
             )
-            said = {"code": problem.code, "detail": problem.what, "cause": cause, "next": problem.next}
-            log.error(f"the {what}; answers grow old", extra=fields(table=self._table, **said))  # noqa: G004
+            extra = fields(
+                table=self._table, code=problem.code, detail=problem.what, cause=cause, next=problem.next
+            )
+            log.error("the %s; answers grow old", subject, extra=extra)
         self._problem = problem
 
     def _state(self) -> str:

@@ -52,6 +52,7 @@ SUMMARY_RECORDS = "thermocline.records-"
 SUMMARY_RECORDS_TOTAL = "thermocline.total-records-"
 
 _NO_SEAM = "the snapshot carries no seam: another writer made it"
+NO_SNAPSHOT = "the table has no snapshot"
 ROLLED_BACK = "the table was rolled back to it after more had been committed"
 
 # SQLite lets one process write at a time; another one's commit takes milliseconds, a backup seconds.
@@ -163,7 +164,7 @@ def current_state(table: Table, name: str) -> SnapshotState:
     """
     snapshot = table.current_snapshot()
     if snapshot is None:
-        raise TableUnowned(table=name, snapshot_id=-1, detail="the table has no snapshot")
+        raise TableUnowned(table=name, snapshot_id=-1, detail=NO_SNAPSHOT)
     try:
         state = state_of(snapshot, name)
     except TableUnowned as foreign:
@@ -202,7 +203,7 @@ def state_from(summary: Mapping[str, str], snapshot_id: int, timestamp_ms: int, 
 
     Raises `TableUnowned` when it says no seam.
     """
-    if SUMMARY_SEAM not in summary:
+    if not _has_seam(summary):
         raise TableUnowned(table=name, snapshot_id=snapshot_id, detail=_NO_SEAM)
     return SnapshotState(
         snapshot_id=snapshot_id,
@@ -297,7 +298,7 @@ def _counts(summary: Mapping[str, str], prefix: str) -> dict[str, int]:
 
 def _unowned(table: Table, name: str, current: Snapshot, detail: str) -> TableUnowned:
     """With the newest snapshot of main's history that carries a seam, and what comes after it."""
-    onto = next((one for one in ancestors_of(current, table.metadata) if _has_seam(one)), None)
+    onto = next((one for one in ancestors_of(current, table.metadata) if _has_seam(summary_of(one))), None)
     later = [] if onto is None else [one for one in table.snapshots() if _number(one) > _number(onto)]
     return TableUnowned(
         table=name,
@@ -312,8 +313,8 @@ def _number(snapshot: Snapshot) -> int:
     return snapshot.sequence_number or 0
 
 
-def _has_seam(snapshot: Snapshot) -> bool:
-    return SUMMARY_SEAM in summary_of(snapshot)
+def _has_seam(summary: Mapping[str, str]) -> bool:
+    return SUMMARY_SEAM in summary
 
 
 def _snapshot_id(table: Table) -> int:

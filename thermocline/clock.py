@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 from thermocline.failpoints import skew_ms
+
+# Linux's monotonic clock stands still while the machine is suspended: what was read before would look fresh.
+_MONOTONIC: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def iso_time(epoch_ms: int) -> str:
@@ -19,7 +22,10 @@ class Clock(Protocol):
     """Time as the logic sees it."""
 
     def monotonic(self) -> float:
-        """Seconds from an arbitrary start, never going back; one machine's processes share it."""
+        """Seconds from an arbitrary start, never going back; one machine's processes share it.
+
+        A suspended machine's time passes too.
+        """
         ...
 
     def now_ms(self) -> int:
@@ -36,7 +42,7 @@ class SystemClock:
 
     def monotonic(self) -> float:
         """Seconds from an arbitrary start."""
-        return time.monotonic()
+        return time.clock_gettime(_MONOTONIC)
 
     def now_ms(self) -> int:
         """Milliseconds since 1970 in UTC."""

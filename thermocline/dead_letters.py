@@ -98,6 +98,8 @@ class _Sending:
         self._failed: tuple[KafkaError, str] | None = None
         self._acknowledged_at = clock.monotonic()
         self.sent = 0
+        # The client's own count holds its events too, such as of a broker that is away.
+        self.unacknowledged = 0
         try:
             self._producer = Producer(
                 {**client_config, **_PRODUCER_CONFIG, "log_level": 0}, logger=_kafka_logger
@@ -111,7 +113,7 @@ class _Sending:
         self.sent += 1
 
     def flush(self) -> None:
-        while len(self._producer):
+        while self.unacknowledged:
             self._wait()
         self._check()
 
@@ -122,7 +124,7 @@ class _Sending:
 
     def _is_queued(self, letter: DeadLetter) -> bool:
         place = letter.place
-        if not len(self._producer):  # nothing to acknowledge, however long it took to get this one
+        if not self.unacknowledged:  # nothing to acknowledge, however long it took to get this one
             self._acknowledged_at = self._clock.monotonic()
         try:
             self._producer.produce(
@@ -132,6 +134,7 @@ class _Sending:
                 headers=list(letter.headers),
                 on_delivery=lambda error, _: self._on_delivery(error, place),
             )
+            self.unacknowledged += 1
         except BufferError:
             return False
         except KafkaException as error:
@@ -149,6 +152,7 @@ class _Sending:
             raise self._unreachable(f"no dead letter was acknowledged for {waited_seconds:.0f} s")
 
     def _on_delivery(self, error: KafkaError | None, place: str) -> None:
+        self.unacknowledged -= 1
         if error is None:
             self._acknowledged_at = self._clock.monotonic()
         elif self._failed is None:

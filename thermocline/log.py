@@ -272,13 +272,12 @@ class Log:
 
     def _config(self, future: Future[Any], topic: str) -> TopicConfig:
         try:
-            entries = future.result(timeout=REQUEST_TIMEOUT_SECONDS + 1)
-        except KafkaException as error:
-            if error.args[0].code() in _NOT_ALLOWED:
+            entries = self._answer(future, topic)
+        except KafkaUnreachable as error:
+            cause = error.__cause__
+            if isinstance(cause, KafkaException) and cause.args[0].code() in _NOT_ALLOWED:
                 return UNKNOWN_CONFIG
-            entries = self._answer(future, topic)
-        except TimeoutError:
-            entries = self._answer(future, topic)
+            raise
         return config_of({name: entry.value for name, entry in entries.items()})
 
     def _offsets(

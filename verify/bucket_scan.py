@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 from thermocline.definition import PROVENANCE
 from thermocline.errors import first_line
 from thermocline.files import open_input
-from thermocline.keys import buckets, decode_one, encode_table
+from thermocline.keys import buckets, encode_table
 from thermocline.sparse_index import FOOTER_KEY
-from verify.finding import Finding
+from verify.finding import Finding, Key, key_of
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -139,7 +139,7 @@ class _Seen:
 
     def __init__(self, definition: LiveTable, file: StoredFile) -> None:
         self._definition, self._file = definition, file
-        self._found: dict[str, tuple[int, dict[str, object], str]] = {}
+        self._found: dict[str, tuple[int, Key, str]] = {}
 
     def take(self, code: str, part: _Part, wrong: Mask) -> None:
         count = int(np.count_nonzero(wrong))
@@ -158,11 +158,6 @@ class _Seen:
             added = f", added by snapshot {self._file.listed.snapshot_id}"
             what = f"{count} rows of {self._file.path}{bucket}{added}, {self._WORDS[code]}; first {place}"
             yield Finding(code, what, key)
-
-
-def key_of(definition: LiveTable, key: bytes) -> dict[str, object]:
-    """A key by the names of its columns."""
-    return dict(zip(definition.identity, decode_one(definition, key), strict=True))
 
 
 def origin_of(rows: pa.Table | pa.RecordBatch, index: int) -> str:

@@ -15,10 +15,9 @@ from thermocline.definition import KEY, PROVENANCE, TOMBSTONE
 from thermocline.fold import winners
 from thermocline.keys import decode_arrays
 from verify.compare import EXTRA, MISSING, TWICE, compared_columns, differences, first_twice
-from verify.finding import Finding
+from verify.finding import Finding, key_of
 from verify.log_fold import SEGMENT
 from verify.sample import entities_of
-from verify.table_check import key_of
 from verify.table_rows import rows_schema
 
 if TYPE_CHECKING:

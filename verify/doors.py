@@ -39,7 +39,7 @@ class HotDoor(Protocol):
 class Doors:
     """What is asked.
 
-    ``hot_problem`` says why the hot tier of a server was not looked at; ``hot`` is None then, or a private one.
+    ``hot_problem`` says why the hot tier of a server is not looked at; then ``hot`` is None or a private one.
     """
 
     extract: Extract

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-__all__ = ["CODES", "Finding", "Key"]
+from thermocline.keys import decode_one
+
+if TYPE_CHECKING:
+    from thermocline.definition import LiveTable
+
+__all__ = ["CODES", "Finding", "Key", "key_of"]
 
 Key = dict[str, object]
 """The columns that identify a row, by name, as natural Python values."""
@@ -34,7 +39,7 @@ CODES: Final[dict[str, str]] = {
     "summary-unreadable": "a snapshot's summary lacks what every one of ours says, or says it unreadably",
     "batch-repeated": "two snapshots carry the same batch",
     "epoch-back": "a snapshot has a lower epoch than one before it",
-    "definition-differs": "the snapshot was made with another version of the definition than the table's",
+    "definition-version-differs": "the snapshot was made with another version of the table's definition",
     "deletes-foreign": "the snapshot holds deletes of a kind that only other writers make",
     "deletes-unreadable": "deleted positions can't be read, or are not those that the manifest says",
     "file-unreadable": "a file of the snapshot can't be read",
@@ -71,3 +76,8 @@ class Finding:
     def to_dict(self) -> dict[str, Any]:
         """The form in JSON; key values that JSON has no form for are written as text by the writer."""
         return asdict(self)
+
+
+def key_of(definition: LiveTable, key: bytes) -> Key:
+    """The columns that identify a row, by name, from its key's bytes."""
+    return dict(zip(definition.identity, decode_one(definition, key), strict=True))

@@ -175,9 +175,9 @@ class Entities:
 
 
 def entity_key(definition: LiveTable, entity: bytes) -> Key:
-    """The columns of an entity, by name."""
-    columns = definition.key_columns[: len(definition.entity)]
-    return dict(zip((column.name for column in columns), _values(definition, entity), strict=True))
+    """The columns of an entity, by name; without a key, what identifies the row."""
+    names = definition.entity if definition.has_key else definition.identity
+    return dict(zip(names, _values(definition, entity), strict=True))
 
 
 def parameters_of(definition: LiveTable, entity: bytes) -> dict[str, str]:

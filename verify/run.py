@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +23,7 @@ from thermocline.errors import ReadPointGone, StorageFailed, first_line
 from thermocline.files import plan_files
 from thermocline.identity import check_identity
 from thermocline.log import Log
+from thermocline.masking import mask_password
 from thermocline.read_point import ReadPoint
 from thermocline.seam import Seam
 from verify.door_check import extract_findings, hot_entities, hot_findings, hot_records
@@ -209,8 +210,7 @@ class Verification:
         definition, hot = check.reading.definition, self.doors.hot if self.doors is not None else None
         parts = self._parts(table, definition, files, bucket, read, check)
         for (records, repeated), stored, shown, scanned in parts:
-            if definition.has_key:
-                read.entities.take_rows(sampled(definition, stored, self.scope.chosen))
+            read.entities.take_rows(sampled(definition, stored, self.scope.chosen))
             check.check(records, stored, repeated)
             if self.doors is not None:
                 self.report.extracted += shown.num_rows
@@ -235,14 +235,14 @@ class Verification:
     ) -> Iterator[Part]:
         """A bucket by parts of its keys, one where it is small."""
         hot = self._scanned(definition, bucket, check.reading)
-        whole = (
-            read.records.read(bucket),
-            bucket_rows(table.io, definition, files),
-            self._extracted.read(bucket),
-        )
+        stored = bucket_rows(table.io, definition, files)
+        first = list(islice(stored, 1))
+        whole = (read.records.read(bucket), chain(first, stored), self._extracted.read(bucket))
         # Entities that were chosen at first may have made room for others.
         sides = [(self._kept(definition, piece) for piece in side) for side in whole]
         size = max(read.records.bytes_of(bucket), self._extracted.bytes_of(bucket))
+        if not self.scope.is_part:
+            size = max(size, _bytes_about(first, files))
         count = 1 + size * _PART_SHARE // self.scope.memory_bytes
         if count == 1:
             yield _part(definition, sides, hot)
@@ -276,6 +276,12 @@ def open_table(settings: Settings, name: str) -> Table:
     return load_table(open_catalog(settings.catalog), name, settings.table(name).identifier)
 
 
+def _bytes_about(first: Sequence[pa.Table], files: Sequence[DataFile]) -> int:
+    """About what all rows of some files take in memory, by the first ones."""
+    rows = sum(file.rows for file in files)
+    return sum(-(-piece.nbytes // piece.num_rows) * rows for piece in first)
+
+
 def failed(
     settings: Settings, name: str, point: ReadPoint | None, error: BaseException
 ) -> ReadPointGone | StorageFailed:
@@ -283,7 +289,7 @@ def failed(
     if point is not None and open_table(settings, name).snapshot_by_id(point.snapshot_id) is None:
         detail = f"snapshot {point.snapshot_id} was expired while it was compared"
         return ReadPointGone(table=name, detail=detail)
-    return StorageFailed(table=name, detail=first_line(error))
+    return StorageFailed(table=name, detail=mask_password(first_line(error)))
 
 
 def _part(definition: LiveTable, sides: Sequence[Iterator[pa.Table]], hot: pa.Table | None) -> Part:

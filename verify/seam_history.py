@@ -88,7 +88,7 @@ def _joined(before: Link, link: Link) -> Iterator[Finding]:
         yield Finding("epoch-back", f"{pair}: the epoch went back from {earlier.epoch} to {state.epoch}")
     if state.definition_version < earlier.definition_version:
         versions = f"from {earlier.definition_version} to {state.definition_version}"
-        yield Finding("definition-differs", f"{pair}: the definition went back {versions}")
+        yield Finding("definition-version-differs", f"{pair}: the definition went back {versions}")
     yield from _totals(pair, earlier, state)
     if link.is_accepted:
         yield from _accepted(pair, link, earlier, state)
@@ -193,7 +193,7 @@ def _definition(link: Link, definition: LiveTable) -> Iterator[Finding]:
     version = _state(link).definition_version
     if version != definition.version:
         facts = f"version {version} of the definition, and the table has version {definition.version}"
-        yield Finding("definition-differs", f"{name_of(link)} was made with {facts}")
+        yield Finding("definition-version-differs", f"{name_of(link)} was made with {facts}")
 
 
 def _state(link: Link) -> SnapshotState:

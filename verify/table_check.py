@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -11,9 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thermocline.definition import KEY, PROVENANCE, TOMBSTONE
-from thermocline.keys import decode_one
 from verify.compare import Mask, compared_columns, rows_equal, rows_equal_or_null
-from verify.finding import Finding, Key
+from verify.finding import Finding, key_of
 from verify.log_fold import BATCH, CERTAIN, MAYBE, SEGMENT, STATE
 from verify.row_judge import Ground, Heard, Reason, Stored, Verdict, judge
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from verify.reading import Place, Reading
     from verify.report import Report
 
-__all__ = ["TableCheck", "key_of"]
+__all__ = ["TableCheck"]
 
 # So many records that came to where their key had been before, and none that came elsewhere: keys stay in
 # their partitions.
@@ -49,7 +49,7 @@ class TableCheck:
     report: Report
     doubts: Doubts
     _if_keys_stay: list[tuple[Finding, bytes]] = field(default_factory=list)
-    _keys_that_stay: int = 0
+    _keys_that_stay: Counter[str] = field(default_factory=Counter)
     _repeated: int = 0
 
     def check(self, records: pa.Table, rows: pa.Table, repeated: int) -> None:
@@ -70,12 +70,12 @@ class TableCheck:
         """Says what hung on whether keys stay in their partitions."""
         stay = self._repeated >= _REPEATED_MIN and not (self.reading.has_grown or self.report.contested)
         if self._keys_that_stay and not stay:
-            self.report.unjudged[Reason.MOVED] += self._keys_that_stay
+            self.report.unjudged[Reason.MOVED] += self._keys_that_stay.total()
         elif self._keys_that_stay:
             for finding, key in self._if_keys_stay:
                 self._found(finding, key)
-            if self._keys_that_stay > len(self._if_keys_stay):
-                self.report.counts["row-missing"] += self._keys_that_stay - len(self._if_keys_stay)
+            kept = Counter(finding.code for finding, _ in self._if_keys_stay)
+            self.report.counts += self._keys_that_stay - kept
 
     @property
     def _definition(self) -> LiveTable:
@@ -167,7 +167,7 @@ class TableCheck:
             if not verdict.if_keys_stay:
                 self._found(finding, key)
                 return
-            self._keys_that_stay += 1
+            self._keys_that_stay[finding.code] += 1
             if len(self._if_keys_stay) < _KEYS_AT_ONCE:
                 self._if_keys_stay.append((finding, key))
         elif verdict.is_suppressed:
@@ -216,11 +216,6 @@ class TableCheck:
         for heard in found.values():
             self.report.contested += len({one.place for one in heard}) > 1
         return found
-
-
-def key_of(definition: LiveTable, key: bytes) -> Key:
-    """The columns that identify a row, by name."""
-    return dict(zip(definition.identity, decode_one(definition, key), strict=True))
 
 
 def _stored(rows: pa.Table) -> dict[bytes, list[Stored]]:

@@ -21,6 +21,8 @@ from thermocline.errors import ThermoclineError
 from verify.finding import Finding
 from verify.log_pass import sampled
 from verify.lookup_check import Entities, entity_key
+from verify.run import failed
+from verify.sample import Named
 from verify.table_rows import with_keys
 
 if TYPE_CHECKING:
@@ -87,6 +89,8 @@ class Watch:
 
         Raises `ThermoclineError` where a source stays away, or what is wrong does not pass.
         """
+        # Nobody joins later, so that what is remembered does not grow with the table.
+        self.lookups.chosen = Named(tuple(self.lookups.chosen.prefixes))
         chooser = random.Random(self.verifier.choices.seed)
         number, away = 1, 0
         while not stop.wait(_PAUSE_SECONDS) and (rounds_max is None or number < rounds_max):
@@ -96,6 +100,8 @@ class Watch:
             try:
                 self._round(chooser)
                 away = 0
+            except (OSError, pa.ArrowException) as error:
+                raise failed(self.verifier.settings, self.verifier.name, None, error) from error
             except ThermoclineError as error:
                 away += 1
                 if not error.retryable or away > _AWAY_MAX:

@@ -13,6 +13,7 @@ from thermocline.catalog import definition_of
 from thermocline.errors import TableUnowned, ThermoclineError, first_line
 from thermocline.keys import encode_one
 from thermocline.log import Log, read_ranges
+from thermocline.masking import mask_password
 from verify.history import KEYS_MAX, histories_of
 from verify.lookups import Lookups
 from verify.report import Report
@@ -100,7 +101,7 @@ class Verifier:
         try:
             report.add_all(structure_findings(table, definition, self.progress))
         except OSError as error:
-            report.unchecked.append(f"files and history: {first_line(error)}")
+            report.unchecked.append(f"files and history: {mask_password(first_line(error))}")
 
     def _check_rows(self, scope: Scope, report: Report) -> Lookups | None:
         with TemporaryDirectory(prefix=FOLDER_PREFIX) as temporary:
@@ -182,7 +183,7 @@ def _note(report: Report, parts: str, error: Exception) -> None:
     if report.agrees:
         raise error
     what = f"[{error.code}] {error.what}" if isinstance(error, ThermoclineError) else first_line(error)
-    report.unchecked.append(f"{parts}: {what}")
+    report.unchecked.append(f"{parts}: {mask_password(what)}")
 
 
 def _encoded(definition: LiveTable, finding: Finding) -> bytes | None:

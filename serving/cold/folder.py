@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from serving.cold.index import ColdFile, assemble
 from serving.cold.manifest import FORMAT, Manifest, is_newer, manifest_of
 from serving.cold.reader import ColdReader
+from serving.stamp import file_stamp
 from thermocline.failpoints import failpoint, failstep
 from thermocline.files import open_input, plan_files
 from thermocline.sparse_index import SparseIndex, load_sparse_index
@@ -93,14 +94,14 @@ class ColdFolder:
         self._open_io = open_io
 
     def stamp(self) -> tuple[int, int] | None:
-        """As `manifest_stamp`."""
-        return manifest_stamp(self._folder)
+        """Changes whenever another index is published; None before the first. One ``stat``."""
+        return file_stamp(self._folder / MANIFEST)
 
     def latest(self, previous: ColdIndex | None) -> ColdIndex | None:
         """As the function of that name."""
         return latest(self._folder, self._name, previous)
 
-    def rows(self) -> ColdReader:
+    def reader(self) -> ColdReader:
         """A reader of the table's files that has loaded nothing yet."""
         return ColdReader(self._open_io())
 
@@ -145,15 +146,6 @@ def latest(folder: Path, name: str, previous: ColdIndex | None = None) -> ColdIn
         return previous
     known = {file.data.path: file for file in previous.files} if previous else {}
     return assemble(manifest, name, lambda data: _cold_file(folder, data, known.get(data.path)))
-
-
-def manifest_stamp(folder: Path) -> tuple[int, int] | None:
-    """Changes whenever another index is published; None before the first. One ``stat``."""
-    try:
-        status = (folder / MANIFEST).stat()
-    except FileNotFoundError:
-        return None
-    return status.st_ino, status.st_mtime_ns
 
 
 def _read_manifest(folder: Path) -> Manifest | None:

@@ -95,7 +95,7 @@ class Snapshots(Protocol):
         """The newest index; ``previous`` where that would be a step back, or None before the first."""
         ...
 
-    def rows(self) -> ColdRows:
+    def reader(self) -> ColdRows:
         """What reads the files that the indexes name."""
         ...
 

@@ -64,15 +64,6 @@ def read_manifest(folder: Path) -> Manifest | None:
     return manifest if (manifest.format, manifest.boot_id) == (FORMAT, boot_id()) else None
 
 
-def manifest_stamp(folder: Path) -> tuple[int, int] | None:
-    """Changes whenever another manifest is published; None before the first. One ``stat``."""
-    try:
-        status = (folder / MANIFEST).stat()
-    except FileNotFoundError:
-        return None
-    return status.st_ino, status.st_mtime_ns
-
-
 def publish_manifest(folder: Path, manifest: Manifest) -> None:
     """Replaces the manifest: whoever reads finds the old one or the new one, whole."""
     scratch = folder / f"{MANIFEST}.new"

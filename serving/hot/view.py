@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Final, Self
 import lmdb
 
 from serving.hot.generation import Covered, Generation, Meta, age_seconds, decode_meta
-from serving.hot.manifest import Listed, Manifest, manifest_stamp, read_manifest
+from serving.hot.manifest import MANIFEST, Listed, Manifest, read_manifest
 from serving.hot.merge import covered_by
 from serving.hot.record import META_KEY, HotRow
 from serving.hot.scan import winners_of_bucket
 from serving.hot.winners import winners_of_prefix
+from serving.stamp import file_stamp
 from thermocline.errors import NotReady
 from thermocline.failpoints import failpoint
 
@@ -97,7 +98,7 @@ class HotReader:
         """
         with self.view():
             pass
-        stamp = manifest_stamp(self._folder)
+        stamp = file_stamp(self._folder / MANIFEST)
         if stamp != self._stamp:
             with suppress(NotReady):  # none is there now: what is held goes on
                 self._reopened(self._opened)

@@ -24,7 +24,14 @@ from tests.behaviour.live import KEYED, Live
 from tests.behaviour.test_quarantine import LARGE, Scores
 from thermocline.catalog import open_catalog, state_of
 from thermocline.embedded.stack import Stack
-from thermocline.errors import CommitUnknown, ExitCode, NotQuarantined, OffsetsGone
+from thermocline.errors import (
+    CommitUnknown,
+    ExitCode,
+    InternalError,
+    NotQuarantined,
+    OffsetsGone,
+    ThermoclineError,
+)
 from thermocline.failpoints import FILE_VARIABLE, Action, Process, arm, disarm
 from thermocline.files import local_path, plan_files
 from thermocline.log import Log
@@ -157,7 +164,7 @@ def check(ingest: Ingest) -> None:
 def command_fails_and_is_repeated(file: Path, entry: str, live: Live, *arguments: str) -> None:
     """A command meets the point; what it did or did not do by then, its repetition ends well."""
     arm(file, entry)
-    assert live.run(*arguments) not in (0, 10)
+    assert live.run(*arguments) not in (ExitCode.DONE, ExitCode.NOTHING_TO_DO, InternalError.exit_code)
     assert has_fired(file, entry)
     # Of what was done already, nothing is left to do, or to be found.
     assert live.run(*arguments) in (ExitCode.DONE, ExitCode.NOTHING_TO_DO, NotQuarantined.exit_code)
@@ -224,6 +231,7 @@ def test_whatever_fails_the_table_is_the_replay_of_the_log_again(
 
     assert has_fired(file, entry), f"never met: {errors}"
     assert errors[-1] is None, errors
+    assert all(isinstance(error, ThermoclineError | None) for error in errors), errors
     disarm(file)
     check(ingest)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -37,7 +37,7 @@ from thermocline.seam import Seam
 
 SEAM, NEXT = Seam.of({"t": {0: 10}}), Seam.of({"t": {0: 20}})
 FIRST = Change(SEAM, "c", {"t": "id"}, watermark_ms=1, drained_ms=2)
-CHANGE = Change.carrying_on(FIRST, seam=NEXT)  # type: ignore[arg-type]
+CHANGE = replace(Change.carrying_on(FIRST), seam=NEXT)  # type: ignore[arg-type]
 EPOCH = 3
 
 
@@ -48,6 +48,7 @@ class Scripted:
     script: list[Callable[[], None]] = field(default_factory=list)
     start_fails: MetadataError | None = None
     build_fails: MetadataError | None = None
+    rebuild_fails: MetadataError | None = None
     refresh_fails: MetadataError | None = None
     forgets: bool = False
     is_late: bool = False
@@ -69,11 +70,12 @@ class Scripted:
             raise self.start_fails
         while self.late:
             self.apply(self.late.pop())
-        return Start(self.snapshots[-1], dict(self.properties))
+        return Start(self.snapshots[-1] if self.snapshots else None, dict(self.properties))
 
     def build(self, start: Start, delta: Delta) -> Built:
-        if self.build_fails is not None:
-            raise self.build_fails
+        fails = self.build_fails if self.built == 1 else self.rebuild_fails
+        if fails is not None:
+            raise fails
         self.built += 1
         return Built(self.built, (StoredSnapshot(self.built, delta.summary, 6), dict(delta.properties)))
 
@@ -165,11 +167,13 @@ def test_no_answer_is_not_tried_again() -> None:
     assert (len(store.snapshots), len(noted)) == (1, 1)
 
 
-@pytest.mark.parametrize("what", ["start_fails", "refresh_fails"])
+@pytest.mark.parametrize("what", ["start_fails", "refresh_fails", "rebuild_fails"])
 def test_a_catalog_that_goes_away_after_a_lost_race_leaves_the_commit_unknown(what: str) -> None:
     outcome, noted = commit(Scripted([LOSE], **{what: MetadataError("away")}))  # type: ignore[arg-type]
     assert isinstance(outcome, Unknown)
-    assert "away" in outcome.error.detail
+    first, _, then = outcome.error.detail.partition("; then")
+    assert first == "somebody was faster"
+    assert "away" in then
     assert len(noted) == 1
 
 
@@ -255,6 +259,20 @@ def test_going_back_to_a_snapshot_gives_up_only_what_was_seen() -> None:
     assert store.properties[EPOCH_PROPERTY] == str(EPOCH)
     store.built = 3
     assert landed(owner.take_ownership(EPOCH, onto=Onto(1, over=3))) == Landed(4, SEAM)
+
+
+def test_a_table_without_a_current_snapshot_is_told_from_one_without_the_snapshot_to_go_back_to() -> None:
+    store = Scripted()
+    owner = Committer(store, "t", 1, Seen())  # type: ignore[arg-type]
+    outcomes = [owner.take_ownership(EPOCH, onto=Onto(9, over=1))]
+    store.snapshots.clear()
+    outcomes.append(owner.take_ownership(EPOCH))
+    said = ["the table has no snapshot 9 to go on from", "the table has no snapshot"]
+    for outcome, words in zip(outcomes, said, strict=True):
+        assert isinstance(outcome, Rejected)
+        assert isinstance(outcome.error, TableUnowned)
+        assert outcome.error.detail == words
+    assert store.built == 1
 
 
 def test_an_outcome_that_is_not_landed_raises_its_error() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +24,7 @@ from ingest.quarantine import (
 )
 from thermocline.catalog import open_catalog
 from thermocline.cli.entry import run
-from thermocline.errors import ExitCode
+from thermocline.errors import CatalogUnreachable, ExitCode
 from thermocline.settings import load_settings
 
 CONFIG = """
@@ -113,3 +114,15 @@ def test_where_nobody_can_be_asked_it_wants_a_yes_and_nothing_is_asked_about_not
     assert "thermocline quarantine purge profiles --all --yes" in capsys.readouterr().err
     assert run(["quarantine", "purge", "profiles", "--all", "--yes"]) == ExitCode.DONE
     assert kept(quarantine) == []
+
+
+def test_a_locked_catalog_is_said_to_be_away_on_opening_the_companion_table(
+    quarantine: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("thermocline.catalog.SQLITE_BUSY_SECONDS", 0)
+    catalog = open_catalog(load_settings(Path("thermocline.toml")).catalog)
+    with closing(sqlite3.connect("catalog.db")) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(CatalogUnreachable, match="locked"):
+            open_quarantine(catalog, "profiles", "app.profiles")
+    assert open_quarantine(catalog, "profiles", "app.profiles").name() == quarantine.name()

@@ -43,7 +43,7 @@ def main(folder: Path) -> int:
     """Fills the disk in several ways, with a pin that waits for a seal; what a reader sees is right."""
     if not enter_namespace():
         return NOT_PERMITTED
-    FakeTail.poll = poll  # type: ignore[method-assign]
+    FakeTail.poll = poll  # type: ignore[assignment,method-assign]
     disk = Disk(folder)
     stepped = Stepped(folder)
     stepped.turn(2)

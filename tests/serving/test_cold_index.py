@@ -14,13 +14,14 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from serving.answer import RowJson
 from serving.cold import folder as cold_folder
-from serving.cold.folder import GRACE_SECONDS, latest, manifest_stamp, publish
+from serving.cold.folder import GRACE_SECONDS, MANIFEST, latest, publish
 from serving.cold.index import ColdIndex
 from serving.cold.reader import ColdReader, Entity
 from serving.extract import Extract
 from serving.hot.pinned import PinnedHot
 from serving.hot.scan import SCHEMA
 from serving.lookup import ColdSide
+from serving.stamp import file_stamp
 from thermocline.catalog import SnapshotState
 from thermocline.definition import LiveTable
 from thermocline.files import plan_files
@@ -51,7 +52,7 @@ def _committed(world: Any, value: str) -> None:
 
 def test_there_is_no_index_before_the_first_one(tmp_path: Path) -> None:
     assert latest(tmp_path, "profiles") is None
-    assert manifest_stamp(tmp_path) is None
+    assert file_stamp(tmp_path / MANIFEST) is None
 
 
 def test_an_index_says_what_its_snapshot_holds(new_world: Callable[..., Any]) -> None:
@@ -105,10 +106,10 @@ def test_an_index_never_goes_back(new_world: Callable[..., Any]) -> None:
     _committed(world, "one")
     _committed(world, "two")
     index = _latest(world)
-    stamp = manifest_stamp(world.cold_folder)
+    stamp = file_stamp(world.cold_folder / MANIFEST)
     assert not world.publish(snapshot_id=1)
     assert not world.publish(snapshot_id=2)
-    assert manifest_stamp(world.cold_folder) == stamp
+    assert file_stamp(world.cold_folder / MANIFEST) == stamp
     assert _latest(world, index) is index
 
 

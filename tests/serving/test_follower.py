@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 from serving import follower as follower_module
 from serving.cold.folder import ColdPublisher
 from serving.follower import Follower
+from tests.behaviour.armed import armed_by
 from thermocline.catalog import SnapshotState
-from thermocline.errors import TableUnowned
+from thermocline.errors import StorageFailed, TableUnowned
+from thermocline.failpoints import arm
 
 
 @pytest.fixture
@@ -60,3 +63,16 @@ def test_a_snapshot_that_an_earlier_process_indexed_is_followed(followed: Simple
     followed.follower.look()
     followed.again.look()
     assert followed.again.newest.state.snapshot_id == 1
+
+
+def test_a_full_disk_is_named_and_the_snapshot_is_published_when_there_is_room(
+    followed: SimpleNamespace, tmp_path: Path
+) -> None:
+    followed.commit()
+    with armed_by(tmp_path / "armed") as file:
+        arm(file, "cold.publish=error@1")
+        followed.follower.step()
+        assert (followed.follower.problem.code, followed.follower.newest) == (StorageFailed.code, None)
+        followed.follower.step()
+    assert followed.follower.problem is None
+    assert followed.follower.newest.state.snapshot_id == 1

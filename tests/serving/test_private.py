@@ -113,7 +113,7 @@ def _value(text: str) -> dict[str, Any]:
     return {"value": text, "updated_at": "2026-01-02T03:04:05Z"}
 
 
-def _commit(table: Table, world: Any) -> None:
+def _commit(table: Table, world: Any, **more: str) -> None:
     """Appends what was produced since the seam, as ingest would, but for deletes."""
     parts = [
         world._records(world._chunk(p, world.seam[("profiles", p)], len(world.logs[p]))) for p in range(3)
@@ -127,6 +127,7 @@ def _commit(table: Table, world: Any) -> None:
         catalogs.SUMMARY_TOPIC_IDS: '{"profiles": "topic-1"}',
         catalogs.SUMMARY_DEFINITION_VERSION: "1",
         catalogs.SUMMARY_WATERMARK: "0",
+        **more,
     }
     table.append(records.cast(world.definition.table_schema), snapshot_properties=summary)
     world.seam = world.end
@@ -205,6 +206,41 @@ def test_a_log_that_may_have_dropped_tombstones_is_refused(
     monkeypatch.setattr(private, "SystemClock", lambda: two_hours_later)
     with pytest.raises(TombstonesGone):
         _extracted(private_world)
+
+
+def test_an_earlier_read_point_whose_tombstones_may_be_gone_is_refused(
+    private_world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private_world.world.produce(_profile("u0"), _value("hot"))
+    private_world.log.is_compacted = True
+    before, point = _extracted(private_world)
+    assert _extracted(private_world, at=point) == (before, point)
+    two_hours_later = ManualClock(SystemClock().now_ms() + 7_200_000)
+    monkeypatch.setattr(private, "SystemClock", lambda: two_hours_later)
+    with pytest.raises(ReadPointGone, match="tombstones"):
+        _extracted(private_world, at=point)
+
+
+@pytest.mark.parametrize("given_up_before", [True, False])
+def test_tombstones_given_up_before_a_snapshot_do_not_matter_to_it(
+    private_world: SimpleNamespace, given_up_before: bool
+) -> None:
+    """Method: a table that never held all of its log, which were given up before or after."""
+    world, table = private_world.world, private_world.table
+    world.produce(_profile("u0"), _value("committed"))
+    _commit(table, world, **{catalogs.SUMMARY_DRAINED: "0"})
+    world.produce(_profile("u0"), _value("hot"))
+    before, point = _extracted(private_world)
+    private_world.log.is_compacted = True
+    since_ms = table.current_snapshot().timestamp_ms + (-1_000 if given_up_before else 1)
+    table.transaction().set_properties(
+        {catalogs.TOMBSTONES_PROPERTY: f'{{"profiles": {since_ms}}}'}
+    ).commit_transaction()
+    if given_up_before:
+        assert _extracted(private_world, at=point) == (before, point)
+    else:
+        with pytest.raises(ReadPointGone):
+            _extracted(private_world, at=point)
 
 
 def test_a_disk_nearly_full_is_not_called_too_much_hot_data(

@@ -19,7 +19,7 @@ from serving.layout import TAILER_STATUS
 from serving.tailer import Tailer
 from tests.serving.hot_log import DEFINITION, PLACES, START, FakeLog
 from thermocline.catalog import SnapshotState
-from thermocline.clock import SystemClock
+from thermocline.clock import Clock, SystemClock
 from thermocline.errors import KafkaUnreachable, OffsetsGone
 from thermocline.log import RecordChunk, TopicConfig, TopicFacts
 from thermocline.seam import Seam
@@ -57,6 +57,7 @@ class Kafka:
     topic_id: str = "t"
     is_away: bool = False
     config: TopicConfig = NOT_COMPACTED
+    records_a_poll: int = 1_000_000  # of each partition
 
     def log_now(self) -> Any:
         if self.is_away:
@@ -80,8 +81,12 @@ class Kafka:
 
 @dataclass
 class FakeTail:
+    """Reads on; what it says of the topics was asked for after the poll before, as the real one's lags."""
+
     kafka: Kafka
     at: dict[tuple[str, int], int]
+    asked: dict[str, TopicFacts] = field(default_factory=dict)
+    told: dict[str, TopicFacts] = field(default_factory=dict)
 
     def poll(self, timeout_seconds: float) -> list[RecordChunk]:
         chunks = []
@@ -91,8 +96,9 @@ class FakeTail:
             if self.kafka.starts[place] > self.at[place]:
                 gap = f"{place[0]}/{place[1]}@{self.at[place]}-{self.kafka.starts[place]}"
                 raise OffsetsGone(table="profiles", gaps=(gap,))
-            new = [record for record in records if record.offset >= self.at[place]]
-            self.at[place] = self.kafka.log.ends[place]
+            waiting = [record for record in records if record.offset >= self.at[place]]
+            new = waiting[: self.kafka.records_a_poll]
+            self.at[place] = self.kafka.log.ends[place] if new == waiting else new[-1].offset + 1
             if new:
                 keys: list[bytes | None] = [
                     b'{"app_id":1,"user_id":"%s","key":"k"}' % record.key[1].encode() for record in new
@@ -100,16 +106,21 @@ class FakeTail:
                 values: list[bytes | None] = [b"broken" if record.is_bad else b"{}" for record in new]
                 offsets = [record.offset for record in new]
                 chunks.append(RecordChunk(*place, keys, values, offsets, [0] * len(new)))
+        self.told, self.asked = self.asked, self.kafka.facts()
         return chunks
 
     def positions(self) -> Seam:
         return Seam(self.at)
 
     def reached_end_at(self) -> dict[tuple[str, int], float]:
-        return dict.fromkeys(self.at, time.monotonic())
+        return self.at_its_end(SystemClock())
+
+    def at_its_end(self, clock: Clock) -> dict[tuple[str, int], float]:
+        ends = self.kafka.log.ends
+        return {place: clock.monotonic() for place, offset in self.at.items() if offset >= ends[place]}
 
     def facts(self) -> dict[str, TopicFacts]:
-        return self.kafka.facts()
+        return self.told
 
     def close(self) -> None:
         pass

@@ -1,4 +1,4 @@
-"""The tailer on a disk that fails or is full: it stands still, says so, and goes on with nothing lost or torn."""
+"""The tailer on a disk that fails or is full: it stands still, says so, and nothing is lost or torn."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ import pytest
 from serving.hot import generation, leases, tier
 from serving.hot.leases import Lease
 from serving.hot.manifest import read_manifest
+from serving.hot.merge import Merge
 from serving.hot.pinned import hold
+from serving.hot.tier import HotTier
 from serving.hot.view import HotReader
 from serving.layout import HOT
 from tests.behaviour.armed import ERROR_LIKE, armed_by, has_fired
 from tests.serving import full_disk
-from tests.serving.hot_log import DEFINITION, PLACES, START, check
+from tests.serving.hot_log import DEFINITION, PLACES, START, FakeLog, check
 from tests.serving.test_tailer import FakeTail, snapshot
 from tests.serving.test_tailer_steps import Stepped
+from thermocline.clock import ManualClock
 from thermocline.errors import StorageFailed
 from thermocline.failpoints import POINTS, Action, Process, arm, disarm
 from thermocline.seam import Seam
@@ -50,9 +53,7 @@ def tailed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tailed]:
     monkeypatch.setattr(leases, "keep_alive", lambda lease: None)
     monkeypatch.setattr(FakeTail, "poll", full_disk.poll)
     made = Tailed(tmp_path)
-    monkeypatch.setattr(
-        FakeTail, "reached_end_at", lambda tail: dict.fromkeys(tail.at, made.stepped.clock.monotonic())
-    )
+    monkeypatch.setattr(FakeTail, "reached_end_at", lambda tail: tail.at_its_end(made.stepped.clock))
     yield made
     made.close()
 
@@ -77,7 +78,7 @@ class Tailed:
         self.number += 1
         log = self.stepped.kafka.log
         for user in "abc":
-            log.add(self.drawn.choice(PLACES), (1, user, "k"), f"v{self.number}", self.number)
+            log.add(self.drawn.choice(PLACES), (1, user, "k"), f"v{self.number}", 1000 * self.number)
         if self.pin is not None:
             self.pin.release()
         try:
@@ -91,6 +92,12 @@ class Tailed:
         status = self.stepped.turn(3)
         self.check()
         return status
+
+    def settle(self, rounds: int) -> None:
+        """Nothing is wrong after so many rounds, and nothing is missing."""
+        problem = [self.happen()["problem"] for _ in range(rounds)][-1]
+        assert problem is None
+        assert self.check() == Seam(self.stepped.kafka.log.ends)
 
     @property
     def newest(self) -> Seam:
@@ -117,14 +124,39 @@ def test_whatever_of_the_disk_fails_once_the_tailer_goes_on_with_nothing_lost_or
         if has_fired(file, entry):
             break
     assert has_fired(file, entry), "never met"
-    for _ in range(8):
-        status = tailed.happen()
+    tailed.settle(8)
     disarm(file)
-    assert status["problem"] is None
-    assert tailed.check() == Seam(tailed.stepped.kafka.log.ends)
 
 
-@pytest.mark.parametrize("name", sorted({name for name, _ in STORAGE_POINTS if name != "tailer.status"}))
+def test_the_tailer_goes_on_with_a_manifest_that_is_there_though_its_publication_failed(
+    tailed: Tailed, file: Path
+) -> None:
+    """Goal: what readers take for sealed does not change, whatever the tailer was told.
+
+    Method: the pin that wanted the seal goes away, so that nothing else is published before the next records.
+    """
+    stepped = tailed.stepped
+    tailed.happen()
+    pin = hold(tailed.folder / HOT, "profiles", 1, tailed.newest, stepped.clock)
+    stepped.kafka.log.add(P0, (1, "a", "k"), "sealed", 1000)
+    arm(file, "hot.publish=applied-then-error@1")
+    stepped.turn(1)
+    assert has_fired(file, "hot.publish=applied-then-error@1")
+    pin.release()
+    tailed.pin.release()
+    tailed.reader.refresh()
+    for number in range(6):
+        stepped.kafka.log.add(P0, (1, "a", "k"), f"after {number}", 1000 * (number + 1))
+        stepped.turn(1)
+        with tailed.reader.view() as view:
+            check(view, stepped.kafka.log, view.start, tailed.drawn)
+    assert tailed.check() == Seam(stepped.kafka.log.ends)
+
+
+# Without its status it reads on; and a tier that can't be opened is begun anew.
+@pytest.mark.parametrize(
+    "name", sorted({name for name, _ in STORAGE_POINTS if name not in {"tailer.status", "hot.open"}})
+)
 def test_a_tailer_whose_disk_keeps_failing_stands_still_and_says_so_until_it_is_mended(
     tailed: Tailed, file: Path, name: str
 ) -> None:
@@ -134,10 +166,7 @@ def test_a_tailer_whose_disk_keeps_failing_stands_still_and_says_so_until_it_is_
     problems = [tailed.happen()["problem"] for _ in range(ROUNDS)]
     assert StorageFailed.code in {problem["code"] for problem in problems if problem}
     disarm(file)
-    for _ in range(4):
-        status = tailed.happen()
-    assert status["problem"] is None
-    assert tailed.check() == Seam(tailed.stepped.kafka.log.ends)
+    tailed.settle(4)
 
 
 def test_a_status_that_cannot_be_written_does_not_stop_the_reading(tailed: Tailed, file: Path) -> None:
@@ -161,27 +190,49 @@ def test_no_other_tier_is_opened_while_the_status_tells_of_the_one_before(tailed
     assert read_manifest(tailed.folder / HOT) != before
 
 
-def test_a_merge_that_failed_half_way_is_never_listed(
-    tailed: Tailed, monkeypatch: pytest.MonkeyPatch
+def test_a_merge_whose_step_failed_is_never_called_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Method: the second step of each merge fails, and another one of the same object is asked for."""
-    monkeypatch.setattr("serving.hot.merge.STEP_RECORDS", 1)
-    fill, steps = generation.Generation.fill, []
+    """Goal: a generation that lacks records does not take the place of those that have them."""
+    made = HotTier.open(tmp_path, DEFINITION, START, ManualClock())
+    log = FakeLog()
+    for user in "ab":
+        log.add(P0, (1, user, "k"), "v", 0)
+        log.feed(made)
+        made.seal()
+    merge = Merge(tmp_path / "merged.mdb", *made._generations[:2])
+    fill = generation.Generation.fill
 
     def failing(one: Any, records: Any, ascending: bool) -> None:
-        steps.append(one)
-        if steps.count(one) == 2:
-            raise OSError(5, "failed")
+        if not ascending:
+            raise OSError(28, "full")
         fill(one, records, ascending)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(generation.Generation, "fill", failing)
-        for _ in range(ROUNDS):
-            tailed.happen()
-    assert steps
-    for _ in range(4):
-        tailed.happen()
-    assert tailed.check() == Seam(tailed.stepped.kafka.log.ends)
+    monkeypatch.setattr(generation.Generation, "fill", failing)
+    assert not merge.is_done()
+    with pytest.raises(OSError, match="full"):
+        merge.is_done()
+    assert not merge.is_done()
+    merge.abandon()
+    made.close()
+
+
+def test_a_write_that_would_find_no_room_is_refused_before_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a full disk is an error. In the middle of a write to the map it would be the end of the process.
+
+    Method: what is free shrinks to less than the records take.
+    """
+    made = HotTier.open(tmp_path, DEFINITION, START, ManualClock())
+    log = FakeLog()
+    log.add(P0, (1, "a", "k"), "v" * 100_000, 0)
+    monkeypatch.setattr("serving.hot.disk.free_bytes", lambda folder: generation.SEAL_BYTES + 100_000)
+    with pytest.raises(OSError, match="too little room"):
+        log.feed(made)
+    assert made.end == START
+    made.seal()
+    made.close()
 
 
 def test_a_lease_that_cannot_be_written_leaves_nothing_behind(

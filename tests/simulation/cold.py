@@ -68,7 +68,7 @@ class FakePublished:
             return previous
         return assemble(manifest, NAME, _file)
 
-    def rows(self) -> FakeColdRows:
+    def reader(self) -> FakeColdRows:
         """A reader that has loaded nothing."""
         return FakeColdRows(self._io)
 

@@ -67,7 +67,10 @@ class FakeEngine:
         self._fold = _folded_in_arrow if is_arrow else _folded
 
     def run(
-        self, tasks: Sequence[Sequence[OffsetRange]], files: Mapping[int, Sequence[DataFile]]
+        self,
+        tasks: Sequence[Sequence[OffsetRange]],
+        files: Mapping[int, Sequence[DataFile]],
+        data_location: str,
     ) -> BatchResult:
         """Read the ranges, fold and probe every bucket, write its files."""
         results: list[tuple[int, bytes]] = []
@@ -77,7 +80,7 @@ class FakeEngine:
                 report = self._read(ranges, of_bucket)
                 results.append((REPORT_BUCKET, msgspec.msgpack.encode([report])))
             for bucket, records in of_bucket.items():
-                done = self._write(bucket, records, files.get(bucket, ()))
+                done = self._write(bucket, records, files.get(bucket, ()), data_location)
                 results.append((bucket, msgspec.msgpack.encode(done)))
         except OSError as error:  # a task that fails ends the job, and what it wrote stays
             raise EngineFailed(engine="Spark", detail=str(error)) from error
@@ -126,7 +129,10 @@ class FakeEngine:
             report.first_bad[stage] = min(first, report.first_bad.get(stage, first))
             bad.append((self._topic_ids[chunk.topic], chunk.topic, chunk.partition, offset))
 
-    def _write(self, bucket: int, records: list[Read], files: Sequence[DataFile]) -> BucketResult:
+    def _write(
+        self, bucket: int, records: list[Read], files: Sequence[DataFile], data_location: str
+    ) -> BucketResult:
+        folder = f"{data_location}/bucket={bucket}"
         winners = self._fold(records)
         found = {file.path: self._hits(file, winners) for file in files}
         was_live = {key for _, hits in found.values() for key in hits}
@@ -149,8 +155,8 @@ class FakeEngine:
         )
         return BucketResult(
             bucket=bucket,
-            added=self._data_file(bucket, tuple(rows)) if rows else None,
-            deletes=self._deletes(bucket, deleted),
+            added=self._data_file(folder, tuple(rows)) if rows else None,
+            deletes=self._deletes(folder, deleted),
             replaced=replaced,
             applied=len(winners) - len(unchanged),
             superseded=len(records) - len(winners),
@@ -167,20 +173,20 @@ class FakeEngine:
         positions = enumerate(rows)
         return before, {row.key: at for at, row in positions if row.key in winners and at not in before}
 
-    def _deletes(self, bucket: int, deleted: dict[str, frozenset[int]]) -> dict[str, Deletes]:
+    def _deletes(self, folder: str, deleted: dict[str, frozenset[int]]) -> dict[str, Deletes]:
         if not deleted:
             return {}
         self._edge("deletes write")
-        path = f"{LOCATION}/data/bucket={bucket}/{next(_names)}.puffin"
+        path = f"{folder}/{next(_names)}.puffin"
         self._io.objects[path] = deleted
         return {
             of: Deletes(path, "puffin", 4 + place, 1, len(positions), 100)
             for place, (of, positions) in enumerate(deleted.items())
         }
 
-    def _data_file(self, bucket: int, rows: tuple[Stored, ...]) -> WrittenFile:
+    def _data_file(self, folder: str, rows: tuple[Stored, ...]) -> WrittenFile:
         self._edge("data write")
-        path = f"{LOCATION}/data/bucket={bucket}/{next(_names)}.parquet"
+        path = f"{folder}/{next(_names)}.parquet"
         self._io.objects[path] = rows
         return WrittenFile(path, 1000, len(rows), {}, {}, {})
 

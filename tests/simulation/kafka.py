@@ -272,7 +272,8 @@ class FakeLog:
 class FakeTail:
     """Follows the committed records of a fake cluster: the interface of `thermocline.log.Tail`.
 
-    ``poll`` takes what is there and never waits; ends and facts are asked for before the records are taken.
+    ``poll`` takes what is there and never waits; ends and facts are asked for with each poll, and answered at
+    once. The real one asks for facts every two seconds, so it may take records of a topic made again before.
     """
 
     def __init__(self, cluster: FakeCluster, start: Seam, table: str, clock: Clock) -> None:

@@ -50,9 +50,9 @@ class FakeMetadataStore:
         """The metadata that the change makes of its start."""
         self._edge("metadata write", _refused)
         before: Metadata = start.handle
-        parent = before.current if delta.current is None else before.snapshots.get(delta.current)
+        parent = before.current if delta.onto is None else before.snapshots.get(delta.onto)
         if parent is None:
-            raise MetadataError(f"Cannot roll back to unknown snapshot id: {delta.current}")
+            raise MetadataError(f"Cannot roll back to unknown snapshot id: {delta.onto}")
         now_ms = self._clock.now_ms()
         if before.last_updated_ms - now_ms > CLOCK_TOLERANCE_MS:
             raise MetadataError(f"Invalid update timestamp {now_ms}: before last snapshot log entry")

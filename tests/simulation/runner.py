@@ -86,6 +86,8 @@ def run_many(seed: int, histories: int, processes: int, has_progress: bool = Fal
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         for done in pool.imap_unordered(_run_chunk, chunks):
             report.add(done)
+            for failure in done.failures if has_progress else ():
+                print(f"history {failure.number}: {failure}", file=sys.stderr, flush=True)
             if has_progress and time.monotonic() - said_at >= PROGRESS_SECONDS:
                 said_at = time.monotonic()
                 line = f"{report.histories} of {histories} histories, {len(report.failures)} failures"

@@ -7,6 +7,7 @@ import sqlite3
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ class Both:
     def delta(self, files: tuple[BucketResult, ...] = (), **more: Any) -> Delta:
         """A change with these files."""
         state = self.ingest.owned.state
-        change = Change.carrying_on(state, files=files)
+        change = replace(Change.carrying_on(state), files=files)
         return Delta(files, summary_fields(change, 1, 1, {}), {BATCH_PROPERTY: change.batch_id}, **more)
 
     def commit(self, delta: Delta, onto: int | None = None) -> None:

@@ -165,6 +165,21 @@ History(Surroundings(partitions=(1, 1), records_max=100), (
     Ingest(owner=0, fault=None, answer=None),
     Rollback(back=0),
 ))""",
+    "a tailer that slept had a row before the table had one": """\
+History(Surroundings(partitions=(1, 2), is_compacted=True, records_max=100, is_served=True), (
+    Ingest(owner=0, fault=Fault("pause", 0, 5, "metadata load"), answer=Answer("late", 0)),
+    Produce(records=((6, 6, 0),), slot=None),
+    Tail(rounds=3, fault=None),
+    Produce(records=((6, 6, 1),), slot=None),
+    Compact(place=6, spared=0, drops=True),
+    Advance(seconds=1800),
+    Ingest(owner=0, fault=None, answer=None),
+    Advance(seconds=1900),
+    Follow(fault=Fault("pause", 7, 3)),
+    Compact(place=6, spared=0, drops=True),
+    Tail(rounds=1, fault=Fault("error", 0)),
+    Tail(rounds=2, fault=None),
+))""",
     "a rejected race had landed": """\
 History(Surroundings(partitions=(1, 1), records_max=100), (
     Ingest(owner=0, fault=None, answer=None),

@@ -141,7 +141,13 @@ def test_a_skewed_clock_is_wrong_by_so_much_and_its_monotonic_time_is_right(skew
     by_text(f"clock=skew:{skew}")
     clock = SystemClock()
     assert abs(clock.now_ms() - time.time() * 1000 - skew) < 60_000
-    assert abs(clock.monotonic() - time.monotonic()) < 60
+    assert abs(clock.monotonic() - time.clock_gettime(time.CLOCK_BOOTTIME)) < 60
+
+
+def test_time_passes_while_the_machine_is_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = {time.CLOCK_MONOTONIC: 1.0, time.CLOCK_BOOTTIME: 100.0}
+    monkeypatch.setattr(time, "clock_gettime", seconds.__getitem__)
+    assert SystemClock().monotonic() == seconds[time.CLOCK_BOOTTIME]
 
 
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -162,6 +168,16 @@ def test_kill_ends_the_process_at_the_point_and_its_log_says_where() -> None:
     assert ended.returncode == -signal.SIGKILL
     assert ended.stdout == ""
     assert "failpoint" in ended.stderr
+
+
+def test_a_process_whose_variable_goes_before_its_first_failpoint_is_not_armed() -> None:
+    code = (
+        "import os\nfrom thermocline.failpoints import failpoint, failstep, skew_ms\n"
+        f"del os.environ[{TEXT_VARIABLE!r}]\n"
+        f"with failstep({STEP!r}): failpoint({POINT!r})\nprint(skew_ms('clock'))"
+    )
+    ended = run_python(code, **{TEXT_VARIABLE: f"{STEP}=error;{POINT}=error;clock=skew:5"})
+    assert (ended.returncode, ended.stdout) == (0, "0\n"), ended.stderr
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from thermocline.errors import (
     NotReady,
     ReadAfterTimeout,
     ServerUnreachable,
-    StoreUnreachable,
+    StorageFailed,
     ThermoclineError,
 )
 from thermocline.seam import Seam
@@ -34,7 +34,7 @@ WITH_READ_AFTER: Final = 0.2
 # A connection of its own now and then, so that a session meets every API worker.
 NEW_CONNECTION: Final = 0.02
 # A server may say these while something is broken: they pass by themselves.
-REFUSALS: Final = (NotReady, ReadAfterTimeout, ServerUnreachable, StoreUnreachable)
+REFUSALS: Final = (NotReady, ReadAfterTimeout, ServerUnreachable, StorageFailed)
 
 
 class Readers:

@@ -28,16 +28,17 @@ class LocalEngine:
 
     session: Any
     task: ReadTask
-    data_location: str
 
     @property
     def tasks(self) -> int:
         return 2
 
-    def run(self, tasks: Sequence[Sequence[OffsetRange]], files: FilesByBucket) -> BatchResult:
+    def run(
+        self, tasks: Sequence[Sequence[OffsetRange]], files: FilesByBucket, data_location: str
+    ) -> BatchResult:
         read = [batch for ranges in tasks for batch in run_read_task(self.task, ranges)]
         packed = pa.Table.from_batches(read, schema=PACKED_SCHEMA)
-        write = _writer(self.task, self.data_location, _packed(files))
+        write = _writer(self.task, data_location, _packed(files))
         results = []
         for bucket in packed.column("bucket").unique():
             done = write((bucket,), packed.filter(pc.equal(packed.column("bucket"), bucket)))

@@ -340,7 +340,7 @@ def test_counts_that_add_up_and_are_not_what_happened_are_found(table: Damaged) 
     [
         ("thermocline.batch-id", None, "batch-repeated"),
         ("thermocline.epoch", "0", "epoch-back"),
-        ("thermocline.definition-version", "1", "definition-differs"),
+        ("thermocline.definition-version", "1", "definition-version-differs"),
         ("thermocline.cluster-id", "another", "seam-not-joined"),
         ("thermocline.topic-ids", '{"profiles": "another"}', "seam-not-joined"),
         ("thermocline.watermark-ms", "soon", "summary-unreadable"),

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+import verify.run
 from tests.behaviour.live import Live
 from tests.behaviour.topic import APP
 from tests.verify.local import without_spark
@@ -22,13 +28,16 @@ from thermocline.cli.verify_doors import open_doors
 from thermocline.clock import SystemClock
 from thermocline.definition import PROVENANCE
 from thermocline.embedded.stack import Command, Stack
-from thermocline.errors import ExitCode
+from thermocline.errors import ExitCode, NotReady
 from thermocline.read_point import ReadPoint
 from verify.doors import Doors, HotDoor
 from verify.lookups import Lookups
 from verify.report import Report
+from verify.run import Scope, Verification
+from verify.sample import Sample
+from verify.spill import Numbers, Spill, part_of
 from verify.watch import Watch
-from verify.whole import Choices, Verifier
+from verify.whole import FOLDER_PREFIX, Choices, Verifier
 
 pytestmark = pytest.mark.jvm
 
@@ -104,6 +113,27 @@ def test_buckets_that_do_not_fit_into_memory_are_compared_in_parts(live: Live) -
     assert (report.agreed, report.extracted, report.hot) == (USERS - 1, USERS - 1, 5)
 
 
+def test_a_bucket_of_which_the_log_holds_little_is_compared_in_parts_without_doors_too(
+    live: Live, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Method: neither log nor extract say how large a bucket is; its files do."""
+    counts: list[int] = []
+
+    def counted(table: pa.Table, parts: int) -> Numbers:
+        counts.append(parts)
+        return part_of(table, parts)
+
+    monkeypatch.setattr(Spill, "bytes_of", lambda *_: 0)
+    monkeypatch.setattr(verify.run, "part_of", counted)
+    report = Report(live.name)
+    scope = Scope(Sample(1, 1), is_part=False, memory_bytes=1024)
+    Verification(
+        live.settings, live.name, None, scope, tmp_path, SystemClock(), lambda *_: None, report
+    ).run()
+    assert (report.counts, report.agreed) == ({}, USERS - 1)
+    assert min(counts) > 1
+
+
 def test_one_entity_is_compared_alone(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("verify", live.name, "--entity", f"app_id={APP}", "user_id=u1", "--json")
     assert live.run(*words) == 0
@@ -114,6 +144,75 @@ def test_one_entity_is_compared_alone(live: Live, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize("words", [["--entity", "app_id=7"], ["--entity", "nothing=1"], ["user_id=u1"]])
 def test_an_entity_that_is_none_is_a_wrong_command(live: Live, words: list[str]) -> None:
     assert live.run("verify", live.name, *words) == ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    "words", [["--rounds", "2"], ["--keep-going"], ["--sample", "3", "--entity", "app_id=1"]]
+)
+def test_options_that_say_nothing_together_are_a_wrong_command(live: Live, words: list[str]) -> None:
+    assert live.run("verify", live.name, *words) == ExitCode.USAGE
+
+
+def test_lookups_that_are_not_answered_leave_what_was_compared_before(live: Live) -> None:
+    def lie(doors: Doors) -> Doors:
+        def lookup(_parameters: Mapping[str, str], _after: str) -> Mapping[str, Any]:
+            raise NotReady(table=live.name, detail="it is busy")
+
+        return replace(doors, lookup=lookup)
+
+    report, _ = verified(live, lie)
+    assert (report.agrees, report.is_complete) == (True, False)
+    assert report.agreed == USERS - 1
+    assert report.unchecked == [f"lookups: [not-ready] table {live.name} is not ready: it is busy"]
+
+
+def test_a_servers_hot_tier_that_was_not_looked_at_is_named(live: Live) -> None:
+    """Though a private one was: what a user's server holds is what he asks for."""
+    report, _ = verified(live, lambda doors: replace(doors, hot_problem="its tailer stands"))
+    (note,) = report.notes
+    assert note.endswith("but a private one: its tailer stands")
+    assert report.is_complete
+
+
+def test_a_deleted_row_whose_entity_is_its_whole_key_is_looked_up(
+    live: Live, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A lookup says "not found" of it, and names no read point; privately, and of a server."""
+    with without_spark(live.stack.settings.catalog):
+        whole = Live(live.stack, "whole", choices='key = ["app_id", "user_id", "key"]')
+        whole.write(range(4), "first")
+        whole.write([2], None)
+        whole.topic.flush()
+        whole.ingest()
+        whole.write([1], None)
+        whole.topic.flush()
+    server = Command(whole.config_path, live.stack.folder / "serve-whole.log", "serve")
+    try:
+        live.stack.wait_until_ready(server)
+        for words in ([], ["--url", live.stack.url], ["--watch", "--rounds", "2", "--url", live.stack.url]):
+            capsys.readouterr()
+            code = whole.run("verify", whole.name, "--json", *words)
+            printed = capsys.readouterr()
+            assert code == ExitCode.DONE, printed
+            if "--watch" not in words:
+                assert json.loads(printed.out)["doors"]["lookups"] == 4
+    finally:
+        server.stop()
+
+
+def test_a_command_that_is_told_to_end_leaves_no_folder(live: Live, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "thermocline", "--config", str(live.config_path), "verify", live.name]
+    process = subprocess.Popen(
+        words,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while process.poll() is None and not list(tmp_path.glob(f"{FOLDER_PREFIX}*")):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []
 
 
 def rewritten(change: Callable[[pa.Table], pa.Table]) -> Lie:
@@ -321,6 +420,7 @@ def test_a_table_without_a_key_is_compared_but_not_looked_up(live: Live) -> None
     assert (report.findings, report.lookups) == ([], 0)
     lost, _ = verified(append, rewritten(lambda rows: rows.slice(1)))
     assert lost.counts == {"door-differs": 1}
+    assert append.run("verify", append.name, "--watch", "--rounds", "2") == ExitCode.DONE
 
 
 def test_a_source_that_is_away_is_no_difference(live: Live, tmp_path: Path) -> None:

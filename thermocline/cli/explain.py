@@ -1,4 +1,4 @@
-"""``thermocline explain``: the page of an error code, or the list of all codes."""
+"""``thermocline explain``: the page of an error code, a difference that verify finds, or all error codes."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ def explain(
         return
     found = all_errors().get(code)
     if found is None:
+        from verify.finding import CODES
+
+        if code in CODES:
+            text = f"{code}   a difference that thermocline verify finds\n\n{CODES[code]}"
+            show({"code": code, "title": CODES[code]}, Text(text), as_json)
+            return
         known = did_you_mean(code, all_errors()) or "; thermocline explain lists them"
         raise BadParameter(name="CODE", problem=f'"{code}" is not an error code{known}')
     retry = "passes by itself: try again" if found.retryable else "does not pass by itself"

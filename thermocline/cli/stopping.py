@@ -6,12 +6,28 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from thermocline.cli.output import say
 
 if TYPE_CHECKING:
     from types import FrameType
+
+_SIGNALLED: Final = 128  # what shells add to the number of the signal that ended a command
+
+
+@contextmanager
+def orderly_end() -> Iterator[None]:
+    """Within the block, SIGTERM ends the command as Ctrl-C does: temporary folders go with it."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(_SIGNALLED + number)
+
+    previous = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 @contextmanager

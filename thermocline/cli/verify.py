@@ -72,7 +72,7 @@ def verify(  # noqa: PLR0913, PLR0917  (a command has as many options)
     if key and not entity:
         raise BadParameter(name=key[0], problem="an entity is given as --entity COLUMN=VALUE...")
     from thermocline.cli.read import parse_key
-    from thermocline.cli.stopping import stop_event
+    from thermocline.cli.stopping import orderly_end, stop_event
     from thermocline.cli.verify_doors import open_doors
     from thermocline.clock import SystemClock
     from verify.watch import POOL, Watch
@@ -86,7 +86,7 @@ def verify(  # noqa: PLR0913, PLR0917  (a command has as many options)
         shown=shown,
         memory_bytes=memory_mb * MEGABYTE,
     )
-    with stop_event() if watch else nullcontext() as stop:
+    with orderly_end(), stop_event() if watch else nullcontext() as stop:
         with _progress() as progress:
             verifier = Verifier(
                 settings, name, lambda: open_doors(settings, name, url), choices, SystemClock(), progress
@@ -124,8 +124,11 @@ def _described(report: Report, seed: int) -> Iterator[RenderableType]:
         yield from _findings(report.findings)
     if report.agrees:
         words = "they agree" if report.is_complete else "nothing differs, but not all could be compared"
+        if unjudged := report.unjudged.total():
+            words += f"; {counted(unjudged, 'key')} could not be judged"
         yield Text(f"{report.table}: {words}", style="bold green" if report.is_complete else "bold yellow")
     else:
+        yield Text("\nwhat a kind of difference is: thermocline explain CODE", style="dim")
         yield Text(f"{report.table}: {counted(report.counts.total(), 'difference')}", style="bold red")
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # A tailer that runs seals within a second.
 _SEAL_WAIT_SECONDS: Final = 5.0
+_NONE_HERE: Final = "this machine has none"
 # A row that is found and not found in turn: so often in a few milliseconds, nobody writes and deletes it.
 _CONFIRMATIONS_MAX: Final = 5
 
@@ -51,6 +52,7 @@ def _of_server(
         return client.extract(name, columns, "arrow", sink, _unheard)
 
     def lookup(parameters: Mapping[str, str], read_after: str) -> Mapping[str, Any]:
+        answer: dict[str, Any] = {}
         for _ in range(_CONFIRMATIONS_MAX):
             try:
                 return client.lookup(name, parameters, read_after or None)
@@ -83,7 +85,7 @@ def _of_private(
             look, _ = opened.reader.lookup((entity_of(opened.definition, parameters),))
             return {"rows": [], "read_point": look.read_point.to_dict()}
 
-    return Doors(extract, lookup, hot or opened.hot, problem)
+    return Doors(extract, lookup, hot or opened.hot, "" if problem == _NONE_HERE else problem)
 
 
 def _hot_here(settings: Settings, name: str, stack: ExitStack) -> tuple[PinnedHot | None, str]:
@@ -97,7 +99,7 @@ def _hot_here(settings: Settings, name: str, stack: ExitStack) -> tuple[PinnedHo
 
     folder = Path(settings.serving.state_dir) / name / HOT
     if not folder.is_dir() or read_manifest(folder) is None:
-        return None, "this machine has none"
+        return None, _NONE_HERE
     table = load_table(open_catalog(settings.catalog), name, settings.table(name).identifier)
     definition, state = definition_of(table, name), current_state(table, name)
     try:

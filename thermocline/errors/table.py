@@ -248,10 +248,12 @@ class StoreUnreachable(TableError):
     """The store of the table's files did not answer.
 
     Credentials are missing or do not allow it, the service is down, or the disk fails. A process that wants
-    to own a table reads who holds it from a small file beside the table's data (`thermocline/owner.json`).
+    to own a table reads who holds it from a small file beside the table's data (`thermocline/owner.json`),
+    and then, from the manifests below `metadata/`, which files the table has.
 
-    Nothing was written. Run the command again when the store answers; the rights that it needs are to read,
-    write, list and delete below the table's location.
+    Nothing was written. `ingest run` tries again by itself while it owns the table. Run any other command
+    again when the store answers; the rights that it needs are to read, write, list and delete below the
+    table's location.
     """
 
     code = "store-unreachable"

@@ -1,6 +1,6 @@
 """Failpoints: named places where this software fails on purpose, for tests. Free when off.
 
-    failpoint("commit.before-publish")           a place between two steps: nothing happens here
+    failpoint("owner.check")                     a place between two steps: nothing happens here
     with failstep("data-file.write"):            a step that may fail before or after it was done
         ...
     time_ms + skew_ms("clock")                   a clock that may go wrong

@@ -29,7 +29,9 @@ def failpoint(name: str) -> None:
     """A place between two steps. Nothing happens here, unless it is armed."""
     if _armed is None:
         return
-    _loaded(_armed).fire(name, _BEFORE)
+    armed = _loaded()
+    if armed is not None:
+        armed.fire(name, _BEFORE)
 
 
 def failstep(name: str) -> AbstractContextManager[None, None]:
@@ -43,7 +45,8 @@ def skew_ms(name: str) -> int:
     """By how much a clock is wrong, in milliseconds; 0 unless it is armed."""
     if _armed is None:
         return 0
-    return _loaded(_armed).skew_ms(name)
+    armed = _loaded()
+    return 0 if armed is None else armed.skew_ms(name)
 
 
 def arm_from(environment: Mapping[str, str]) -> None:
@@ -53,7 +56,7 @@ def arm_from(environment: Mapping[str, str]) -> None:
     Raises `ConfigInvalid` where a variable names an unknown point or action.
     """
     global _armed  # noqa: PLW0603  one look at it is all that a failpoint costs
-    _armed = _Armed(environment) if _is_meant(environment) else None
+    _armed = _armed_by(environment)
 
 
 class _Armed:
@@ -149,24 +152,33 @@ class _Step:
         self._name = name
 
     def __enter__(self) -> None:
-        if _armed is not None:
-            _loaded(_armed).fire(self._name, _BEFORE)
+        armed = _loaded()
+        if armed is not None:
+            armed.fire(self._name, _BEFORE)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None and _armed is not None:
-            _loaded(_armed).fire(self._name, _AFTER)
+        armed = _loaded() if kind is None else None
+        if armed is not None:
+            armed.fire(self._name, _AFTER)
 
 
-def _loaded(armed: _Armed | _Unread) -> _Armed:
-    if isinstance(armed, _Armed):
+def _loaded() -> _Armed | None:
+    """What is armed; from the environment as it is by now, where nobody has read it yet."""
+    global _armed  # noqa: PLW0603  as in `arm_from`
+    armed = _armed
+    if not isinstance(armed, _Unread):
         return armed
     with _loading:
-        if not isinstance(_armed, _Armed):
-            arm_from(os.environ)
-    assert isinstance(_armed, _Armed)
-    return _armed
+        armed = _armed
+        if isinstance(armed, _Unread):
+            _armed = armed = _armed_by(os.environ)
+    return armed
+
+
+def _armed_by(environment: Mapping[str, str]) -> _Armed | None:
+    return _Armed(environment) if _is_meant(environment) else None
 
 
 def _is_meant(environment: Mapping[str, str]) -> bool:

@@ -39,6 +39,11 @@ def engine_failed(detail: str) -> Exception:
     return EngineFailed(engine="Spark", detail=detail)
 
 
+def memory_gone(detail: str) -> Exception:
+    """A process has no memory left: of a Spark worker, the job fails by it."""
+    return MemoryError(detail)
+
+
 def database_away(detail: str) -> Exception:
     """The catalog does not answer, in SQLAlchemy's words."""
     return _made("sqlalchemy.exc", "OperationalError", detail, {}, Exception(detail))

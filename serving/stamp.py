@@ -1,0 +1,17 @@
+"""Whether a file that is only ever replaced was replaced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def file_stamp(path: Path) -> tuple[int, int] | None:
+    """Changes whenever another file takes the path; None while there is none. One ``stat``."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns

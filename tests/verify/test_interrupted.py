@@ -1,0 +1,108 @@
+"""What changes while it is verified: the log is cut, snapshots are expired, storage fails."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import verify.log_pass
+import verify.lookups
+import verify.run
+from tests.verify.story import TOPIC, Story, definition_of
+from thermocline.clock import SystemClock
+from thermocline.errors import ExitCode, OffsetsGone, ReadPointGone, StorageFailed
+from thermocline.log import OffsetRange, RecordChunk
+from thermocline.read_point import ReadPoint
+from thermocline.seam import Seam
+from verify.log_pass import LogPass
+from verify.lookup_check import Entities
+from verify.lookups import Lookups
+from verify.reading import Reading
+from verify.report import Report
+from verify.run import failed
+from verify.sample import Sample
+
+DEFINITION = definition_of()
+PLACE = (TOPIC, 0)
+
+
+class CutLog:
+    """A log that was cut: it begins behind whatever is asked for."""
+
+    def starts(self, _topics: Sequence[str]) -> Seam:
+        return Seam({PLACE: 50})
+
+
+def read_cut(
+    _config: Mapping[str, Any], ranges: Sequence[OffsetRange], table: str, _clock: object
+) -> Iterator[RecordChunk]:
+    """As `thermocline.log.read_ranges` with a log that begins at 50."""
+    for one in ranges:
+        if one.first < 50:
+            raise OffsetsGone(table=table, gaps=(f"{one.topic}/{one.partition}@{one.first}-50",))
+    yield from ()
+
+
+def lookups(reading: Reading) -> Lookups:
+    end = Seam({PLACE: 10})
+    log: Any = SimpleNamespace(ends=end, entities=Entities(DEFINITION, reading))
+    verified: Any = SimpleNamespace(
+        definition=DEFINITION, reading=reading, log=log, point=ReadPoint(1, end, end), doubts=None
+    )
+    cut: Any = CutLog()
+    table: Any = None
+    report = Report("scores")
+    return Lookups(verified, lambda *_: {}, {}, cut, lambda: table, Sample(1, 1), SystemClock(), report)
+
+
+def story() -> Story:
+    told = Story(random.Random(1))
+    told.produce(20, users=3)
+    told.commit()
+    return told
+
+
+def test_a_log_that_was_cut_while_it_was_watched_ends_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records that nobody read might explain any difference: it must not be taken for one."""
+    monkeypatch.setattr(verify.lookups, "read_ranges", read_cut)
+    seam = Seam({PLACE: 10})
+    with pytest.raises(ReadPointGone, match=f"{TOPIC}/0@10-50") as raised:
+        lookups(story().reading()).read_on([ReadPoint(1, seam, Seam({PLACE: 60}))])
+    assert raised.value.exit_code == ExitCode.AWAY
+
+
+def test_a_log_that_is_cut_faster_than_it_is_read_says_so_and_no_gap_is_to_be_accepted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    def always_gone(*_: object) -> Iterator[RecordChunk]:
+        raise OffsetsGone(table="scores", gaps=(f"{TOPIC}/0@0-5",))
+
+    monkeypatch.setattr(verify.log_pass, "read_ranges", always_gone)
+    log: Any = SimpleNamespace(starts=lambda _topics: Seam({PLACE: 0, (TOPIC, 1): 0}))
+    one = LogPass(log, {}, story().reading(), [], Sample(1, 1), False, SystemClock(), lambda *_: None)
+    with pytest.raises(ReadPointGone, match="faster than it can be read"):
+        one.read(tmp_path, 1 << 20)
+
+
+def test_what_tables_have_read_is_remembered_of_few_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = story().reading()
+    monkeypatch.setattr(Reading, "of", lambda *_: reading)
+    watched = lookups(reading)
+    assert all(watched.reading_at(number) is reading for number in range(100))
+    assert len(watched._readings) < 10
+
+
+@pytest.mark.parametrize(("is_there", "expected"), [(True, StorageFailed), (False, ReadPointGone)])
+def test_a_file_that_is_gone_is_no_bug_of_ours(
+    monkeypatch: pytest.MonkeyPatch, is_there: bool, expected: type[Exception]
+) -> None:
+    table = SimpleNamespace(snapshot_by_id=lambda _: object() if is_there else None)
+    monkeypatch.setattr(verify.run, "open_table", lambda *_: table)
+    settings: Any = None
+    error = failed(settings, "scores", ReadPoint(7, Seam(), Seam()), FileNotFoundError("a.parquet"))
+    assert type(error) is expected
+    assert error.exit_code == ExitCode.AWAY
