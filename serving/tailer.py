@@ -120,6 +120,7 @@ class Tailer:
         self._is_paused = False
         # As the snapshot has it, of a tier that was opened without rows: its own were all read after that.
         self._tombstones_since_ms: Mapping[str, int] = NO_TIMES
+        self._empty_at = float("-inf")  # when the tier was last known to hold no row
         self._problem: ThermoclineError | None = None
         self._checked_at = float("-inf")
         self._retry_at = float("-inf")  # what failed is not tried again before
@@ -220,7 +221,9 @@ class Tailer:
             newest.source,
         )
         self._feed = Feed(self._tier, newest.definition)
-        self._tombstones_since_ms = NO_TIMES if self._tier.records else newest.state.tombstones_since_ms
+        is_empty = not self._tier.records
+        self._tombstones_since_ms = newest.state.tombstones_since_ms if is_empty else NO_TIMES
+        self._empty_at = self._clock.monotonic() if is_empty else float("-inf")
         self._under = newest
         log.info(
             "hot tier opened",
@@ -290,17 +293,20 @@ class Tailer:
         """Makes sure that the tier has not been behind for longer than the log keeps tombstones.
 
         Snapshot and tier together hold what the log held when the tier was last at its end. Of one that never
-        was, only what lies beyond the seam counts, which was appended after the snapshot had all of the log.
+        was, only what lies beyond the seam counts, which was appended after the snapshot had all of the log;
+        or, where the table has no row that could miss its tombstone, what the tier itself has read.
         Partitions that the tier does not have yet were made since it was at its end.
         """
         tier, now_ms = self._tier, self._clock.now_ms()
         assert tier is not None
-        if not (newest.definition.has_key and newest.state.has_read):
+        if not newest.definition.has_key:
             return
-        age_seconds = tier.age_seconds(self._clock.monotonic())
-        if math.isfinite(age_seconds):
+        now = self._clock.monotonic()
+        own_seconds = math.inf if newest.state.has_read else now - self._empty_at
+        behind_seconds = min(tier.age_seconds(now), own_seconds)
+        if math.isfinite(behind_seconds):
             # From when on tombstones matter to the table says nothing of rows that the tier had before.
-            drained_ms, since_ms = now_ms - math.ceil(age_seconds * 1000), NO_TIMES
+            drained_ms, since_ms = now_ms - math.ceil(behind_seconds * 1000), NO_TIMES
         else:
             drained_ms, since_ms = newest.state.drained_ms, self._tombstones_since_ms
         held = replace(

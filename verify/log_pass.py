@@ -14,8 +14,8 @@ from thermocline.errors import OffsetsGone, ReadPointGone
 from thermocline.keys import buckets
 from thermocline.log import Log, OffsetRange, RecordChunk, read_ranges
 from thermocline.seam import Seam
+from verify.entities import Entities
 from verify.log_fold import SEGMENT, LogDecoder
-from verify.lookup_check import Entities
 from verify.sample import entities_of
 from verify.spill import Spill
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["LogPass", "Progress", "ReadLog", "numbers_of", "sampled"]
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it is done, and how much there is."""
+"""Called with what is being done, how much of it is done, and how much there is; 0 where nobody knows."""
 
 # Retention may cut the log while it is read; a log that is cut this often is not for reading.
 _READS_MAX: Final = 3

@@ -12,11 +12,11 @@ from thermocline.errors import OffsetsGone, ReadPointGone
 from thermocline.log import Log, OffsetRange, read_ranges
 from thermocline.read_point import READ_AFTER_MAX, ReadPoint
 from verify.doubts import second_look
+from verify.entities import parameters_of
 from verify.finding import Finding
 from verify.lineage import lineage
 from verify.log_fold import LogDecoder
 from verify.log_pass import sampled
-from verify.lookup_check import parameters_of
 from verify.reading import Reading
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from thermocline.clock import Clock
     from thermocline.seam import Seam
+    from verify.comparison import Verified
     from verify.doors import Lookup
     from verify.report import Report
-    from verify.run import Verified
     from verify.sample import Chosen
 
 __all__ = ["Lookups"]

@@ -63,6 +63,19 @@ class Report:
         """Whether every part was compared."""
         return not self.unchecked
 
+    @property
+    def judged(self) -> int:
+        """The keys of which the log could say whether their rows are right."""
+        return self.agreed + self.suppressed + self.deleted
+
+    def start_again(self) -> None:
+        """Forgets how much was looked at, and keeps what was found: rows are compared once more."""
+        self.read_point = None
+        self.records = self.bad_records = self.rows = self.extracted = self.hot = self.lookups = 0
+        self.agreed = self.suppressed = self.deleted = self.contested = 0
+        self.unjudged.clear()
+        self.lookups_unjudged.clear()
+
     def add(self, finding: Finding) -> None:
         """Counts a finding, and keeps it while there is room; the same one twice counts once."""
         name = (finding.code, repr(finding.key), finding.what if finding.key is None else "")

@@ -6,10 +6,11 @@ their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import mmh3
 import numpy as np
@@ -17,13 +18,35 @@ import pyarrow as pa
 
 from thermocline.definition import KEY
 
-__all__ = ["Numbers", "Spill", "part_of"]
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["Heard", "Numbers", "Spill", "part_of"]
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 # What hashes keys into parts of a bucket: any number that is not that of a sample.
 _PART_SEED: Final = 0x5EA1
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+class Heard(io.FileIO):
+    """A new file that tells how many bytes were written to it, after each write."""
+
+    def __init__(self, path: Path, heard: Callable[[int], None]) -> None:
+        """``heard`` is called with the bytes so far."""
+        super().__init__(path, "wb")
+        self._heard, self._done = heard, 0
+
+    def write(self, content: Buffer, /) -> int:
+        """Writes all of it; a full disk is an `OSError`."""
+        view = memoryview(content).cast("B")
+        size = len(view)
+        while view:
+            view = view[super().write(view) :]
+        self._done += size
+        self._heard(self._done)
+        return size
 
 
 @dataclass(slots=True)

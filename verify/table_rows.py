@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from thermocline.definition import KEY, PROVENANCE, LiveTable
 from thermocline.deletes import read_deletes
 from thermocline.files import open_input
 from thermocline.keys import encode_table
+from verify.bucket_scan import UNREADABLE
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -21,10 +23,14 @@ if TYPE_CHECKING:
     from thermocline.files import DataFile
     from verify.reading import Place
 
-__all__ = ["bucket_rows", "least_offsets", "rows_schema", "with_keys"]
+__all__ = ["RowsUnreadable", "bucket_rows", "least_offsets", "rows_schema", "with_keys"]
 
 # Rows unpacked at a time: some ten megabytes of short columns.
 _ROWS_AT_ONCE: Final = 65_536
+
+
+class RowsUnreadable(Exception):
+    """A file of the table can't be read, which is no failure of the temporary folder."""
 
 
 def rows_schema(definition: LiveTable) -> pa.Schema:
@@ -36,8 +42,15 @@ def bucket_rows(io: FileIO, definition: LiveTable, files: Sequence[DataFile]) ->
     """The rows of files that are not deleted, in pieces, by ``rows_schema``. Absent columns are null.
 
     Raises:
-        OSError, ValueError: a file is not there or can't be read.
+        RowsUnreadable: a file is not there or can't be read; its cause says more.
     """
+    try:
+        yield from _live_rows(io, definition, files)
+    except UNREADABLE as error:
+        raise RowsUnreadable from error
+
+
+def _live_rows(io: FileIO, definition: LiveTable, files: Sequence[DataFile]) -> Iterator[pa.Table]:
     wanted = rows_schema(definition).names
     for file in files:
         for start, rows in _pieces(io, file.path, wanted):
@@ -51,17 +64,22 @@ def bucket_rows(io: FileIO, definition: LiveTable, files: Sequence[DataFile]) ->
 
 
 def least_offsets(io: FileIO, files: Iterable[DataFile]) -> dict[Place, int]:
-    """The least offset of each partition that a row of the files comes from, deleted rows included."""
+    """The least offset of each partition that a row of the files comes from, deleted rows included.
+
+    A file that can't be read says nothing: then less of the log is believed to be in the table.
+    """
     least: dict[Place, int] = {}
     topic, partition, offset = PROVENANCE[:3]
     for file in files:
-        for _, rows in _pieces(io, file.path, [topic, partition, offset]):
-            found = rows.group_by([topic, partition]).aggregate([(offset, "min")])
-            for one in found.to_pylist():
-                place = (one[topic], one[partition])
-                lowest = one[f"{offset}_min"]
-                if lowest is not None:
-                    least[place] = min(lowest, least.get(place, lowest))
+        found: list[dict[str, Any]] = []
+        with suppress(*UNREADABLE):
+            for _, rows in _pieces(io, file.path, [topic, partition, offset]):
+                found += rows.group_by([topic, partition]).aggregate([(offset, "min")]).to_pylist()
+        for one in found:
+            place = (one[topic], one[partition])
+            lowest = one[f"{offset}_min"]
+            if lowest is not None:
+                least[place] = min(lowest, least.get(place, lowest))
     return least
 
 

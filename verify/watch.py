@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from thermocline.definition import PROVENANCE
-from thermocline.errors import ThermoclineError
+from thermocline.errors import ReadPointGone, ThermoclineError
+from verify.comparison import failed
+from verify.entities import Entities, entity_key
 from verify.finding import Finding
 from verify.log_pass import sampled
-from verify.lookup_check import Entities, entity_key
-from verify.run import failed
 from verify.sample import Named
 from verify.table_rows import with_keys
+from verify.verifier import run_again
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from verify.doors import Doors
     from verify.lookups import Lookups
     from verify.report import Report
-    from verify.whole import Verifier
+    from verify.verifier import Verifier
 
 __all__ = ["POOL", "Round", "Watch"]
 
@@ -102,6 +103,8 @@ class Watch:
                 away = 0
             except (OSError, pa.ArrowException) as error:
                 raise failed(self.verifier.settings, self.verifier.name, None, error) from error
+            except ReadPointGone as gone:
+                raise run_again(gone) from gone
             except ThermoclineError as error:
                 away += 1
                 if not error.retryable or away > _AWAY_MAX:
@@ -154,7 +157,7 @@ class Watch:
             expected = verified.log.entities.rows_at(prefix, point, self.lookups.reading_at)
             if isinstance(expected, str):
                 self.report.lookups_unjudged[expected] += 1
-            elif expected != shown.stored(prefix):
+            elif shown.is_large(prefix) or expected != shown.stored(prefix):
                 what = f"the extract's rows of the entity are not those of the log at {point.to_header()}"
                 finding = Finding("door-differs", what, entity_key(definition, prefix))
                 self.lookups.note(finding, prefix, point)

@@ -189,6 +189,9 @@ class Serving:
         lease, start = worker.lease, tier.start
         if lease is None or worker.name in self._silent:
             return
+        if not worker.has_written_lease():  # it went with its folder, and is written again at the next beat
+            self._covered.pop(worker, None)
+            return
         # A partition that is new may be taken up from a later snapshot's seam on.
         held = {(topic, number) for topic, number, at in lease.items() if start.get((topic, number)) <= at}
         places = {(topic, number) for topic, number, _ in start.items()} & held

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -19,7 +18,8 @@ from thermocline import catalog, identity, seam
 
 # Some 5 ms each on a core that is idle: together some minute and a half on two.
 HISTORIES = 20_000
-SEEDS = (1,)
+# The same each time, so that a change is what turns them red; `python -m tests.simulation` draws others.
+SEEDS = (1, 2)
 # The slowest of the broken lines below is found within some three hundred.
 BROKEN_HISTORIES_MAX = 3_000
 CHUNK = 20
@@ -50,11 +50,11 @@ def words(text: str) -> list[str]:
     return [word for at, part in enumerate(parts) for word in ([part] if at % 2 else part.split())]
 
 
-@pytest.mark.parametrize("seed", [*SEEDS, datetime.now(UTC).toordinal()], ids=["fixed", "of the day"])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_is_lost_repeated_resurrected_or_stale_in_any_history(seed: int) -> None:
     """Goal: what the product promises, whatever happens in whatever order. Oracle: a replay into dicts."""
     print(f"seed {seed}")
-    report = run_many(seed, HISTORIES // 2, processes=2)
+    report = run_many(seed, HISTORIES // len(SEEDS), processes=2)
     print("\n".join(report.lines()))
     assert not report.failures
     edges = [f"{kind} before {edge}" for kind in ("crash", "pause", "error") for edge in words(EDGES)]
@@ -179,6 +179,18 @@ History(Surroundings(partitions=(1, 2), is_compacted=True, records_max=100, is_s
     Compact(place=6, spared=0, drops=True),
     Tail(rounds=1, fault=Fault("error", 0)),
     Tail(rounds=2, fault=None),
+))""",
+    "a tailer that slept had rows before the table had any": """\
+History(Surroundings(partitions=(1, 1), is_compacted=True, records_max=5, is_served=True), (
+    Ingest(owner=0, fault=None, answer=None),
+    Ingest(owner=2, fault=None, answer=None),
+    Produce(records=((7, 7, 0),), slot=None),
+    Tail(rounds=1, fault=None),
+    Produce(records=((7, 7, 1),), slot=None),
+    Compact(place=7, spared=0, drops=True),
+    Advance(seconds=3700),
+    Compact(place=7, spared=0, drops=True),
+    Extract(worker=1, fault=Fault("pause", 10, 5)),
 ))""",
     "a rejected race had landed": """\
 History(Surroundings(partitions=(1, 1), records_max=100), (

@@ -109,6 +109,11 @@ class Worker:
         lease = self.table._lease
         return None if lease is None else Seam.from_json(lease.terms.seam)
 
+    def has_written_lease(self) -> bool:
+        """Whether its lease is on the disk."""
+        lease = self.table._lease
+        return lease is not None and str(lease.path) in self.world.serving.disk.files
+
     def refresh(self, fault: Fault | None) -> bool:
         """What its loop does ten times a second; whether it died in it."""
         return self.world.process(self.name, fault, self._refresh)

@@ -28,9 +28,9 @@ from thermocline.read_point import ReadPoint
 from thermocline.seam import Seam
 from verify.door_check import extract_findings, hot_findings, hot_records
 from verify.doubts import Doubts
+from verify.entities import Entities, parameters_of
 from verify.lineage import Link
 from verify.log_fold import LogDecoder, folded, records_schema
-from verify.lookup_check import Entities, parameters_of
 from verify.reading import Reading, reading_of
 from verify.report import Report
 from verify.sample import entities_of

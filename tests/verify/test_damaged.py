@@ -16,6 +16,7 @@ from pyroaring import BitMap
 from ingest.accounting import Accounting
 from ingest.alter import _commit
 from ingest.commit import Landed
+from ingest.content_files import ContentFiles
 from ingest.java import small_jvm
 from ingest.resume import rebase_onto
 from tests.ingest.small_ingest import CONFIG, NAME, Ingest
@@ -299,6 +300,25 @@ def test_files_of_a_snapshot_that_is_expired_meanwhile_may_be_gone(table: Damage
 def test_a_snapshot_of_another_writer_is_found(table: Damaged) -> None:
     table.ingest.java_table().newAppend().commit()
     assert table.codes() == {"snapshot-foreign"}
+
+
+def test_deletes_of_another_writer_are_found(table: Damaged) -> None:
+    """Method: equality deletes, which are bound to no data file, and which we neither write nor read."""
+    file, java = table.damage.files()[0], table.ingest.java_table()
+    deletes = {
+        "spec-id": 0,
+        "content": "equality-deletes",
+        "file-path": f"{java.location()}/data/equality.parquet",
+        "file-format": "parquet",
+        "partition": [file.bucket],
+        "file-size-in-bytes": 100,
+        "record-count": 1,
+        "equality-ids": [1],
+    }
+    delta = java.newRowDelta()
+    ContentFiles(table.ingest.jvm, java.specs()).add_deletes(delta, [deletes])
+    delta.commit()
+    assert {"deletes-foreign", "snapshot-foreign"} <= table.codes()
 
 
 def test_a_table_that_went_back_on_the_record_is_whole_again(table: Damaged) -> None:

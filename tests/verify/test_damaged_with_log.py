@@ -20,7 +20,7 @@ from ingest.ownership import own_table
 from tests.behaviour.live import KEYED, Live
 from tests.behaviour.test_quarantine import LARGE, Scores
 from tests.behaviour.topic import APP, key_bytes
-from tests.verify.damage import Damage, Json, part
+from tests.verify.damage import Damage, Json, kept_as_it_was, part
 from tests.verify.local import without_spark
 from thermocline.catalog import SEAM_PROPERTY, definition_of
 from thermocline.clock import SystemClock
@@ -257,6 +257,50 @@ def test_an_old_value_that_was_put_back_is_named_with_its_history(
     assert "row-stale" in ran.stdout
     assert "user_id=u0" in ran.stdout
     assert "log damaged/0@0" in ran.stdout
+
+
+@pytest.mark.parametrize("is_there", [False, True], ids=["missing", "damaged"])
+def test_a_file_that_cannot_be_read_leaves_the_other_buckets_to_be_compared(
+    live: Live, damage: Damage, is_there: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: another row that is lost, in the other bucket, is still named; a sample goes on, too."""
+    file, position = damage.live_keys()[key_of(damage, 11)]
+    lost = damage.deleted(file) | BitMap([position])
+    commit(live, damage, delete(damage, file, lost), accounting=Accounting(read=1, applied=1))
+    other = next(one for one in damage.files() if one.bucket != file.bucket)
+    whole = len(damage.live_keys())
+    with kept_as_it_was(other.path) as local:
+        local.unlink()
+        if is_there:
+            local.write_bytes(bytes(other.bytes))
+        code, report = verified(live, capsys)
+        assert code == ExitCode.BAD_ANSWER
+        assert "row-missing" in report["differences"]
+        assert 0 < report["rows"]["agreed"] < whole
+        doors, rows = report["unchecked"]
+        assert doors.startswith("extract, hot tier and lookups: ")
+        assert rows.startswith(f"rows of the buckets {other.bucket}: ")
+        live.run("verify", live.name, "--sample", "100", "--json")
+        sampled = json.loads(capsys.readouterr().out)
+        assert (sampled["differences"], len(sampled["unchecked"])) == ({"row-missing": 1}, 2)
+
+
+def test_a_log_that_holds_nothing_any_more_is_no_proof(
+    stack: Stack, jvm: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: the doors agree with the table, and nobody can say whether the table is right."""
+    live = Live(stack, "trimmed", partitions=1)
+    live.write(range(4), "one")
+    live.ingest()
+    live.cut({0: live.log.ends([live.name])[live.name, 0]})
+    code, report = verified(live, capsys)
+    assert code == ExitCode.AWAY
+    assert (report["agrees"], report["complete"], report["doors"]["extract_rows"]) == (True, False, 4)
+    assert report["rows"]["not_judged"] == {"older than what the log still holds": 4}
+    live.write([1], "two")
+    live.ingest()
+    code, report = verified(live, capsys)
+    assert (code, report["rows"]["agreed"]) == (ExitCode.DONE, 1)
 
 
 def test_a_row_whose_tombstone_was_undone_is_named(

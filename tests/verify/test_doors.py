@@ -9,17 +9,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-import verify.run
+import verify.bucket_parts
+import verify.comparison
 from tests.behaviour.live import Live
 from tests.behaviour.topic import APP
 from tests.verify.local import without_spark
@@ -30,14 +31,21 @@ from thermocline.definition import PROVENANCE
 from thermocline.embedded.stack import Command, Stack
 from thermocline.errors import ExitCode, NotReady
 from thermocline.read_point import ReadPoint
+from verify.comparison import Scope, Verification
 from verify.doors import Doors, HotDoor
 from verify.lookups import Lookups
 from verify.report import Report
-from verify.run import Scope, Verification
 from verify.sample import Sample
 from verify.spill import Numbers, Spill, part_of
+from verify.table_rows import RowsUnreadable, bucket_rows
+from verify.verifier import FOLDER_PREFIX, Choices, Verifier
 from verify.watch import Watch
-from verify.whole import FOLDER_PREFIX, Choices, Verifier
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+
+    from thermocline.definition import LiveTable
+    from thermocline.files import DataFile
 
 pytestmark = pytest.mark.jvm
 
@@ -124,7 +132,7 @@ def test_a_bucket_of_which_the_log_holds_little_is_compared_in_parts_without_doo
         return part_of(table, parts)
 
     monkeypatch.setattr(Spill, "bytes_of", lambda *_: 0)
-    monkeypatch.setattr(verify.run, "part_of", counted)
+    monkeypatch.setattr(verify.bucket_parts, "part_of", counted)
     report = Report(live.name)
     scope = Scope(Sample(1, 1), is_part=False, memory_bytes=1024)
     Verification(
@@ -164,6 +172,30 @@ def test_lookups_that_are_not_answered_leave_what_was_compared_before(live: Live
     assert (report.agrees, report.is_complete) == (True, False)
     assert report.agreed == USERS - 1
     assert report.unchecked == [f"lookups: [not-ready] table {live.name} is not ready: it is busy"]
+
+
+@pytest.mark.parametrize("memory_bytes", [512 << 20, 1024], ids=["whole", "in parts"])
+def test_a_bucket_that_only_verify_cannot_read_is_left_out_of_all_that_is_compared(
+    live: Live, memory_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Method: a file fails behind its first rows, in the first of two buckets; the doors read all of it."""
+
+    def some_rows(io: FileIO, definition: LiveTable, files: Sequence[DataFile]) -> Iterator[pa.Table]:
+        for count, rows in enumerate(bucket_rows(io, definition, files)):
+            if count and files[0].bucket == 0:
+                raise RowsUnreadable from OSError("input/output error")
+            yield rows
+
+    monkeypatch.setattr(verify.comparison, "bucket_rows", some_rows)
+    report, _ = verified(live, memory_bytes=memory_bytes)
+    assert report.findings == []
+    assert 0 < report.rows == report.agreed < USERS - 1
+    assert 0 < report.extracted < USERS - 1
+    (unchecked,) = report.unchecked
+    assert unchecked.startswith("rows of the buckets 0: ")
+    assert "input/output error" in unchecked
+    assert report.lookups == USERS + 1
+    assert 0 < report.lookups_unjudged["its bucket could not be read"] < USERS + 1
 
 
 def test_a_servers_hot_tier_that_was_not_looked_at_is_named(live: Live) -> None:

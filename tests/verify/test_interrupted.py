@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
+import verify.comparison
 import verify.log_pass
 import verify.lookups
-import verify.run
 from tests.verify.story import TOPIC, Story, definition_of
 from thermocline.clock import SystemClock
 from thermocline.errors import ExitCode, OffsetsGone, ReadPointGone, StorageFailed
 from thermocline.log import OffsetRange, RecordChunk
 from thermocline.read_point import ReadPoint
 from thermocline.seam import Seam
+from verify.comparison import failed
+from verify.entities import Entities
 from verify.log_pass import LogPass
-from verify.lookup_check import Entities
 from verify.lookups import Lookups
 from verify.reading import Reading
 from verify.report import Report
-from verify.run import failed
 from verify.sample import Sample
 
 DEFINITION = definition_of()
@@ -101,7 +101,7 @@ def test_a_file_that_is_gone_is_no_bug_of_ours(
     monkeypatch: pytest.MonkeyPatch, is_there: bool, expected: type[Exception]
 ) -> None:
     table = SimpleNamespace(snapshot_by_id=lambda _: object() if is_there else None)
-    monkeypatch.setattr(verify.run, "open_table", lambda *_: table)
+    monkeypatch.setattr(verify.comparison, "open_table", lambda *_: table)
     settings: Any = None
     error = failed(settings, "scores", ReadPoint(7, Seam(), Seam()), FileNotFoundError("a.parquet"))
     assert type(error) is expected

@@ -6,28 +6,28 @@ import json
 import random
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.console import Console, Group
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.console import Group
 from rich.text import Text
 
 from thermocline.cli.output import counted, say, show, table
-from thermocline.cli.session import AsJson, TableName, Url, session_of
+from thermocline.cli.session import TableName, Url, session_of
 from thermocline.errors import BadParameter, ExitCode
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from verify.finding import Finding
-    from verify.log_pass import Progress as Progressing
     from verify.report import Report
     from verify.watch import Round
 
 MEGABYTE: Final = 1 << 20
 SEED_MAX: Final = 2**31
+SHOWN_MAX: Final = 100
+"""Keys whose history is told: as `verify.history.KEYS_MAX`, which is not imported for every command."""
 
 
 def verify(  # noqa: PLR0913, PLR0917  (a command has as many options)
@@ -50,16 +50,26 @@ def verify(  # noqa: PLR0913, PLR0917  (a command has as many options)
         bool, typer.Option("--keep-going", help="With --watch: go on after a difference.")
     ] = False,
     shown: Annotated[
-        int, typer.Option("--show", min=0, metavar="N", help="Tell the history of so many keys that differ.")
+        int,
+        typer.Option(
+            "--show", min=0, max=SHOWN_MAX, metavar="N", help="Tell the history of so many keys that differ."
+        ),
     ] = 10,
     memory_mb: Annotated[
         int, typer.Option(min=16, help="About so much memory; the rest waits in the temporary folder.")
     ] = 512,
-    as_json: AsJson = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document; with --watch one line for each round.")
+    ] = False,
 ) -> int:
     """Fold the log again and compare it with the table, the hot tier, lookups and an extract.
 
-    Nothing is changed. Exit code 0: they agree; 1: they differ; 3: not everything could be compared.
+    Nothing is changed. Exit code 0: they agree; 1: they differ; 3: not everything could be compared, or
+    nothing was left in the log to judge the rows by.
+
+    The temporary folder ($TMPDIR) takes the rows of an extract, uncompressed and for a while twice, then
+    once beside all records that the log holds, compressed; with --sample and --entity the extract once.
+    Without --url, the records that are not committed yet come on top.
     """
     session = session_of(context)
     settings = session.settings()
@@ -74,9 +84,10 @@ def verify(  # noqa: PLR0913, PLR0917  (a command has as many options)
     from thermocline.cli.read import parse_key
     from thermocline.cli.stopping import orderly_end, stop_event
     from thermocline.cli.verify_doors import open_doors
+    from thermocline.cli.verify_progress import shown_progress
     from thermocline.clock import SystemClock
+    from verify.verifier import LOOKUPS, Choices, Verifier
     from verify.watch import POOL, Watch
-    from verify.whole import LOOKUPS, Choices, Verifier
 
     choices = Choices(
         seed=random.randrange(SEED_MAX) if seed is None else seed,
@@ -87,9 +98,10 @@ def verify(  # noqa: PLR0913, PLR0917  (a command has as many options)
         memory_bytes=memory_mb * MEGABYTE,
     )
     with orderly_end(), stop_event() if watch else nullcontext() as stop:
-        with _progress() as progress:
+        clock = SystemClock()
+        with shown_progress(clock) as progress:
             verifier = Verifier(
-                settings, name, lambda: open_doors(settings, name, url), choices, SystemClock(), progress
+                settings, name, lambda: open_doors(settings, name, url), choices, clock, progress
             )
             report, lookups = verifier.verify()
         if stop is None:
@@ -181,19 +193,3 @@ def _show_round(one: Round, as_json: bool) -> None:
 def _line(document: object) -> None:
     sys.stdout.write(json.dumps(document, default=str, ensure_ascii=False) + "\n")
     sys.stdout.flush()
-
-
-@contextmanager
-def _progress() -> Iterator[Progressing]:
-    """Shows on a terminal's stderr how much was read and compared."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description:<8}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        tasks = {}
-
-        def progress(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what, total=total)
-            bar.update(tasks[what], completed=done, total=total)
-
-        yield progress

@@ -235,10 +235,16 @@ class ReadPointGone(RequestError):
     http_status = 410
     exit_code = ExitCode.AWAY
     _what = "table {table} can no longer be read there: {detail}"
-    _next = "thermocline extract {table}      (without --at: reads it as of now)"
+    _next = "{_again}"
 
     table: str
     detail: str
+    again: str = ""
+
+    @property
+    def _again(self) -> str:
+        """What to do; an extract, where nothing else was asked for."""
+        return self.again or f"thermocline extract {self.table}      (without --at: reads it as of now)"
 
 
 class HotBytesExceeded(RequestError):

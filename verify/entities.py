@@ -13,11 +13,12 @@ from uuid import UUID
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from thermocline.decode import json_row
 from thermocline.definition import KEY, PROVENANCE, TOMBSTONE, Column, Kind
 from thermocline.fold import order_of
-from thermocline.keys import decode_one, parse_value
+from thermocline.keys import bucket_of, decode_one, parse_value
 from verify.finding import Finding, Key
 from verify.log_fold import MAYBE, STATE
 from verify.sample import by_entity, entities_of
@@ -28,10 +29,15 @@ if TYPE_CHECKING:
     from thermocline.seam import Seam
     from verify.reading import Place, Reading
 
-__all__ = ["Entities", "entity_key", "parameters_of"]
+__all__ = ["ENTITY_ROWS_MAX", "Entities", "entity_key", "parameters_of"]
 
 Row = dict[str, Any]
 _CONTESTED: Final = "a key in several partitions, of which nobody knows the order in which it was committed"
+
+ENTITY_ROWS_MAX: Final = 10_000
+"""Rows of one entity that are kept: some 10 MB, and more than people look up. A larger one is not judged."""
+_LARGE: Final = f"it has more than {ENTITY_ROWS_MAX:,} rows"
+_UNREAD: Final = "its bucket could not be read"
 
 ReadingAt = Callable[[int], "Reading | None"]
 """What the table has read as of a snapshot; None where that is not known."""
@@ -55,12 +61,22 @@ class Entities:
     base: Reading
     _cold: dict[bytes, dict[bytes, _Known]] = field(default_factory=dict)
     _records: dict[bytes, dict[bytes, list[_Known]]] = field(default_factory=dict)
+    _large: set[bytes] = field(default_factory=set)
+    _unread: set[int] = field(default_factory=set)
     records: int = 0
 
     def take_rows(self, rows: pa.Table) -> None:
         """Takes up live rows of the table, of the entities and of others."""
-        for entity, key, known in self._known(rows):
+        for entity, key, known in self._known(self._bounded(rows)):
             self._cold.setdefault(entity, {})[key] = known
+
+    def leave_out(self, bucket: int) -> None:
+        """Nothing is said of the entities of a bucket whose rows could not be read."""
+        self._unread.add(bucket)
+
+    def is_large(self, entity: bytes) -> bool:
+        """Whether an entity had too many rows, of which none is kept."""
+        return entity in self._large
 
     def take_records(self, records: pa.Table) -> None:
         """Takes up records from the seam on, with the columns of ``records_schema``."""
@@ -69,11 +85,13 @@ class Entities:
         for deleted, maybe, (entity, key, known) in zip(
             is_deleted, is_maybe, self._known(records), strict=True
         ):
-            if maybe == MAYBE:
-                continue  # bad by the definition that answers
+            if maybe == MAYBE or entity in self._large:
+                continue  # bad by the definition that answers, or not judged
             one = _Known(known.place, known.offset, known.timestamp, None) if deleted else known
             self._records.setdefault(entity, {}).setdefault(key, []).append(one)
             self.records += 1
+            if len(self._cold.get(entity, ())) + len(self._records[entity]) > ENTITY_ROWS_MAX:
+                self._drop(entity)
 
     def judge(
         self, entity: bytes, rows: Sequence[Mapping[str, Any]], point: ReadPoint, reading_at: ReadingAt
@@ -112,6 +130,10 @@ class Entities:
 
     def rows_at(self, entity: bytes, point: ReadPoint, reading_at: ReadingAt) -> list[Row] | str:
         """The rows of an entity as natural values, sorted by key; or why that is not known."""
+        if entity in self._large:
+            return _LARGE
+        if self._unread and self._bucket_of(entity) in self._unread:
+            return _UNREAD
         cold, records = self._cold.get(entity, {}), self._records.get(entity, {})
         rows = []
         for key in sorted(cold.keys() | records.keys()):
@@ -124,6 +146,28 @@ class Entities:
             if winner is not None and winner.row is not None:
                 rows.append(winner.row)
         return rows
+
+    def _bounded(self, rows: pa.Table) -> pa.Table:
+        """Rows without those of entities that have too many, counted before they are made objects."""
+        entities = entities_of(self.definition, rows)
+        for counted in entities.value_counts().to_pylist():
+            entity = counted["values"]
+            held = len(self._cold.get(entity, ())) + len(self._records.get(entity, ()))
+            if held + counted["counts"] > ENTITY_ROWS_MAX:
+                self._drop(entity)
+        if not self._large:
+            return rows
+        large = pa.array(sorted(self._large), pa.binary())
+        return rows.filter(pc.invert(pc.is_in(entities, value_set=large)))
+
+    def _drop(self, entity: bytes) -> None:
+        self._large.add(entity)
+        self._cold.pop(entity, None)
+        self.records -= sum(len(known) for known in self._records.pop(entity, {}).values())
+
+    def _bucket_of(self, entity: bytes) -> int:
+        definition = self.definition
+        return bucket_of(definition, entity_key(definition, entity)[definition.bucket_column.name])
 
     def _winner(
         self, row: _Known | None, read: Sequence[_Known], point: ReadPoint, reading_at: ReadingAt

@@ -8,14 +8,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import verify.entities
 from tests.verify.story import TOPIC, Story, definition_of
+from thermocline.definition import LiveTable
+from thermocline.keys import bucket_of, encode_one
 from thermocline.read_point import ReadPoint
 from thermocline.seam import Seam
+from verify.entities import Entities, entity_key, parameters_of
 from verify.finding import Finding
 from verify.log_fold import LogDecoder
-from verify.lookup_check import Entities, entity_key, parameters_of
 from verify.reading import Reading
 from verify.sample import entities_of
+from verify.table_rows import rows_schema, with_keys
 
 
 def told(seed: int, moves: bool) -> Story:
@@ -112,3 +116,78 @@ def entity_of(user: str) -> bytes:
 def test_an_entity_is_named_by_its_columns_and_asked_for_by_their_texts() -> None:
     assert entity_key(definition_of(), entity_of("u 1")) == {"user": "u 1"}
     assert parameters_of(definition_of(), entity_of("u 1")) == {"user": "u 1"}
+
+
+WIDE = LiveTable.build(
+    name="wide",
+    identifier="app.wide",
+    topics=[TOPIC],
+    key=["user", "item"],
+    entity=["user"],
+    columns={"user": "string", "item": "int", "score": "long"},
+    buckets=4,
+)
+
+
+def wide_rows(user: str, items: range) -> pa.Table:
+    """Rows of one user that come from as many records."""
+    rows = [
+        {"user": user, "item": item, "score": 1, "_kafka_topic": TOPIC, "_kafka_partition": 0}
+        | {"_kafka_offset": item, "_kafka_timestamp": 0}
+        for item in items
+    ]
+    plain = pa.schema([field for field in rows_schema(WIDE) if field.name != "_key"])
+    return with_keys(WIDE, pa.Table.from_pylist(rows, plain))
+
+
+def wide_records(user: str, items: range) -> pa.Table:
+    rows = wide_rows(user, items)
+    for name, value in (("_tombstone", False), ("_state", 0)):
+        rows = rows.append_column(name, pa.array([value] * rows.num_rows))
+    return rows
+
+
+def wide_rows_at(kept: Entities, user: str) -> object:
+    return kept.rows_at(encode_one(WIDE, [user]), ReadPoint(1, Seam({}), Seam({(TOPIC, 0): 99})), no_reading)
+
+
+def no_reading(_: int) -> None:
+    return None
+
+
+def test_an_entity_of_too_many_rows_is_not_judged_and_nothing_of_it_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wherever its rows come from: the table alone, in several pieces, or the log."""
+    monkeypatch.setattr(verify.entities, "ENTITY_ROWS_MAX", 5)
+    kept = Entities(WIDE, story_reading())
+    kept.take_rows(pa.concat_tables([wide_rows("at once", range(6)), wide_rows("few", range(3))]))
+    for items in (range(4), range(4, 8), range(8, 12)):
+        kept.take_rows(wide_rows("in pieces", items))
+    kept.take_rows(wide_rows("by records", range(3)))
+    kept.take_records(wide_records("by records", range(3, 9)))
+    kept.take_records(wide_records("few", range(2)))
+    for user in ("at once", "in pieces", "by records"):
+        assert wide_rows_at(kept, user) == verify.entities._LARGE
+        assert kept.is_large(encode_one(WIDE, [user]))
+    few = wide_rows_at(kept, "few")
+    assert isinstance(few, list)
+    assert len(few) == 3
+    assert list(kept._cold) == list(kept._records) == [encode_one(WIDE, ["few"])]
+    assert kept.records == 2
+
+
+def test_entities_of_a_bucket_that_could_not_be_read_are_not_judged() -> None:
+    kept = Entities(WIDE, story_reading())
+    users = [f"u{number}" for number in range(20)]
+    for user in users:
+        kept.take_rows(wide_rows(user, range(1)))
+    kept.leave_out(2)
+    for user in users:
+        is_unread = wide_rows_at(kept, user) == verify.entities._UNREAD
+        assert is_unread == (bucket_of(WIDE, user) == 2)
+    assert 0 < sum(bucket_of(WIDE, user) == 2 for user in users) < len(users)
+
+
+def story_reading() -> Reading:
+    return told(1, moves=False).reading()

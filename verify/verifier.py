@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from thermocline.catalog import definition_of
-from thermocline.errors import TableUnowned, ThermoclineError, first_line
+from thermocline.catalog import definition_of, open_table
+from thermocline.errors import ReadPointGone, StorageFailed, TableUnowned, ThermoclineError, first_line
 from thermocline.keys import encode_one
 from thermocline.log import Log, read_ranges
 from thermocline.masking import mask_password
+from verify.bucket_scan import UNREADABLE
+from verify.comparison import MEMORY_BYTES, Scope, Verification
 from verify.history import KEYS_MAX, histories_of
 from verify.lookups import Lookups
 from verify.report import Report
-from verify.run import MEMORY_BYTES, Scope, Verification, open_table
 from verify.sample import Named, Sample, named
 from verify.structure import structure_findings
 
@@ -32,11 +34,17 @@ if TYPE_CHECKING:
     from verify.log_pass import Progress
     from verify.sample import Chosen
 
-__all__ = ["LOOKUPS", "Choices", "OpenDoors", "Verifier"]
+__all__ = ["LOOKUPS", "Choices", "OpenDoors", "Verifier", "run_again"]
 
 LOOKUPS: Final = 100
 """Entities that are looked up where nobody says how many: enough to meet a door that is wrong as a whole."""
 FOLDER_PREFIX: Final = "thermocline-verify-"
+# A read point may go before all is compared, by an expiry or an alteration; one that goes twice goes always.
+_READ_POINTS_MAX: Final = 2
+_NOTHING_JUDGED: Final = (
+    "rows: none could be judged, since the log no longer holds their records;"
+    " keep it for longer (retention.ms), or verify again after further batches"
+)
 
 OpenDoors = Callable[[], "AbstractContextManager[Doors]"]
 
@@ -82,17 +90,36 @@ class Verifier:
     def verify(self) -> tuple[Report, Lookups | None]:
         """The report, and what asks for the same entities again; None where the doors refuse the table.
 
+        The log is asked first, so that one that is away is said at once.
+
         Raises:
             ThermoclineError: a source is away, or nothing could be compared.
         """
-        report = Report(self.name)
+        structure = Report(self.name)
         table = open_table(self.settings, self.name)
         definition = definition_of(table, self.name)
-        scope = Scope(self.choices.chosen(definition), self.choices.is_part, self.choices.memory_bytes)
-        self._check_structure(table, definition, report)
-        lookups = self._check_rows(scope, report)
+        self.choices.chosen(definition)  # raises where the entity is none
+        Log(self.settings.kafka).cluster_id()
+        self._check_structure(table, definition, structure)
+        report, lookups = self._at_a_read_point(structure)
+        if report.agrees and report.unjudged and not report.judged:
+            report.unchecked.append(_NOTHING_JUDGED)
         self._tell(table, definition, report)
         return report, lookups
+
+    def _at_a_read_point(self, structure: Report) -> tuple[Report, Lookups | None]:
+        """Rows and doors, added to what is known; at a newer read point where one goes meanwhile."""
+        for attempt in range(1, _READ_POINTS_MAX + 1):
+            report = deepcopy(structure)
+            definition = definition_of(open_table(self.settings, self.name), self.name)
+            scope = Scope(self.choices.chosen(definition), self.choices.is_part, self.choices.memory_bytes)
+            try:
+                return report, self._check_rows(scope, report)
+            except ReadPointGone as gone:
+                if attempt == _READ_POINTS_MAX:
+                    _note(report, "rows, extract, hot tier and lookups", run_again(gone))
+                    return report, None
+        raise AssertionError("unreachable")
 
     def _check_structure(self, table: Table, definition: LiveTable, report: Report) -> None:
         if self.choices.is_part:
@@ -104,24 +131,31 @@ class Verifier:
             report.unchecked.append(f"files and history: {mask_password(first_line(error))}")
 
     def _check_rows(self, scope: Scope, report: Report) -> Lookups | None:
-        with TemporaryDirectory(prefix=FOLDER_PREFIX) as temporary:
-            folder = Path(temporary)
-            try:
-                with self.open_doors() as doors:
-                    return self._check_doors(doors, scope, folder, report)
-            except TableUnowned as refused:
-                report.unchecked.append(
-                    f"extract, hot tier and lookups: they refuse the table, {refused.what}"
-                )
-            except Exception as error:  # noqa: BLE001  a damaged file fails as its reader does, whoever that is
-                _note(report, "rows, extract, hot tier and lookups", error)
-                return None
-            try:
-                # What the table has now, against the log up to the last seam that is known.
-                self._verification(None, scope, folder, report).run()
-            except Exception as error:  # noqa: BLE001  as above
-                _note(report, "rows", error)
+        """Through the doors; where these can't read the table, its rows alone. Raises `ReadPointGone`."""
+        doors = "extract, hot tier and lookups"
+        try:
+            with TemporaryDirectory(prefix=FOLDER_PREFIX) as temporary, self.open_doors() as opened:
+                return self._check_doors(opened, scope, Path(temporary), report)
+        except ReadPointGone:
+            raise
+        except TableUnowned as refused:
+            report.unchecked.append(f"{doors}: they refuse the table, {refused.what}")
+        except (StorageFailed, *UNREADABLE) as error:  # a file that they need is missing or damaged
+            what = error.what if isinstance(error, StorageFailed) else first_line(error)
+            report.unchecked.append(f"{doors}: {mask_password(what)}")
+        except Exception as error:  # noqa: BLE001  a damaged file fails as its reader does, whoever that is
+            _note(report, f"rows, {doors}", error)
             return None
+        report.start_again()
+        try:
+            # What the table has now, against the log up to the last seam that is known.
+            with TemporaryDirectory(prefix=FOLDER_PREFIX) as temporary:
+                self._verification(None, scope, Path(temporary), report).run()
+        except ReadPointGone:
+            raise
+        except Exception as error:  # noqa: BLE001  as above
+            _note(report, "rows", error)
+        return None
 
     def _check_doors(self, doors: Doors, scope: Scope, folder: Path, report: Report) -> Lookups:
         if doors.hot_problem:
@@ -176,6 +210,12 @@ class Verifier:
             return
         for index, key in keys.items():
             report.findings[index] = replace(report.findings[index], history=told[key])
+
+
+def run_again(gone: ReadPointGone) -> ReadPointGone:
+    """The same error, for somebody who verifies."""
+    again = f"thermocline verify {gone.table}      (it takes a newer read point)"
+    return ReadPointGone(table=gone.table, detail=gone.detail, again=again)
 
 
 def _note(report: Report, parts: str, error: Exception) -> None:

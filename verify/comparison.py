@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from thermocline.catalog import current_state, definition_of, load_table, open_catalog, state_of
+from thermocline.catalog import current_state, definition_of, open_table, state_of
 from thermocline.definition import PROVENANCE
 from thermocline.errors import ReadPointGone, StorageFailed, first_line
 from thermocline.files import plan_files
@@ -26,15 +26,15 @@ from thermocline.log import Log
 from thermocline.masking import mask_password
 from thermocline.read_point import ReadPoint
 from thermocline.seam import Seam
+from verify.bucket_parts import Part, parts_of
 from verify.door_check import extract_findings, hot_entities, hot_findings, hot_records
 from verify.doubts import Doubts, second_look
-from verify.log_fold import folded, records_schema
 from verify.log_pass import LogPass, numbers_of, sampled
 from verify.reading import Reading
 from verify.sample import entities_of
-from verify.spill import Spill, part_of
+from verify.spill import Heard, Spill
 from verify.table_check import TableCheck
-from verify.table_rows import bucket_rows, least_offsets, rows_schema, with_keys
+from verify.table_rows import RowsUnreadable, bucket_rows, least_offsets, with_keys
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -49,18 +49,17 @@ if TYPE_CHECKING:
     from verify.report import Report
     from verify.sample import Chosen
 
-__all__ = ["Scope", "Verification", "Verified", "open_table"]
+__all__ = ["Scope", "Verification", "Verified", "failed"]
 
+EXTRACT: Final = "extract, MB"
 MEMORY_BYTES: Final = 512 << 20
 """About what a verification takes, beside what Python and its libraries do."""
 # Held before it is written, of each of two spills; and the records or rows of one part of a bucket, of which
 # comparing them makes copies.
 _HELD_SHARE: Final = 8
 _PART_SHARE: Final = 16
-
-Part = tuple[tuple[pa.Table, int], pa.Table, pa.Table, pa.Table | None]
-"""Of some keys: the log's deciding records and how many do not decide, the table's rows, the extract's, and
-the hot tier's winners."""
+# Buckets that are named where they could not be read: a table whose store is away has hundreds.
+_NAMED_MAX: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +98,7 @@ class Verification:
     progress: Progress
     report: Report
     _extracted: Spill = field(init=False)
+    _unread: dict[int, StorageFailed] = field(default_factory=dict)
 
     def run(self) -> Verified:
         """Everything but lookups.
@@ -135,8 +135,12 @@ class Verification:
         check = _table_check(reading, read, log.configs(definition.topics), elapsed_ms, self.report)
         by_bucket = {bucket: list(some) for bucket, some in groupby(files, key=lambda file: file.bucket)}
         for bucket in range(definition.buckets):
-            self._compare(table, by_bucket.get(bucket, ()), bucket, check, read, point)
+            try:
+                self._compare(table, by_bucket.get(bucket, ()), bucket, check, read, point)
+            except RowsUnreadable as error:
+                self._leave_out(bucket, read, error.__cause__ or error)
             self.progress("buckets", bucket + 1, definition.buckets)
+        self._say_unread(by_bucket)
         check.finish()
         check.doubts.settle(
             second_look(log, self.settings.kafka.client_config(), definition, Seam(read.firsts), self.clock)
@@ -152,7 +156,7 @@ class Verification:
             return None
         definition = definition_of(open_table(self.settings, self.name), self.name)
         columns = [*(column.name for column in definition.columns), *PROVENANCE]
-        with path.open("wb") as sink:
+        with Heard(path, lambda done: self.progress(EXTRACT, done >> 20, 0)) as sink:
             return self.doors.extract(columns, sink)
 
     def _checked_log(self, table: Table, definition: LiveTable, point: ReadPoint) -> Log:
@@ -224,6 +228,28 @@ class Verification:
         read.records.drop(bucket)
         self._extracted.drop(bucket)
 
+    def _leave_out(self, bucket: int, read: ReadLog, error: BaseException) -> None:
+        """Goes on without a bucket whose files can't be read: nothing of it was compared yet."""
+        why = failed(self.settings, self.name, self.report.read_point, error)
+        if isinstance(why, ReadPointGone):
+            raise why from error
+        self._unread[bucket] = why
+        read.entities.leave_out(bucket)
+        read.records.drop(bucket)
+        self._extracted.drop(bucket)
+
+    def _say_unread(self, with_files: Mapping[int, object]) -> None:
+        """Names the buckets that were not compared; where that is all that have files, nothing was."""
+        if not self._unread:
+            return
+        first = next(iter(self._unread.values()))
+        if len(self._unread) == len(with_files):
+            raise first
+        names = ", ".join(str(bucket) for bucket in islice(self._unread, _NAMED_MAX))
+        more = len(self._unread) - _NAMED_MAX
+        names += f" and {more} more" if more > 0 else ""
+        self.report.unchecked.append(f"rows of the buckets {names}: {first.what}")
+
     def _parts(
         self,
         table: Table,
@@ -244,21 +270,7 @@ class Verification:
         if not self.scope.is_part:
             size = max(size, _bytes_about(first, files))
         count = 1 + size * _PART_SHARE // self.scope.memory_bytes
-        if count == 1:
-            yield _part(definition, sides, hot)
-            return
-        spills = [
-            Spill(self.folder / f"part-{side}", self._held_bytes_max // 2) for side in range(len(sides))
-        ]
-        for spill, side in zip(spills, sides, strict=True):
-            for piece in side:
-                spill.add(part_of(piece, count), piece)
-        hot_part = None if hot is None else part_of(hot, count)
-        for number in range(count):
-            of_hot = None if hot is None else hot.filter(pa.array(hot_part == number))
-            yield _part(definition, [spill.read(number) for spill in spills], of_hot)
-            for spill in spills:
-                spill.drop(number)
+        yield from parts_of(definition, sides, hot, count, self.folder, self._held_bytes_max)
 
     def _scanned(self, definition: LiveTable, bucket: int, reading: Reading) -> pa.Table | None:
         if self.doors is None or self.doors.hot is None:
@@ -269,11 +281,6 @@ class Verification:
         return scanned.filter(
             pa.array(self.scope.chosen.holds(hot_entities(definition, scanned)), pa.bool_())
         )
-
-
-def open_table(settings: Settings, name: str) -> Table:
-    """The table as it is now. Raises `TableMissing` and `CatalogUnreachable`."""
-    return load_table(open_catalog(settings.catalog), name, settings.table(name).identifier)
 
 
 def _bytes_about(first: Sequence[pa.Table], files: Sequence[DataFile]) -> int:
@@ -290,17 +297,6 @@ def failed(
         detail = f"snapshot {point.snapshot_id} was expired while it was compared"
         return ReadPointGone(table=name, detail=detail)
     return StorageFailed(table=name, detail=mask_password(first_line(error)))
-
-
-def _part(definition: LiveTable, sides: Sequence[Iterator[pa.Table]], hot: pa.Table | None) -> Part:
-    records, stored, shown = sides
-    rows = rows_schema(definition).empty_table()
-    return (
-        folded(records, records_schema(definition).empty_table()),
-        pa.concat_tables([rows, *stored]).combine_chunks(),
-        pa.concat_tables([rows, *shown]).combine_chunks(),
-        hot,
-    )
 
 
 def _table_check(
