@@ -16,9 +16,9 @@ help: ## Show this list
 demo: bootstrap ## Run all of it on this machine for two minutes and compare it with the truth (ARGS="--seconds 30")
 	@.venv/bin/thermocline demo $(ARGS)
 
-test: bootstrap ## Run the fast tests, then those on real Kafka, Spark and Iceberg, two at a time (ARGS="-k tombstone")
+test: bootstrap ## Run the fast tests, then those on real Kafka, Spark and Iceberg (ARGS="-k tombstone")
 	@$(RUN) -m pytest -n 2 --dist loadfile -m "not jvm" $(ARGS)
-	@$(RUN) -m pytest -n 2 --dist loadfile -m jvm $(ARGS)
+	@$(RUN) -m pytest -m jvm $(ARGS)
 
 check: bootstrap ## Check format, lint, types and layers
 	@$(RUN) -m ruff format --check

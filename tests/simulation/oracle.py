@@ -88,6 +88,7 @@ class Oracle:
     def __init__(self) -> None:
         self.logs: dict[tuple[str, int], Log] = {}
         self.log_generation = 0
+        self.has_accepted = False  # whether any snapshot says that a loss was accepted
         self.states: dict[int, State] = {}
         self.epoch = 0
         self._rows: dict[int, Rows] = {}
@@ -182,6 +183,7 @@ class Oracle:
     def _between(self, what: str, before: State, after: State) -> list[Produced]:
         """The records that a snapshot took in: what its seam passed."""
         if after.accepted is not None:
+            self.has_accepted = True
             self._check_accepted(what, before, after)
             return []
         read: list[Produced] = []
