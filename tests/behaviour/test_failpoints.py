@@ -63,8 +63,9 @@ class UntilCaughtUp(threading.Event):
 class Ingest:
     """A table with a batch to commit, and whoever owns it."""
 
-    def __init__(self, live: Live) -> None:
+    def __init__(self, live: Live, file: Path) -> None:
         self.live = live
+        self.file = file
         self.owner: Owner | None = None
         self.batches = 0
         self.bad = 0
@@ -82,13 +83,17 @@ class Ingest:
     def live_once(self) -> Exception | None:
         """Ingest goes on, by a new owner where the one before has ended; what ends it before it caught up."""
         try:
-            if self.owner is None:
-                self.owner = self.live.open()
-            self.owner.follow(UntilCaughtUp())
+            (self.owner or self.take()).follow(UntilCaughtUp())
         except Exception as error:  # noqa: BLE001  what it is, is the point's
             self.let_go()
             return error
         return None
+
+    def take(self) -> Owner:
+        """A new owner. Spark's JVM may be older than the variable, and its session new."""
+        self.owner = self.live.open()
+        session_of(self.owner).sparkContext.environment[FILE_VARIABLE] = str(self.file)
+        return self.owner
 
     def let_go(self) -> None:
         if self.owner is not None:
@@ -120,14 +125,11 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def ingest(stack: Stack, file: Path) -> Iterator[Ingest]:
     stack.kafka.create_topic(DEAD_LETTERS, 1)
     live = Live(stack, NAME, choices=f'{KEYED}\ndead_letter_topic = "{DEAD_LETTERS}"')
-    ingest = Ingest(live)
-    ingest.owner = live.open()
-    # The session may be older than the variable: what Spark's workers get of it is kept here.
-    workers = session_of(ingest.owner).sparkContext.environment
-    workers[FILE_VARIABLE] = str(file)
+    ingest = Ingest(live, file)
+    ingest.take()
     yield ingest
+    session_of(ingest.owner or ingest.take()).sparkContext.environment.pop(FILE_VARIABLE, None)
     ingest.let_go()
-    del workers[FILE_VARIABLE]
 
 
 @pytest.fixture(scope="module")
