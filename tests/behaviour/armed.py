@@ -12,6 +12,15 @@ import pytest
 from thermocline.failpoints import FILE_VARIABLE, POINTS, Action, Process, arm_from, disarm, fired
 
 ERROR_LIKE = (Action.ERROR, Action.APPLIED_THEN_ERROR)
+# What else has to fail before a point is met.
+FAILS_BEFORE = {
+    "commit.look": "commit.publish=error@1",
+    "commit.note": "commit.publish=error@1",
+    "settle.delete": "commit.publish=error@1",
+    "settle.forget": "commit.publish=error@1",
+    "owner.clean-up": "owner.check=error@1",
+    "owner.reload": "owner.plan=error@1",
+}
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from ingest import owner as ingest_owner
 from ingest.engine import SparkEngine
 from ingest.owner import Owner
 from ingest.quarantine import open_quarantine, read_rows
-from tests.behaviour.armed import armed_by, error_like, has_fired
+from tests.behaviour.armed import FAILS_BEFORE, armed_by, error_like, has_fired
 from tests.behaviour.live import KEYED, Live
 from tests.behaviour.test_quarantine import LARGE, Scores
 from thermocline.catalog import open_catalog, state_of
@@ -38,15 +38,6 @@ from thermocline.log import Log
 
 NAME, DEAD_LETTERS = "failing", "failing-dead-letters"
 CASES = error_like(Process.INGEST, Process.TASK)
-# What else has to fail before a point is met.
-BEFORE = {
-    "commit.look": "commit.publish=error@1",
-    "commit.note": "commit.publish=error@1",
-    "settle.delete": "commit.publish=error@1",
-    "settle.forget": "commit.publish=error@1",
-    "owner.clean-up": "owner.check=error@1",
-    "owner.reload": "owner.plan=error@1",
-}
 # An owner, the one after it, and one more where both meet what is armed.
 LIVES_MAX = 4
 
@@ -218,7 +209,7 @@ def test_whatever_fails_the_table_is_the_replay_of_the_log_again(
     entry = f"{name}={action}@1"
     ingest.write()
     files_before = ingest.written_files()
-    arm(file, ";".join(filter(None, (BEFORE.get(name), entry))))
+    arm(file, ";".join(filter(None, (FAILS_BEFORE.get(name), entry))))
 
     errors = []
     for _ in range(LIVES_MAX):

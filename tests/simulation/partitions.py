@@ -5,40 +5,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.simulation.kafka import FakeCluster
 
 Place = tuple[str, int]
 Headers = list[tuple[str, bytes]]
 
 _offset = attrgetter("offset")
-
-
-class Host(Protocol):
-    """What a transaction needs of its cluster."""
-
-    def partition(self, topic: str, partition: int) -> Partition:
-        """The log of one partition."""
-        ...
-
-    def partition_or_none(self, topic: str, partition: int) -> Partition | None:
-        """The log of one partition, where there is one."""
-        ...
-
-    def now_ms(self) -> int:
-        """The broker's time."""
-        ...
-
-    def produce(
-        self,
-        topic: str,
-        partition: int,
-        key: bytes | None,
-        value: bytes | None,
-        timestamp_ms: int | None = None,
-        transaction: Transaction | None = None,
-    ) -> int:
-        """The offset that the record took."""
-        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -48,7 +23,7 @@ class Transaction:
     Its end takes an offset, which never arrives as a record, in each partition that it wrote to.
     """
 
-    cluster: Host
+    cluster: FakeCluster
     begins_at: dict[Place, int] = field(default_factory=dict)
     is_open: bool = True
     is_aborted: bool = False

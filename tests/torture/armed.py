@@ -7,19 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from tests.behaviour.armed import FAILS_BEFORE
 from thermocline.failpoints import FILE_VARIABLE, POINTS, Process, arm, disarm, fired, points_of
 
 SKEW_MS_MAX: Final = 3_600_000
 SLEEP: Final = "sleep:1.5"
 TIMES: Final = (1, 1, 1, 2)
-# What else has to fail before a point is met.
+# What else has to fail or to die before a point is met.
 BEFORE: Final = {
-    "commit.look": "commit.publish=error@1",
-    "commit.note": "commit.publish=error@1",
-    "settle.delete": "commit.publish=error@1",
-    "settle.forget": "commit.publish=error@1",
-    "owner.clean-up": "owner.check=error@1",
-    "owner.reload": "owner.plan=error@1",
+    **FAILS_BEFORE,
     "ownership.taken": "owner.plan=kill@1",
     "lease.read": "owner.plan=kill@1",
     "hot.open": "tailer.poll=kill@1",
