@@ -1,4 +1,4 @@
-"""Whether hot records can be laid over a snapshot: of the same log and definition, and from its seam on."""
+"""Whether hot records can be laid over a snapshot: of its log and definition, from its seam on, and whole."""
 
 from __future__ import annotations
 
@@ -21,6 +21,10 @@ class Held(Protocol):
         """The log, as ``ColdIndex.source`` names it."""
 
     @property
+    def complete_from_ms(self) -> int:
+        """From when on (ms) no tombstone is missing."""
+
+    @property
     def definition_json(self) -> str:
         """The definition that the records were decoded by."""
 
@@ -34,6 +38,8 @@ def misfit(index: ColdIndex, hot: Held) -> str | None:
         )
     if hot.source != index.source:
         return "the hot tier holds records of another log than the snapshot's; it is being read again"
+    if hot.complete_from_ms > index.tombstones_from_ms:
+        return "the hot tier may lack deletes that compaction dropped; it is being read again"
     if not index.seam.at_least(hot.start):
         return f"the hot tier begins at {hot.start!r}, beyond the snapshot's {index.seam!r}"
     return None

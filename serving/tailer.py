@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 from serving.cold.folder import ColdPublisher
 from serving.feed import Feed
 from serving.follower import CatalogTable, Follower, Published
-from serving.hot.tier import HotTier
+from serving.hot.tier import BEGUN_EARLIER_SECONDS, HotTier
 from serving.layout import COLD, HOT
 from serving.source import KafkaSource
 from serving.storage import STORAGE_ERRORS, storage_failed
@@ -41,7 +41,7 @@ from thermocline.errors import (
     TombstonesGone,
 )
 from thermocline.failpoints import failpoint, failstep
-from thermocline.identity import check_identity, check_log, check_tombstones
+from thermocline.identity import check_identity, check_log, check_tombstones, tombstones_matter_from_ms
 from thermocline.log import CONSUME_RECORDS_MAX
 from thermocline.logs import fields
 from thermocline.seam import Seam, check_against_log
@@ -193,12 +193,15 @@ class Tailer:
         check_log(self._table, newest.state, log_now, newest.definition, self._clock.now_ms())
 
     def _needs_tier(self, newest: Published) -> bool:
-        """Whether there is no tier, or another log's or definition's, or one that begins beyond the seam."""
+        """Whether there is no tier, or one that does not fit the snapshot (`serving.fit`)."""
         if self._tier is None or self._under is None:
             return True
         if newest is self._under:
             return False
-        return not self._is_of(newest) or not newest.state.seam.at_least(self._tier.start)
+        needed_ms = tombstones_matter_from_ms(newest.state, newest.definition)
+        if not self._is_of(newest) or self._tier.complete_from_ms > needed_ms:
+            return True
+        return not newest.state.seam.at_least(self._tier.start)
 
     def _is_of(self, newest: Published) -> bool:
         """Whether the tier's records come from the snapshot's log and were decoded by its definition."""
@@ -219,11 +222,12 @@ class Tailer:
             self._clock,
             may_continue,
             newest.source,
+            tombstones_matter_from_ms(newest.state, newest.definition),
         )
         self._feed = Feed(self._tier, newest.definition)
         is_empty = not self._tier.records
         self._tombstones_since_ms = newest.state.tombstones_since_ms if is_empty else NO_TIMES
-        self._empty_at = self._clock.monotonic() if is_empty else float("-inf")
+        self._empty_at = self._clock.monotonic() - BEGUN_EARLIER_SECONDS if is_empty else float("-inf")
         self._under = newest
         log.info(
             "hot tier opened",

@@ -22,6 +22,10 @@ faster than this, a tombstone may be lost unnoticed when ingest is behind for le
 """
 
 
+NEVER_MS: Final = (1 << 63) - 1
+"""Later than any time."""
+
+
 def check_log(table: str, at: Fed, log: Log, definition: LiveTable, now_ms: int) -> tuple[Seam, Seam]:
     """All the checks of a log against a table, in their order; the log's starts and ends.
 
@@ -137,6 +141,16 @@ def check_tombstones(table: str, at: Fed, ends: Seam, log: Log, now_ms: int) -> 
             since=tuple(iso_time(since[topic]) for topic in late),
             kept_ms=tuple(kept_ms(configs[topic]) for topic in late),
         )
+
+
+def tombstones_matter_from_ms(at: Fed, definition: LiveTable) -> int:
+    """From when on (our clock) a lost tombstone may leave a row in the table; `NEVER_MS` where it has none.
+
+    A tombstone from before was applied, or there was no row yet, or its loss was accepted.
+    """
+    if not (definition.has_key and at.has_read):
+        return NEVER_MS
+    return max(at.drained_ms, min(at.tombstones_since_ms.get(topic, 0) for topic in definition.topics))
 
 
 def kept_ms(config: TopicConfig) -> int:

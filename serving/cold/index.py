@@ -40,6 +40,7 @@ class ColdIndex:
 
     ``source`` names the log that feeds it, as `source_of` does, and ``definition_json`` is the definition as
     the table carries it: hot records come from that log and were decoded by that definition, or don't fit.
+    Nor do they where tombstones are missing that were written at ``tombstones_from_ms`` or later.
     ``fingerprints`` name the data and delete files of each bucket together with the definition's version: as
     long as a bucket's fingerprint is the same, so are its rows.
     """
@@ -52,6 +53,7 @@ class ColdIndex:
     watermark_ms: int
     seam: Seam
     source: str
+    tombstones_from_ms: int
     definition: LiveTable
     definition_json: str
     buckets: Mapping[int, tuple[ColdFile, ...]]
@@ -115,6 +117,7 @@ def assemble(manifest: Manifest, name: str, file_of: Callable[[DataFile], ColdFi
         watermark_ms=manifest.watermark_ms,
         seam=Seam.from_json(manifest.seam),
         source=manifest.source,
+        tombstones_from_ms=manifest.tombstones_from_ms,
         definition=definition,
         definition_json=manifest.definition,
         buckets={bucket: tuple(files) for bucket, files in sorted(buckets.items())},

@@ -14,6 +14,7 @@ import msgspec
 
 from thermocline.catalog import ACCEPTED_PROPERTY
 from thermocline.files import DataFile
+from thermocline.identity import tombstones_matter_from_ms
 from thermocline.seam import Seam
 
 if TYPE_CHECKING:
@@ -22,11 +23,14 @@ if TYPE_CHECKING:
     from thermocline.catalog import SnapshotState
     from thermocline.definition import LiveTable
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """One snapshot, as published. ``source`` is as `source_of` gives it."""
+    """One snapshot, as published. ``source`` is as `source_of` gives it.
+
+    ``tombstones_from_ms`` is from when on lost tombstones matter to it (`tombstones_matter_from_ms`).
+    """
 
     format: int
     table_uuid: str
@@ -37,6 +41,7 @@ class Manifest(msgspec.Struct, frozen=True):
     watermark_ms: int
     seam: str
     source: str
+    tombstones_from_ms: int
     definition: str
     files: list[DataFile]
 
@@ -66,6 +71,7 @@ def manifest_of(
         watermark_ms=state.watermark_ms,
         seam=state.seam.to_json(),
         source=source_of(table, state),
+        tombstones_from_ms=tombstones_matter_from_ms(state, definition),
         definition=definition.to_json(),
         files=list(files),
     )

@@ -14,7 +14,7 @@ import msgspec
 
 from serving.hot.generation import Covered
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 MANIFEST: Final = "manifest.json"
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -37,13 +37,16 @@ class Manifest(msgspec.Struct, frozen=True):
     """The generations of one tier. The last one is active, the others are sealed and never change.
 
     ``source`` names the log that they were read from: offsets of another one, of a topic that was made again
-    too, mean other records. ``definition`` is the JSON that the records were decoded by. ``seal`` is None
-    before the first one.
+    too, mean other records. Where reading began below a snapshot without rows, compaction may have dropped
+    tombstones by then: of those written at ``complete_from_ms`` (our clock) or later it had dropped none.
+    Otherwise it is 0, and none is missing that matters to any later snapshot. ``definition`` is the JSON that
+    the records were decoded by. ``seal`` is None before the first one.
     """
 
     format: int
     boot_id: str
     source: str
+    complete_from_ms: int
     definition: str
     definition_version: int
     topics: tuple[str, ...]

@@ -110,6 +110,7 @@ class PinnedHot:
         self._lease = lease
         self._covered = seal.covered
         self.source = manifest.source
+        self.complete_from_ms = manifest.complete_from_ms
         self.definition_json = manifest.definition
         self.end = Meta(0, seal.covered).end
         # With no generation left it holds nothing, which is all there is from its end on.

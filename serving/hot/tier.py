@@ -31,6 +31,7 @@ from serving.hot.merge import Merge, covered_by, smallest_neighbours
 from serving.hot.record import stored_records
 from thermocline.errors import NotReady
 from thermocline.failpoints import failpoint, failstep
+from thermocline.identity import NEVER_MS
 from thermocline.seam import Seam
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 
 GENERATION_SUFFIX: Final = ".mdb"
 WRITER_LOCK: Final = "writer.lock"
+# A tier below a snapshot without rows counts as begun this much earlier: the table's first batch, whose
+# snapshot is to fit too, may have been planned just before. Far less than tombstones are kept.
+BEGUN_EARLIER_SECONDS: Final = 60
 
 # Each costs a lookup about a microsecond; lookups were measured with eight.
 GENERATIONS_MAX: Final = 8
@@ -98,13 +102,16 @@ class HotTier:
         clock: Clock,
         may_continue: bool = True,
         source: str = "",
+        tombstones_from_ms: int = 0,
     ) -> Self:
         """Goes on with what the folder holds, or begins an empty tier at ``start``.
 
         It begins anew when the folder holds nothing, or records of another boot, source or definition, or
         begins beyond ``start`` (the table went back to an older snapshot), or can't be read, or must not
-        continue. Partitions that only ``start`` has are taken up from there. ``source`` names the log that
-        the records come from; a tier that nobody continues needs none.
+        continue, or may lack tombstones written at ``tombstones_from_ms`` or later. Partitions that only
+        ``start`` has are taken up from there. ``source`` names the log that the records come from; a tier
+        that nobody continues needs none. Of what follows ``start`` compaction must not have dropped
+        tombstones from ``tombstones_from_ms`` on; `NEVER_MS`: any may be gone, as there are no rows below.
 
         Raises:
             NotReady: another process writes to this folder.
@@ -117,8 +124,8 @@ class HotTier:
             tier = cls(folder, definition, clock, lock, source)
             on_error.callback(tier.close)
             before = read_manifest(folder)
-            if not (before and may_continue and tier._continue(before, start)):
-                tier._begin(before, start)
+            if not (before and may_continue and tier._continue(before, start, tombstones_from_ms)):
+                tier._begin(before, start, tombstones_from_ms)
             tier._sweep()
             on_error.pop_all()
         return tier
@@ -133,6 +140,11 @@ class HotTier:
     def end(self) -> Seam:
         """The next offset to append, by partition."""
         return self._meta.end
+
+    @property
+    def complete_from_ms(self) -> int:
+        """From when on no tombstone is missing, as its manifest says it."""
+        return self._manifest.complete_from_ms
 
     @property
     def definition_version(self) -> int:
@@ -268,9 +280,11 @@ class HotTier:
         finally:
             self._lock.close()
 
-    def _continue(self, before: Manifest, start: Seam) -> bool:
+    def _continue(self, before: Manifest, start: Seam, tombstones_from_ms: int) -> bool:
         """Takes over the generations of an earlier tier, if they can be used."""
         if (before.source, before.definition) != (self._manifest.source, self._manifest.definition):
+            return False
+        if before.complete_from_ms > tombstones_from_ms:
             return False
         if not all((self.folder / listed.name).exists() for listed in before.generations):
             return False  # a writer that opens it would create it, empty
@@ -294,10 +308,14 @@ class HotTier:
             self.extend(Seam(new))
         return True
 
-    def _begin(self, before: Manifest | None, start: Seam) -> None:
+    def _begin(self, before: Manifest | None, start: Seam, tombstones_from_ms: int) -> None:
         """Publishes an empty generation; readers of an earlier tier learn of it from that one's meta."""
         if before is not None:
             self._manifest = replace(self._manifest, version=before.version)
+        if tombstones_from_ms == NEVER_MS:
+            complete_from_ms = self._clock.now_ms() - BEGUN_EARLIER_SECONDS * 1000
+            self._manifest = replace(self._manifest, complete_from_ms=complete_from_ms)
+        if before is not None:
             _tell_readers_to_move(self.folder, before)
         self._meta = Meta(self._manifest.version, _nothing_from(start))
         self._generations = [self._created(self._meta, MAP_BYTES)]
@@ -392,6 +410,7 @@ def _no_manifest(definition: LiveTable, source: str) -> Manifest:
         format=FORMAT,
         boot_id=boot_id(),
         source=source,
+        complete_from_ms=0,
         definition=definition.to_json(),
         definition_version=definition.version,
         topics=definition.topics,

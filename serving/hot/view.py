@@ -176,6 +176,11 @@ class HotView:
         return self._extent.opened.manifest.source
 
     @property
+    def complete_from_ms(self) -> int:
+        """From when on no tombstone is missing, as the manifest says it."""
+        return self._extent.opened.manifest.complete_from_ms
+
+    @property
     def definition_json(self) -> str:
         """The definition that the records were decoded by, as the table carries it."""
         return self._extent.opened.manifest.definition

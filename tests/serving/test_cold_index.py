@@ -227,6 +227,7 @@ class _Nothing(PinnedHot):
     def __init__(self, index: ColdIndex) -> None:
         self.start = self.end = Seam()
         self.source, self.definition_json = index.source, index.definition_json
+        self.complete_from_ms = 0
 
     def scan(self, *_: Any) -> pa.Table:
         return SCHEMA.empty_table()

@@ -258,6 +258,7 @@ def test_a_hot_tier_that_does_not_reach_back_is_refused_and_released(new_world: 
         start = end = Seam.of({"profiles": {0: 5}})
         source = table.reader.cold.index.source
         definition_json = table.reader.cold.index.definition_json
+        complete_from_ms = 0
         closed = False
 
         def close(self) -> None:

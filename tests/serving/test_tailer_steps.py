@@ -206,6 +206,30 @@ def test_what_a_tier_read_before_tombstones_were_given_up_is_not_read_on_from(
     assert stepped.turn(4)["hot_records"] > before, "and only once"
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_tier_begun_below_an_empty_table_is_laid_over_its_rows_only_if_no_delete_can_be_missing(
+    stepped: Stepped, restarts: bool, is_late: bool
+) -> None:
+    """Goal: rows whose deletion was compacted away before the tailer read the log are not shown.
+
+    Method: the tailer begins below a snapshot without rows, where lost tombstones do not matter. The next one
+    that it hears of holds rows since longer ago than tombstones are kept, or since just before.
+    """
+    stepped.kafka.config = replace(stepped.kafka.config, is_compacted=True)
+    empty = replace(snapshot(1, START), totals={"read": 0})
+    stepped.follower.newest = Published(DEFINITION, empty, SOURCE)
+    stepped.kafka.log.add(P0, (1, "a", "k"), "v", 0)
+    assert stepped.turn(3)["hot_records"] == 1
+    since_ms = stepped.clock.now_ms() - (3_700_000 if is_late else 10_000)
+    filled = replace(snapshot(2, START), drained_ms=since_ms)
+    stepped.follower.newest = Published(DEFINITION, filled, SOURCE)
+    if restarts:
+        stepped.restart()
+    problem = stepped.turn(4)["problem"]
+    assert (problem and problem["code"]) == ("tombstones-gone" if is_late else None)
+
+
 def test_a_topic_that_grows_does_not_stop_a_tailer_that_is_up_to_date(stepped: Stepped) -> None:
     """Goal: with ingest away for longer than tombstones are kept, what was never behind reads on."""
     stepped.kafka.config = replace(stepped.kafka.config, is_compacted=True)

@@ -277,7 +277,7 @@ def _applied(rows: Rows, records: Iterable[Produced]) -> tuple[Rows, dict[Key, s
         # that were read, of its partition; those of others, which a key should not have, it may spare.
         is_contested = len({(one.topic, one.partition) for one in some}) > 1
         is_spared = is_contested and any(one.is_superseded or one.is_dropped for one in some)
-        if is_spared or _winner(some).may_be_missing:
+        if is_spared or _winner(some).may_be_missing or _is_of_another(rows.get(key), _winner(some)):
             also[key] = {rows.get(key), *map(_row, some)}
     return after, also
 
@@ -290,6 +290,13 @@ def _winner(records: list[Produced]) -> Produced:
         if place not in last or last[place].offset < one.offset:
             last[place] = one
     return max(last.values(), key=lambda one: (one.timestamp_ms, one.topic, one.partition))
+
+
+def _is_of_another(row: Maybe, tombstone: Produced) -> bool:
+    """Whether a row was maybe read, from its partition, only after another one had lost its tombstone."""
+    if row is None or not tombstone.is_dropped:
+        return False
+    return (row.topic, row.partition) != (tombstone.topic, tombstone.partition)
 
 
 def _row(one: Produced) -> Maybe:
