@@ -3,7 +3,7 @@ SHELL := /bin/sh
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null && { echo $$python; break; }; done)
 RUN := .venv/bin/python
-SOURCES = $(wildcard thermocline ingest serving verify tests benchmarks docs/generate.py bootstrap.py)
+SOURCES = $(wildcard thermocline ingest serving verify views tests benchmarks docs/generate.py bootstrap.py)
 LOCK = CUSTOM_COMPILE_COMMAND="make lock" $(RUN) -m piptools compile --quiet --generate-hashes --allow-unsafe \
 	--strip-extras --no-emit-options --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 
@@ -49,6 +49,7 @@ bootstrap: ## Make .venv, find Java, fetch the jars (the other targets do it by 
 lock: bootstrap ## Lock the requirements again (ARGS="--upgrade", or ARGS="--upgrade-package duckdb")
 	@$(LOCK) $(ARGS) -o requirements/build.txt requirements/build.in
 	@$(LOCK) $(ARGS) -o requirements/jdk.txt requirements/jdk.in
+	@$(LOCK) $(ARGS) -o thermocline/jvm/trino_java.txt requirements/trino-java.in
 	@$(LOCK) $(ARGS) -c requirements/build.txt --extra ingest --extra serving --extra postgres --extra dev \
 		-o requirements/dev.txt pyproject.toml
 	@$(LOCK) -c requirements/dev.txt --extra ingest -o requirements/ingest.txt pyproject.toml

@@ -7,6 +7,7 @@ error, and so is a meaning without its setting.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 import typer
 from prometheus_client.metrics import MetricWrapperBase
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from typer.core import TyperCommand, TyperGroup
 
@@ -61,6 +62,16 @@ SETTINGS: Final[Mapping[str, str]] = {
     ),
     "serving.read_after_seconds_max": "How long a request with `Thermocline-Read-After` waits.",
     "serving.stale_after_seconds": "The age from which an answer is marked stale.",
+    "views.enabled": "Whether `ingest run` publishes the tables' views in Trino after each commit.",
+    "views.url": "Where Trino is: `https://host:port`.",
+    "views.user": "Whom to publish as. The views run with this user's rights.",
+    "views.password": "Its password, sent over https only; best set as `THERMOCLINE_VIEWS__PASSWORD`.",
+    "views.lake": "What Trino calls the catalog of the tables.",
+    "views.kafka": "What Trino calls the Kafka catalog.",
+    "views.margin_seconds": (
+        "How old a record must be to be in the view `_live`, so that both its scans of the log see the same; "
+        "more than the clocks of Trino and of the brokers differ by."
+    ),
     "tables.NAME.identifier": "`namespace.table` in the catalog.",
     "tables.NAME.topics": "The topics that feed the table.",
     "tables.NAME.start": (
@@ -103,6 +114,15 @@ SETTINGS: Final[Mapping[str, str]] = {
     "tables.NAME.suppress_unchanged": (
         "Writes nothing for a record whose row is in the table with the same values already; the row keeps "
         "its older provenance."
+    ),
+    "tables.NAME.views": "Which of the views `live`, `live_by_key` and `cold` to publish.",
+    "tables.NAME.views_bounded": (
+        "Ends the view `_live` at literal offsets, replaced every two seconds; so it is by itself where a "
+        "topic has producers' times, or producers use transactions."
+    ),
+    "tables.NAME.view_filter": (
+        "A condition in Trino's SQL that each row of every view must meet for the user who asks: "
+        '`"app_id = current_user"`. Not for lookups and extracts.'
     ),
     "tables.NAME.columns": 'Every column with its type: `app_id = "int"`.',
 }
@@ -400,6 +420,7 @@ def _kind_of(field: FieldInfo) -> str:
         float: "number",
         bool: "yes or no",
         Path: "folder",
+        SecretStr: "text",
     }
     return words.get(_where_given(field.annotation), "names and types")
 
@@ -427,6 +448,8 @@ def _default_of(name: str, field: FieldInfo) -> str:
         return ""
     if _is_of(field, Bytes):
         return f"`{_size(field.default)}`"
+    if isinstance(field.default, tuple):
+        return f"`{json.dumps(field.default)}`"
     text = str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
     return f"`{text.removesuffix('.0')}`"
 

@@ -66,8 +66,17 @@ REJECTIONS_MAX = 5
 _logger = logging.getLogger(__name__)
 
 
-def run(settings: Settings, name: str, once: bool, stop: threading.Event, clock: Clock | None = None) -> int:
+def run(
+    settings: Settings,
+    name: str,
+    once: bool,
+    stop: threading.Event,
+    clock: Clock | None = None,
+    on_commit: Callable[[], None] = lambda: None,
+) -> int:
     """Own the table and ingest into it until ``stop`` is set; the exit code.
+
+    ``on_commit`` is called after each commit that landed; it must return at once, and not fail.
 
     With ``once``, only up to the ends that the log has at the start; `ExitCode.NOTHING_TO_DO` where the table
     is already there. Without it, errors that pass by themselves (a broker away, a catalog locked) are waited
@@ -80,6 +89,7 @@ def run(settings: Settings, name: str, once: bool, stop: threading.Event, clock:
         owner = Owner.open(settings, name, clock, stop)
     except StoppedWaiting:
         return ExitCode.PARTLY_DONE if once else ExitCode.DONE
+    owner.on_commit = on_commit
     try:
         return owner.catch_up(stop) if once else owner.follow(stop)
     finally:
@@ -90,7 +100,7 @@ def run(settings: Settings, name: str, once: bool, stop: threading.Event, clock:
 class Owner:
     """One process that commits to one table; ``open`` makes one.
 
-    ``live_files`` says which files a snapshot of the table has.
+    ``live_files`` says which files a snapshot of the table has; ``on_commit`` hears of each that landed.
     """
 
     settings: TableSettings
@@ -104,6 +114,7 @@ class Owner:
     position: Position
     clock: Clock
     live_files: Callable[[Table, int], FilesByBucket] = live_files
+    on_commit: Callable[[], None] = lambda: None
     bytes_per_record: float = 0.0
     must_reload: bool = False
     mark: Mark | None = None
@@ -279,6 +290,7 @@ class Owner:
         if isinstance(outcome, Landed):
             failpoint("owner.landed")
             self.position = self.position.after(outcome.snapshot_id, change)
+            self.on_commit()
             if self.mark is not None and batch.end.at_least(self.mark.ends):
                 self.mark = planned
         return outcome

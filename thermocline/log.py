@@ -53,6 +53,7 @@ METADATA_WAIT_SECONDS = 2.0
 METADATA_POLL_SECONDS = 0.1
 # What Kafka does where a topic says nothing, for a user who may not ask and a broker that leaves it out.
 _DELETE_RETENTION_MS = 86_400_000
+_RETENTION_MS = 604_800_000
 # The end of the year 9999: a producer that gives microseconds for milliseconds must not break what counts in
 # microseconds, nor order a key's records one way here and another way there.
 TIMESTAMP_MS_MAX = 253_402_300_799_999
@@ -160,6 +161,19 @@ class TopicConfig:
     is_log_append_time: bool
 
 
+@dataclass(frozen=True, slots=True)
+class TopicRetention:
+    """For how long a topic keeps records that nobody has read yet, from when they were appended.
+
+    ``kept_ms`` is None where none is deleted for its age. ``compaction_lag_ms`` is how long a record lives on
+    after a later one of its key came; None where the topic is not compacted.
+    """
+
+    kept_ms: int | None
+    is_limited_by_size: bool
+    compaction_lag_ms: int | None
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class OpenTransaction:
     """The oldest open transaction of a partition: where it begins, and how many offsets wait behind it."""
@@ -190,6 +204,18 @@ def config_of(entries: Mapping[str, str | None]) -> TopicConfig:
     )
 
 
+def retention_of(entries: Mapping[str, str | None]) -> TopicRetention:
+    """From what a broker says of a topic; of what it leaves out, the least that may be so."""
+    policies = (entries.get("cleanup.policy") or "compact,delete").split(",")
+    kept_ms = int(entries.get("retention.ms") or _RETENTION_MS)
+    is_deleted = "delete" in policies
+    return TopicRetention(
+        kept_ms=kept_ms if is_deleted and kept_ms >= 0 else None,
+        is_limited_by_size=is_deleted and entries.get("retention.bytes") != "-1",
+        compaction_lag_ms=int(entries.get("min.compaction.lag.ms") or 0) if "compact" in policies else None,
+    )
+
+
 class Log:
     """Questions about a cluster's topics. Raises `KafkaUnreachable` when no broker answers in time.
 
@@ -216,9 +242,12 @@ class Log:
 
     def configs(self, topics: Sequence[str]) -> dict[str, TopicConfig]:
         """The configuration of each topic; `UNKNOWN_CONFIG` where the user may not describe it."""
-        asked = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
-        futures = self._admin.describe_configs(asked, request_timeout=REQUEST_TIMEOUT_SECONDS)
-        return {topic: self._config(futures[of], topic) for topic, of in zip(topics, asked, strict=True)}
+        found = self._entries(topics).items()
+        return {topic: UNKNOWN_CONFIG if entries is None else config_of(entries) for topic, entries in found}
+
+    def retentions(self, topics: Sequence[str]) -> dict[str, TopicRetention]:
+        """For how long each topic keeps its records; the least where the user may not ask."""
+        return {topic: retention_of(entries or {}) for topic, entries in self._entries(topics).items()}
 
     def starts(self, topics: Sequence[str]) -> Seam:
         """The first offset that each partition still holds."""
@@ -270,15 +299,21 @@ class Log:
             facts[topic] = TopicFacts(str(described.topic_id), len(described.partitions))
         return facts
 
-    def _config(self, future: Future[Any], topic: str) -> TopicConfig:
+    def _entries(self, topics: Sequence[str]) -> dict[str, dict[str, str | None] | None]:
+        """What the broker says of each topic's configuration; None where the user may not describe it."""
+        asked = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
+        futures = self._admin.describe_configs(asked, request_timeout=REQUEST_TIMEOUT_SECONDS)
+        return {topic: self._entries_of(futures[of], topic) for topic, of in zip(topics, asked, strict=True)}
+
+    def _entries_of(self, future: Future[Any], topic: str) -> dict[str, str | None] | None:
         try:
             entries = self._answer(future, topic)
         except KafkaUnreachable as error:
             cause = error.__cause__
             if isinstance(cause, KafkaException) and cause.args[0].code() in _NOT_ALLOWED:
-                return UNKNOWN_CONFIG
+                return None
             raise
-        return config_of({name: entry.value for name, entry in entries.items()})
+        return {name: entry.value for name, entry in entries.items()}
 
     def _offsets(
         self,

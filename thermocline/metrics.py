@@ -57,6 +57,24 @@ BAD_RECORDS: Final = Gauge(
     ("table", "stage"),
     registry=REGISTRY,
 )
+VIEWS_REPLACED: Final = Counter(
+    "thermocline_views_replaced",
+    "Views that were created or replaced in Trino.",
+    ("table",),
+    registry=REGISTRY,
+)
+VIEW_FAILURES: Final = Counter(
+    "thermocline_view_failures",
+    "Times that the table's views could not be published, by the error's code.",
+    ("table", "code"),
+    registry=REGISTRY,
+)
+VIEWS_AGE_SECONDS: Final = Gauge(
+    "thermocline_views_age_seconds",
+    "How long ago the table's views were last known to be those of its newest snapshot.",
+    ("table",),
+    registry=REGISTRY,
+)
 
 
 def render() -> bytes:

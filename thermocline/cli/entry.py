@@ -27,6 +27,7 @@ from thermocline.cli import (
     table,
     verify,
     version,
+    views,
 )
 from thermocline.cli.output import error_document, show_error
 from thermocline.cli.session import Session
@@ -62,6 +63,7 @@ app.add_typer(config.app, name="config")
 app.add_typer(table.app, name="table")
 app.add_typer(ingest.app, name="ingest")
 app.add_typer(quarantine.app, name="quarantine")
+app.add_typer(views.app, name="views")
 app.command("demo")(demo.demo)
 app.command("status")(status.status)
 app.command("serve")(serve.serve)

@@ -11,6 +11,7 @@ from rich.console import Group
 from rich.text import Text
 
 from thermocline.cli.output import as_typed, counted, say, show, table
+from thermocline.cli.publishing import published
 from thermocline.cli.session import AsJson, TableName, session_of
 from thermocline.cli.stopping import stop_event
 from thermocline.errors import ExitCode, TransactionOpen
@@ -44,8 +45,8 @@ def run(
     session.configure_logs("info")
     from ingest import owner
 
-    with stop_event() as stop:
-        code = owner.run(settings, name, once, stop)
+    with stop_event() as stop, published(settings, name) as publish:
+        code = owner.run(settings, name, once, stop, on_commit=publish)
     if once:
         words = "nothing to do" if code == ExitCode.NOTHING_TO_DO else "done"
         show({"table": name, "outcome": words, "exit_code": code}, Text(f"{name}: {words}"), as_json)

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from thermocline.cli.output import as_typed, error_document, show, table
 from thermocline.cli.session import AsJson, session_of
+from thermocline.cli.status_views import ask_trino, rows_of, views_of
 from thermocline.cli.table import snapshot_document
 from thermocline.errors import ExitCode, ServerUnreachable, ThermoclineError
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from thermocline.log import Log, OpenTransaction
     from thermocline.seam import Seam
     from thermocline.settings import ServingSettings, Settings
+    from views.trino_client import Trino
 
 SERVER_TIMEOUT_SECONDS: Final = 2.0  # a server that is well answers in milliseconds
 ANSWER_BYTES_MAX: Final = 1 << 20  # ours is a few kilobytes; whatever else listens there may send without end
@@ -49,11 +51,13 @@ def _report(settings: Settings) -> dict[str, Any]:
     """
     log, kafka = _ask_kafka(settings)
     catalog, answer = _ask_catalog(settings)
+    trino, views = ask_trino(settings) if settings.views.enabled else (None, None)
     return {
         "kafka": kafka,
         "catalog": answer,
         "server": _ask_server(settings.serving),
-        "tables": [_table(settings, name, catalog, log) for name in settings.tables],
+        **({} if views is None else {"trino": views}),
+        "tables": [_table(settings, name, catalog, log, trino) for name in settings.tables],
     }
 
 
@@ -88,7 +92,9 @@ def _ask_server(serving: ServingSettings) -> dict[str, Any]:
         return {"at": url, "error": error_document(ServerUnreachable(url=url, detail=detail))}
 
 
-def _table(settings: Settings, name: str, catalog: Catalog | None, log: Log | None) -> dict[str, Any]:
+def _table(
+    settings: Settings, name: str, catalog: Catalog | None, log: Log | None, trino: Trino | None
+) -> dict[str, Any]:
     from thermocline.catalog import ACCEPTED_PROPERTY, current_state, definition_of, load_table
     from thermocline.clock import SystemClock
     from thermocline.identity import check_log
@@ -103,12 +109,15 @@ def _table(settings: Settings, name: str, catalog: Catalog | None, log: Log | No
         found["accepted"] = json.loads(loaded.properties.get(ACCEPTED_PROPERTY, "[]"))[-ACCEPTED_SHOWN_MAX:]
         state = current_state(loaded, name)
         found["snapshot"] = snapshot_document(state)
+        definition = definition_of(loaded, name)
+        if trino is not None:
+            found["views"] = views_of(settings, name, definition, state, trino)
         if log is not None:
             topics = state.seam.topics
             found["lag"] = _lag(
                 state.seam, log.starts(topics), log.ends(topics), log.open_transactions(topics)
             )
-            check_log(name, state, log, definition_of(loaded, name), SystemClock().now_ms())
+            check_log(name, state, log, definition, SystemClock().now_ms())
     except ThermoclineError as error:
         found["error"] = error_document(error)
     return found
@@ -145,7 +154,8 @@ def _places(places: Iterable[tuple[str, int]]) -> list[str]:
 
 
 def _described(report: dict[str, Any]) -> Group:
-    sources = [(name, report[name]["at"], _source(report[name])) for name in ("kafka", "catalog", "server")]
+    asked = [name for name in ("kafka", "catalog", "server", "trino") if name in report]
+    sources = [(name, report[name]["at"], _source(report[name])) for name in asked]
     tables = [
         (
             entry["table"],
@@ -160,6 +170,8 @@ def _described(report: dict[str, Any]) -> Group:
     parts = [table(("source", "at", ""), sources), listed if tables else Text("no table configured")]
     if served := list(_served(report["server"])):
         parts.append(table(("served", "ready", "age (s)", "stale", "tailer"), served))
+    if views := list(rows_of(report)):
+        parts.append(table(("view", "snapshot", "ends at", ""), views))
     return Group(*[line for part in parts for line in (part, Text())][:-1])
 
 
@@ -178,6 +190,8 @@ def _source(source: dict[str, Any]) -> str:
         return f"away [{source['error']['code']}] {source['error']['cause'] or source['error']['what']}"
     if "cluster_id" in source:
         return f"answers, cluster {source['cluster_id']}"
+    if "version" in source:
+        return f"answers, version {source['version']}"
     return "answers"
 
 

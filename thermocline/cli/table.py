@@ -12,6 +12,7 @@ from rich.console import Group
 from rich.text import Text
 
 from thermocline.cli.output import confirmed, error_document, say, show, table
+from thermocline.cli.publishing import drop_with_table, publish_once
 from thermocline.cli.session import AsJson, TableName, session_of
 from thermocline.errors import ExitCode, TableMissing, TableUnowned
 
@@ -53,6 +54,8 @@ def alter(
     from thermocline.clock import SystemClock
 
     altered = alter_table(settings, name, SystemClock(), dry_run, say)
+    if altered.changes and not dry_run:
+        publish_once(settings, name)
     version = altered.definition.version
     document = {
         "table": name,
@@ -94,6 +97,7 @@ def drop(
         show({"table": name, "dropped": []}, Text(f"{name}: nothing was dropped"), as_json)
         return ExitCode.NOTHING_TO_DO
     dropped = drop_table(settings, name, purge, SystemClock(), say)
+    drop_with_table(settings, name)
     lines = [
         f"dropped {' and '.join(dropped.identifiers)}",
         *(f"  files are left below {at}" for at in dropped.left),

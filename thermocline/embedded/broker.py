@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import base64
-import json
-import random
 import signal
-import socket
 import subprocess
 import time
 import uuid
@@ -20,17 +17,11 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from thermocline.embedded.guard import guard_of, release
+from thermocline.embedded.ports import HOST, is_free, ports_of
+from thermocline.embedded.process import GuardedProcess, end_of
 from thermocline.errors import KafkaUnreachable, PortTaken
 from thermocline.jvm.jars import Report, in_silence, jars_of
 from thermocline.jvm.java import JavaHome, find_java
-
-_HOST = "127.0.0.1"
-
-_PORTS = range(15_000, 32_000)
-"""Below the ports that Linux (32768 up) and macOS (49152 up) give to outgoing connections: a client that
-reconnects while the broker is down could be given that port, even be connected to itself, and keep it."""
-_PORT_ATTEMPTS = 50
 
 _JVM_FLAGS = (
     "-Xms64m",
@@ -48,7 +39,6 @@ START_TIMEOUT_SECONDS = (
 _STOP_TIMEOUT_SECONDS = 40.0  # a clean stop takes 1 to 3 s
 _REQUEST_TIMEOUT_SECONDS = 30.0
 _POLL_SECONDS = 0.05
-_TAIL_LINES = 20  # of the broker's log, in an error
 
 
 class LocalKafka:
@@ -76,15 +66,14 @@ class LocalKafka:
         self._java = java or find_java()
         self._classpath = ":".join(map(str, jars_of("kafka", java=self._java, report=report)))
         self._folder.mkdir(parents=True, exist_ok=True)
-        self.port, self._controller_port = _ports_of(self._folder)
-        self._process: subprocess.Popen[bytes] | None = None
-        self._guard: subprocess.Popen[bytes] | None = None
+        self.port, self._controller_port = ports_of(self._folder, 2)
+        self._process: GuardedProcess | None = None
         self._admin_client: AdminClient | None = None
 
     @property
     def bootstrap_servers(self) -> str:
         """Its address, for clients; the same after a restart."""
-        return f"{_HOST}:{self.port}"
+        return f"{HOST}:{self.port}"
 
     @property
     def log_path(self) -> Path:
@@ -94,7 +83,7 @@ class LocalKafka:
     @property
     def pid(self) -> int | None:
         """None where it is not running."""
-        return self._process.pid if self._process and self._process.poll() is None else None
+        return self._process.pid if self._process and self._process.exit_code is None else None
 
     def __enter__(self) -> Self:
         self.start()
@@ -119,21 +108,13 @@ class LocalKafka:
         """
         assert self.pid is None, "the broker runs already"
         for port in (self.port, self._controller_port):
-            if not _is_free(port):
-                raise PortTaken(host=_HOST, port=port)
+            if not is_free(port):
+                raise PortTaken(host=HOST, port=port)
         self._write_configuration()
         if not (self._folder / "data" / "meta.properties").exists():
             self._format()
-        with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command("kafka.Kafka", str(self._folder / "server.properties")),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                # Its own session: Ctrl-C at the terminal is ours to handle, in our order.
-                start_new_session=True,
-            )
-        self._guard = guard_of(self._process.pid)
+        command = self._command("kafka.Kafka", str(self._folder / "server.properties"))
+        self._process = GuardedProcess(command, log_path=self.log_path)
 
     def wait(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> None:
         """Returns when the broker answers.
@@ -152,8 +133,8 @@ class LocalKafka:
 
     def check(self) -> None:
         """Raises `KafkaUnreachable`, with the end of its log, when the broker has ended by itself."""
-        if self._process is not None and self._process.poll() is not None:
-            raise self._failed(f"the embedded broker ended with {self._process.returncode}")
+        if self._process is not None and self._process.exit_code is not None:
+            raise self._failed(f"the embedded broker ended with {self._process.exit_code}")
 
     def stop(self) -> None:
         """Ends the broker cleanly; kills it if that takes too long. Does nothing where it is not running."""
@@ -205,22 +186,14 @@ class LocalKafka:
             return False
 
     def _end(self, how: signal.Signals) -> None:
-        process, guard = self._process, self._guard
-        if process is None or guard is None:
-            return
-        process.send_signal(how)
-        try:
-            process.wait(_STOP_TIMEOUT_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        release(guard)
-        self._process = self._guard = self._admin_client = None
+        if self._process is not None:
+            self._process.end(how, _STOP_TIMEOUT_SECONDS)
+        self._process = self._admin_client = None
 
     def _write_configuration(self) -> None:
         (self._folder / "server.properties").write_text(
             _SERVER_PROPERTIES.format(
-                host=_HOST, port=self.port, controller_port=self._controller_port, data=self._folder / "data"
+                host=HOST, port=self.port, controller_port=self._controller_port, data=self._folder / "data"
             )
         )
         (self._folder / "log4j2.properties").write_text(
@@ -248,37 +221,8 @@ class LocalKafka:
         return [str(self._java.executable), *_JVM_FLAGS, logging, "-cp", self._classpath, main, *arguments]
 
     def _failed(self, what_happened: str) -> KafkaUnreachable:
-        lines = self.log_path.read_text(errors="replace").splitlines()
-        # Without the frames of stack traces, which would push out what they are about.
-        tail = [line for line in lines if not line.startswith("\tat ")][-_TAIL_LINES:]
-        detail = "\n".join([f"{what_happened}; its log {self.log_path} ends with", *tail])
+        detail = f"{what_happened}; {end_of(self.log_path)}"
         return KafkaUnreachable(bootstrap_servers=self.bootstrap_servers, detail=detail)
-
-
-def _ports_of(folder: Path) -> tuple[int, int]:
-    """The broker's and the controller's port: those of before, else free ones, noted for the next start."""
-    note = folder / "ports.json"
-    if note.exists():
-        port, controller_port = json.loads(note.read_text())
-        return int(port), int(controller_port)
-    # No seed: two processes that start together should not try the same ports.
-    tried = random.sample(_PORTS, _PORT_ATTEMPTS)
-    free = [port for port in tried if _is_free(port)][:2]
-    if len(free) < 2:
-        raise PortTaken(host=_HOST, port=tried[0])
-    note.write_text(json.dumps(free))
-    return free[0], free[1]
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        # As the broker does: connections that a former broker left behind do not keep its port.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((_HOST, port))
-        except OSError:
-            return False
-        return True
 
 
 def _new_cluster_id() -> str:

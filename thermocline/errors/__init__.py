@@ -55,6 +55,12 @@
     │   ├── ReadPointGone            a read point that can no longer be read
     │   ├── HotBytesExceeded         more is uncommitted than may be held
     │   └── ServerUnreachable        no server answers at the URL
+    ├── QueryError                   Trino, which answers queries on the views
+    │   ├── TrinoUnreachable         Trino did not answer
+    │   ├── TrinoRefused             Trino answered with an error
+    │   ├── ViewContended            somebody else replaced a view at the same moment
+    │   ├── ViewForeign              the name of a view is taken by something that is not ours
+    │   └── ViewsLate                the log may drop what the table has not read yet
     ├── VerdictBad                   the demo's answers differ from its oracle
     └── InternalError                a bug of ours
 
@@ -81,6 +87,14 @@ from thermocline.errors.configuration import (
 from thermocline.errors.ours import (
     InternalError,
     VerdictBad,
+)
+from thermocline.errors.query import (
+    QueryError,
+    TrinoRefused,
+    TrinoUnreachable,
+    ViewContended,
+    ViewForeign,
+    ViewsLate,
 )
 from thermocline.errors.request import (
     BadParameter,
@@ -173,6 +187,7 @@ __all__ = [
     "PartitionsShrunk",
     "PortTaken",
     "PurgeRefused",
+    "QueryError",
     "RangeIncomplete",
     "ReadAfterTimeout",
     "ReadPointGone",
@@ -198,9 +213,14 @@ __all__ = [
     "TopicMissing",
     "TopicReplaced",
     "TransactionOpen",
+    "TrinoRefused",
+    "TrinoUnreachable",
     "UnknownColumn",
     "UnknownTable",
     "VerdictBad",
+    "ViewContended",
+    "ViewForeign",
+    "ViewsLate",
     "all_errors",
     "did_you_mean",
     "first_line",

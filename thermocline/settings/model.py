@@ -8,7 +8,15 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    SecretStr,
+    model_validator,
+)
 from pydantic_core import CoreSchema, core_schema
 
 from thermocline.definition import LiveTable
@@ -155,11 +163,30 @@ class ServingSettings(_Section):
     stale_after_seconds: Seconds = 5.0
 
 
-class TableSettings(_Section):
-    """One live table: where it is, its definition as the file has it, and how to ingest it.
+class ViewsSettings(_Section):
+    """The views in Trino. ``lake`` and ``kafka`` are what Trino calls its two catalogs."""
 
-    Of the latter are the commit interval, the bounds of a batch, those of its errors, and the dead-letter
-    topic: they are not part of the definition, and may differ from one run to the next.
+    enabled: bool = False
+    url: Annotated[str, Field(pattern=r"^https?://[^/@]+/?$")] = "http://localhost:8080"
+    user: Annotated[str, Field(min_length=1)] = "thermocline"
+    password: SecretStr | None = None
+    lake: Annotated[str, Field(min_length=1)] = "lake"
+    kafka: Annotated[str, Field(min_length=1)] = "kafka"
+    margin_seconds: Seconds = 2.0
+
+    @model_validator(mode="after")
+    def _check_password(self) -> Self:
+        if self.password is not None and not self.url.startswith("https://"):
+            raise ValueError("a password is sent over https only: correct views.url, or leave it out")
+        return self
+
+
+class TableSettings(_Section):
+    """One live table: where it is, its definition as the file has it, how to ingest it, and its views.
+
+    Of the latter two are the commit interval, the bounds of a batch, those of its errors, the dead-letter
+    topic, and what begins with ``view``: they are not part of the definition, and may differ from one run to
+    the next.
     """
 
     identifier: str
@@ -180,6 +207,13 @@ class TableSettings(_Section):
     dead_letter_topic: str | None = None
     transactional: bool = False
     suppress_unchanged: bool = False
+    views: Annotated[tuple[Literal["live", "live_by_key", "cold"], ...], BeforeValidator(_names)] = (
+        "live",
+        "live_by_key",
+        "cold",
+    )
+    views_bounded: bool = False
+    view_filter: Annotated[str, Field(min_length=1)] | None = None
     columns: dict[str, ColumnText]
 
     @model_validator(mode="after")
@@ -215,6 +249,7 @@ class Settings(_Section):
     spark: SparkSettings = SparkSettings()
     ingest: IngestSettings = IngestSettings()
     serving: ServingSettings = ServingSettings()
+    views: ViewsSettings = ViewsSettings()
     tables: dict[str, TableSettings] = {}
 
     def table(self, name: str) -> TableSettings:
@@ -230,6 +265,8 @@ def _shown(value: object) -> Any:
             return value.shown()
         case PassThrough():
             return dict.fromkeys(value, MASK)
+        case SecretStr():
+            return MASK
         case dict():
             return {name: _shown(part) for name, part in value.items()}
         case tuple():

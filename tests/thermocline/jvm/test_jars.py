@@ -104,7 +104,9 @@ def test_what_arrived_before_a_failure_is_kept(
 
 def test_the_committed_lock_names_every_jar_once_with_a_whole_hash() -> None:
     groups = locked_jars()
-    assert set(groups) == {"kafka", "postgresql", "spark"}
+    assert set(groups) == {
+        *("kafka", "postgresql", "spark", "trino", "trino-483-iceberg", "trino-483-server")
+    }
     for group in groups.values():
         assert len({jar.file_name for jar in group}) == len(group)
         assert all(re.fullmatch("[0-9a-f]{64}", jar.sha256) for jar in group)
@@ -114,3 +116,25 @@ def test_the_list_for_ivy_asks_for_nothing_beyond_its_jars() -> None:
     listing = jars._listing([Jar("org.example", "one", "1.0", "")])
     assert listing.count("<dependency ") == listing.count('transitive="false"') == 1
     assert 'org="org.example" name="one" rev="1.0"' in listing
+    assert '<artifact name="one" type="jar" ext="jar"/>' in listing
+
+
+def test_what_is_no_jar_is_asked_for_and_named_by_its_kind() -> None:
+    archive = Jar("org.example", "server", "476", "", "tar.gz")
+    assert archive.file_name == "server-476.tar.gz"
+    assert '<artifact name="server" type="tar.gz" ext="tar.gz"/>' in jars._listing([archive])
+    (server, _) = locked_jars()["trino"]
+    assert server.file_name == "trino-server-476.tar.gz"
+
+
+def test_a_classifier_is_asked_for_and_stands_in_the_name() -> None:
+    classes = Jar("org.example", "guice", "7.0", "", "jar", "classes")
+    assert classes.file_name == "guice-7.0-classes.jar"
+    assert 'ext="jar" m:classifier="classes"/>' in jars._listing([classes])
+
+
+def test_a_kind_does_not_change_where_jars_have_been_kept() -> None:
+    """Else every jar would be fetched once more."""
+    assert repr(Jar("org.example", "one", "1.0", "a")) == (
+        "Jar(organisation='org.example', name='one', revision='1.0', sha256='a')"
+    )

@@ -1,0 +1,81 @@
+"""What `views check` finds, and the command that mends it; what brokers say of retention."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.views.test_lifetime import APPENDED, BY_PRODUCER, COMPACTED, FOR_EVER, KEPT, facts
+from thermocline.log import TopicConfig, TopicRetention, retention_of
+from thermocline.settings import CatalogSettings, KafkaSettings, Settings, TableSettings
+from views.check import check_topics
+
+SETTINGS = Settings(
+    kafka=KafkaSettings(bootstrap_servers="b:1"),
+    catalog=CatalogSettings(uri="sqlite:///c.db", warehouse="w"),
+    tables={"t": TableSettings(identifier="app.t", topics=("t",), key=("id",), columns={"id": "int"})},
+)
+GOOD = replace(FOR_EVER, compaction_lag_ms=86_400_000)
+
+
+def fixes(config: TopicConfig, retention: TopicRetention, **state: Any) -> list[str]:
+    found = list(check_topics(SETTINGS, facts(config, retention, **state)))
+    return [one.fix.rpartition("--add-config ")[2] for one in found if not one.is_good]
+
+
+def test_a_topic_as_it_should_be_needs_nothing() -> None:
+    assert fixes(replace(COMPACTED, is_log_append_time=True), GOOD) == []
+    assert fixes(APPENDED, KEPT) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "retention", "fix"),
+    [
+        (BY_PRODUCER, KEPT, "message.timestamp.type=LogAppendTime"),
+        (APPENDED, replace(KEPT, kept_ms=60_000), "retention.ms=604800000"),
+        (APPENDED, replace(KEPT, is_limited_by_size=True), "retention.bytes=-1"),
+        (
+            replace(COMPACTED, is_log_append_time=True),
+            replace(GOOD, compaction_lag_ms=0),
+            "min.compaction.lag.ms=86400000",
+        ),
+    ],
+)
+def test_what_shortens_the_life_of_views_has_a_command(
+    config: TopicConfig, retention: TopicRetention, fix: str
+) -> None:
+    assert fixes(config, retention) == [fix]
+
+
+def test_the_command_is_whole() -> None:
+    (finding,) = [one for one in check_topics(SETTINGS, facts(BY_PRODUCER, KEPT)) if one.fix]
+    assert finding.fix == (
+        "kafka-configs.sh --bootstrap-server b:1 --alter --entity-type topics --entity-name t "
+        "--add-config message.timestamp.type=LogAppendTime"
+    )
+
+
+@pytest.mark.parametrize(
+    ("entries", "retention"),
+    [
+        ({"cleanup.policy": "delete", "retention.ms": "5", "retention.bytes": "-1"}, (5, False, None)),
+        ({"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "9"}, (None, True, None)),
+        (
+            {
+                "cleanup.policy": "compact",
+                "retention.ms": "5",
+                "retention.bytes": "9",
+                "min.compaction.lag.ms": "7",
+            },
+            (None, False, 7),
+        ),
+        ({"cleanup.policy": "compact,delete", "retention.ms": "5", "retention.bytes": "9"}, (5, True, 0)),
+        ({}, (604_800_000, True, 0)),
+    ],
+)
+def test_what_a_broker_leaves_out_is_taken_for_the_least(
+    entries: dict[str, str | None], retention: tuple[int | None, bool, int | None]
+) -> None:
+    assert retention_of(entries) == TopicRetention(*retention)

@@ -1,0 +1,64 @@
+"""Views beside the commands that change a table: no failure of theirs is one of the command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from thermocline.cli.publishing import drop_with_table, publish_once, published
+from thermocline.metrics import REGISTRY
+from thermocline.settings import CatalogSettings, KafkaSettings, Settings, TableSettings, ViewsSettings
+
+
+def settings_of(folder: Path, enabled: bool) -> Settings:
+    """Nothing of what they name is there."""
+    return Settings(
+        kafka=KafkaSettings(bootstrap_servers="127.0.0.1:1"),
+        catalog=CatalogSettings(uri=f"sqlite:///{folder / 'missing.db'}", warehouse=str(folder)),
+        views=ViewsSettings(enabled=enabled, url="http://127.0.0.1:1"),
+        tables={
+            "lost": TableSettings(identifier="app.lost", topics=("lost",), key=("id",), columns={"id": "int"})
+        },
+    )
+
+
+def failures() -> float:
+    labels = {"table": "lost", "code": "catalog-unreachable"}
+    return REGISTRY.get_sample_value("thermocline_view_failures_total", labels) or 0.0
+
+
+def test_ingest_goes_on_where_nothing_answers(tmp_path: Path) -> None:
+    before = failures()
+    with published(settings_of(tmp_path, enabled=True), "lost") as wake:
+        wake()
+    assert failures() > before
+
+
+def test_the_error_that_ends_ingest_is_its_own(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), published(settings_of(tmp_path, enabled=True), "lost"):
+        raise ZeroDivisionError
+
+
+def test_what_was_not_done_is_said_with_its_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = settings_of(tmp_path, enabled=True)
+    publish_once(settings, "lost")
+    drop_with_table(settings, "lost")
+    said = capsys.readouterr().err
+    assert "thermocline views publish lost" in said
+    assert "thermocline views drop lost" in said
+
+
+def test_nobody_is_asked_where_views_are_not_enabled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = settings_of(tmp_path, enabled=False)
+    before = failures()
+    with published(settings, "lost") as wake:
+        wake()
+    publish_once(settings, "lost")
+    drop_with_table(settings, "lost")
+    assert failures() == before
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,187 @@
+"""The record rule in Trino's SQL is the one of ``thermocline.decode``: record by record, value by value."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.thermocline.poison import CASES, GOOD_KEY, POISONED
+from tests.views.any_records import any_document
+from tests.views.conftest import ADMIN, Door
+from tests.views.raw_records import Record, read_by_decode, read_in_trino, write_raw
+from thermocline.definition import LiveTable
+from thermocline.seam import Seam
+from views.render_window import Window
+
+pytestmark = pytest.mark.trino
+
+CORPUS: list[Record] = [(case.key, case.value) for case in CASES]
+RANDOM_RECORDS = 20_000
+MESSAGE_BYTES_MAX = 4_000_000  # the corpus has a document of a megabyte
+
+KEYED_BY_VALUE = LiveTable.build(
+    name="by_value",
+    identifier="app.by_value",
+    topics=["by_value"],
+    key=["id", "day", "raw", "large", "text"],
+    entity=["id"],
+    key_from="value",
+    columns={column.name: column.type.declared for column in POISONED.columns},
+)
+WITHOUT_KEY = LiveTable.build(
+    name="appended",
+    identifier="app.appended",
+    topics=["appended"],
+    key=[],
+    key_from="value",
+    columns={column.name: column.type.declared for column in POISONED.columns},
+)
+DECIMALS = LiveTable.build(
+    name="decimals",
+    identifier="app.decimals",
+    topics=["decimals"],
+    key=["app_id"],
+    columns={
+        "app_id": "int",
+        "whole": "decimal(38,0)",
+        "part": "decimal(38,38)",
+        "money": "decimal(20,4)",
+        "tiny": "decimal(1,0)",
+        "tenth": "decimal(1,1)",
+        "at_s": {"type": "timestamptz", "epoch": "s"},
+        "at_us": {"type": "timestamptz", "epoch": "us"},
+    },
+)
+ODD_NAMES = LiveTable.build(
+    name="odd_names",
+    identifier="app.odd_names",
+    topics=["odd_names"],
+    key=["a.b"],
+    columns={
+        "a.b": "string",
+        "two words": "int",
+        "Grün €😀": "int",
+        "$[0]": "int",
+        "5": "int",
+        "select": "int",
+        "x]": "int",
+        "*": "int",
+        "Upper": "int",
+        "{": "int",
+        "-- no comment": "int",
+    },
+)
+
+
+def differences(found: dict[int, Any], expected: dict[int, Any], records: list[Record]) -> list[object]:
+    """Every record that one of both has otherwise, as the record, Trino's row and decode's."""
+    return [
+        (records[place], found.get(place), expected.get(place))
+        for place in range(len(records))
+        if found.get(place) != expected.get(place)
+    ]
+
+
+def test_trino_reads_the_poison_corpus_as_decode_does(door: Door) -> None:
+    found = read_in_trino(door, POISONED, write_raw(door, "corpus", CORPUS))
+    assert differences(found, read_by_decode(POISONED, CORPUS), CORPUS) == []
+    assert 0 < len(found) < len(CORPUS)
+
+
+def test_the_kafka_connector_hands_over_the_same_bytes(door: Door) -> None:
+    """Goal: what the other tests read from Parquet stands for what Trino reads from Kafka.
+
+    The corpus, and empty or missing keys and values, go through a real topic; all bytes and rows are equal.
+    """
+    records: list[Record] = [*CORPUS, (b"", b"{}"), (None, b""), (GOOD_KEY, None), (b"\xff\x00", b"\x00")]
+    door.kafka.create_topic("corpus", 1, {"max.message.bytes": str(MESSAGE_BYTES_MAX)})
+    producer = Producer(
+        {"bootstrap.servers": door.kafka.bootstrap_servers, "message.max.bytes": MESSAGE_BYTES_MAX}
+    )
+    for key, value in records:
+        producer.produce("corpus", key=key, value=value)
+        producer.flush()
+    door.kafka_catalog("kafka_corpus", ["corpus"])
+    window = Window("kafka_corpus", ("corpus",), Seam())
+    from_kafka, from_parquet = window.records(), write_raw(door, "corpus_again", records)
+    assert from_kafka is not None
+    raw = [
+        door.query(
+            f"SELECT _partition_offset, to_hex(to_utf8(_key)), _key_length, to_hex(to_utf8(_message)), "
+            f"_message_length FROM ({side}) ORDER BY 1",
+            user=ADMIN,
+        )
+        for side in (from_kafka, from_parquet)
+    ]
+    assert raw[0] == raw[1]
+    assert [bytes.fromhex(row[3] or "") for row in raw[0]] == [value or b"" for _, value in records]
+    found = read_in_trino(door, POISONED, from_kafka)
+    assert differences(found, read_by_decode(POISONED, records), records) == []
+
+
+@pytest.mark.parametrize(
+    "definition", [POISONED, KEYED_BY_VALUE, WITHOUT_KEY, DECIMALS], ids=lambda definition: definition.name
+)
+def test_trino_reads_any_record_as_decode_does(door: Door, definition: LiveTable) -> None:
+    seed = Random().randrange(1 << 32)
+    print(f"seed {seed}")
+    random = Random(seed)
+    names = [column.name for column in definition.columns]
+    keys = [GOOD_KEY, GOOD_KEY, GOOD_KEY, None]
+    records: list[Record] = []
+    for _ in range(RANDOM_RECORDS):
+        key = (
+            any_document(random, list(definition.key) or names)
+            if random.random() < 0.2
+            else random.choice(keys)
+        )
+        about = [random.choice(names)] if random.random() < 0.6 else names
+        value = any_document(random, about)
+        if definition.key_from == "value" and definition.has_key and random.random() < 0.7:
+            value = value[:-1] + (b"," if value[-2:] != b"{}" else b"") + KEY_FIELDS + b"}"
+        records.append((key, value))
+    found = read_in_trino(door, definition, write_raw(door, f"any_{definition.name}", records))
+    assert differences(found, read_by_decode(definition, records), records) == []
+    assert RANDOM_RECORDS / 50 < len(found) < RANDOM_RECORDS
+
+
+KEY_FIELDS = (
+    b'"id":"f79c3e09-677c-4bbd-a479-3f349cb785e7","day":"2026-11-21","raw":"AAECAw==","large":-5,'
+    b'"text":"\\u00e4 x\\""'
+)
+
+
+def test_columns_of_any_name_are_read(door: Door) -> None:
+    names = [column.name for column in ODD_NAMES.columns[1:]]
+    records: list[Record] = [
+        (b'{"a.b":"k","a":{"b":"no"}}', json.dumps({name: place}).encode())
+        for place, name in enumerate(names)
+    ]
+    records += [(b'{"a":{"b":"k"}}', b"{}"), (b'{"a.b":"k"}', b'{"upper":1,"two":{"words":1}}')]
+    found = read_in_trino(door, ODD_NAMES, write_raw(door, "odd_names", records))
+    assert found == read_by_decode(ODD_NAMES, records)
+    assert [found[place][place + 2] for place in range(len(names))] == list(map(str, range(len(names))))
+
+
+def test_of_several_numbers_by_one_name_the_last_counts_to_its_last_digit(door: Door) -> None:
+    """Whatever the name is spelled like, and wherever else it stands."""
+    exact, long = "0.1", "0.1000000000000000000001"
+    texts = [
+        *(f'{{"price":{first},"price":{second}}}' for first, second in ((exact, long), (long, exact))),
+        *(f'{{"price":{first},"\\u0070rice":{second}}}' for first, second in ((exact, long), (long, exact))),
+        *(f'{{"\\u0070rice":{first},"price":{second}}}' for first, second in ((exact, long), (long, exact))),
+        *(
+            f'{{"other":{{"price":{first}}},"price":{second}}}'
+            for first, second in ((exact, long), (long, exact))
+        ),
+        *(f'{{"price":{number},"text":"\\"price\\":1.5"}}' for number in (exact, long)),
+        *(f'{{"text":"price","price":{number}}}' for number in (exact, long)),
+    ]
+    records: list[Record] = [(GOOD_KEY, text.encode()) for text in texts]
+    found = read_in_trino(door, POISONED, write_raw(door, "prices", records))
+    assert found == read_by_decode(POISONED, records)
+    assert set(found) == {1, 3, 5, 7, 8, 10}

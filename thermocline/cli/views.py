@@ -1,0 +1,249 @@
+"""``thermocline views``: the live view in Trino."""
+
+from __future__ import annotations
+
+import threading
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from thermocline.cli.output import as_typed, show, table
+from thermocline.cli.session import AsJson, TableName, session_of
+from thermocline.cli.stopping import stop_event
+from thermocline.errors import ExitCode, TrinoUnreachable
+
+if TYPE_CHECKING:
+    from views.plan import PlannedView
+    from views.publish import Round
+
+# A word for every view that reads the table's newest snapshot.
+ViewMode = StrEnum("ViewMode", ["live", "live_by_key", "cold"])
+
+app = typer.Typer(help="The live view in Trino.", no_args_is_help=True)
+
+
+@app.command("config")
+def config(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Made if it is not there.")],
+    publisher: Annotated[
+        str | None,
+        typer.Option(metavar="USER", help="The user of Trino that publishes; by default views.user."),
+    ] = None,
+    admin: Annotated[
+        str | None, typer.Option(metavar="USER", help="A user of Trino that may do everything.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the files that Trino needs: catalogs, topics as tables, rights and limits. Asks no server.
+
+    They belong into Trino's etc; DIR/README.md says what each does. No file has a secret in it: Trino gets
+    them from variables, which are named at the end.
+    """
+    from views.access import Names
+    from views.config import trino_files, write_files
+
+    settings = session_of(context).settings()
+    views = settings.views
+    names = Names(lake=views.lake, kafka=views.kafka, publisher=publisher or views.user, admin=admin)
+    trino = trino_files(settings, names)
+    write_files(trino, folder)
+    document = {
+        "folder": str(folder.absolute()),
+        "files": sorted(trino.files),
+        "variables": sorted(trino.secrets),
+        "left_out": dict(sorted(trino.left_out.items())),
+    }
+    lines = [f"{len(trino.files)} files in {folder.absolute()}; README.md says what each does"]
+    lines += [f"set for Trino: {name}" for name in sorted(trino.secrets)]
+    lines += [f"not translated: {name} ({reason})" for name, reason in sorted(trino.left_out.items())]
+    show(document, Text("\n".join(lines)), as_json)
+
+
+@app.command()
+def render(
+    context: typer.Context,
+    name: TableName,
+    mode: Annotated[ViewMode | None, typer.Option(help="This view only.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the statements that make the views as of now. Asks table and log, and changes nothing."""
+    settings = session_of(context).settings()
+    settings.table(name)
+    from thermocline.catalog import open_table
+    from thermocline.clock import SystemClock
+    from thermocline.log import Log
+    from views.facts import look
+    from views.plan import cold_view, live_views
+    from views.render import Mode
+
+    facts = look(open_table(settings, name), name, Log(settings.kafka), SystemClock())
+    planned = live_views(settings, facts)
+    if Mode.COLD in settings.table(name).views:
+        planned.append(cold_view(settings, facts.definition, facts.state.snapshot_id))
+    chosen = [one for one in planned if mode is None or one.plan.mode == mode.value]
+    if not chosen:
+        raise typer.BadParameter(f"{name} has no view {mode}: its settings or its key leave it out")
+    statements = {_named(one): one.statement for one in chosen}
+    show({"table": name, "statements": statements}, Text(";\n\n".join(statements.values()) + ";"), as_json)
+
+
+@app.command()
+def publish(
+    context: typer.Context,
+    name: TableName,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Go on until SIGTERM or Ctrl-C, after each commit.")
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Make the views in Trino those of the newest snapshot. `ingest run` does it with views.enabled."""
+    session = session_of(context)
+    settings = session.settings()
+    interval_seconds = settings.table(name).commit_interval_seconds
+    session.configure_logs("info" if watch else "warning")
+    from thermocline.clock import SystemClock
+    from views.publication import Publication
+    from views.watch import WATCH_SECONDS, Watch
+
+    clock = SystemClock()
+    publication = Publication(settings, name, clock)
+    if watch:
+        with stop_event() as stop:
+            # Nobody tells this process of a commit, so it looks more often.
+            pause = min(interval_seconds, WATCH_SECONDS)
+            return Watch(name, publication, pause, clock).follow(threading.Event(), stop)
+    done = publication()
+    if done.stop is not None:
+        raise done.stop
+    code = ExitCode.DONE if done.replaced else ExitCode.NOTHING_TO_DO
+    show(_document(name, done, code), Text("\n".join(_lines(name, done))), as_json)
+    return code
+
+
+@app.command()
+def pin(
+    context: typer.Context,
+    name: TableName,
+    at: Annotated[str, typer.Option(metavar="READ_POINT", help="A read point, as an extract prints it.")],
+    called: Annotated[str, typer.Option("--name", metavar="NAME", help="Call the view TABLE_at_NAME.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Make a view of one read point, which gives the same rows as an extract of it until it ends."""
+    settings = session_of(context).settings()
+    settings.table(name)
+    from thermocline.catalog import open_table
+    from thermocline.clock import SystemClock, iso_time
+    from thermocline.log import Log
+    from thermocline.read_point import ReadPoint
+    from views.pin import pin_view
+    from views.trino_client import Trino
+
+    point = ReadPoint.parse(at)
+    loaded, log, trino = open_table(settings, name), Log(settings.kafka), Trino(settings.views)
+    pinned = pin_view(settings, name, loaded, point, log, trino, SystemClock(), called)
+    ends_at = None if pinned.until_ms is None else iso_time(pinned.until_ms)
+    document = {
+        "table": name,
+        "view": f"{settings.views.lake}.{_named(pinned)}",
+        "read_point": point.to_dict(),
+        "ends_at": ends_at,
+        "because": pinned.because,
+    }
+    words = f"ends at {ends_at}: {pinned.because}" if ends_at else "does not end while its snapshot is there"
+    show(document, Text(f"{document['view']}\n  {words}"), as_json)
+
+
+@app.command()
+def check(context: typer.Context, name: TableName, as_json: AsJson = False) -> int:
+    """Show whether topics, Trino and views are as they must be, and the commands that mend them."""
+    session = session_of(context)
+    settings = session.settings()
+    settings.table(name)
+    from thermocline.catalog import open_table
+    from thermocline.clock import SystemClock
+    from thermocline.log import Log
+    from views.check import Finding, check_table
+    from views.trino_client import Trino
+
+    findings, is_away = [], False
+    log, trino = Log(settings.kafka), Trino(settings.views)
+    try:
+        for finding in check_table(settings, name, open_table(settings, name), log, trino, SystemClock()):
+            findings.append(finding)  # noqa: PERF402  those before an error count
+    except TrinoUnreachable as error:
+        is_away = True
+        findings.append(Finding("Trino", f"[{error.code}] {error.what} {error.cause}", error.next))
+    code = (
+        ExitCode.AWAY
+        if is_away
+        else ExitCode.DONE
+        if all(one.is_good for one in findings)
+        else ExitCode.BAD_ANSWER
+    )
+    rows = [(one.subject, one.found, "ok" if one.is_good else "mend") for one in findings]
+    fixes = [
+        as_typed(line, session.config)
+        for one in findings
+        if one.fix
+        for line in (f"{one.subject}:", f"  {one.fix}")
+    ]
+    document = {
+        "table": name,
+        "findings": [
+            {"subject": one.subject, "found": one.found, "fix": one.fix or None} for one in findings
+        ],
+        "exit_code": code,
+    }
+    show(document, Group(table(("", "found", ""), rows), Text("\n".join(fixes))), as_json)
+    return code
+
+
+@app.command()
+def drop(
+    context: typer.Context,
+    name: TableName,
+    pinned: Annotated[
+        str | None, typer.Option("--pinned", metavar="NAME", help="Only the pinned view TABLE_at_NAME.")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Drop the table's views, pinned ones included. With views.enabled set, ingest makes the others again."""
+    settings = session_of(context).settings()
+    settings.table(name)
+    from thermocline.catalog import open_catalog
+    from views.drop import drop_views
+    from views.trino_client import Trino
+
+    dropped = drop_views(settings, name, open_catalog(settings.catalog), Trino(settings.views), pinned)
+    code = ExitCode.DONE if dropped else ExitCode.NOTHING_TO_DO
+    words = f"dropped {', '.join(dropped)}" if dropped else f"{name}: nothing to do, there is no such view"
+    show({"table": name, "dropped": dropped, "exit_code": code}, Text(words), as_json)
+    return code
+
+
+def _named(view: PlannedView) -> str:
+    return ".".join(view.schema_and_name)
+
+
+def _document(name: str, done: Round, code: ExitCode) -> dict[str, object]:
+    return {
+        "table": name,
+        "snapshot_id": str(done.snapshot_id),
+        "replaced": list(done.replaced),
+        "kept": list(done.kept),
+        "newer": list(done.newer),
+        "exit_code": code,
+    }
+
+
+def _lines(name: str, done: Round) -> list[str]:
+    if not done.replaced:
+        return [f"{name}: nothing to do, the views are those of snapshot {done.snapshot_id}"]
+    lines = [f"published as of snapshot {done.snapshot_id}"]
+    lines += [f"  {view}" for view in done.replaced]
+    return lines + [f"  {view} was so already" for view in done.kept]

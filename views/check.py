@@ -1,0 +1,155 @@
+"""What of a table's topics, of Trino and of the views is not as it must be, and the command that mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from thermocline.catalog import current_state, definition_of
+from thermocline.clock import iso_time
+from thermocline.errors import ThermoclineError, TrinoUnreachable
+from thermocline.identity import KEPT_MS_MIN, kept_ms
+from views.facts import look
+from views.publish import find_views
+from views.standing import standing_views
+from views.topics import SCHEMA, table_name
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from thermocline.clock import Clock
+    from thermocline.log import Log
+    from thermocline.settings import Settings
+    from views.facts import TableFacts
+    from views.trino_client import Trino
+
+__all__ = ["Finding", "check_table", "check_topics", "check_trino", "check_views"]
+
+INTERVALS_KEPT_MIN: Final = 10
+"""A topic that keeps records for less than so many commit intervals ends its views after the first hiccup."""
+KEPT_MS_ADVISED: Final = 604_800_000
+LAG_MS_ADVISED: Final = 86_400_000
+
+_BY_PRODUCER: Final = (
+    "CreateTime: the live view needs literal ends, and how long a record stays hangs on its producer's clock"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at; ``fix`` is empty where it is as it must be."""
+
+    subject: str
+    found: str
+    fix: str = ""
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing needs to be done."""
+        return not self.fix
+
+
+def check_table(
+    settings: Settings, name: str, table: Table, log: Log, trino: Trino, clock: Clock
+) -> Iterator[Finding]:
+    """Everything, the topics first. Raises `TrinoUnreachable` last of all that can be said without Trino."""
+    try:
+        facts = look(table, name, log, clock)
+        yield Finding("log", f"holds all from the seam of snapshot {facts.state.snapshot_id} on")
+        yield from check_topics(settings, facts)
+    except TrinoUnreachable:
+        raise
+    except ThermoclineError as error:
+        yield Finding(
+            "log", f"[{error.code}] {error.what}", error.next or f"thermocline explain {error.code}"
+        )
+    yield from check_trino(settings, name, trino)
+    yield from check_views(settings, name, table, trino, clock)
+
+
+def check_topics(settings: Settings, facts: TableFacts) -> Iterator[Finding]:
+    """The settings that views hang on, of each topic."""
+    interval_ms = round(settings.table(facts.definition.name).commit_interval_seconds * 1000)
+    shortest_ms = INTERVALS_KEPT_MIN * interval_ms
+    for topic in facts.definition.topics:
+        config, retention = facts.configs[topic], facts.retentions[topic]
+
+        def fix(setting: str, is_bad: bool, topic: str = topic) -> str:
+            return _alter(settings, topic, setting) if is_bad else ""
+
+        if facts.definition.has_key:
+            kind = "LogAppendTime" if config.is_log_append_time else _BY_PRODUCER
+            by_producer = not config.is_log_append_time
+            is_bad = by_producer and not facts.definition.transactional
+            yield Finding(
+                f"{topic}: message.timestamp.type",
+                kind,
+                fix("message.timestamp.type=LogAppendTime", is_bad),
+            )
+        kept = retention.kept_ms
+        yield Finding(
+            f"{topic}: retention.ms",
+            "no limit" if kept is None else f"{kept:,}",
+            fix(f"retention.ms={KEPT_MS_ADVISED}", kept is not None and kept < shortest_ms),
+        )
+        limited = retention.is_limited_by_size
+        yield Finding(
+            f"{topic}: retention.bytes",
+            "limited: views end soon after ingest does" if limited else "no limit",
+            fix("retention.bytes=-1", limited),
+        )
+        if retention.compaction_lag_ms is None:
+            continue
+        if facts.definition.has_key:
+            tombstones_ms = kept_ms(config)
+            yield Finding(
+                f"{topic}: delete.retention.ms",
+                f"{config.delete_retention_ms:,}",
+                fix(f"delete.retention.ms={KEPT_MS_ADVISED}", tombstones_ms < shortest_ms),
+            )
+        lag_ms = retention.compaction_lag_ms
+        yield Finding(
+            f"{topic}: min.compaction.lag.ms",
+            f"{lag_ms:,}" + (": pinned views end within ten minutes" if lag_ms < KEPT_MS_MIN else ""),
+            fix(f"min.compaction.lag.ms={LAG_MS_ADVISED}", lag_ms < KEPT_MS_MIN),
+        )
+
+
+def check_trino(settings: Settings, name: str, trino: Trino) -> Iterator[Finding]:
+    """Whether Trino answers, and has both catalogs and a table for each topic. Raises `TrinoUnreachable`."""
+    views, advice = (
+        settings.views,
+        "thermocline views config DIR, copy it into Trino's etc, and start Trino again",
+    )
+    yield Finding("Trino", f"answers at {trino.url}, version {trino.rows('SELECT version()')[0][0]}")
+    catalogs = {row[0] for row in trino.rows("SHOW CATALOGS")}
+    for catalog in (views.lake, views.kafka):
+        is_there = catalog in catalogs
+        yield Finding(f"catalog {catalog}", "there" if is_there else "not there", "" if is_there else advice)
+    if views.kafka in catalogs:
+        listed = trino.rows(f'SHOW TABLES FROM "{views.kafka}"."{SCHEMA}"')
+        tables = {row[0] for row in listed}
+        for topic in settings.table(name).topics:
+            is_there = table_name(topic) in tables
+            yield Finding(f"topic {topic}", "a table" if is_there else "no table", "" if is_there else advice)
+
+
+def check_views(settings: Settings, name: str, table: Table, trino: Trino, clock: Clock) -> Iterator[Finding]:
+    """What each view reflects."""
+    definition, state = definition_of(table, name), current_state(table, name)
+    found = find_views(settings, name, trino)
+    for one in standing_views(settings.table(name), definition, state.snapshot_id, found, clock.now_ms()):
+        ends = f", ends at {one.ends_at}" if one.ends_at else ""
+        of = "" if one.snapshot_id is None else f" (snapshot {one.snapshot_id}{ends})"
+        words = one.problem or f"as of the newest snapshot, of {iso_time(state.timestamp_ms)}"
+        fix = f"thermocline views publish {name}" if one.problem else ""
+        yield Finding(f"view {one.view}", f"{words}{of}", fix)
+
+
+def _alter(settings: Settings, topic: str, setting: str) -> str:
+    servers = settings.kafka.bootstrap_servers
+    return (
+        f"kafka-configs.sh --bootstrap-server {servers} --alter --entity-type topics "
+        f"--entity-name {topic} --add-config {setting}"
+    )

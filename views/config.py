@@ -1,0 +1,105 @@
+"""The files that Trino needs for the views: what `thermocline views config DIR` writes.
+
+They belong into Trino's folder `etc`, by the names given here; paths in them are relative to the folder
+that `etc` stands in, as Trino has it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from thermocline.settings import Settings
+from views.access import Names, rules
+from views.guide import guide
+from views.kafka_client import client_properties
+from views.lake import lake_properties
+from views.limits import resource_groups, session_properties
+from views.properties import rendered
+from views.topics import SCHEMA, description, table_name
+
+
+@dataclass(frozen=True, slots=True)
+class TrinoFiles:
+    """What to write, and what has to be known beside it.
+
+    Attributes:
+        files: The text of each file by its path below `etc`.
+        secrets: What Trino's environment has to hold, by variable. No file has a secret in it.
+        left_out: Settings of ours without a counterpart in Trino, each with a reason.
+    """
+
+    files: Mapping[str, str]
+    secrets: Mapping[str, str]
+    left_out: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        return f"TrinoFiles(files={list(self.files)}, secrets={list(self.secrets)}, left_out={self.left_out})"
+
+
+def trino_files(settings: Settings, names: Names | None = None) -> TrinoFiles:
+    """Gives the files for all tables of the configuration. Asks nobody."""
+    names = names or Names()
+    topics = sorted({topic for table in settings.tables.values() for topic in table.topics})
+    lake = lake_properties(settings.catalog, names.lake)
+    client = client_properties(settings.kafka, names.kafka)
+    secrets = {**lake.secrets, **client.secrets}
+    left_out = {
+        **{f"catalog.properties.{name}": reason for name, reason in lake.left_out.items()},
+        **{f"kafka.client.{name}": reason for name, reason in client.left_out.items()},
+    }
+    files = {
+        f"catalog/{names.lake}.properties": rendered(lake.plain),
+        f"catalog/{names.kafka}.properties": rendered(
+            kafka_properties(settings.kafka.bootstrap_servers, topics)
+        ),
+        **{f"kafka/{table_name(topic)}.json": description(topic) for topic in topics},
+        "kafka-client.properties": rendered(client.plain),
+        **_switched_on("access-control", {"access-control.name": "file"}, "security.config-file"),
+        "access-control.json": rules(names, [table.identifier for table in settings.tables.values()], topics),
+        **_switched_on("resource-groups", {"resource-groups.configuration-manager": "file"}),
+        "resource-groups.json": resource_groups(names.publisher),
+        **_switched_on(
+            "session-property-config",
+            {"session-property-config.configuration-manager": "file"},
+            "session-property-manager.config-file",
+        ),
+        "session-property-config.json": session_properties(),
+        "README.md": guide(names, topics, secrets, left_out),
+    }
+    return TrinoFiles(files, secrets, left_out)
+
+
+def write_files(trino: TrinoFiles, folder: Path) -> None:
+    """Writes them below a folder, which may exist; replaces those of before, each at once."""
+    for path, text in trino.files.items():
+        place = folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = place.with_name(f"{place.name}.{os.getpid()}")
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(place)
+
+
+def kafka_properties(
+    bootstrap_servers: str, topics: Iterable[str], descriptions: str = "etc/kafka"
+) -> dict[str, str]:
+    """Gives the properties of a catalog with a table for each topic, described in that folder."""
+    servers = [server.strip().rpartition("://")[2] for server in bootstrap_servers.split(",")]
+    return {
+        "connector.name": "kafka",
+        "kafka.nodes": ",".join(servers),
+        "kafka.default-schema": SCHEMA,
+        "kafka.table-names": ",".join(f"{SCHEMA}.{table_name(topic)}" for topic in topics),
+        "kafka.table-description-dir": descriptions,
+        "kafka.config.resources": "etc/kafka-client.properties",
+        "kafka.messages-per-split": "100000",
+        "kafka.buffer-size": "1MB",
+    }
+
+
+def _switched_on(name: str, manager: Mapping[str, str], setting: str | None = None) -> dict[str, str]:
+    """The small file that makes Trino read the one with the rules."""
+    file = {setting or f"{name}.config-file": f"etc/{name}.json"}
+    return {f"{name}.properties": rendered({**manager, **file})}

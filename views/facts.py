@@ -1,0 +1,56 @@
+"""What is known of a table and its log when its views are planned: one look at both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from thermocline.catalog import current_state, definition_of
+from thermocline.identity import check_log
+from thermocline.seam import Seam
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from thermocline.catalog import SnapshotState
+    from thermocline.clock import Clock
+    from thermocline.definition import LiveTable
+    from thermocline.log import Log, TopicConfig, TopicRetention
+
+__all__ = ["TableFacts", "look"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """A table's newest snapshot, and its log as it was at ``looked_at_ms``: it held all from the seam on.
+
+    ``ends`` are the log's, as a committed reader sees them, asked for after that moment.
+    """
+
+    definition: LiveTable
+    state: SnapshotState
+    ends: Seam
+    configs: Mapping[str, TopicConfig]
+    retentions: Mapping[str, TopicRetention]
+    looked_at_ms: int
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether the snapshot held, at that moment, all that the log held."""
+        return self.state.seam.at_least(self.ends)
+
+
+def look(table: Table, name: str, log: Log, clock: Clock) -> TableFacts:
+    """Look at a table, as it was loaded, and at its log now.
+
+    Raises:
+        TableUnowned: its newest snapshot is none of ours.
+        ThermoclineError: the log is another one, or lacks what the snapshot does not have
+            (`thermocline.identity.check_log`).
+    """
+    definition, state = definition_of(table, name), current_state(table, name)
+    now_ms = clock.now_ms()  # before the log is asked: what it gains from now on is newer
+    _, ends = check_log(name, state, log, definition, now_ms)
+    topics = definition.topics
+    return TableFacts(definition, state, ends, log.configs(topics), log.retentions(topics), now_ms)

@@ -1,0 +1,60 @@
+"""The text of a record's key or value, read as one JSON object, or NULL where the record rule refuses it.
+
+What Trino's parser lets through although the rule does not, is refused here: invalid UTF-8 (which it would
+replace), surrogates without their pair, and nesting beyond ``NESTING_MAX``, where it may run out of stack,
+and take the query with it. Each check stands behind a cheap one that nearly all records pass, in nested IFs:
+Trino evaluates these lazily, while it may swap the terms of an AND.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from thermocline.decode.json_records import NESTING_MAX
+from views import sql
+
+__all__ = ["document", "with_numbers_quoted"]
+
+_STRING: Final = r'"[^"\\]*(\\(.|\n)[^"\\]*)*"'
+_NUMBER: Final = r"-?[0-9][-+.eE0-9]*"
+_ESCAPE_OR_PAIR: Final = r"\\[^u]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_SURROGATE: Final = r"\\u[dD][89a-fA-F]"
+
+
+def document(text: str, length: str) -> str:
+    """The JSON value of a text, or NULL; ``text`` and ``length`` (in bytes) are columns.
+
+    Of duplicate names the last one stays. Numbers with a fraction or an exponent become doubles; integers are
+    kept to the last digit. What overflows becomes the string "Infinity", which ``fields`` has to tell apart.
+    """
+    return f"""\
+IF(from_utf8(to_utf8({text})) = {text}, -- UTF-8: nothing had to be replaced
+  IF(starts_with(ltrim({text}), '{{'),
+    IF({sql.moved_in(_is_shallow(text, length), 2)},
+      IF({_has_whole_characters(text)},
+        TRY(json_parse({text}))))))"""
+
+
+def with_numbers_quoted(text: str) -> str:
+    """A text that is valid JSON, with each number spelled as a string, so that no digit of it is lost."""
+    pattern = sql.literal(f"({_STRING})|({_NUMBER})")
+    return f"""TRY(json_parse(regexp_replace({text}, {pattern}, x -> coalesce(x[1], '"' || x[4] || '"'))))"""
+
+
+def _is_shallow(text: str, length: str) -> str:
+    """Each level takes two bytes and an opening bracket, so that few documents are looked at more closely."""
+    opened = f"length({text}) - length(replace(replace({text}, '[', ''), '{{', ''))"
+    brackets = rf"regexp_extract_all(regexp_replace({text}, {sql.literal(_STRING)}, ''), '[\[\]{{}}]')"
+    return f"""IF({length} <= {2 * NESTING_MAX}, true, IF({opened} <= {NESTING_MAX}, true,
+        reduce({brackets}, CAST(ROW(0, 0) AS ROW(levels bigint, deepest bigint)),
+          (s, bracket) -> IF(bracket IN ('[', '{{'),
+            CAST(ROW(s.levels + 1, greatest(s.deepest, s.levels + 1)) AS ROW(levels bigint, deepest bigint)),
+            CAST(ROW(s.levels - 1, s.deepest) AS ROW(levels bigint, deepest bigint))),
+          s -> s.deepest <= {NESTING_MAX})))"""
+
+
+def _has_whole_characters(text: str) -> str:
+    """No escaped surrogate is left when all other escapes and all pairs are taken away."""
+    pattern, surrogate = sql.literal(_ESCAPE_OR_PAIR), sql.literal(_SURROGATE)
+    has_surrogate = rf"strpos({text}, '\ud') > 0 OR strpos({text}, '\uD') > 0"
+    return f"IF({has_surrogate}, NOT regexp_like(regexp_replace({text}, {pattern}, ' '), {surrogate}), true)"

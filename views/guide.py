@@ -1,0 +1,75 @@
+"""The README that stands beside the files for Trino: where they go, and what is still to be done by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from views.access import Names
+from views.limits import LIVE_TAG
+from views.topics import SCHEMA, table_name
+
+
+def guide(names: Names, topics: Iterable[str], secrets: Iterable[str], left_out: Mapping[str, str]) -> str:
+    """Gives its text."""
+    return _TEXT.format(
+        lake=names.lake,
+        kafka=names.kafka,
+        publisher=names.publisher,
+        tag=LIVE_TAG,
+        topics=_listed(f"`{names.kafka}.{SCHEMA}.{table_name(topic)}`: topic `{topic}`" for topic in topics),
+        secrets=_listed(f"`{name}`" for name in sorted(secrets)),
+        left_out=_listed(f"`{name}`: {reason}" for name, reason in sorted(left_out.items())),
+    )
+
+
+def _listed(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines) or "- none"
+
+
+_TEXT = """\
+# Files for Trino
+
+Written by `thermocline views config`; writing again replaces them. They belong into Trino's `etc`, on every
+node, by the same names. Trino reads catalogs, table descriptions and client settings when it starts: a new
+topic needs a restart. Rights, groups and session properties count on the coordinator alone.
+
+| file | what it does |
+| --- | --- |
+| `catalog/{lake}.properties` | the Iceberg catalog, as `[catalog]` of `thermocline.toml` has it |
+| `catalog/{kafka}.properties`, `kafka/*.json` | the Kafka catalog: a table for each topic, with text |
+| `kafka-client.properties` | security, and what makes scans quick; paths in it must be there on every node |
+| `access-control.*` | who may do what; merge it into your rules if you have some |
+| `resource-groups.*` | how many queries run at once: an example |
+| `session-property-config.*` | limits for analysts, and a join for clients with the tag `{tag}`: examples |
+
+Trino 480 or newer for tables of format version 3; 476 reads those of version 2. The plugins are `iceberg`,
+`kafka`, `resource-group-managers` and `session-property-managers`, which every distribution has. For a
+catalog in SQLite, the file `sqlite-jdbc` must stand in `plugin/iceberg`, on a Trino of one node. For a store
+in S3 whose region the settings do not say, Trino starts only where `AWS_REGION` says it.
+
+## Rights
+
+- `{publisher}` publishes the views, which run with its rights: it may read the tables and the topics and own
+  views beside the tables. Trino must know who it is: without authentication anybody can call himself so.
+- Everybody else may read the views, and nothing else: neither the tables nor Kafka. Whoever may read a
+  table itself sees past a row filter of its views.
+- In Kafka, the principal of Trino needs DESCRIBE, READ and DESCRIBE_CONFIGS on the topics. A quota
+  (`consumer_byte_rate`) on it bounds what analysts can ask of the brokers.
+
+## Secrets
+
+No file here holds one. Set these variables for Trino, on every node, to what `thermocline.toml` gets from
+its own; in the one for `sasl.password` a `"` or `\\` needs a `\\` before it.
+
+{secrets}
+
+## Not translated
+
+{left_out}
+
+## Topics
+
+A topic that does not exist is a table without rows, and Trino does not say so.
+
+{topics}
+"""

@@ -1,0 +1,80 @@
+"""Which snapshots the published views read: small objects beside the table, for whoever expires snapshots.
+
+Each view has one, ``<table location>/thermocline/views/<schema>.<view>.json``: its snapshots, and until when
+each must be kept. They are written before the view is replaced, and with the table's own FileIO, so that
+nobody but the owner touches the table's metadata.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from thermocline.errors import StoreUnreachable, first_line
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+__all__ = ["hold", "path_of", "release"]
+
+AFTER_REPLACEMENT_MS: Final = 3_600_000
+"""A query keeps the view that it began with; an hour is longer than any should run."""
+WITHOUT_END_MS: Final = 86_400_000
+"""Of a view without an end the snapshot is kept for a day, which is renewed while anybody publishes."""
+
+
+def hold(table: Table, view: str, snapshot_id: int, until_ms: int | None, now_ms: int) -> int:
+    """Keep a snapshot for a view, until the view ends or is replaced; until when that is, in milliseconds.
+
+    Those of the view before stay for the queries that run. Raises `StoreUnreachable`.
+    """
+    until_ms = now_ms + WITHOUT_END_MS if until_ms is None else until_ms
+    kept = {
+        older: min(their_end_ms, now_ms + AFTER_REPLACEMENT_MS)
+        for older, their_end_ms in _read(table, view).items()
+        if their_end_ms > now_ms
+    }
+    document = {"view": view, "snapshots": kept | {str(snapshot_id): until_ms + AFTER_REPLACEMENT_MS}}
+    path = path_of(table, view)
+    try:
+        with table.io.new_output(path).create(overwrite=True) as sink:
+            sink.write(json.dumps(document).encode())
+    except OSError as error:
+        raise _unreachable(table, path, error) from error
+    return until_ms
+
+
+def release(table: Table, view: str) -> None:
+    """Keep nothing for a view that is gone. Raises `StoreUnreachable`."""
+    path = path_of(table, view)
+    try:
+        table.io.delete(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _unreachable(table, path, error) from error
+
+
+def path_of(table: Table, view: str) -> str:
+    """Where a view's lease is."""
+    return f"{table.location().rstrip('/')}/thermocline/views/{view}.json"
+
+
+def _read(table: Table, view: str) -> Mapping[str, int]:
+    """What the lease says; nothing where there is none, or one that nobody can read."""
+    path = path_of(table, view)
+    try:
+        with table.io.new_input(path).open() as source:
+            found = json.loads(source.read())["snapshots"]
+            return {str(snapshot_id): int(until_ms) for snapshot_id, until_ms in found.items()}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}  # half written, as after a crash: it is written anew
+    except OSError as error:
+        raise _unreachable(table, path, error) from error
+
+
+def _unreachable(table: Table, path: str, error: OSError) -> StoreUnreachable:
+    return StoreUnreachable(table=".".join(table.name()), path=path, detail=first_line(error))

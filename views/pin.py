@@ -1,0 +1,123 @@
+"""A pinned view: one read point for as long as the log keeps what it shows."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING, Final
+
+from thermocline.catalog import definition_of, state_of
+from thermocline.clock import iso_time
+from thermocline.errors import BadParameter, OffsetsGone, PartitionsShrunk, ReadPointGone, ViewForeign
+from thermocline.identity import check_source
+from views.facts import TableFacts
+from views.leases import hold
+from views.lifetime import lifetime
+from views.plan import PlannedView, instant_of
+from views.publish import find_views
+from views.render import Mode, ViewPlan
+from views.render_window import Window
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from thermocline.catalog import SnapshotState
+    from thermocline.clock import Clock
+    from thermocline.log import Log
+    from thermocline.read_point import ReadPoint
+    from thermocline.settings import Settings
+    from views.trino_client import Trino
+
+__all__ = ["pin_view", "pinned_view"]
+
+_NAME: Final = re.compile(r"[a-z0-9_]{1,64}")
+_DIGEST_CHARACTERS: Final = 8
+
+
+def pin_view(
+    settings: Settings,
+    name: str,
+    table: Table,
+    point: ReadPoint,
+    log: Log,
+    trino: Trino,
+    clock: Clock,
+    called: str = "",
+) -> PlannedView:
+    """Make the view of a read point in Trino.
+
+    Raises what `pinned_view` raises, and `ViewForeign` where its name is taken by something else.
+    """
+    planned = pinned_view(settings, name, table, point, log, clock, called)
+    view, standing = ".".join(planned.schema_and_name), planned.schema_and_name[1].lower()
+    found = find_views(settings, name, trino, [standing])
+    if standing in found and found[standing] is None:
+        raise ViewForeign(table=name, view=f"{settings.views.lake}.{view}")
+    hold(table, view, point.snapshot_id, planned.until_ms, clock.now_ms())
+    trino.rows(planned.statement, view)
+    return planned
+
+
+def pinned_view(
+    settings: Settings, name: str, table: Table, point: ReadPoint, log: Log, clock: Clock, called: str = ""
+) -> PlannedView:
+    """The view of a table at a read point, called TABLE_at_CALLED.
+
+    Raises:
+        BadParameter: it can't be called so, or the read point is of another table.
+        ReadPointGone: its snapshot is expired, or of another definition, or the log has lost some of it.
+        ThermoclineError: the log is another one (`thermocline.identity.check_identity`).
+    """
+    called = called or _called(point)
+    if _NAME.fullmatch(called) is None:
+        raise BadParameter(name="--name", problem="small letters, digits and _ only, at most 64 of them")
+    definition, state = definition_of(table, name), _state(table, name, point)
+    if state.definition_version != definition.version:
+        raise _gone(name, "the table's definition was altered since")
+    now_ms = clock.now_ms()
+    try:
+        _, ends = check_source(name, state, log, definition.topics)
+    except (OffsetsGone, PartitionsShrunk) as error:
+        raise _gone(name, error.what) from error
+    if not ends.at_least(point.end) or not point.end.at_least(point.seam):
+        raise BadParameter(
+            name="--at", problem="the log does not reach to its end, or it ends before it begins"
+        )
+    topics = definition.topics
+    facts = TableFacts(definition, state, ends, log.configs(topics), log.retentions(topics), now_ms)
+    interval_ms = round(settings.table(name).commit_interval_seconds * 1000)
+    life = lifetime(facts, interval_ms, reads_to=min(state.timestamp_ms, now_ms))
+    until_ms = None if point.end == point.seam else life.until_ms
+    if until_ms is not None and until_ms <= now_ms:
+        raise _gone(name, f"{life.because} is over since {iso_time(until_ms)}")
+    window = Window(settings.views.kafka, topics, point.seam, end=point.end)
+    plan = ViewPlan(
+        Mode.PINNED,
+        definition,
+        settings.views.lake,
+        point.snapshot_id,
+        window,
+        expires_at=instant_of(until_ms),
+        row_filter=settings.table(name).view_filter,
+    )
+    return PlannedView(plan, until_ms, life.because, pinned=called)
+
+
+def _called(point: ReadPoint) -> str:
+    digest = hashlib.sha256(point.to_header().encode()).hexdigest()[:_DIGEST_CHARACTERS]
+    return f"{point.snapshot_id}_{digest}"
+
+
+def _state(table: Table, name: str, point: ReadPoint) -> SnapshotState:
+    snapshot = table.snapshot_by_id(point.snapshot_id)
+    if snapshot is None:
+        raise _gone(name, f"its snapshot {point.snapshot_id} was expired")
+    state = state_of(snapshot, name)
+    if state.seam != point.seam:
+        raise BadParameter(name="--at", problem=f"it is not the seam of snapshot {point.snapshot_id}")
+    return state
+
+
+def _gone(name: str, detail: str) -> ReadPointGone:
+    again = f"thermocline extract {name}      (its read point is one that can be pinned)"
+    return ReadPointGone(table=name, detail=detail, again=again)

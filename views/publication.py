@@ -1,0 +1,56 @@
+"""Publishing with the real parts, opened when first needed: one that is away holds up nobody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from thermocline.catalog import open_catalog
+from thermocline.log import Log
+from views.leftovers import remove_leftovers
+from views.publish import Publisher, Round
+from views.trino_client import Trino
+
+if TYPE_CHECKING:
+    from thermocline.clock import Clock
+    from thermocline.settings import Settings
+
+__all__ = ["Publication"]
+
+CLEAN_SECONDS: Final = 600.0  # what was replaced is kept for an hour anyway
+
+
+@dataclass(slots=True)
+class Publication:
+    """The views of one table, published as often as it is asked for."""
+
+    settings: Settings
+    name: str
+    clock: Clock
+    _publisher: Publisher | None = None
+    _cleaned_at: float | None = None
+    _views: set[str] = field(default_factory=set)
+
+    def __call__(self) -> Round:
+        """One publication, and now and then the leftovers of earlier ones. Raises what both raise."""
+        self._publisher = self._publisher or Publisher(
+            self.settings,
+            self.name,
+            open_catalog(self.settings.catalog),
+            Log(self.settings.kafka),
+            Trino(self.settings.views),
+            self.clock,
+        )
+        done = self._publisher.publish()
+        self._views |= {*done.replaced, *done.kept}
+        self._clean(self._publisher)
+        return done
+
+    def _clean(self, publisher: Publisher) -> None:
+        now = self.clock.monotonic()
+        if self._cleaned_at is not None and now - self._cleaned_at < CLEAN_SECONDS:
+            return
+        namespace = self.settings.table(self.name).identifier.rpartition(".")[0]
+        views = sorted(view.removeprefix(f"{namespace}.").lower() for view in self._views)
+        remove_leftovers(publisher.catalog, namespace, views, self.clock.now_ms())
+        self._cleaned_at = now

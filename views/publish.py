@@ -1,0 +1,224 @@
+"""Publish a table's views: make Trino show its newest snapshot, and the log beyond that one's seam.
+
+A round looks at the views first, then at the table, then at its log, and replaces what is not as it should
+be. So what it finds published was committed before the table was loaded, and an older view never replaces a
+newer one knowingly; should one do so, its publisher finds the table moved on, and goes round again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from thermocline.catalog import current_state, definition_of, load_table
+from thermocline.errors import (
+    ClusterReplaced,
+    OffsetsGone,
+    PartitionsShrunk,
+    SeamBeyondLog,
+    ThermoclineError,
+    TombstonesGone,
+    TopicMissing,
+    TopicReplaced,
+    ViewContended,
+    ViewForeign,
+    ViewsLate,
+)
+from views.facts import look
+from views.leases import WITHOUT_END_MS, hold
+from views.plan import PlannedView, cold_view, live_views, modes_of
+from views.published import Published, Verdict, verdict
+from views.render import Mode
+from views.render_view import view_name, withdrawn_view
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+    from thermocline.clock import Clock
+    from thermocline.definition import LiveTable
+    from thermocline.log import Log
+    from thermocline.settings import Settings
+    from views.trino_client import Trino
+
+__all__ = ["Publisher", "Round", "find_all_views", "find_views"]
+
+ROUNDS_MAX: Final = 5
+"""Of one publication. A second publisher, or a commit meanwhile, costs one round; more of them in a row mean
+that somebody else is at it all the time."""
+PAUSE_SECONDS: Final = 0.2  # a replacement takes about as long
+STOPS: Final = (
+    ClusterReplaced,
+    OffsetsGone,
+    PartitionsShrunk,
+    SeamBeyondLog,
+    TombstonesGone,
+    TopicMissing,
+    TopicReplaced,
+    ViewsLate,
+)
+"""After these nobody can say what the log holds beyond the seam, so views that read it must not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What was done, by the views' names without the catalog.
+
+    ``stop`` is why the views that read the log are withdrawn; ``newer`` are views that another publisher made
+    of a state that we did not see. With ``has_ends`` one of them shows nothing newer until it is replaced.
+    """
+
+    snapshot_id: int
+    replaced: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    newer: tuple[str, ...] = ()
+    stop: ThermoclineError | None = None
+    has_ends: bool = False
+
+
+@dataclass(slots=True)
+class Publisher:
+    """Publishes the views of one table. Not for several threads at once."""
+
+    settings: Settings
+    name: str
+    catalog: Catalog
+    log: Log
+    trino: Trino
+    clock: Clock
+    _held_until_ms: dict[str, int] = field(default_factory=dict)
+
+    def publish(self) -> Round:
+        """Make the views those of the table as it is now; what was done for it. Safe to repeat.
+
+        Where the log can't be trusted any more, the views that read it are withdrawn, and ``stop`` says why.
+
+        Raises:
+            ThermoclineError: Trino, the catalog, the store or Kafka is away, or refuses. Views that were not
+                replaced are older, and right until they end.
+        """
+        replaced: dict[str, None] = {}
+        rounds = 0
+        while True:
+            rounds += 1
+            try:
+                done = self._round()
+            except ViewContended:
+                if rounds == ROUNDS_MAX:
+                    raise
+                self.clock.sleep(PAUSE_SECONDS)
+                continue
+            replaced |= dict.fromkeys(done.replaced)
+            if rounds == ROUNDS_MAX or not done.replaced or self._newest() == done.snapshot_id:
+                kept = tuple(view for view in done.kept if view not in replaced)
+                return replace(done, replaced=tuple(replaced), kept=kept)
+
+    def _round(self) -> Round:
+        found = find_views(self.settings, self.name, self.trino)  # before the table: see the module
+        table = self._table()
+        definition, state = definition_of(table, self.name), current_state(table, self.name)
+        modes = list(modes_of(self.settings.table(self.name), definition))
+        planned = [cold_view(self.settings, definition, state.snapshot_id)] if Mode.COLD in modes else []
+        stop = None
+        try:
+            planned += live_views(self.settings, look(table, self.name, self.log, self.clock))
+        except STOPS as error:
+            stop = error
+        verdicts = {one: self._judge(found, one, table) for one in planned}
+        for one, what in verdicts.items():
+            self._settle(one, what, table)
+        names = {what: [_name(one) for one, judged in verdicts.items() if judged is what] for what in Verdict}
+        live = [mode for mode in modes if mode is not Mode.COLD]
+        withdrawn, left = self._withdraw(definition, live, found, stop) if stop else ([], [])
+        return Round(
+            state.snapshot_id,
+            replaced=(*names[Verdict.REPLACE], *withdrawn),
+            kept=(*names[Verdict.KEEP], *left),
+            newer=tuple(names[Verdict.NEWER]),
+            stop=stop,
+            has_ends=any(one.plan.window.end is not None for one in planned),
+        )
+
+    def _judge(self, found: Mapping[str, Published | None], one: PlannedView, table: Table) -> Verdict:
+        def number_of(snapshot_id: int) -> int | None:
+            snapshot = table.snapshot_by_id(snapshot_id)
+            return None if snapshot is None else snapshot.sequence_number
+
+        standing = self._ours(found, *one.schema_and_name)
+        return verdict(standing, one, self.clock.now_ms(), number_of)
+
+    def _settle(self, one: PlannedView, what: Verdict, table: Table) -> None:
+        name = _name(one)
+        if what is Verdict.REPLACE or (what is Verdict.KEEP and self._is_lease_due(name)):
+            # Before the view: whoever expires snapshots in between must find it.
+            now_ms = self.clock.now_ms()
+            self._held_until_ms[name] = hold(table, name, one.plan.snapshot_id, one.until_ms, now_ms)
+        if what is Verdict.REPLACE:
+            self.trino.rows(one.statement, name)
+
+    def _is_lease_due(self, name: str) -> bool:
+        """Where this publisher has not written it yet, and in time before it ends."""
+        left_ms = self._held_until_ms.get(name, 0) - self.clock.now_ms()
+        return left_ms < WITHOUT_END_MS / 2
+
+    def _withdraw(
+        self,
+        definition: LiveTable,
+        modes: Iterable[Mode],
+        found: Mapping[str, Published | None],
+        stop: ThermoclineError,
+    ) -> tuple[list[str], list[str]]:
+        """Makes the views fail with the reason; those that it replaced, and those that did so already."""
+        code, replaced, left = f"[{stop.code}] ", [], []
+        for mode in modes:
+            schema, view = view_name(definition, mode)
+            standing = self._ours(found, schema, view)
+            if standing is not None and (standing.withdrawn or "").startswith(code):
+                left.append(f"{schema}.{view}")
+                continue
+            reason = f"{code}{stop.what} next: {'; '.join(stop.next.splitlines())}"
+            self.trino.rows(
+                withdrawn_view(definition, self.settings.views.lake, mode, reason), f"{schema}.{view}"
+            )
+            replaced.append(f"{schema}.{view}")
+        return replaced, left
+
+    def _ours(self, found: Mapping[str, Published | None], schema: str, view: str) -> Published | None:
+        """The view that stands there; None where there is none. Raises `ViewForeign`."""
+        name = view.lower()
+        if name in found and found[name] is None:
+            raise ViewForeign(table=self.name, view=f"{self.settings.views.lake}.{schema}.{view}")
+        return found.get(name)
+
+    def _newest(self) -> int:
+        snapshot = self._table().current_snapshot()
+        return snapshot.snapshot_id if snapshot else -1
+
+    def _table(self) -> Table:
+        return load_table(self.catalog, self.name, self.settings.table(self.name).identifier)
+
+
+def find_all_views(settings: Settings, name: str, trino: Trino) -> Mapping[str, Published | None]:
+    """As `find_views`, of all that stands in the table's schema."""
+    schema = settings.table(name).identifier.rpartition(".")[0]
+    comments = trino.comments(settings.views.lake, schema)
+    return {view: Published.parse(comment) for view, comment in comments.items()}
+
+
+def find_views(
+    settings: Settings, name: str, trino: Trino, names: Sequence[str] | None = None
+) -> Mapping[str, Published | None]:
+    """What stands beside the table in Trino, by name in lower case; None for what is no view of ours.
+
+    By default what may be one of the table's views that are not pinned.
+    """
+    schema, _, table = settings.table(name).identifier.rpartition(".")
+    if names is None:
+        names = [f"{table}_{mode}" for mode in Mode if mode is not Mode.PINNED]
+    comments = trino.comments(settings.views.lake, schema, [one.lower() for one in names])
+    return {view: Published.parse(comment) for view, comment in comments.items()}
+
+
+def _name(one: PlannedView) -> str:
+    return ".".join(one.schema_and_name)

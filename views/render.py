@@ -1,0 +1,212 @@
+"""The queries of a live table's views: the cold rows of one snapshot, overlaid with the log beyond its seam.
+
+The rules are those of ``thermocline.decode`` and ``thermocline.fold``, in SQL: a record that is bad for one
+is bad for the other, and of several records of a key the same one wins. Names are fully qualified, columns
+are listed, provenance stays hidden.
+"""
+
+# ruff: noqa: S608  (what stands in a statement is quoted by views.sql, or an operator's own condition)
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from thermocline.definition import LiveTable
+from views import sql
+from views.render_records import DELETED, GOOD, good_records
+from views.render_window import Window
+
+__all__ = ["Mode", "ViewPlan", "query"]
+
+BETWEEN_PARTITIONS: Final = "_timestamp DESC, _topic DESC, _partition_id DESC"
+"""``fold.order_of``, the greatest first: what decides between the last records of a key's partitions."""
+
+
+class Mode(StrEnum):
+    """The kinds of view."""
+
+    LIVE = "live"
+    LIVE_BY_KEY = "live_by_key"
+    COLD = "cold"
+    PINNED = "pinned"
+
+
+@dataclass(frozen=True, slots=True)
+class ViewPlan:
+    """What one view is made from.
+
+    ``catalog`` is Trino's name of the Iceberg catalog. After ``expires_at`` every query on the view fails:
+    from then on the log may lack records that the snapshot does not have. ``row_filter`` is a condition in
+    SQL on the declared columns, as ``app_id = current_user``, that an operator gives.
+    """
+
+    mode: Mode
+    definition: LiveTable
+    catalog: str
+    snapshot_id: int
+    window: Window
+    expires_at: datetime | None = None
+    row_filter: str | None = None
+
+    def __post_init__(self) -> None:
+        reads_twice = self.mode in {Mode.LIVE, Mode.PINNED} and self.definition.has_key
+        if reads_twice and not self.window.is_bounded:
+            raise ValueError("a view that reads the log twice needs an end or a margin, the same for both")
+        if reads_twice and self.definition.transactional and self.window.end is None:
+            raise ValueError("a transaction's records come to light after their time: it takes an end")
+        if self.mode is Mode.PINNED and self.window.end is None:
+            raise ValueError("a pinned view needs its end")
+        if self.mode is Mode.LIVE_BY_KEY and not self.definition.has_key:
+            raise ValueError("a table without a key has no view by key")
+
+
+def query(plan: ViewPlan) -> str:
+    """The view's query, with comments that say what each part does."""
+    records = None if plan.mode is Mode.COLD else plan.window.records()
+    if records is None:
+        return _filtered(plan, _cold(plan))
+    if not plan.definition.has_key:
+        body = _appended(plan)
+    elif plan.mode is Mode.LIVE_BY_KEY:
+        body = _ranked(plan)
+    else:
+        body = _overlaid(plan)
+    parts = good_records(plan.definition, records)
+    if plan.definition.has_key:
+        parts.append(sql.part("_last", _LAST_OF_PARTITIONS, _last_of_partitions(plan.definition)))
+    return "WITH\n" + ",\n".join(parts) + "\n" + _filtered(plan, body)
+
+
+_LAST_OF_PARTITIONS: Final = """\
+Of each key the record with the highest offset in each partition. Only between these, of a key that stood in
+several partitions, do timestamps decide."""
+
+
+def _last_of_partitions(definition: LiveTable) -> str:
+    columns = f"{_columns(definition)}, {DELETED}, _topic, _partition_id, _timestamp"
+    key = f"{_key(definition)}, _topic, _partition_id"
+    return f"SELECT {columns}\n{_first_of(columns, key, '_partition_offset DESC', GOOD)}"
+
+
+def _filtered(plan: ViewPlan, body: str) -> str:
+    if plan.row_filter is None:
+        return body
+    return f"""\
+{sql.comment("Only the rows that the operator's filter lets this user see.")}
+SELECT {_columns(plan.definition)}
+FROM (
+{sql.indented(body)}
+)
+WHERE ({plan.row_filter}
+)"""
+
+
+def _cold(plan: ViewPlan) -> str:
+    return f"""\
+{sql.comment(f"Cold: the rows of snapshot {plan.snapshot_id}.")}
+SELECT {_columns(plan.definition)}
+FROM {_snapshot(plan)}"""
+
+
+def _appended(plan: ViewPlan) -> str:
+    """Without a key no row replaces another."""
+    return f"""\
+{_cold(plan)}
+UNION ALL
+{sql.comment("Hot: each good record that the snapshot lacks is a row.")}
+SELECT {_columns(plan.definition)}
+FROM {GOOD}"""
+
+
+def _overlaid(plan: ViewPlan) -> str:
+    """Cold rows less every key that the log mentions, and the log's winners: ``fold.overlay``.
+
+    Trino runs a named part once for each mention, so this reads the log twice. Both reads must find the same
+    records, or a row shows twice or not at all: hence the bound that ``ViewPlan`` asks for.
+    """
+    columns, key = _columns(plan.definition), _key(plan.definition)
+    matches = "\n  AND ".join(f"hot.{name} = cold.{name}" for name in _key_names(plan.definition))
+    return f"""\
+{sql.comment(f"Cold: the rows of snapshot {plan.snapshot_id}, less every key that the log mentions.")}
+SELECT {", ".join(f"cold.{sql.name(column.name)}" for column in plan.definition.columns)}
+FROM {_snapshot(plan)} AS cold
+LEFT JOIN (SELECT DISTINCT {key}, true AS _is_mentioned FROM {GOOD}) AS hot
+  ON {matches}
+WHERE hot._is_mentioned IS NULL
+UNION ALL
+{sql.comment("Hot: the last record of each key, unless it deletes the row.")}
+SELECT {columns}
+{_first_of(f"{columns}, {DELETED}", key, BETWEEN_PARTITIONS, "_last")} AND NOT {DELETED}"""
+
+
+def _ranked(plan: ViewPlan) -> str:
+    """Cold rows and the log's last records together, of which a record wins over a row.
+
+    It reads the log once, so it needs no bound. All cold rows take part in the ranking, save those that a
+    condition on the key leaves out before.
+    """
+    columns = _columns(plan.definition)
+    place = "CAST(NULL AS timestamp(3)) AS _timestamp, CAST(NULL AS varchar) AS _topic, NULL AS _partition_id"
+    both = f"""\
+(
+{sql.indented(sql.comment(f"Cold: the rows of snapshot {plan.snapshot_id}."))}
+  SELECT {columns}, false AS {DELETED}, false AS _is_hot, {place}
+  FROM {_snapshot(plan)}
+  UNION ALL
+{sql.indented(sql.comment("Hot: the last records."))}
+  SELECT {columns}, {DELETED}, true AS _is_hot, _timestamp, _topic, _partition_id
+  FROM _last
+)"""
+    order = f"_is_hot DESC, {BETWEEN_PARTITIONS}"
+    return f"""\
+{sql.comment("Of each key the last record, or else the cold row; no row where that record deletes it.")}
+SELECT {columns}
+{_first_of(f"{columns}, {DELETED}", _key(plan.definition), order, both)} AND NOT {DELETED}"""
+
+
+def _first_of(columns: str, key: str, order: str, source: str) -> str:
+    """From where to select, of each key, what stands first in the order."""
+    return f"""\
+FROM (
+  SELECT {columns},
+    row_number() OVER (PARTITION BY {key} ORDER BY {order}) AS _nth
+  FROM {sql.moved_in(source, 1)}
+)
+WHERE _nth = 1"""
+
+
+def _snapshot(plan: ViewPlan) -> str:
+    """The table as of the snapshot, until the view expires.
+
+    The expiry stands in the version because that is evaluated when a query is analysed: also a query that
+    would find no row to evaluate a condition on fails.
+    """
+    *namespace, table = plan.definition.identifier.split(".")
+    name = sql.qualified(plan.catalog, ".".join(namespace), table)
+    if plan.expires_at is None:
+        return f"{name} FOR VERSION AS OF {plan.snapshot_id}"
+    time = plan.expires_at.isoformat(timespec="seconds")
+    reason = (
+        f"the view of {plan.definition.identifier} expired at {time}: the log may lack records by now that "
+        f"snapshot {plan.snapshot_id} does not have; publish it again with "
+        f"thermocline views publish {plan.definition.name}"
+    )
+    return f"""\
+{name} FOR VERSION AS OF
+  if(current_timestamp < {sql.instant(plan.expires_at)}, BIGINT '{plan.snapshot_id}',
+    CAST(fail({sql.literal(reason)}) AS bigint))"""
+
+
+def _columns(definition: LiveTable) -> str:
+    return ", ".join(sql.name(column.name) for column in definition.columns)
+
+
+def _key(definition: LiveTable) -> str:
+    return ", ".join(_key_names(definition))
+
+
+def _key_names(definition: LiveTable) -> list[str]:
+    return [sql.name(name) for name in definition.key]

@@ -1,0 +1,93 @@
+"""Statements for Trino, bounded in time, and its errors as ours. The only module that knows its client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import requests
+import trino.dbapi
+from trino.auth import BasicAuthentication
+from trino.exceptions import Error, TrinoAuthError, TrinoConnectionError, TrinoQueryError
+
+from thermocline.errors import TrinoRefused, TrinoUnreachable, ViewContended, first_line
+from views.sql import literal
+
+if TYPE_CHECKING:
+    from thermocline.settings import ViewsSettings
+
+__all__ = ["Trino"]
+
+REQUEST_TIMEOUT_SECONDS: Final = 10.0  # of one request; a long query's requests answer within a second each
+ATTEMPTS_MAX: Final = 3  # of one request, where the connection fails or Trino says that it is busy
+STATEMENT_TIME_MAX: Final = "60s"  # to replace a view takes 0.2 s; Trino ends what takes longer by itself
+SOURCE: Final = "thermocline"
+# How the catalogs say that somebody else swapped the view, or that SQLite's one writer was another.
+_CONTENDED: Final = (
+    "concurrently",
+    "sqlite_busy",
+    "database is locked",
+    "has been updated by another process",
+)
+
+
+class Trino:
+    """Trino as the settings name it. Each statement has a connection of its own."""
+
+    def __init__(self, views: ViewsSettings, connect: Callable[..., Any] = trino.dbapi.connect) -> None:
+        """Takes the settings; asks nobody yet."""
+        self._connect, self._views = connect, views
+        self.url = views.url
+
+    def rows(self, sql: str, view: str = "") -> list[tuple[Any, ...]]:
+        """What a statement gives; for one that changes a view, its name.
+
+        Raises:
+            TrinoUnreachable: no answer within the bounds.
+            ViewContended: somebody else changed the catalog at the same moment. Look again, and then repeat.
+            TrinoRefused: Trino answered with any other error.
+        """
+        try:
+            with closing(self._open()) as connection, closing(connection.cursor()) as cursor:
+                cursor.execute(sql)
+                return [tuple(row) for row in cursor.fetchall()]
+        except TrinoQueryError as error:
+            detail = first_line(Exception(error.message))
+            if view and any(word in error.message.lower() for word in _CONTENDED):
+                raise ViewContended(view=view, detail=detail) from error
+            raise TrinoRefused(url=self.url, name=str(error.error_name), detail=detail) from error
+        except TrinoAuthError as error:
+            raise TrinoRefused(url=self.url, name="AUTHENTICATION", detail=first_line(error)) from error
+        except (TrinoConnectionError, Error, requests.RequestException) as error:
+            raise TrinoUnreachable(url=self.url, detail=first_line(error)) from error
+
+    def comments(
+        self, catalog: str, schema: str, names: Sequence[str] | None = None
+    ) -> Mapping[str, str | None]:
+        """The comment of each table and view of a schema that is there, None where it has none.
+
+        Trino loads every table of a schema for that, unless it is asked for one by its name.
+        """
+        select = (
+            "SELECT table_name, comment FROM system.metadata.table_comments "  # noqa: S608  quoted
+            f"WHERE catalog_name = {literal(catalog)} AND schema_name = {literal(schema.lower())}"
+        )
+        parts = [select] if names is None else [f"{select} AND table_name = {literal(one)}" for one in names]
+        return {str(name): comment for name, comment in self.rows(" UNION ALL ".join(parts))}
+
+    def _open(self) -> Any:
+        place = urlsplit(self._views.url)
+        password = self._views.password
+        return self._connect(
+            host=place.hostname,
+            port=place.port or (443 if place.scheme == "https" else 80),
+            http_scheme=place.scheme,
+            user=self._views.user,
+            auth=BasicAuthentication(self._views.user, password.get_secret_value()) if password else None,
+            source=SOURCE,
+            request_timeout=REQUEST_TIMEOUT_SECONDS,
+            max_attempts=ATTEMPTS_MAX,
+            session_properties={"query_max_run_time": STATEMENT_TIME_MAX},
+        )
