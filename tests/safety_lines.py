@@ -1131,14 +1131,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         test="tests/serving/test_hot_tier.py",
     ),
     Mutant(
-        name="hot-order-checked",
-        keeps="no record is appended twice or out of order",
-        file="serving/hot/tier.py",
-        line='            assert self._meta.end[place] <= chunk.offsets[0], f"records of {place} came again"\n',
-        without="",
-        test="tests/serving/test_hot_tier.py",
-    ),
-    Mutant(
         name="overlay-hides",
         keeps="a row that has hot records is not shown from the table",
         file="thermocline/fold.py",
@@ -1200,7 +1192,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="serving/cold/reader.py",
         line="if deleted is None or start + position not in deleted:",
         without="if True:",
-        test="tests/serving/test_cold_index.py",
+        test="tests/serving/test_cold_reader.py",
     ),
     Mutant(
         name="index-row-starts",
@@ -1208,7 +1200,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="serving/cold/reader.py",
         line="start = int(file.sparse.row_starts[group])",
         without="start = 0",
-        test="tests/serving/test_cold_index.py",
+        test="tests/serving/test_cold_reader.py",
     ),
     Mutant(
         name="index-fingerprint",
@@ -1216,7 +1208,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="serving/cold/index.py",
         line="place = (file.data.path, deletes.path, deletes.offset) if deletes else (file.data.path,)",
         without="place = (file.data.path,)",
-        test="tests/serving/test_lookup.py",
+        test="tests/serving/test_cold_index.py::test_a_buckets_fingerprint_changes_with_its_files_and_its_deletes_only",
     ),
     Mutant(
         name="index-unsorted",
@@ -1505,6 +1497,22 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         line="_, ends = check_log(definition.name, state, log, definition, SystemClock().now_ms())",
         without="_, ends = check_source(definition.name, state, log, definition.topics)",
         test="tests/serving/test_private.py::test_a_log_that_may_have_dropped_tombstones_is_refused",
+    ),
+    Mutant(
+        name="private-after-reading",
+        keeps="nor past those that go while it reads",
+        file="serving/private.py",
+        line="    _range(settings, definition, state, at)  # still so",
+        without="    # still so",
+        test="tests/serving/test_private.py::test_tombstones_that_may_go_while_the_log_is_read_refuse_the_answer",
+    ),
+    Mutant(
+        name="tailer-checked-before",
+        keeps="a check of the log is as old as its first question",
+        file="serving/tailer.py",
+        line="self._checked_at = began_at",
+        without="self._checked_at = self._clock.monotonic()",
+        test="tests/serving/test_tailer_steps.py::test_a_tailer_that_sleeps_while_it_checks_the_log_checks_again",
     ),
     Mutant(
         name="tier-not-caught-up",

@@ -221,6 +221,26 @@ def test_an_earlier_read_point_whose_tombstones_may_be_gone_is_refused(
         _extracted(private_world, at=point)
 
 
+@pytest.mark.parametrize("is_earlier", [False, True])
+def test_tombstones_that_may_go_while_the_log_is_read_refuse_the_answer(
+    private_world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, is_earlier: bool
+) -> None:
+    """Method: the process sleeps for two hours between its look at the log and its end."""
+    private_world.world.produce(_profile("u0"), _value("hot"))
+    private_world.log.is_compacted = True
+    _, point = _extracted(private_world)
+    fill_until = private.fill_until
+
+    def slept(*arguments: Any) -> None:
+        fill_until(*arguments)
+        two_hours_later = ManualClock(SystemClock().now_ms() + 7_200_000)
+        monkeypatch.setattr(private, "SystemClock", lambda: two_hours_later)
+
+    monkeypatch.setattr(private, "fill_until", slept)
+    with pytest.raises(ReadPointGone if is_earlier else TombstonesGone):
+        _extracted(private_world, at=point if is_earlier else None)
+
+
 @pytest.mark.parametrize("given_up_before", [True, False])
 def test_tombstones_given_up_before_a_snapshot_do_not_matter_to_it(
     private_world: SimpleNamespace, given_up_before: bool
