@@ -1515,6 +1515,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         test="tests/serving/test_tailer_steps.py::test_a_tailer_that_sleeps_while_it_checks_the_log_checks_again",
     ),
     Mutant(
+        name="client-not-garbage",
+        keeps="no client of Kafka is destroyed in its own thread, which ends the process",
+        file="thermocline/kafka_admin.py",
+        line="    weakref.finalize(owner, _left_behind.append, client).atexit = False\n",
+        without="",
+        test="tests/thermocline/test_kafka_admin.py",
+    ),
+    Mutant(
         name="tier-not-caught-up",
         keeps="a new tier is not called caught up",
         file="serving/tailer.py",

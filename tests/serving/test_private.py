@@ -12,6 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from serving import private
+from serving.feed import fill_until
 from thermocline import catalog as catalogs
 from thermocline.clock import ManualClock, SystemClock
 from thermocline.errors import (
@@ -229,7 +230,6 @@ def test_tombstones_that_may_go_while_the_log_is_read_refuse_the_answer(
     private_world.world.produce(_profile("u0"), _value("hot"))
     private_world.log.is_compacted = True
     _, point = _extracted(private_world)
-    fill_until = private.fill_until
 
     def slept(*arguments: Any) -> None:
         fill_until(*arguments)

@@ -19,6 +19,7 @@ from tests.serving.hot_log import DEFINITION, PLACES, START
 from tests.serving.test_tailer import ALTERED, SOURCE, FakeTail, Kafka, snapshot
 from thermocline.catalog import SnapshotState
 from thermocline.clock import ManualClock
+from thermocline.identity import check_tombstones
 from thermocline.log import RecordChunk, TopicFacts
 from thermocline.seam import Seam
 
@@ -126,10 +127,9 @@ def test_a_tailer_that_sleeps_while_it_checks_the_log_checks_again(
     assert stepped.turn(3)["positions"]["profiles"]["0"] == 101
     stepped.clock.advance(1_800.0)
     stepped.kafka.log.add(P0, (1, "b", "k"), "v", 0)
-    check = tailer.check_tombstones
 
     def slept(*arguments: Any) -> None:
-        check(*arguments)
+        check_tombstones(*arguments)
         monkeypatch.undo()
         monkeypatch.setattr(FakeTail, "reached_end_at", lambda tail: tail.at_its_end(stepped.clock))
         stepped.clock.advance(3_600.0)
