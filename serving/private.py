@@ -144,6 +144,7 @@ def _open(settings: Settings, name: str, at: ReadPoint | None, until_the_end: Ex
         ends,
         settings.serving.hot_bytes_max,
     )
+    _range(settings, definition, state, at)  # still so: what was read is of this log, and no tombstone missed
     hot = until_the_end.enter_context(pin.open(SEAL_WAIT_SECONDS))
     reader = TableReader(
         name,

@@ -273,6 +273,7 @@ class Tailer:
         """
         assert self._tier is not None
         failpoint("tailer.check")
+        began_at = self._clock.monotonic()  # the answers may have come long after: the process may have slept
         log_now, topics = self._source.log(), newest.definition.topics
         # In this order: a topic that is made again in between is another one than these facts say.
         self._facts = log_now.describe(topics)
@@ -289,7 +290,7 @@ class Tailer:
         new = self._new_in(starts, newest)
         if new:
             self._tier.extend(new)
-        self._checked_at = self._clock.monotonic()
+        self._checked_at = began_at
         if self._goal is None:
             self._goal = ends
 

@@ -1,7 +1,7 @@
 """The Kafka log: what it holds, reading planned ranges of it exactly, and tailing it.
 
-The only room that knows confluent-kafka (the embedded producer of the demo apart). Offsets that are read
-are always assigned, never subscribed, so nothing of ours depends on consumer groups.
+With `kafka_admin` and `dead_letters` all that knows confluent-kafka, the demo's embedded parts aside. Offsets
+that are read are always assigned, never subscribed, so nothing of ours depends on consumer groups.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, though its __all__ is missing
-    AdminClient,
     ConfigResource,
     OffsetSpec,
 )
@@ -29,6 +28,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, tho
 from thermocline.clock import Clock, SystemClock
 from thermocline.errors import ConfigInvalid, KafkaUnreachable, OffsetsGone, RangeIncomplete, TopicMissing
 from thermocline.failpoints import failpoint
+from thermocline.kafka_admin import admin_client
 from thermocline.seam import Seam
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class Log:
         self._bootstrap_servers = kafka.bootstrap_servers
         self._clock = clock or SystemClock()
         try:
-            self._admin = AdminClient({**kafka.client_config(), "log_level": 0}, logger=_kafka_logger)
+            self._admin = admin_client(self, {**kafka.client_config(), "log_level": 0}, _kafka_logger)
         except KafkaException as error:  # librdkafka refuses a name or a value
             raise ConfigInvalid(path="[kafka.client]", problems=(error.args[0].str(),)) from error
 
@@ -513,8 +513,7 @@ class _Probes:
     """Asks for end offsets and for the topics' facts in the background, one question of each at a time."""
 
     def __init__(self, client_config: Mapping[str, Any], places: list[tuple[str, int]], clock: Clock) -> None:
-        # The client must outlive its futures: kept here, or librdkafka destroys them unanswered.
-        self._admin = AdminClient({**client_config, "log_level": 0}, logger=_kafka_logger)
+        self._admin = admin_client(self, {**client_config, "log_level": 0}, _kafka_logger)
         self._places = places
         self._ends = _Question(self._ask_ends, END_PROBE_SECONDS, clock)
         self._facts = _Question(self._ask_facts, FACTS_PROBE_SECONDS, clock)

@@ -12,6 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from serving import private
+from serving.feed import fill_until
 from thermocline import catalog as catalogs
 from thermocline.clock import ManualClock, SystemClock
 from thermocline.errors import (
@@ -219,6 +220,25 @@ def test_an_earlier_read_point_whose_tombstones_may_be_gone_is_refused(
     monkeypatch.setattr(private, "SystemClock", lambda: two_hours_later)
     with pytest.raises(ReadPointGone, match="tombstones"):
         _extracted(private_world, at=point)
+
+
+@pytest.mark.parametrize("is_earlier", [False, True])
+def test_tombstones_that_may_go_while_the_log_is_read_refuse_the_answer(
+    private_world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, is_earlier: bool
+) -> None:
+    """Method: the process sleeps for two hours between its look at the log and its end."""
+    private_world.world.produce(_profile("u0"), _value("hot"))
+    private_world.log.is_compacted = True
+    _, point = _extracted(private_world)
+
+    def slept(*arguments: Any) -> None:
+        fill_until(*arguments)
+        two_hours_later = ManualClock(SystemClock().now_ms() + 7_200_000)
+        monkeypatch.setattr(private, "SystemClock", lambda: two_hours_later)
+
+    monkeypatch.setattr(private, "fill_until", slept)
+    with pytest.raises(ReadPointGone if is_earlier else TombstonesGone):
+        _extracted(private_world, at=point if is_earlier else None)
 
 
 @pytest.mark.parametrize("given_up_before", [True, False])

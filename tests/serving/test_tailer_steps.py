@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from serving import tailer
 from serving.follower import Published
 from serving.layout import TAILER_STATUS
 from serving.tailer import RECHECK_SECONDS, Tailer
@@ -18,6 +19,7 @@ from tests.serving.hot_log import DEFINITION, PLACES, START
 from tests.serving.test_tailer import ALTERED, SOURCE, FakeTail, Kafka, snapshot
 from thermocline.catalog import SnapshotState
 from thermocline.clock import ManualClock
+from thermocline.identity import check_tombstones
 from thermocline.log import RecordChunk, TopicFacts
 from thermocline.seam import Seam
 
@@ -111,6 +113,31 @@ def test_a_topic_that_is_made_again_between_two_questions_is_noticed(
     status = stepped.turn(4)
     assert status["problem"]["code"] == "topic-replaced"
     assert status["hot_records"] == 0
+
+
+def test_a_tailer_that_sleeps_while_it_checks_the_log_checks_again(
+    stepped: Stepped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: tombstones that go while an answer of the log is waited for are missed by nobody.
+
+    Method: it is behind for a while, looks, and is frozen for an hour before it hears that all is well.
+    """
+    stepped.kafka.config = replace(stepped.kafka.config, is_compacted=True)
+    stepped.kafka.log.add(P0, (1, "a", "k"), "v", 0)
+    assert stepped.turn(3)["positions"]["profiles"]["0"] == 101
+    stepped.clock.advance(1_800.0)
+    stepped.kafka.log.add(P0, (1, "b", "k"), "v", 0)
+
+    def slept(*arguments: Any) -> None:
+        check_tombstones(*arguments)
+        monkeypatch.undo()
+        monkeypatch.setattr(FakeTail, "reached_end_at", lambda tail: tail.at_its_end(stepped.clock))
+        stepped.clock.advance(3_600.0)
+
+    monkeypatch.setattr(tailer, "check_tombstones", slept)
+    status = stepped.turn(6)
+    assert status["problem"]["code"] == "tombstones-gone"
+    assert status["positions"]["profiles"]["0"] == 101
 
 
 @pytest.mark.parametrize("restarts", [False, True])

@@ -22,6 +22,8 @@ Place = tuple[str, int]
 Offsets = Mapping[Place, int]
 Rows = dict[Key, Row]
 Maybe = Row | None
+# Who goes on after one of these, also with another log, accepts what its tombstones would have deleted.
+_FORGIVES = {"tombstones-gone", "cluster-replaced", "topic-replaced", "partitions-shrunk", "seam-beyond-log"}
 
 
 @dataclass(slots=True, eq=False)
@@ -200,7 +202,7 @@ class Oracle:
     def _check_accepted(self, what: str, before: State, after: State) -> None:
         """A gap may only be what the log lost; what is read anew belongs to a log that changed."""
         code = str((after.accepted or {}).get("code"))
-        if code == "tombstones-gone":
+        if code in _FORGIVES:
             self.forgive_tombstones()
         if code not in {"offsets-gone", "tombstones-gone"}:
             return

@@ -52,6 +52,7 @@ class Serving:
         self.answers = Answers(world)
         self._dead: Frame | None = None
         self._beat_at = 0.0
+        self._is_beating = False
         self._covered: dict[Worker, tuple[HotTier, frozenset[tuple[str, int]]]] = {}
         self._silent: set[str] = set()
         self._looks = self._seen = 0
@@ -155,9 +156,11 @@ class Serving:
         machine.leases = [one for one in machine.leases if not one[1].wait_for_release(0)]
         frozen = {worker.name for worker in self.workers if worker is not None and worker.is_frozen}
         silent = frozen | {process for process, _ in machine.leases if self.is_busy(process)}
+        self._is_beating = True
         for process, lease in machine.leases:
             if process not in silent:
                 lease.beat()
+        self._is_beating = False
         self._silent = silent
         self._covered = {one: held for one, held in self._covered.items() if one.name not in silent}
 
@@ -313,6 +316,8 @@ class Serving:
         return MachineClock(self.world.clock(name), self.machine, self.asleep)
 
     def _edge(self, what: str) -> None:
+        if self._is_beating:  # in a thread of its own: what it asks for is no step of the process at work
+            return
         stack = self.world.frames.stack
         frame = stack[-1] if stack else None
         if frame is not None and frame is self._dead:

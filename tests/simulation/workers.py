@@ -149,7 +149,9 @@ class Worker:
 
         def run() -> None:
             try:
-                floor = self.table.reader.end()
+                look = self.table.reader.look(())
+                self._check_session(look)
+                floor = look.read_point.end
                 extract = self.table.extract(None, floor)
             except ThermoclineError as error:
                 self.world.counts[f"extract refused: {error.code}"] += 1

@@ -1,7 +1,8 @@
 """Faults of all kinds against real processes, for as long as it is told; every answer is compared.
 
 ``make torture SECONDS=1800 SEED=1``. The same seed draws the same faults in the same order; when each one
-strikes is up to the machine. Exit code 1 where anything differs: its folder is kept then.
+strikes is up to the machine. Exit code 1 where anything differs: its folder is kept then. Ctrl-C ends it
+early, with its report.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ def torture(
 
         try:
             Episode(own, seed + number - 1, tally, findings, missing).run(is_over)
+        except KeyboardInterrupt:
+            print("told to stop: what was seen so far", flush=True)
+            break
         except Exception as error:  # noqa: BLE001 -- what was found so far is to be reported
             traceback.print_exc()
             findings.add("the torture itself failed", f"{type(error).__name__}: {error}")

@@ -46,6 +46,7 @@ PARTS: Final = {
     "fastapi": "serving",
     "httpx": "serving",
     "lmdb": "serving",
+    "trino": "views",
     "uvicorn": "serving",
 }
 
