@@ -32,7 +32,7 @@ from serving.storage import storage_named
 from thermocline.catalog import TOMBSTONES_PROPERTY, current_state, definition_of, open_table, state_of
 from thermocline.clock import SystemClock
 from thermocline.errors import ReadPointGone, TombstonesGone
-from thermocline.identity import check_log, check_source, check_tombstones
+from thermocline.identity import check_log, check_source, check_tombstones, has_rows_to_delete
 from thermocline.log import Log
 from thermocline.seam import Seam
 
@@ -196,7 +196,7 @@ def _range(
 
 def _check_tombstones_until(definition: LiveTable, state: SnapshotState, end: Seam, log: Log) -> None:
     """Makes sure that the log still has each tombstone between a snapshot and the end of a read point."""
-    if definition.has_key and state.has_read:
+    if has_rows_to_delete(state, definition):
         try:
             check_tombstones(definition.name, state, end, log, SystemClock().now_ms())
         except TombstonesGone as error:
