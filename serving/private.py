@@ -130,7 +130,8 @@ def _open(settings: Settings, name: str, at: ReadPoint | None, until_the_end: Ex
     table = open_table(settings, name)
     definition = definition_of(table, name)
     state = current_state(table, name) if at is None else _state_at(table, definition, at)
-    start, ends = _range(settings, definition, state, at)
+    log = Log(settings.kafka)
+    start, ends = _range(definition, state, at, log)
     folder = Path(until_the_end.enter_context(TemporaryDirectory(prefix=FOLDER_PREFIX)))
     publish(folder / COLD, table, definition, state)
     tier = HotTier.open(folder / HOT, definition, start, clock, source=source_of(table, state))
@@ -144,7 +145,7 @@ def _open(settings: Settings, name: str, at: ReadPoint | None, until_the_end: Ex
         ends,
         settings.serving.hot_bytes_max,
     )
-    _range(settings, definition, state, at)  # still so: what was read is of this log, and no tombstone missed
+    _range(definition, state, at, log)  # still so: what was read is of this log, and no tombstone missed
     hot = until_the_end.enter_context(pin.open(SEAL_WAIT_SECONDS))
     reader = TableReader(
         name,
@@ -178,11 +179,8 @@ def _state_at(table: Table, definition: LiveTable, at: ReadPoint) -> SnapshotSta
     return replace(state, tombstones_since_ms=before)
 
 
-def _range(
-    settings: Settings, definition: LiveTable, state: SnapshotState, at: ReadPoint | None
-) -> tuple[Seam, Seam]:
+def _range(definition: LiveTable, state: SnapshotState, at: ReadPoint | None, log: Log) -> tuple[Seam, Seam]:
     """The records to read: from the snapshot's seam to the log's ends, or to those of the read point."""
-    log = Log(settings.kafka)
     if at is None:
         _, ends = check_log(definition.name, state, log, definition, SystemClock().now_ms())
     else:

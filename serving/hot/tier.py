@@ -142,9 +142,19 @@ class HotTier:
         return self._meta.end
 
     @property
+    def source(self) -> str:
+        """The log that the records come from, as its manifest says it."""
+        return self._manifest.source
+
+    @property
     def complete_from_ms(self) -> int:
         """From when on no tombstone is missing, as its manifest says it."""
         return self._manifest.complete_from_ms
+
+    @property
+    def definition_json(self) -> str:
+        """The definition that the records are decoded by, as its manifest says it."""
+        return self._manifest.definition
 
     @property
     def definition_version(self) -> int:
