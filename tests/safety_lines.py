@@ -1510,7 +1510,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="private-after-reading",
         keeps="nor past those that go while it reads",
         file="serving/private.py",
-        line="    _range(settings, definition, state, at)  # still so",
+        line="    _range(definition, state, at, log)  # still so",
         without="    # still so",
         test="tests/serving/test_private.py::test_tombstones_that_may_go_while_the_log_is_read_refuse_the_answer",
     ),
