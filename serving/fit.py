@@ -5,12 +5,36 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from serving.cold.index import ColdIndex
+    from thermocline.definition import LiveTable
     from thermocline.seam import Seam
 
 
+class Snapshot(Protocol):
+    """What hot records are to be laid over (`serving.cold.index.ColdIndex`, `serving.follower.Published`)."""
+
+    @property
+    def seam(self) -> Seam:
+        """The first offset that it does not contain, by partition."""
+
+    @property
+    def source(self) -> str:
+        """The log that it is fed from."""
+
+    @property
+    def tombstones_from_ms(self) -> int:
+        """From when on (ms) a missing tombstone may leave a row in it."""
+
+    @property
+    def definition(self) -> LiveTable:
+        """The definition that goes with it."""
+
+    @property
+    def definition_json(self) -> str:
+        """The same, as it is compared."""
+
+
 class Held(Protocol):
-    """What a hot tier holds: where from, where the records come from, and by which definition."""
+    """What a hot tier holds (`serving.hot.tier.HotTier`, `serving.hot.view.HotView`)."""
 
     @property
     def start(self) -> Seam:
@@ -18,7 +42,7 @@ class Held(Protocol):
 
     @property
     def source(self) -> str:
-        """The log, as ``ColdIndex.source`` names it."""
+        """The log that the records come from, named as a snapshot names its own."""
 
     @property
     def complete_from_ms(self) -> int:
@@ -29,17 +53,17 @@ class Held(Protocol):
         """The definition that the records were decoded by."""
 
 
-def misfit(index: ColdIndex, hot: Held) -> str | None:
+def misfit(snapshot: Snapshot, hot: Held) -> str | None:
     """Why these hot records can't be laid over this snapshot; None when they can."""
-    if hot.definition_json != index.definition_json:
+    if hot.definition_json != snapshot.definition_json:
         return (
             "the hot tier holds records of another definition than that of the snapshot, version "
-            f"{index.definition.version}; it is being read again"
+            f"{snapshot.definition.version}; it is being read again"
         )
-    if hot.source != index.source:
+    if hot.source != snapshot.source:
         return "the hot tier holds records of another log than the snapshot's; it is being read again"
-    if hot.complete_from_ms > index.tombstones_from_ms:
+    if hot.complete_from_ms > snapshot.tombstones_from_ms:
         return "the hot tier may lack deletes that compaction dropped; it is being read again"
-    if not index.seam.at_least(hot.start):
-        return f"the hot tier begins at {hot.start!r}, beyond the snapshot's {index.seam!r}"
+    if not snapshot.seam.at_least(hot.start):
+        return f"the hot tier begins at {hot.start!r}, beyond the snapshot's {snapshot.seam!r}"
     return None

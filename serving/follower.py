@@ -17,6 +17,7 @@ from serving.storage import STORAGE_ERRORS, storage_failed
 from thermocline.catalog import current_state, definition_of, load_table, open_catalog
 from thermocline.errors import InternalError, TableUnowned, ThermoclineError
 from thermocline.failpoints import failpoint
+from thermocline.identity import tombstones_matter_from_ms
 from thermocline.logs import fields
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from thermocline.catalog import SnapshotState
     from thermocline.definition import LiveTable
+    from thermocline.seam import Seam
     from thermocline.settings import CatalogSettings
 
 # A commit is served this much later than it could be; the answers are right all the time.
@@ -42,6 +44,21 @@ class Published:
     definition: LiveTable
     state: SnapshotState
     source: str
+
+    @property
+    def seam(self) -> Seam:
+        """What it contains of the log."""
+        return self.state.seam
+
+    @property
+    def tombstones_from_ms(self) -> int:
+        """From when on a missing tombstone may leave a row in it."""
+        return tombstones_matter_from_ms(self.state, self.definition)
+
+    @property
+    def definition_json(self) -> str:
+        """Its definition, as it is compared."""
+        return self.definition.to_json()
 
 
 class Publisher(Protocol):

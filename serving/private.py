@@ -32,7 +32,7 @@ from serving.storage import storage_named
 from thermocline.catalog import TOMBSTONES_PROPERTY, current_state, definition_of, open_table, state_of
 from thermocline.clock import SystemClock
 from thermocline.errors import ReadPointGone, TombstonesGone
-from thermocline.identity import check_log, check_source, check_tombstones
+from thermocline.identity import check_log, check_source, check_tombstones, has_rows_to_delete
 from thermocline.log import Log
 from thermocline.seam import Seam
 
@@ -130,7 +130,8 @@ def _open(settings: Settings, name: str, at: ReadPoint | None, until_the_end: Ex
     table = open_table(settings, name)
     definition = definition_of(table, name)
     state = current_state(table, name) if at is None else _state_at(table, definition, at)
-    start, ends = _range(settings, definition, state, at)
+    log = Log(settings.kafka)
+    start, ends = _range(definition, state, at, log)
     folder = Path(until_the_end.enter_context(TemporaryDirectory(prefix=FOLDER_PREFIX)))
     publish(folder / COLD, table, definition, state)
     tier = HotTier.open(folder / HOT, definition, start, clock, source=source_of(table, state))
@@ -144,7 +145,7 @@ def _open(settings: Settings, name: str, at: ReadPoint | None, until_the_end: Ex
         ends,
         settings.serving.hot_bytes_max,
     )
-    _range(settings, definition, state, at)  # still so: what was read is of this log, and no tombstone missed
+    _range(definition, state, at, log)  # still so: what was read is of this log, and no tombstone missed
     hot = until_the_end.enter_context(pin.open(SEAL_WAIT_SECONDS))
     reader = TableReader(
         name,
@@ -178,11 +179,8 @@ def _state_at(table: Table, definition: LiveTable, at: ReadPoint) -> SnapshotSta
     return replace(state, tombstones_since_ms=before)
 
 
-def _range(
-    settings: Settings, definition: LiveTable, state: SnapshotState, at: ReadPoint | None
-) -> tuple[Seam, Seam]:
+def _range(definition: LiveTable, state: SnapshotState, at: ReadPoint | None, log: Log) -> tuple[Seam, Seam]:
     """The records to read: from the snapshot's seam to the log's ends, or to those of the read point."""
-    log = Log(settings.kafka)
     if at is None:
         _, ends = check_log(definition.name, state, log, definition, SystemClock().now_ms())
     else:
@@ -196,7 +194,7 @@ def _range(
 
 def _check_tombstones_until(definition: LiveTable, state: SnapshotState, end: Seam, log: Log) -> None:
     """Makes sure that the log still has each tombstone between a snapshot and the end of a read point."""
-    if definition.has_key and state.has_read:
+    if has_rows_to_delete(state, definition):
         try:
             check_tombstones(definition.name, state, end, log, SystemClock().now_ms())
         except TombstonesGone as error:

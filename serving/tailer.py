@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 from serving.cold.folder import ColdPublisher
 from serving.feed import Feed
+from serving.fit import misfit
 from serving.follower import CatalogTable, Follower, Published
 from serving.hot.tier import BEGUN_EARLIER_SECONDS, HotTier
 from serving.layout import COLD, HOT
@@ -41,7 +42,7 @@ from thermocline.errors import (
     TombstonesGone,
 )
 from thermocline.failpoints import failpoint, failstep
-from thermocline.identity import check_identity, check_log, check_tombstones, tombstones_matter_from_ms
+from thermocline.identity import check_identity, check_log, check_tombstones
 from thermocline.log import CONSUME_RECORDS_MAX
 from thermocline.logs import fields
 from thermocline.seam import Seam, check_against_log
@@ -178,6 +179,9 @@ class Tailer:
                 # What is held answers for longer than a tier that can't be filled.
                 self._check_newest(newest, self._source.log())
             self._open_tier(newest, may_continue=True)
+        if self._is_left_behind(newest):
+            self._check_newest(newest, self._source.log())
+            self._open_tier(newest, may_continue=False)
         assert self._tier is not None
         self._check_log(newest)
         self._tail = self._source.tail(self._tier.end)
@@ -193,21 +197,18 @@ class Tailer:
         check_log(self._table, newest.state, log_now, newest.definition, self._clock.now_ms())
 
     def _needs_tier(self, newest: Published) -> bool:
-        """Whether there is no tier, or one that does not fit the snapshot (`serving.fit`)."""
-        if self._tier is None or self._under is None:
-            return True
-        if newest is self._under:
-            return False
-        needed_ms = tombstones_matter_from_ms(newest.state, newest.definition)
-        if not self._is_of(newest) or self._tier.complete_from_ms > needed_ms:
-            return True
-        return not newest.state.seam.at_least(self._tier.start)
+        """Whether there is no tier, or one that can't be laid over the snapshot."""
+        return self._tier is None or (newest is not self._under and misfit(newest, self._tier) is not None)
 
-    def _is_of(self, newest: Published) -> bool:
-        """Whether the tier's records come from the snapshot's log and were decoded by its definition."""
-        under = self._under
-        assert under is not None
-        return (newest.source, newest.definition) == (under.source, under.definition)
+    def _is_left_behind(self, newest: Published) -> bool:
+        """Whether the table went past a tier that was never at the log's end.
+
+        Nothing is known then of what compaction dropped between the tier's end and the snapshot's seam: an
+        older snapshot would lack it. What lies there need not be read, either.
+        """
+        assert self._tier is not None
+        is_unread = math.isinf(self._tier.age_seconds(self._clock.monotonic()))
+        return is_unread and not self._tier.end.at_least(newest.state.seam)
 
     def _open_tier(self, newest: Published, may_continue: bool) -> None:
         self._close_tier()
@@ -222,7 +223,7 @@ class Tailer:
             self._clock,
             may_continue,
             newest.source,
-            tombstones_matter_from_ms(newest.state, newest.definition),
+            newest.tombstones_from_ms,
         )
         self._feed = Feed(self._tier, newest.definition)
         is_empty = not self._tier.records
@@ -297,8 +298,8 @@ class Tailer:
     def _check_tombstones(self, newest: Published, ends: Seam, log_now: Log) -> None:
         """Makes sure that the tier has not been behind for longer than the log keeps tombstones.
 
-        Snapshot and tier together hold what the log held when the tier was last at its end. Of one that never
-        was, only what lies beyond the seam counts, which was appended after the snapshot had all of the log;
+        Snapshot and tier together hold what the log held when the tier was last at its end. One that never
+        was has read up to the seam at least, and what follows was appended after the snapshot had all of it;
         or, where the table has no row that could miss its tombstone, what the tier itself has read.
         Partitions that the tier does not have yet were made since it was at its end.
         """

@@ -32,8 +32,7 @@ def check_log(table: str, at: Fed, log: Log, definition: LiveTable, now_ms: int)
     Raises what `check_source` and `check_tombstones` raise.
     """
     starts, ends = check_source(table, at, log, definition.topics)
-    # Without a key there are no tombstones, and a table that has read nothing has no row that lacks one.
-    if definition.has_key and at.has_read:
+    if has_rows_to_delete(at, definition):
         check_tombstones(table, at, ends, log, now_ms)
     return starts, ends
 
@@ -143,12 +142,20 @@ def check_tombstones(table: str, at: Fed, ends: Seam, log: Log, now_ms: int) -> 
         )
 
 
+def has_rows_to_delete(at: Fed, definition: LiveTable) -> bool:
+    """Whether a lost tombstone can leave a row behind.
+
+    Without a key there are no tombstones, and a table that has read nothing has no row that lacks one.
+    """
+    return definition.has_key and at.has_read
+
+
 def tombstones_matter_from_ms(at: Fed, definition: LiveTable) -> int:
     """From when on (our clock) a lost tombstone may leave a row in the table; `NEVER_MS` where it has none.
 
     A tombstone from before was applied, or there was no row yet, or its loss was accepted.
     """
-    if not (definition.has_key and at.has_read):
+    if not has_rows_to_delete(at, definition):
         return NEVER_MS
     return max(at.drained_ms, min(at.tombstones_since_ms.get(topic, 0) for topic in definition.topics))
 

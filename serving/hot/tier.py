@@ -142,9 +142,19 @@ class HotTier:
         return self._meta.end
 
     @property
+    def source(self) -> str:
+        """The log that the records come from, as its manifest says it."""
+        return self._manifest.source
+
+    @property
     def complete_from_ms(self) -> int:
         """From when on no tombstone is missing, as its manifest says it."""
         return self._manifest.complete_from_ms
+
+    @property
+    def definition_json(self) -> str:
+        """The definition that the records are decoded by, as its manifest says it."""
+        return self._manifest.definition
 
     @property
     def definition_version(self) -> int:
@@ -310,12 +320,11 @@ class HotTier:
 
     def _begin(self, before: Manifest | None, start: Seam, tombstones_from_ms: int) -> None:
         """Publishes an empty generation; readers of an earlier tier learn of it from that one's meta."""
-        if before is not None:
-            self._manifest = replace(self._manifest, version=before.version)
         if tombstones_from_ms == NEVER_MS:
             complete_from_ms = self._clock.now_ms() - BEGUN_EARLIER_SECONDS * 1000
             self._manifest = replace(self._manifest, complete_from_ms=complete_from_ms)
         if before is not None:
+            self._manifest = replace(self._manifest, version=before.version)
             _tell_readers_to_move(self.folder, before)
         self._meta = Meta(self._manifest.version, _nothing_from(start))
         self._generations = [self._created(self._meta, MAP_BYTES)]

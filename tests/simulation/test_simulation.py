@@ -231,6 +231,23 @@ History(Surroundings(partitions=(1, 1), is_compacted=True, records_max=5, is_ser
     Refresh(worker=1, fault=None),
     Tail(rounds=1, fault=None),
 ))""",
+    "a tailer was started again below a table that had gone past its tier": """\
+History(Surroundings(partitions=(1, 1), is_compacted=True, records_max=100, is_served=True), (
+    Reboot(damage=90),
+    Produce(records=((2, 2, 0),), slot=None),
+    Ingest(owner=0, fault=None, answer=None),
+    Follow(fault=None),
+    Tail(rounds=3, fault=Fault("crash", 6)),
+    Refresh(worker=1, fault=None),
+    Produce(records=((2, 2, 1),), slot=None),
+    Compact(place=2, spared=0, drops=True),
+    Advance(seconds=1800),
+    Ingest(owner=0, fault=None, answer=None),
+    Advance(seconds=1900),
+    Follow(fault=Fault("crash", 9)),
+    Compact(place=2, spared=0, drops=True),
+    Tail(rounds=2, fault=None),
+))""",
     "a rejected race had landed": """\
 History(Surroundings(partitions=(1, 1), records_max=100), (
     Ingest(owner=0, fault=None, answer=None),

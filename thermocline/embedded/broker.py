@@ -22,7 +22,6 @@ from thermocline.embedded.process import GuardedProcess, end_of
 from thermocline.errors import KafkaUnreachable, PortTaken
 from thermocline.jvm.jars import Report, in_silence, jars_of
 from thermocline.jvm.java import JavaHome, find_java
-from thermocline.kafka_admin import admin_client
 
 _JVM_FLAGS = (
     "-Xms64m",
@@ -170,14 +169,13 @@ class LocalKafka:
     def _admin(self) -> AdminClient:
         """Kept: a client that is collected while one of its futures is awaited never answers."""
         if self._admin_client is None:
-            self._admin_client = admin_client(
-                self,
+            self._admin_client = AdminClient(
                 {
                     "bootstrap.servers": self.bootstrap_servers,
                     "reconnect.backoff.ms": 50,
                     "reconnect.backoff.max.ms": 200,
                     "log_level": 0,
-                },
+                }
             )
         return self._admin_client
 
