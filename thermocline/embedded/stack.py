@@ -20,6 +20,7 @@ import httpx
 
 from thermocline.embedded.broker import LocalKafka
 from thermocline.embedded.guard import guard_of, release
+from thermocline.embedded.trino import LocalTrino
 from thermocline.errors import EngineFailed
 from thermocline.jvm.jars import Report, in_silence
 from thermocline.settings import Settings, load_settings
@@ -27,6 +28,8 @@ from thermocline.settings import Settings, load_settings
 HOST = "127.0.0.1"
 TABLE = "profiles"
 TOPIC = "profiles"
+TRINO_ADMIN = "admin"
+"""The user of the stack's Trino who may do everything; others may only read views."""
 # Spark, a first commit and a first cold index take some 15 s on a quiet machine.
 READY_TIMEOUT_SECONDS = 180.0
 # A batch that is being run is finished first, and Spark ends in a second or two.
@@ -92,7 +95,8 @@ class Command:
 class Stack:
     """A folder with a broker, a configuration and a table, and the commands that run on them.
 
-    Use it as a context manager; the processes end with it, the broker last.
+    Use it as a context manager; the processes end with it, the broker last. With Trino, the table is of format
+    version 2, and ingest publishes its views.
     """
 
     def __init__(
@@ -104,11 +108,13 @@ class Stack:
         commit_interval_seconds: float = 10.0,
         workers: int = 1,
         catalog: str = "lake",
+        with_trino: bool = False,
         report: Report = in_silence,
     ) -> None:
         self.folder = folder.absolute()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.kafka = LocalKafka(self.folder / "kafka", report=report)
+        self.trino = LocalTrino(self.folder / "trino", report=report) if with_trino else None
         self.url = f"http://{HOST}:{_free_port()}"
         self.config_path = self.folder / "thermocline.toml"
         self._partitions = partitions
@@ -125,14 +131,20 @@ class Stack:
                 topic=TOPIC,
                 buckets=buckets,
                 commit_interval_seconds=commit_interval_seconds,
+                format_version=2 if self.trino else 3,
             )
+            + (_VIEWS.format(url=self.trino.url) if self.trino else "")
         )
         self.settings: Settings = load_settings(self.config_path)
 
     def start(self) -> Self:
-        """The broker, the topic and the table; ingest and serving are started by their own methods."""
+        """The broker, the topic, the table, and Trino; ingest and serving are started by their own methods."""
         self.start_broker()
+        if self.trino:
+            self.start_trino()
         self.create_table()
+        if self.trino:
+            self.trino.wait()
         return self
 
     def start_broker(self) -> None:
@@ -140,6 +152,13 @@ class Stack:
         self.kafka.start()
         self.kafka.wait()
         self.kafka.create_topic(TOPIC, self._partitions, {"message.timestamp.type": "LogAppendTime"})
+
+    def start_trino(self) -> None:
+        """Trino, with what ``views config`` writes; it takes queries some ten seconds later."""
+        assert self.trino is not None
+        folder = str(self.trino.configuration)
+        self.run("views-config", "views", "config", folder, "--admin", TRINO_ADMIN)
+        self.trino.start()
 
     def create_table(self) -> None:
         """The table, from the configuration."""
@@ -163,8 +182,10 @@ class Stack:
         command.stop()
 
     def check(self) -> None:
-        """Raises `KafkaUnreachable` or `EngineFailed` when the broker or a command has ended by itself."""
+        """Raises an error with the end of its log when the broker, Trino or a command has ended by itself."""
         self.kafka.check()
+        if self.trino:
+            self.trino.check()
         for command in self._commands:
             command.check()
 
@@ -211,6 +232,8 @@ class Stack:
         for command in self._commands:
             command.stop()
         self._commands.clear()
+        if self.trino:
+            self.trino.stop()
         self.kafka.stop()
 
     def __enter__(self) -> Self:
@@ -254,6 +277,7 @@ key = ["app_id", "user_id", "key"]
 entity = ["app_id", "user_id"]
 buckets = {buckets}
 commit_interval_seconds = {commit_interval_seconds}
+format_version = {format_version}
 
 [tables.{table}.columns]
 app_id = "int"
@@ -261,4 +285,10 @@ user_id = "string"
 key = "string"
 value = "string"
 updated_at = "timestamptz"
+"""
+
+_VIEWS = """
+[views]
+enabled = true
+url = "{url}"
 """
