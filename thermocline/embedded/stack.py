@@ -95,7 +95,7 @@ class Command:
 class Stack:
     """A folder with a broker, a configuration and a table, and the commands that run on them.
 
-    Use it as a context manager; the processes end with it, the broker last. With Trino, the table is of format
+    Use it as a context manager; the processes end with it, the broker last. With Trino, the table has format
     version 2, and ingest publishes its views.
     """
 
@@ -138,7 +138,7 @@ class Stack:
         self.settings: Settings = load_settings(self.config_path)
 
     def start(self) -> Self:
-        """The broker, the topic, the table, and Trino; ingest and serving are started by their own methods."""
+        """The broker, the topic, the table, Trino; ingest and serving are started by their own methods."""
         self.start_broker()
         if self.trino:
             self.start_trino()
