@@ -70,7 +70,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "views.kafka": "What Trino calls the Kafka catalog.",
     "views.margin_seconds": (
         "How old a record must be to be in the view `_live`, so that both its scans of the log see the same; "
-        "more than the clocks of Trino and of the brokers differ by."
+        "more than the clocks of Trino and of the brokers differ by, and than a record takes to its replicas."
     ),
     "tables.NAME.identifier": "`namespace.table` in the catalog.",
     "tables.NAME.topics": "The topics that feed the table.",
@@ -330,8 +330,9 @@ Results go to stdout and talk to stderr. `--json` prints one JSON document inste
 `thermocline` itself stand before the command."""
 
 _METRICS_INTRODUCTION: Final = """\
-`GET /metrics` of a server, in Prometheus's text format. Counters and histograms are of all its API processes;
-gauges say what is so at that moment. Base units: seconds, bytes, records."""
+`GET /metrics` of a server, in Prometheus's text format, and of `ingest run` and `views publish --watch` with
+`--metrics-port`, which have those of views. Counters and histograms are of all API processes of a server; gauges
+say what is so at that moment. Base units: seconds, bytes, records."""
 
 _SAFETY_INTRODUCTION: Final = """\
 What keeps the table equal to the replay of its log, line by line. `make mutants` takes each of these lines

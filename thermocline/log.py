@@ -54,6 +54,7 @@ METADATA_POLL_SECONDS = 0.1
 # What Kafka does where a topic says nothing, for a user who may not ask and a broker that leaves it out.
 _DELETE_RETENTION_MS = 86_400_000
 _RETENTION_MS = 604_800_000
+_NO_BOUND_MS = (1 << 63) - 1
 # The end of the year 9999: a producer that gives microseconds for milliseconds must not break what counts in
 # microseconds, nor order a key's records one way here and another way there.
 TIMESTAMP_MS_MAX = 253_402_300_799_999
@@ -163,15 +164,17 @@ class TopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class TopicRetention:
-    """For how long a topic keeps records that nobody has read yet, from when they were appended.
+    """For how long a topic keeps records that nobody has read yet, by the records' own times.
 
     ``kept_ms`` is None where none is deleted for its age. ``compaction_lag_ms`` is how long a record lives on
-    after a later one of its key came; None where the topic is not compacted.
+    after a later one of its key came; None where the topic is not compacted. Where producers give the times,
+    ``backdated_ms_max`` is how old one may be when its record is appended; None where nothing bounds it.
     """
 
     kept_ms: int | None
     is_limited_by_size: bool
     compaction_lag_ms: int | None
+    backdated_ms_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -213,7 +216,17 @@ def retention_of(entries: Mapping[str, str | None]) -> TopicRetention:
         kept_ms=kept_ms if is_deleted and kept_ms >= 0 else None,
         is_limited_by_size=is_deleted and entries.get("retention.bytes") != "-1",
         compaction_lag_ms=int(entries.get("min.compaction.lag.ms") or 0) if "compact" in policies else None,
+        backdated_ms_max=_backdated_ms_max(entries),
     )
+
+
+def _backdated_ms_max(entries: Mapping[str, str | None]) -> int | None:
+    """Brokers before 4.0 have one setting for both directions, it counts where the newer one is not set."""
+    for name in ("message.timestamp.before.max.ms", "message.timestamp.difference.max.ms"):
+        bound_ms = int(entries.get(name) or _NO_BOUND_MS)
+        if bound_ms != _NO_BOUND_MS:
+            return bound_ms
+    return None
 
 
 class Log:

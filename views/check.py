@@ -11,6 +11,7 @@ from thermocline.clock import iso_time
 from thermocline.errors import ThermoclineError, TrinoUnreachable
 from thermocline.identity import KEPT_MS_MIN, kept_ms
 from views.facts import look
+from views.lifetime import promised_ms
 from views.publish import find_views
 from views.standing import standing_views
 from views.topics import SCHEMA, table_name
@@ -31,8 +32,10 @@ INTERVALS_KEPT_MIN: Final = 10
 KEPT_MS_ADVISED: Final = 604_800_000
 LAG_MS_ADVISED: Final = 86_400_000
 
-_BY_PRODUCER: Final = (
-    "CreateTime: the live view needs literal ends, and how long a record stays hangs on its producer's clock"
+_ENDS: Final = "the live view has literal ends"
+_NO_PROMISE: Final = (
+    "retention.ms goes by the times that producers give, so views end soon after ingest does (where these "
+    "must stay, message.timestamp.before.max.ms bounds how old they may be: the broker refuses older records)"
 )
 
 
@@ -72,22 +75,21 @@ def check_topics(settings: Settings, facts: TableFacts) -> Iterator[Finding]:
     """The settings that views hang on, of each topic."""
     interval_ms = round(settings.table(facts.definition.name).commit_interval_seconds * 1000)
     shortest_ms = INTERVALS_KEPT_MIN * interval_ms
+    if facts.definition.has_key:
+        yield _transactions(facts)
     for topic in facts.definition.topics:
         config, retention = facts.configs[topic], facts.retentions[topic]
 
         def fix(setting: str, is_bad: bool, topic: str = topic) -> str:
             return _alter(settings, topic, setting) if is_bad else ""
 
-        if facts.definition.has_key:
-            kind = "LogAppendTime" if config.is_log_append_time else _BY_PRODUCER
-            by_producer = not config.is_log_append_time
-            is_bad = by_producer and not facts.definition.transactional
-            yield Finding(
-                f"{topic}: message.timestamp.type",
-                kind,
-                fix("message.timestamp.type=LogAppendTime", is_bad),
-            )
         kept = retention.kept_ms
+        costs = list(_costs_of_producers_times(facts, topic))
+        yield Finding(
+            f"{topic}: message.timestamp.type",
+            "LogAppendTime" if config.is_log_append_time else ": ".join(["CreateTime", *costs]),
+            fix("message.timestamp.type=LogAppendTime", bool(costs)),
+        )
         yield Finding(
             f"{topic}: retention.ms",
             "no limit" if kept is None else f"{kept:,}",
@@ -114,6 +116,26 @@ def check_topics(settings: Settings, facts: TableFacts) -> Iterator[Finding]:
             f"{lag_ms:,}" + (": pinned views end within ten minutes" if lag_ms < KEPT_MS_MIN else ""),
             fix(f"min.compaction.lag.ms={LAG_MS_ADVISED}", lag_ms < KEPT_MS_MIN),
         )
+
+
+def _transactions(facts: TableFacts) -> Finding:
+    """Whether the definition says what its producers do."""
+    name = facts.definition.name
+    if facts.definition.transactional or not facts.shows_transactions:
+        return Finding("transactions", "as defined" if facts.definition.transactional else "no sign of any")
+    fix = f"set transactional = true in [tables.{name}], stop ingest, thermocline table alter {name}"
+    return Finding("transactions", f"producers use them, and the definition does not say so: {_ENDS}", fix)
+
+
+def _costs_of_producers_times(facts: TableFacts, topic: str) -> Iterator[str]:
+    """What another `message.timestamp.type` would spare the views."""
+    if facts.configs[topic].is_log_append_time:
+        return
+    if facts.definition.has_key and not facts.is_transactional:
+        yield _ENDS
+    kept = facts.retentions[topic].kept_ms
+    if kept is not None and not promised_ms(facts, topic, kept):
+        yield _NO_PROMISE
 
 
 def check_trino(settings: Settings, name: str, trino: Trino) -> Iterator[Finding]:

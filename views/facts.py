@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from thermocline.catalog import current_state, definition_of
 from thermocline.identity import check_log
 from thermocline.seam import Seam
+from views.transactions import has_committed_transactions, has_open_transaction
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -26,6 +27,7 @@ class TableFacts:
     """A table's newest snapshot, and its log as it was at ``looked_at_ms``: it held all from the seam on.
 
     ``ends`` are the log's, as a committed reader sees them, asked for after that moment.
+    ``shows_transactions`` is what `views.transactions` found, whatever the definition says.
     """
 
     definition: LiveTable
@@ -34,6 +36,12 @@ class TableFacts:
     configs: Mapping[str, TopicConfig]
     retentions: Mapping[str, TopicRetention]
     looked_at_ms: int
+    shows_transactions: bool = False
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether producers use transactions, as the definition says or as table and log show."""
+        return self.definition.transactional or self.shows_transactions
 
     @property
     def is_drained(self) -> bool:
@@ -53,4 +61,6 @@ def look(table: Table, name: str, log: Log, clock: Clock) -> TableFacts:
     now_ms = clock.now_ms()  # before the log is asked: what it gains from now on is newer
     _, ends = check_log(name, state, log, definition, now_ms)
     topics = definition.topics
-    return TableFacts(definition, state, ends, log.configs(topics), log.retentions(topics), now_ms)
+    configs = log.configs(topics)
+    is_shown = has_open_transaction(log, topics) or has_committed_transactions(table, name, configs)
+    return TableFacts(definition, state, ends, configs, log.retentions(topics), now_ms, is_shown)

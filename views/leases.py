@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import StoreUnreachable, first_line
+from thermocline.failpoints import failstep
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -22,27 +23,37 @@ AFTER_REPLACEMENT_MS: Final = 3_600_000
 """A query keeps the view that it began with; an hour is longer than any should run."""
 WITHOUT_END_MS: Final = 86_400_000
 """Of a view without an end the snapshot is kept for a day, which is renewed while anybody publishes."""
+RENEWED_SECONDS: Final = 600.0
+"""A publisher that writes at the same moment may overwrite a lease with one that lacks its snapshot: each is
+written again after so long. It has to be less than any snapshot is kept without a lease."""
 
 
-def hold(table: Table, view: str, snapshot_id: int, until_ms: int | None, now_ms: int) -> int:
-    """Keep a snapshot for a view, until the view ends or is replaced; until when that is, in milliseconds.
+def hold(
+    table: Table,
+    view: str,
+    snapshot_id: int,
+    until_ms: int | None,
+    now_ms: int,
+    standing_id: int | None = None,
+) -> None:
+    """Keep a snapshot for a view, until the view ends or is replaced.
 
-    Those of the view before stay for the queries that run. Raises `StoreUnreachable`.
+    That of the view that stands by now (``standing_id``) is kept as it was: nobody knows whether it will be
+    replaced. Earlier ones stay for the queries that run. Raises `StoreUnreachable`.
     """
     until_ms = now_ms + WITHOUT_END_MS if until_ms is None else until_ms
     kept = {
-        older: min(their_end_ms, now_ms + AFTER_REPLACEMENT_MS)
+        older: their_end_ms if older == str(standing_id) else min(their_end_ms, now_ms + AFTER_REPLACEMENT_MS)
         for older, their_end_ms in _read(table, view).items()
         if their_end_ms > now_ms
     }
     document = {"view": view, "snapshots": kept | {str(snapshot_id): until_ms + AFTER_REPLACEMENT_MS}}
     path = path_of(table, view)
     try:
-        with table.io.new_output(path).create(overwrite=True) as sink:
+        with failstep("views.lease"), table.io.new_output(path).create(overwrite=True) as sink:
             sink.write(json.dumps(document).encode())
     except OSError as error:
         raise _unreachable(table, path, error) from error
-    return until_ms
 
 
 def release(table: Table, view: str) -> None:

@@ -2,6 +2,12 @@
 
 A view keeps the offsets that it begins at. Once the log drops a record beyond them, the view would show the
 row of before, and could not know. So it ends before that can be.
+
+Kafka goes by the records' own times, and drops a segment once the latest in it is `retention.ms` old. Where
+the broker gives them (LogAppendTime), that counts from when a record came. Where producers do, a record may
+be old when it comes, and go at once: the setting then promises only what is left of it by
+`message.timestamp.before.max.ms`, which bounds that age, and without that bound nothing.
+`min.compaction.lag.ms` counts the same way.
 """
 
 from __future__ import annotations
@@ -17,7 +23,7 @@ from thermocline.log import TIMESTAMP_MS_MAX
 if TYPE_CHECKING:
     from views.facts import TableFacts
 
-__all__ = ["Lifetime", "lifetime"]
+__all__ = ["Lifetime", "lifetime", "promised_ms"]
 
 MARGIN_PARTS: Final = 10
 MARGIN_MS_MAX: Final = 3_600_000
@@ -25,8 +31,12 @@ MARGIN_MS_MAX: Final = 3_600_000
 time, and the broker's clock, Trino's and ours differ."""
 
 INTERVALS_WITHOUT_PROMISE: Final = 3
-"""Of a topic that is limited by its size nobody knows how long a record stays. It held all at the last look;
-within so many commit intervals there is another."""
+"""Of a topic that is limited by its size, or by times that producers give, nobody knows how long a record
+stays. It held all at the last look; within so many commit intervals there is another."""
+
+TRANSACTION_MS_MAX: Final = 900_000
+"""For how long a transaction may be open: Kafka's `transaction.max.timeout.ms`, where it is not set. Its
+records wait unseen, and grow old: the log that a table held all of may have had them already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +67,18 @@ def _by_topic(facts: TableFacts, commit_interval_ms: int) -> Iterator[Lifetime]:
     for topic in facts.definition.topics:
         config, retention = facts.configs[topic], facts.retentions[topic]
         since_ms = _beyond_since_ms(facts, topic)
+        without_promise_ms = facts.looked_at_ms + INTERVALS_WITHOUT_PROMISE * commit_interval_ms
         if retention.kept_ms is not None:
             words = f"retention.ms of topic {topic}"
-            yield _ending(since_ms, retention.kept_ms, words)
+            promised = promised_ms(facts, topic, retention.kept_ms)
+            if promised:
+                waited_ms = TRANSACTION_MS_MAX if facts.is_transactional else 0
+                yield _ending(since_ms - waited_ms, promised, words)
+            else:
+                words = f"{words}, which promises no time where producers give the records' times"
+                yield Lifetime(without_promise_ms, words)
         if retention.is_limited_by_size:
-            until_ms = facts.looked_at_ms + INTERVALS_WITHOUT_PROMISE * commit_interval_ms
-            yield Lifetime(until_ms, f"retention.bytes of topic {topic}, which promises no time")
+            yield Lifetime(without_promise_ms, f"retention.bytes of topic {topic}, which promises no time")
         if config.is_compacted and facts.definition.has_key and facts.state.has_read:
             accepted_ms = facts.state.tombstones_since_ms.get(topic, 0)
             since_ms = max(since_ms, min(accepted_ms, facts.looked_at_ms))
@@ -77,7 +93,18 @@ def _of_compaction(facts: TableFacts, reads_to: int | None) -> Iterator[Lifetime
         lag_ms = facts.retentions[topic].compaction_lag_ms
         if lag_ms is not None:
             words = f"min.compaction.lag.ms of topic {topic}"
-            yield _ending(reads_to, max(lag_ms, KEPT_MS_MIN), words)
+            yield _ending(reads_to, max(promised_ms(facts, topic, lag_ms), KEPT_MS_MIN), words)
+
+
+def promised_ms(facts: TableFacts, topic: str, kept: int) -> int:
+    """How long a record surely stays, from when it came, where Kafka keeps it so long by its own time.
+
+    0 where nothing is sure.
+    """
+    if facts.configs[topic].is_log_append_time:
+        return kept
+    backdated_ms = facts.retentions[topic].backdated_ms_max
+    return 0 if backdated_ms is None else max(kept - backdated_ms, 0)
 
 
 def _beyond_since_ms(facts: TableFacts, topic: str) -> int:

@@ -53,7 +53,9 @@ def pin_view(
     found = find_views(settings, name, trino, [standing])
     if standing in found and found[standing] is None:
         raise ViewForeign(table=name, view=f"{settings.views.lake}.{view}")
-    hold(table, view, point.snapshot_id, planned.until_ms, clock.now_ms())
+    before = found.get(standing)
+    standing_id = before.snapshot_id if before else None
+    hold(table, view, point.snapshot_id, planned.until_ms, clock.now_ms(), standing_id)
     trino.rows(planned.statement, view)
     return planned
 

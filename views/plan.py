@@ -16,7 +16,7 @@ from views.lifetime import lifetime
 from views.render import Mode, ViewPlan, query
 from views.render_view import create_view, view_comment, view_name
 from views.render_window import Window
-from views.sql import comment, literal
+from views.sql import comment
 
 if TYPE_CHECKING:
     from thermocline.definition import LiveTable
@@ -67,11 +67,9 @@ class PlannedView:
     @property
     def statement(self) -> str:
         """What creates or replaces it, with its lifetime in a comment."""
-        made = create_view(self.plan, self.pinned)
-        before, after = literal(view_comment(self.plan)), literal(self.comment)
         ends = "does not end" if self.until_ms is None else f"ends at {iso_time(self.until_ms)}"
         head = comment(f"{'.'.join(self.schema_and_name)} {ends}: {self.because}.")
-        return f"{head}\n{made.replace(before, after, 1)}"
+        return f"{head}\n{create_view(self.plan, self.pinned, self.comment)}"
 
 
 def live_views(settings: Settings, facts: TableFacts) -> list[PlannedView]:
@@ -109,7 +107,7 @@ def is_bounded(table: TableSettings, facts: TableFacts) -> bool:
     Producers' times say nothing of when a record came, and of a transaction's records all come with its end.
     """
     by_times = all(config.is_log_append_time for config in facts.configs.values())
-    return table.views_bounded or facts.definition.transactional or not by_times
+    return table.views_bounded or facts.is_transactional or not by_times
 
 
 def _live_view(views: ViewsSettings, table: TableSettings, facts: TableFacts, mode: Mode) -> PlannedView:

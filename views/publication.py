@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from thermocline.catalog import open_catalog
+from thermocline.errors import ThermoclineError, first_line
 from thermocline.log import Log
+from thermocline.logs import fields
 from views.leftovers import remove_leftovers
 from views.publish import Publisher, Round
 from views.trino_client import Trino
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Publication"]
 
 CLEAN_SECONDS: Final = 600.0  # what was replaced is kept for an hour anyway
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -32,7 +37,7 @@ class Publication:
     _views: set[str] = field(default_factory=set)
 
     def __call__(self) -> Round:
-        """One publication, and now and then the leftovers of earlier ones. Raises what both raise."""
+        """One publication, and now and then the leftovers of earlier ones. Raises what the first raises."""
         self._publisher = self._publisher or Publisher(
             self.settings,
             self.name,
@@ -52,5 +57,10 @@ class Publication:
             return
         namespace = self.settings.table(self.name).identifier.rpartition(".")[0]
         views = sorted(view.removeprefix(f"{namespace}.").lower() for view in self._views)
-        remove_leftovers(publisher.catalog, namespace, views, self.clock.now_ms())
         self._cleaned_at = now
+        try:
+            remove_leftovers(publisher.catalog, namespace, views, self.clock.now_ms())
+        except (ThermoclineError, OSError) as error:
+            # The views are published all the same.
+            extra = fields(table=self.name, detail=first_line(error))
+            _logger.warning("files of earlier views not deleted: next time", extra=extra)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from thermocline.catalog import current_state, definition_of, load_table
@@ -25,8 +26,9 @@ from thermocline.errors import (
     ViewForeign,
     ViewsLate,
 )
+from thermocline.failpoints import failpoint, failstep
 from views.facts import look
-from views.leases import WITHOUT_END_MS, hold
+from views.leases import RENEWED_SECONDS, hold
 from views.plan import PlannedView, cold_view, live_views, modes_of
 from views.published import Published, Verdict, verdict
 from views.render import Mode
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from thermocline.definition import LiveTable
     from thermocline.log import Log
     from thermocline.settings import Settings
+    from views.facts import TableFacts
     from views.trino_client import Trino
 
 __all__ = ["Publisher", "Round", "find_all_views", "find_views"]
@@ -77,6 +80,14 @@ class Round:
     has_ends: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """For which snapshot a lease was written, and when (monotonic seconds)."""
+
+    snapshot_id: int
+    at: float
+
+
 @dataclass(slots=True)
 class Publisher:
     """Publishes the views of one table. Not for several threads at once."""
@@ -87,7 +98,8 @@ class Publisher:
     log: Log
     trino: Trino
     clock: Clock
-    _held_until_ms: dict[str, int] = field(default_factory=dict)
+    _held: dict[str, _Held] = field(default_factory=dict)
+    _transactional_at: int | None = None
 
     def publish(self) -> Round:
         """Make the views those of the table as it is now; what was done for it. Safe to repeat.
@@ -115,22 +127,25 @@ class Publisher:
                 return replace(done, replaced=tuple(replaced), kept=kept)
 
     def _round(self) -> Round:
+        failpoint("views.look")
         found = find_views(self.settings, self.name, self.trino)  # before the table: see the module
         table = self._table()
         definition, state = definition_of(table, self.name), current_state(table, self.name)
         modes = list(modes_of(self.settings.table(self.name), definition))
         planned = [cold_view(self.settings, definition, state.snapshot_id)] if Mode.COLD in modes else []
-        stop = None
+        stop: ThermoclineError | None = None
+        withdrawn: list[str] = []
+        left: list[str] = []
         try:
-            planned += live_views(self.settings, look(table, self.name, self.log, self.clock))
+            planned += live_views(self.settings, self._look(table))
         except STOPS as error:
-            stop = error
+            # Before all else, which may fail.
+            stop, live = error, [mode for mode in modes if mode is not Mode.COLD]
+            withdrawn, left = self._withdraw(definition, live, found, stop)
         verdicts = {one: self._judge(found, one, table) for one in planned}
         for one, what in verdicts.items():
-            self._settle(one, what, table)
+            self._settle(one, what, table, found)
         names = {what: [_name(one) for one, judged in verdicts.items() if judged is what] for what in Verdict}
-        live = [mode for mode in modes if mode is not Mode.COLD]
-        withdrawn, left = self._withdraw(definition, live, found, stop) if stop else ([], [])
         return Round(
             state.snapshot_id,
             replaced=(*names[Verdict.REPLACE], *withdrawn),
@@ -140,6 +155,13 @@ class Publisher:
             has_ends=any(one.plan.window.end is not None for one in planned),
         )
 
+    def _look(self, table: Table) -> TableFacts:
+        """A transaction that was open counts until the next commit, which shows it itself."""
+        facts = look(table, self.name, self.log, self.clock)
+        if facts.shows_transactions:
+            self._transactional_at = facts.state.snapshot_id
+        return replace(facts, shows_transactions=self._transactional_at == facts.state.snapshot_id)
+
     def _judge(self, found: Mapping[str, Published | None], one: PlannedView, table: Table) -> Verdict:
         def number_of(snapshot_id: int) -> int | None:
             snapshot = table.snapshot_by_id(snapshot_id)
@@ -148,19 +170,24 @@ class Publisher:
         standing = self._ours(found, *one.schema_and_name)
         return verdict(standing, one, self.clock.now_ms(), number_of)
 
-    def _settle(self, one: PlannedView, what: Verdict, table: Table) -> None:
-        name = _name(one)
-        if what is Verdict.REPLACE or (what is Verdict.KEEP and self._is_lease_due(name)):
+    def _settle(
+        self, one: PlannedView, what: Verdict, table: Table, found: Mapping[str, Published | None]
+    ) -> None:
+        name, snapshot_id = _name(one), one.plan.snapshot_id
+        if what is Verdict.REPLACE or (what is Verdict.KEEP and self._is_lease_due(name, snapshot_id)):
             # Before the view: whoever expires snapshots in between must find it.
-            now_ms = self.clock.now_ms()
-            self._held_until_ms[name] = hold(table, name, one.plan.snapshot_id, one.until_ms, now_ms)
+            standing = self._ours(found, *one.schema_and_name)
+            standing_id = standing.snapshot_id if standing else None
+            hold(table, name, snapshot_id, one.until_ms, self.clock.now_ms(), standing_id)
+            self._held[name] = _Held(snapshot_id, self.clock.monotonic())
         if what is Verdict.REPLACE:
-            self.trino.rows(one.statement, name)
+            with failstep("views.replace"):
+                self.trino.rows(one.statement, name)
 
-    def _is_lease_due(self, name: str) -> bool:
-        """Where this publisher has not written it yet, and in time before it ends."""
-        left_ms = self._held_until_ms.get(name, 0) - self.clock.now_ms()
-        return left_ms < WITHOUT_END_MS / 2
+    def _is_lease_due(self, name: str, snapshot_id: int) -> bool:
+        """Where this publisher has not written it yet, or not for a while."""
+        held = self._held.get(name, _Held(snapshot_id, -inf))
+        return held.snapshot_id != snapshot_id or self.clock.monotonic() - held.at >= RENEWED_SECONDS
 
     def _withdraw(
         self,
@@ -169,11 +196,16 @@ class Publisher:
         found: Mapping[str, Published | None],
         stop: ThermoclineError,
     ) -> tuple[list[str], list[str]]:
-        """Makes the views fail with the reason; those that it replaced, and those that did so already."""
+        """Makes the views fail with the reason; those that it replaced, and those that did so already.
+
+        What is not ours is left out: it does not read the log for us.
+        """
         code, replaced, left = f"[{stop.code}] ", [], []
         for mode in modes:
             schema, view = view_name(definition, mode)
-            standing = self._ours(found, schema, view)
+            standing = found.get(view.lower())
+            if standing is None and view.lower() in found:
+                continue
             if standing is not None and (standing.withdrawn or "").startswith(code):
                 left.append(f"{schema}.{view}")
                 continue

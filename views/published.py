@@ -71,7 +71,8 @@ def verdict(
 
     ``number_of`` gives the sequence number of a snapshot of the table, as it was loaded *after* the view was
     found; None where the table does not have it (any more). A view is published after its commit, so what the
-    table does not have is older, or of a table that was here before.
+    table does not have is older, or of a table that was here before. The log, too, was asked after the view
+    was found: one that ends beyond the log's end is not newer, it reads a log that has lost its end.
     """
     if found is None or found.snapshot_id is None:
         return Verdict.REPLACE
@@ -85,11 +86,7 @@ def verdict(
 def _is_newer(found: Published, planned: PlannedView, number_of: Callable[[int], int | None]) -> bool:
     assert found.snapshot_id is not None
     theirs, ours = number_of(found.snapshot_id), number_of(planned.plan.snapshot_id)
-    if theirs is None or ours is None or theirs != ours:
-        return theirs is not None and ours is not None and theirs > ours
-    # The same snapshot: a view with ends may have been made when the log was longer than we saw it.
-    end = planned.plan.window.end
-    return found.end is not None and end is not None and not end.at_least(found.end)
+    return theirs is not None and ours is not None and theirs > ours
 
 
 def _ends_too_soon(found_ms: int | None, planned_ms: int | None, now_ms: int) -> bool:

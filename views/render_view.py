@@ -19,13 +19,13 @@ def view_name(definition: LiveTable, mode: Mode, pinned: str = "") -> tuple[str,
     return ".".join(namespace), f"{table}_{ending}"
 
 
-def create_view(plan: ViewPlan, pinned: str = "") -> str:
-    """The statement that makes or replaces the view of a plan.
+def create_view(plan: ViewPlan, pinned: str = "", comment: str = "") -> str:
+    """The statement that makes or replaces the view of a plan; by default its comment is `view_comment`.
 
     The view runs with the rights of its owner, so that its readers need none on the Kafka catalog.
     """
     name = sql.qualified(plan.catalog, *view_name(plan.definition, plan.mode, pinned))
-    return _statement(name, view_comment(plan), query(plan))
+    return _statement(name, comment or view_comment(plan), query(plan))
 
 
 def view_comment(plan: ViewPlan) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -34,24 +34,38 @@ def owner(stack: Stack, new_owner: Callable[[Stack], Owner]) -> Owner:
 
 @pytest.fixture(scope="module")
 def answers(stack: Stack, owner: Owner) -> Answers:
-    """The story, told once; what every door said at every moment."""
-    topic = Topic(stack.settings.kafka, TOPIC)
+    """What every door of a server said at every moment."""
     server = stack.serve()
     stack.wait_until_ready(server)
+    return tell(stack, owner, DOORS, lambda: wait_for_server(stack, owner))
+
+
+def tell(
+    stack: Stack,
+    owner: Owner,
+    doors: Mapping[str, Callable[[Stack, str], Rows]],
+    has_committed: Callable[[], None],
+) -> Answers:
+    """The story, told once; what these doors said at every moment."""
+    topic = Topic(stack.settings.kafka, TOPIC)
     said: Answers = {}
 
     def ask(moment: str) -> None:
         read_after = topic.flush()
-        for door, rows in DOORS.items():
+        for door, rows in doors.items():
             said[door, moment] = rows(stack, read_after)
+
+    def commit() -> None:
+        owner.catch_up(threading.Event())
+        has_committed()
 
     write(topic, [(case, entry) for case in CASES for entry in case.first])
     ask("before a commit")
-    commit(stack, owner)
+    commit()
     ask("after the commit")
     write(topic, [(case, entry) for case in CASES for entry in case.second])
     ask("beyond the seam")
-    commit(stack, owner)
+    commit()
     ask("after the second commit")
     return said
 
@@ -65,8 +79,7 @@ def write(topic: Topic, entries: list[tuple[Case, Write]]) -> None:
             topic.send((APP, case.name, entry[0]), entry[1], CASES.index(case) % IDLE_PARTITION)
 
 
-def commit(stack: Stack, owner: Owner) -> None:
-    owner.catch_up(threading.Event())
+def wait_for_server(stack: Stack, owner: Owner) -> None:
     snapshot_id = str(owner.position.snapshot_id)
     path = f"/v1/tables/{TABLE}/rows?app_id={APP}&user_id=x"
     stack.wait_for(

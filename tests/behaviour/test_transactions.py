@@ -23,6 +23,7 @@ from thermocline.embedded.stack import TABLE, TOPIC, Stack
 from thermocline.log import Log
 from thermocline.seam import Seam
 from thermocline.settings import load_settings
+from views import transactions
 
 REQUEST_SECONDS = 30
 
@@ -180,6 +181,27 @@ def test_a_hanging_transaction_is_the_named_cause_of_standing_still(
     assert table_rows(stack)["keep1"] == "2"
     assert served(stack, ["behind", "open", "keep1"]) == {"behind": "1", "keep1": "2"}
     assert json_of(stack, capsys, "ingest", "offsets", TABLE)["open_transactions"] == []
+
+
+def test_a_commit_shows_the_views_whether_it_met_a_transaction(
+    stack: Stack, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: of two commits only the one that met a marker passed an offset without a record."""
+    monkeypatch.setattr(transactions, "COMMITS_MAX", 1)
+    log = Log(stack.settings.kafka)
+    owner.catch_up(threading.Event())
+
+    def is_shown_by_the_next_commit() -> bool:
+        wait_for(lambda: not log.open_transactions([TOPIC]))  # its markers come a moment after it has ended
+        owner.catch_up(threading.Event())
+        table = load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}")
+        return transactions.has_committed_transactions(table, TABLE, log.configs([TOPIC]))
+
+    producer = Producer({**stack.settings.kafka.client_config(), "log_level": 0})
+    write(producer, {"a": "1"})
+    assert not is_shown_by_the_next_commit()
+    commit(producer_of(stack, "with-them"), {"b": "1"})
+    assert is_shown_by_the_next_commit()
 
 
 def run(stack: Stack, *words: str) -> int:

@@ -14,8 +14,8 @@ from thermocline.embedded.demo import DemoOptions
 from thermocline.embedded.demo.background import Background
 from thermocline.embedded.demo.commits import Commit, batches_of, seconds_of
 from thermocline.embedded.demo.document import document_of
-from thermocline.embedded.demo.lines import Lines
-from thermocline.embedded.demo.scene import Reading, Scene, reading_of
+from thermocline.embedded.demo.lines import Lines, pulse_line
+from thermocline.embedded.demo.scene import Reading, Scene, ViewFigures, reading_of
 from thermocline.embedded.demo.story import FROM_ICEBERG, Step
 from thermocline.embedded.demo.timings import Summary, Timings, percentile
 from thermocline.embedded.demo.verdict import Check
@@ -59,6 +59,17 @@ FULL = replace(
 )
 
 
+VIEWS = ViewFigures(
+    by_key=Summary(120, 412.0, 1234.0, 1300.0),
+    live=Summary(40, 2612.0, 13432.0, 14000.0),
+    by_key_queries=Summary(200, 390.0, 900.0, 1000.0),
+    live_queries=Summary(60, 800.0, 2000.0, 2100.0),
+    answers=260,
+    refused=1,
+)
+WITH_TRINO = replace(FULL, views=VIEWS, story=tuple(replace(step, view_ms=412.0) for step in FULL.story))
+
+
 def drawn(scene: Scene, width: int, height: int) -> list[str]:
     console = Console(width=width, height=height, force_terminal=True, color_system=None)
     with console.capture() as capture:
@@ -66,7 +77,7 @@ def drawn(scene: Scene, width: int, height: int) -> list[str]:
     return capture.get().splitlines()
 
 
-@pytest.mark.parametrize("scene", [EMPTY, FULL])
+@pytest.mark.parametrize("scene", [EMPTY, FULL, WITH_TRINO])
 @pytest.mark.parametrize(("width", "height"), [(100, 30), (120, 40), (200, 60)])
 def test_the_screen_fits_the_terminal(scene: Scene, width: int, height: int) -> None:
     lines = drawn(scene, width, height)
@@ -94,6 +105,17 @@ def test_nothing_on_the_screen_is_cut(width: int, offset: int) -> None:
         assert figure in screen
 
 
+@pytest.mark.parametrize("width", [100, 132])
+def test_with_trino_the_screen_has_its_figures_too(width: int) -> None:
+    figures = ("160 ×", "by key p50 412 ms  p99 1,234 ms", "full view p50 2,612 ms  p99 13,432 ms")
+    without, screen = ("\n".join(drawn(scene, width, 30)) for scene in (FULL, WITH_TRINO))
+    assert "Trino" not in without
+    for figure in figures:
+        assert figure in screen
+    near = replace(WITH_TRINO.story[0], why=f"offset 13,430 < seam 23,375: {FROM_ICEBERG}")
+    assert "Trino 412 ms" in "\n".join(drawn(replace(WITH_TRINO, story=(near,)), width, 30))
+
+
 def test_a_sparkline_shows_the_last_values_against_the_greatest() -> None:
     assert sparkline([9.0, 0.0, 4.0, 8.0], 3) == "▁▅█"
     assert sparkline([], 3) == ""
@@ -117,6 +139,28 @@ def test_lines_tell_each_event_once_and_the_traffic_now_and_then(capsys: pytest.
     told = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in told] == ["commit", "story", "story", "5"]
     assert "9,500 applied" in told[0]
+
+
+def test_with_trino_lines_and_document_have_its_figures_too(capsys: pytest.CaptureFixture[str]) -> None:
+    told = []
+    for scene in (FULL, WITH_TRINO):
+        Lines(ManualClock()).show(replace(scene, commits=(), elapsed_seconds=6.0))
+        told.append(capsys.readouterr().out.splitlines())
+    assert "Trino" not in "".join(told[0])
+    assert [len(lines) for lines in told] == [6, 6]
+    assert all(line.endswith("; Trino says the same after 412 ms") for line in told[1][:5])
+    assert told[1][5].endswith(
+        "| in Trino by key after 412 ms (p99 1234), full view after 2612 ms (p99 13432)"
+    )
+    nothing_yet = pulse_line(replace(EMPTY, views=replace(VIEWS, by_key=Summary(), live=Summary())))
+    assert nothing_yet.endswith("| in Trino by key …, full view …")
+    without = document_of(DemoOptions(), [], FULL, {}, "http://x")
+    beside = document_of(DemoOptions(), [], WITH_TRINO, {}, "http://x", "http://y")
+    assert beside.keys() - without.keys() == {"views", "trino_url"}
+    assert beside["views"]["freshness_ms"]["live_by_key"]["p99"] == 1234.0
+    assert beside["views"]["query_ms"]["live"]["count"] == 60
+    assert "view_ms" not in without["story"][0]
+    assert beside["story"][0]["view_ms"] == 412.0
 
 
 def test_the_document_is_json_without_figures_too() -> None:

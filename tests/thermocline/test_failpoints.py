@@ -302,7 +302,7 @@ def test_every_kind_of_process_has_its_points() -> None:
 
 def reached_in_the_code() -> Iterator[tuple[str, str, Form]]:
     """Each call of a failpoint: its name, the file, the form."""
-    for room in ("thermocline", "ingest", "serving", "verify"):
+    for room in ("thermocline", "ingest", "serving", "verify", "views"):
         for path in sorted((ROOT / room).rglob("*.py")):
             if path.is_relative_to(ROOT / "thermocline" / "failpoints"):
                 continue

@@ -1,4 +1,7 @@
-"""One Trino for the session, beside a broker, on a catalog in SQLite: with the files of `views config`."""
+"""Trino for the session, beside a broker, on a catalog in SQLite: with the files of `views config`.
+
+`door` is for tables that tests make and commit to by themselves, `stack` for those of a real ingest.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,10 @@ import pytest
 import trino.dbapi
 from pyiceberg.catalog import Catalog
 
+from tests.views import stacked
 from thermocline.catalog import open_catalog
 from thermocline.embedded.broker import LocalKafka
+from thermocline.embedded.stack import Stack
 from thermocline.embedded.trino import LocalTrino
 from thermocline.settings import CatalogSettings, KafkaSettings, Settings, TableSettings
 from views.access import Names
@@ -95,3 +100,16 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
         write_files(trino_files(settings, NAMES), server.configuration)
         with server:
             yield Door(kafka, server, settings, catalog)
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Its table has a partition that nobody writes to; see `stacked` for tables of a test's own.
+
+    The catalog has a name of its own: a Spark session keeps the first catalog that it met by a name.
+    """
+    folder = tmp_path_factory.mktemp("stacked")
+    made = Stack(folder, partitions=4, commit_interval_seconds=2.0, catalog="viewed", with_trino=True)
+    with made:
+        stacked.start(made)
+        yield made

@@ -12,9 +12,9 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from thermocline.catalog import DEFINITION_PROPERTY
+from thermocline.catalog import DEFINITION_PROPERTY, SUMMARY_SEAM, summary_of
 from thermocline.definition import LiveTable
-from thermocline.log import TopicConfig, TopicFacts, TopicRetention
+from thermocline.log import OpenTransaction, TopicConfig, TopicFacts, TopicRetention
 from thermocline.seam import Seam
 
 DAY_MS = 86_400_000
@@ -43,15 +43,18 @@ def commit(
     watermark_ms: int = -1,
     cluster_id: str = CLUSTER,
     topic_ids: Mapping[str, str] | None = None,
+    without_record: int = 0,
 ) -> int:
     """Makes the rows those of the table, as of the seam; the snapshot.
 
-    ``at_ms`` is when it held all of the log.
+    ``at_ms`` is when it held all of the log; ``without_record`` of the offsets that it passed gave none.
     """
     schema = definition.table_schema
     data = pa.Table.from_pylist(
         [{name: row.get(name) for name in schema.names} for row in rows], schema=schema
     )
+    table.refresh()
+    passed = _sum(seam) - _sum(_seam_of(table))
     summary = {
         "thermocline.seam": seam.to_json(),
         "thermocline.epoch": "1",
@@ -61,15 +64,24 @@ def commit(
         "thermocline.definition-version": str(definition.version),
         "thermocline.watermark-ms": str(watermark_ms),
         "thermocline.drained-ms": str(at_ms),
-        "thermocline.records-read": "1",
+        "thermocline.records-read": str(passed - without_record),
         "thermocline.total-records-read": "1",
     }
-    table.refresh()
     write = table.overwrite if table.scan().count() else table.append
     write(data, snapshot_properties=summary)
     snapshot = table.current_snapshot()
     assert snapshot is not None
     return snapshot.snapshot_id
+
+
+def _seam_of(table: Table) -> Seam:
+    """The current snapshot's; an empty one where it has none."""
+    snapshot = table.current_snapshot()
+    return Seam.from_json(summary_of(snapshot).get(SUMMARY_SEAM, "{}")) if snapshot else Seam()
+
+
+def _sum(seam: Seam) -> int:
+    return sum(offset for _, _, offset in seam.items())
 
 
 @dataclass
@@ -84,6 +96,7 @@ class FakeLog:
     cluster: str = CLUSTER
     error: Exception | None = None
     young: Seam = field(default_factory=Seam)
+    open: tuple[OpenTransaction, ...] = ()
 
     def cluster_id(self) -> str:
         if self.error is not None:
@@ -101,6 +114,9 @@ class FakeLog:
 
     def retentions(self, topics: Sequence[str]) -> dict[str, TopicRetention]:
         return dict.fromkeys(topics, self.retention)
+
+    def open_transactions(self, topics: Sequence[str]) -> tuple[OpenTransaction, ...]:
+        return self.open
 
     def offsets_at(self, topics: Sequence[str], epoch_ms: int) -> Seam:
         return self.young

@@ -34,6 +34,7 @@ def test_a_topic_as_it_should_be_needs_nothing() -> None:
     ("config", "retention", "fix"),
     [
         (BY_PRODUCER, KEPT, "message.timestamp.type=LogAppendTime"),
+        (BY_PRODUCER, replace(KEPT, backdated_ms_max=0), "message.timestamp.type=LogAppendTime"),
         (APPENDED, replace(KEPT, kept_ms=60_000), "retention.ms=604800000"),
         (APPENDED, replace(KEPT, is_limited_by_size=True), "retention.bytes=-1"),
         (
@@ -55,6 +56,47 @@ def test_the_command_is_whole() -> None:
         "kafka-configs.sh --bootstrap-server b:1 --alter --entity-type topics --entity-name t "
         "--add-config message.timestamp.type=LogAppendTime"
     )
+
+
+def test_it_says_what_producers_times_cost() -> None:
+    def words(retention: TopicRetention, **options: Any) -> str:
+        found = check_topics(SETTINGS, facts(BY_PRODUCER, retention, **options))
+        return next(one.found for one in found if "timestamp.type" in one.subject)
+
+    assert words(replace(KEPT, backdated_ms_max=0)) == "CreateTime: the live view has literal ends"
+    assert words(FOR_EVER) == "CreateTime: the live view has literal ends"
+    assert words(FOR_EVER, shows_transactions=True) == "CreateTime"
+    assert "views end soon after ingest does" in words(KEPT)
+    assert "message.timestamp.before.max.ms" in words(KEPT, shows_transactions=True)
+
+
+def test_transactions_that_the_definition_does_not_tell_of_are_said() -> None:
+    (finding,) = [one for one in check_topics(SETTINGS, facts(shows_transactions=True)) if one.fix]
+    assert finding.subject == "transactions"
+    assert "transactional = true in [tables.t]" in finding.fix
+    assert "thermocline table alter t" in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("entries", "bound_ms"),
+    [
+        ({"message.timestamp.before.max.ms": "5"}, 5),
+        ({"message.timestamp.before.max.ms": "0"}, 0),
+        ({"message.timestamp.before.max.ms": str((1 << 63) - 1)}, None),
+        # Brokers of 3.6 to 3.9 have both, of which the older one counts where the newer one is not set.
+        (
+            {
+                "message.timestamp.before.max.ms": str((1 << 63) - 1),
+                "message.timestamp.difference.max.ms": "7",
+            },
+            7,
+        ),
+        ({"message.timestamp.before.max.ms": "9", "message.timestamp.difference.max.ms": "7"}, 9),
+        ({}, None),
+    ],
+)
+def test_how_old_a_record_may_be_when_it_comes(entries: dict[str, str | None], bound_ms: int | None) -> None:
+    assert retention_of(entries).backdated_ms_max == bound_ms
 
 
 @pytest.mark.parametrize(

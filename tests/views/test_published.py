@@ -88,7 +88,11 @@ def test_a_view_that_shows_something_else_is_replaced(other: PlannedView) -> Non
 
 def test_a_newer_view_is_never_replaced_by_an_older_one() -> None:
     assert judged(planned(snapshot_id=2), planned(snapshot_id=1)) is Verdict.NEWER
-    assert judged(planned(), planned(end=Seam({("t", 0): 29}))) is Verdict.NEWER
+
+
+def test_a_view_that_ends_beyond_the_log_is_replaced() -> None:
+    """The log was asked after the view was found, and is shorter: what it gains next would be in the view."""
+    assert judged(planned(), planned(end=Seam({("t", 0): 29}))) is Verdict.REPLACE
 
 
 def test_a_snapshot_that_the_table_does_not_have_is_none_to_wait_for() -> None:

@@ -296,20 +296,21 @@ def test_a_record_with_an_older_time_wins_in_its_partition_and_loses_to_another_
         (0, key_of(1, 0), 1, 9_000), (0, key_of(1, 0), 2, 1_000),
         (0, key_of(2, 0), 3, 9_000), (0, key_of(2, 0), 4, 1_000), (1, key_of(2, 0), 5, 2_000),
         (0, key_of(3, 0), 6, 5_000), (1, key_of(3, 0), 7, 5_000),
+        (0, key_of(4, 0), 8, 8_000), (1, key_of(4, 0), 9, 3_000),
     ]  # fmt: skip
     for partition, key, amount, timestamp in records:
         value = json.dumps({"amount": amount}).encode()
         producer.produce("clocks", key=key, value=value, partition=partition, timestamp=timestamp)
         producer.flush()
     snapshot_id = world.commit(Seam())
-    end = Seam({("clocks", 0): 5, ("clocks", 1): 2})
+    end = Seam({("clocks", 0): 6, ("clocks", 1): 3})
     plans = [
         world.plan(Mode.LIVE, snapshot_id, world.window(Seam(), end=end)),
         world.plan(Mode.LIVE_BY_KEY, snapshot_id, world.window(Seam())),
     ]
     for plan in plans:
         amounts = {row[1]: int(row[3]) for row in world.answer(plan)}
-        assert amounts == {"u1": 2, "u2": 5, "u3": 7}
+        assert amounts == {"u1": 2, "u2": 5, "u3": 7, "u4": 8}
 
 
 def test_topics_partitions_and_groups_that_come_later_are_all_read(door: Door, new_world: Any) -> None:

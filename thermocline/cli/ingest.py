@@ -10,6 +10,7 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
+from thermocline.cli.metrics_port import MetricsPort, metrics_served
 from thermocline.cli.output import as_typed, counted, say, show, table
 from thermocline.cli.publishing import published
 from thermocline.cli.session import AsJson, TableName, session_of
@@ -36,6 +37,7 @@ def run(
     once: Annotated[
         bool, typer.Option("--once", help="End when what the log holds now is committed.")
     ] = False,
+    metrics_port: MetricsPort = None,
     as_json: AsJson = False,
 ) -> int:
     """Own the table and commit its topics' records to it, until SIGTERM or Ctrl-C."""
@@ -45,7 +47,7 @@ def run(
     session.configure_logs("info")
     from ingest import owner
 
-    with stop_event() as stop, published(settings, name) as publish:
+    with stop_event() as stop, metrics_served(metrics_port), published(settings, name) as publish:
         code = owner.run(settings, name, once, stop, on_commit=publish)
     if once:
         words = "nothing to do" if code == ExitCode.NOTHING_TO_DO else "done"

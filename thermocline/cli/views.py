@@ -11,6 +11,7 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
+from thermocline.cli.metrics_port import MetricsPort, metrics_served
 from thermocline.cli.output import as_typed, show, table
 from thermocline.cli.session import AsJson, TableName, session_of
 from thermocline.cli.stopping import stop_event
@@ -99,6 +100,7 @@ def publish(
     watch: Annotated[
         bool, typer.Option("--watch", help="Go on until SIGTERM or Ctrl-C, after each commit.")
     ] = False,
+    metrics_port: MetricsPort = None,
     as_json: AsJson = False,
 ) -> int:
     """Make the views in Trino those of the newest snapshot. `ingest run` does it with views.enabled."""
@@ -113,7 +115,7 @@ def publish(
     clock = SystemClock()
     publication = Publication(settings, name, clock)
     if watch:
-        with stop_event() as stop:
+        with stop_event() as stop, metrics_served(metrics_port):
             # Nobody tells this process of a commit, so it looks more often.
             pause = min(interval_seconds, WATCH_SECONDS)
             return Watch(name, publication, pause, clock).follow(threading.Event(), stop)

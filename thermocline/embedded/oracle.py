@@ -6,6 +6,7 @@ It shares no code with ``decode``, ``keys`` and ``fold``, so that a mistake in t
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -40,6 +41,8 @@ class Oracle:
 
     def __init__(self) -> None:
         self._records: dict[tuple[str, int], list[Acknowledged]] = {}
+        self._ends: dict[tuple[str, int], int] = {}
+        self._lock = threading.Lock()
         self.newest: Acknowledged | None = None
         self.refused = ""
 
@@ -60,8 +63,11 @@ class Oracle:
 
     def acknowledge(self, record: Acknowledged) -> None:
         """Remembers a record."""
-        # Both steps are atomic, so that no thread loses another one's record.
-        self._records.setdefault((record.topic, record.partition), []).append(record)
+        place = (record.topic, record.partition)
+        # So that no thread loses another one's record or end.
+        with self._lock:
+            self._records.setdefault(place, []).append(record)
+            self._ends[place] = max(self._ends.get(place, 0), record.offset + 1)
         self.newest = record
 
     def __len__(self) -> int:
@@ -71,8 +77,8 @@ class Oracle:
     @property
     def end(self) -> Seam:
         """The next offset of each partition, after the records acknowledged."""
-        ends = {place: max(record.offset for record in held) + 1 for place, held in self._held().items()}
-        return Seam(ends)
+        with self._lock:
+            return Seam(self._ends)
 
     def rows(self, end: Seam | Mapping[tuple[str, int], int] | None = None) -> dict[RowKey, Row]:
         """The rows by key, as of the given next offset of each partition, or of all that was acknowledged.

@@ -179,12 +179,12 @@ class PortTaken(ConfigurationError):
 
     It may be a server that is already running: `thermocline status` says what answers there.
 
-    No data was touched. Stop the other process, or choose another serving.port.
+    No data was touched. Stop the other process, or choose another port.
     """
 
     code = "port-taken"
     _what = "{host}:{port} is in use by another process."
-    _next = "thermocline status      (says what answers there; or set serving.port)"
+    _next = "thermocline status      (says what answers there; or choose another port)"
 
     host: str
     port: int

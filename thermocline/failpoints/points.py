@@ -19,6 +19,7 @@ from thermocline.failpoints.real_errors import (
     no_answer,
     no_broker_answers,
     store_fails,
+    trino_away,
 )
 
 
@@ -32,7 +33,14 @@ _TASK: Final = (Process.TASK,)
 _TAILER: Final = (Process.TAILER,)
 _TIER: Final = (Process.TAILER, Process.COMMAND)
 _READER: Final = (Process.API, Process.COMMAND)
-_WITH_A_CATALOG: Final = (Process.INGEST, Process.TAILER, Process.API, Process.COMMAND)
+_PUBLISHER: Final = (Process.PUBLISHER,)
+_WITH_A_CATALOG: Final = (
+    Process.INGEST,
+    Process.PUBLISHER,
+    Process.TAILER,
+    Process.API,
+    Process.COMMAND,
+)
 _P: Final = Form.POINT
 _S: Final = Form.STEP
 
@@ -71,7 +79,7 @@ _LISTED: Final = (
         "thermocline/log.py",
         "before an answer of the brokers is taken",
         no_broker_answers,
-        (Process.INGEST, Process.TAILER, Process.COMMAND),
+        (Process.INGEST, Process.PUBLISHER, Process.TAILER, Process.COMMAND),
     ),
     # Ownership.
     Failpoint("lease.read", _P, "ingest/lease.py", "before the lease is read", store_fails, _OWNER),
@@ -242,6 +250,24 @@ _LISTED: Final = (
         database_away,
         _OWNER,
     ),
+    # The views, of which a publication replaces several.
+    Failpoint(
+        "views.look",
+        _P,
+        "views/publish.py",
+        "before a publication looks at the views and at the table",
+        trino_away,
+        _PUBLISHER,
+    ),
+    Failpoint(
+        "views.lease",
+        _S,
+        "views/leases.py",
+        "it is written which snapshot a view reads, before the view is replaced",
+        disk_full,
+        _PUBLISHER,
+    ),
+    Failpoint("views.replace", _S, "views/publish.py", "a view is replaced", trino_away, _PUBLISHER),
     # The tailer and its hot tier.
     Failpoint(
         "tailer.check",

@@ -6,7 +6,7 @@ import errno
 from importlib import import_module
 from typing import Any
 
-from thermocline.errors import CatalogUnreachable, EngineFailed, KafkaUnreachable
+from thermocline.errors import CatalogUnreachable, EngineFailed, KafkaUnreachable, TrinoUnreachable
 
 
 def disk_full(detail: str) -> Exception:
@@ -32,6 +32,11 @@ def no_broker_answers(detail: str) -> Exception:
 def catalog_away(detail: str) -> Exception:
     """The catalog does not answer, in our words."""
     return CatalogUnreachable(uri="its address", detail=detail)
+
+
+def trino_away(detail: str) -> Exception:
+    """Trino does not answer."""
+    return TrinoUnreachable(url="its address", detail=detail)
 
 
 def engine_failed(detail: str) -> Exception:

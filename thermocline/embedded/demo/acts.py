@@ -19,11 +19,14 @@ from thermocline.embedded.demo.interrupts import as_keyboard_interrupt, undistur
 from thermocline.embedded.demo.lines import Lines
 from thermocline.embedded.demo.opening import open_site, running_stack
 from thermocline.embedded.demo.options import DemoOptions
-from thermocline.embedded.demo.scene import Scene
+from thermocline.embedded.demo.scene import Scene, ViewFigures
 from thermocline.embedded.demo.screen import Screen
+from thermocline.embedded.demo.site import Site
 from thermocline.embedded.demo.stage import Stage
 from thermocline.embedded.demo.traffic import Traffic
 from thermocline.embedded.demo.verdict import Check
+from thermocline.embedded.demo.view_door import Connect
+from thermocline.embedded.demo.view_words import how_to_ask, query_to_type
 from thermocline.embedded.stack import TABLE, Stack
 from thermocline.embedded.workload import Workload
 from thermocline.errors import ExitCode, VerdictBad
@@ -33,8 +36,10 @@ WATCH_SECONDS: Final = 0.5
 OPENING: Final = "Thermocline: a Kafka topic, an Iceberg table that lags behind it, and one answer from both."
 
 
-def run(options: DemoOptions) -> int:
-    """Plays the demo; `ExitCode.DONE` when every answer agrees with the oracle.
+def run(options: DemoOptions, connect: Connect | None = None) -> int:
+    """Plays the demo, with Trino where ``connect`` opens a session with it.
+
+    Returns `ExitCode.DONE` when every answer agrees with the oracle.
 
     Raises:
         VerdictBad: some answer does not; the folder is kept then.
@@ -44,55 +49,78 @@ def run(options: DemoOptions) -> int:
     clock = SystemClock()
     with as_keyboard_interrupt(), _stage_for(options, clock) as stage, _new_folder(options, stage) as folder:
         stage.say(f"\n{OPENING}\n", "bold")
-        with running_stack(folder, stage) as stack:
-            scene, checks = _play(options, stack, stage, clock)
-            _conclude(stage, scene, checks)
+        with running_stack(folder, stage, connect is not None) as stack:
+            site, scene, checks = _play(options, stack, stage, clock, connect)
+            _conclude(site, stage, scene, checks)
             if options.as_json:
-                document = document_of(options, stage.tasks, scene, checks, stack.url)
+                document = document_of(options, stage.tasks, scene, checks, stack.url, site.trino_url)
                 print(json.dumps(document, indent=2, ensure_ascii=False), flush=True)
             if options.keep:
-                _stay(stack, stage, clock)
+                _stay(site, stage, clock)
         if not _all_agree(checks):
             bad = (f"{name}: {check.outcome}" for name, check in checks.items() if not check.agrees)
             raise VerdictBad(detail="; ".join(bad))
         if not options.keep:
-            stage.say("\nTo stay and look around:  thermocline demo --keep")
+            stage.say(f"\nTo stay and look around:  {_again(connect)} --keep")
+            if connect is None:
+                stage.say("The same with Trino beside it:  make demo ARGS=--trino")
     return ExitCode.DONE
 
 
-def _play(options: DemoOptions, stack: Stack, stage: Stage, clock: Clock) -> tuple[Scene, dict[str, Check]]:
+def _play(
+    options: DemoOptions, stack: Stack, stage: Stage, clock: Clock, connect: Connect | None
+) -> tuple[Site, Scene, dict[str, Check]]:
     workload = Workload(options.seed, options.user_count, options.keys_per_user)
     rows = list(workload.load())
-    site = open_site(stack, stage, rows, clock)
+    site = open_site(stack, stage, rows, clock, connect)
     traffic = Traffic(options, site, workload, sorted({event.row[:2] for event in rows}))
     traffic.run(stack.check, stage.show)
     stage.say("\nThe traffic has stopped.\n", "bold")
-    return traffic.scene(), examine(site, traffic, stage)
+    scene = traffic.scene()
+    return site, scene, examine(site, traffic, stage)
 
 
-def _conclude(stage: Stage, scene: Scene, checks: Mapping[str, Check]) -> None:
+def _conclude(site: Site, stage: Stage, scene: Scene, checks: Mapping[str, Check]) -> None:
     if not _all_agree(checks):
         stage.say("\n✗ Answers differ from the oracle: that is a bug.\n", "bold red")
         return
     fresh = scene.freshness
-    stage.say("\n✓ Lookups and extract agree with the oracle, key by key.", "bold green")
+    doors = "Lookups, extract and views" if scene.views else "Lookups and extract"
+    stage.say(f"\n✓ {doors} agree with the oracle, key by key.", "bold green")
     figures = f"after {fresh.p50_ms:.0f} ms, p99 {fresh.p99_ms:.0f} ms"
-    stage.say(f"  What Kafka had acknowledged was in a lookup {figures}.\n")
+    stage.say(f"  What Kafka had acknowledged was in a lookup {figures}.")
+    if scene.views:
+        stage.say(_in_trino(scene.views))
+        stage.say(f"\n  In Trino, for one:  {query_to_type(site.table_in_trino)}")
+    stage.say("")
 
 
-def _stay(stack: Stack, stage: Stage, clock: Clock) -> None:
-    stage.say(_how_to_go_on(stack))
+def _in_trino(views: ViewFigures) -> str:
+    by_key = f"by key after {views.by_key.p50_ms:,.0f} ms, p99 {views.by_key.p99_ms:,.0f} ms"
+    live = f"in the full view after {views.live.p50_ms:,.0f} ms, p99 {views.live.p99_ms:,.0f} ms"
+    return f"  Through Trino it was there {by_key}; {live}."
+
+
+def _again(connect: Connect | None) -> str:
+    return "thermocline demo" if connect is None else "thermocline demo --trino"
+
+
+def _stay(site: Site, stage: Stage, clock: Clock) -> None:
+    stack = site.stack
+    stage.say(_how_to_go_on(site))
     with suppress(KeyboardInterrupt):
         while True:
             stack.check()
             clock.sleep(WATCH_SECONDS)
 
 
-def _how_to_go_on(stack: Stack) -> str:
+def _how_to_go_on(site: Site) -> str:
+    stack = site.stack
     config = stack.config_path
     with suppress(ValueError):
         config = config.relative_to(Path.cwd())
     command = f"thermocline --config {config}"
+    in_trino = how_to_ask(stack, command, TABLE, site.table_in_trino) if stack.trino else ""
     return f"""\
 It stays up until Ctrl-C, at {stack.url} (described at {stack.url}/docs):
 
@@ -100,7 +128,7 @@ It stays up until Ctrl-C, at {stack.url} (described at {stack.url}/docs):
   {command} lookup {TABLE} app_id=7 user_id=ada
   {command} extract {TABLE} -o {TABLE}.parquet
   {command} status
-"""
+{in_trino}"""
 
 
 def _all_agree(checks: Mapping[str, Check]) -> bool:

@@ -9,16 +9,22 @@ from typing import Any
 
 from thermocline.embedded.demo.commits import Commit
 from thermocline.embedded.demo.options import DemoOptions
-from thermocline.embedded.demo.scene import Scene
+from thermocline.embedded.demo.scene import Scene, ViewFigures
 from thermocline.embedded.demo.stage import Task
+from thermocline.embedded.demo.story import Step
 from thermocline.embedded.demo.timings import Summary
 from thermocline.embedded.demo.verdict import Check
 
 
 def document_of(
-    options: DemoOptions, tasks: Sequence[Task], scene: Scene, checks: Mapping[str, Check], url: str
+    options: DemoOptions,
+    tasks: Sequence[Task],
+    scene: Scene,
+    checks: Mapping[str, Check],
+    url: str,
+    trino_url: str | None = None,
 ) -> dict[str, Any]:
-    """All of it; ``url`` is the server's, for as long as it stays."""
+    """All of it; ``url`` is the server's, for as long as it stays, as is Trino's."""
     return {
         "agrees": all(check.agrees for check in checks.values()),
         "options": asdict(options),
@@ -34,13 +40,37 @@ def document_of(
             "answers_checked_at_once": scene.answers_checked,
         },
         "commits": [_commit(commit) for commit in scene.commits],
+        **_views(scene.views),
         "garbage": {"written": scene.garbage, "quarantined": scene.quarantined},
-        "story": [asdict(step) for step in scene.story],
+        "story": [_step(step) for step in scene.story],
         "tasks": [
             {"title": task.title, "seconds": _rounded(task.seconds), "note": task.note} for task in tasks
         ],
         "url": url,
+        **({"trino_url": trino_url} if trino_url else {}),
     }
+
+
+def _views(views: ViewFigures | None) -> dict[str, Any]:
+    """Nothing where there is no Trino."""
+    if views is None:
+        return {}
+    return {
+        "views": {
+            "freshness_ms": {"live_by_key": _summary(views.by_key), "live": _summary(views.live)},
+            "query_ms": {
+                "live_by_key": _summary(views.by_key_queries),
+                "live": _summary(views.live_queries),
+            },
+            "answers": views.answers,
+            "refused": views.refused,
+        }
+    }
+
+
+def _step(step: Step) -> dict[str, Any]:
+    """Without Trino, it says nothing of the view."""
+    return {name: value for name, value in asdict(step).items() if value is not None}
 
 
 def _summary(summary: Summary) -> dict[str, Any]:

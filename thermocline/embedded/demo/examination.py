@@ -13,7 +13,10 @@ from thermocline.embedded.demo.site import Site
 from thermocline.embedded.demo.stage import Stage
 from thermocline.embedded.demo.traffic import Traffic
 from thermocline.embedded.demo.verdict import Check, compare_accounts, compare_kept, compare_rows
+from thermocline.embedded.demo.view_examination import ask_views
+from thermocline.embedded.demo.view_examination import comparisons as view_comparisons
 from thermocline.embedded.oracle import Row
+from thermocline.read_point import ReadPoint
 from thermocline.seam import Seam
 
 BATCH_ENTITIES: Final = 1_000
@@ -25,12 +28,13 @@ DIFFERENCES_SHOWN: Final = 10
 def examine(site: Site, traffic: Traffic, stage: Stage) -> dict[str, Check]:
     """All comparisons by name, each shown as it is made. Nothing more is written meanwhile.
 
-    Both doors are asked before anything is compared, while much of the answer is still beyond the seam.
+    All doors are asked before anything is compared, while much of the answer is still beyond the seam.
     """
     end = site.oracle.end
     lookups = site.lookups()
-    extracted = _extract(lookups, end, stage)
+    extracted, point = _extract(lookups, end, stage)
     looked_up = _look_up_all(lookups, traffic.entities, end, stage)
+    of_views = ask_views(site, point, stage)
     stage.say("\nAgainst the oracle, a plain replay of what Kafka acknowledged:\n", "bold")
     task = stage.begin("the oracle")
     history = History(site.oracle.records())
@@ -41,18 +45,19 @@ def examine(site: Site, traffic: Traffic, stage: Stage) -> dict[str, Check]:
         "the extract": lambda: compare_rows(rows, extracted),
         "the lookups": lambda: compare_rows(rows, looked_up),
         "the lookups under way": lambda: compare_kept(traffic.kept, history),
+        **view_comparisons(of_views, traffic, history, extracted),
         "the commits' accounts": lambda: compare_accounts(Seam(), commits, traffic.garbage),
     }
     return {name: _shown(stage, name, compare) for name, compare in comparisons.items()}
 
 
-def _extract(lookups: Lookups, end: Seam, stage: Stage) -> list[Row]:
+def _extract(lookups: Lookups, end: Seam, stage: Stage) -> tuple[list[Row], ReadPoint]:
     task = stage.begin("extract the whole table")
     content, point = lookups.extract(end)
     rows: list[Row] = pa.ipc.open_stream(content).read_all().to_pylist()
     hot = sum(end - point.seam.get((topic, p)) for topic, p, end in point.end.items())
     stage.end(task, f"{len(rows):,} rows, {hot:,} records beyond the seam laid over Iceberg")
-    return rows
+    return rows, point
 
 
 def _look_up_all(lookups: Lookups, entities: Sequence[Entity], end: Seam, stage: Stage) -> list[Row]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from thermocline.embedded.demo.lookups import Entity
@@ -20,8 +20,8 @@ class _Versions:
     offsets: list[int] = field(default_factory=list)
     rows: list[Row | None] = field(default_factory=list)
 
-    def at(self, end: Seam) -> Row | None:
-        newest = bisect_left(self.offsets, end.get(self.place)) - 1
+    def before(self, cut: int) -> Row | None:
+        newest = bisect_left(self.offsets, cut) - 1
         return self.rows[newest] if newest >= 0 else None
 
 
@@ -47,5 +47,30 @@ class History:
 
     def rows_of(self, entity: Entity, end: Seam) -> dict[RowKey, Row]:
         """The rows of an entity, from the records before ``end``."""
-        found = {key: versions.at(end) for key, versions in self._entities.get(entity, {}).items()}
+        found = {
+            key: versions.before(end.get(versions.place))
+            for key, versions in self._entities.get(entity, {}).items()
+        }
         return {key: row for key, row in found.items() if row is not None}
+
+    def cut_of(
+        self,
+        entities: Sequence[Entity],
+        place: tuple[str, int],
+        found: Mapping[RowKey, Row],
+        least: int,
+        most: int,
+    ) -> int | None:
+        """The least cut of a partition at which the entities' rows there were those found.
+
+        It lies between ``least`` and ``most``, both included; None where there is none.
+        """
+        rows = (item for entity in entities for item in self._entities.get(entity, {}).items())
+        here = [(key, versions) for key, versions in rows if versions.place == place]
+        changes = {
+            offset + 1 for _, versions in here for offset in versions.offsets if least <= offset < most
+        }
+        for cut in sorted({least, *changes}):
+            if all(versions.before(cut) == found.get(key) for key, versions in here):
+                return cut
+        return None

@@ -7,9 +7,10 @@ from typing import Final
 
 from thermocline.clock import Clock
 from thermocline.embedded.demo.commits import Commit
-from thermocline.embedded.demo.scene import Scene
+from thermocline.embedded.demo.scene import Scene, ViewFigures
 from thermocline.embedded.demo.stage import Stage, Task
 from thermocline.embedded.demo.story import Step
+from thermocline.embedded.demo.timings import Summary
 
 PULSE_SECONDS: Final = 5.0
 
@@ -60,8 +61,20 @@ def pulse_line(scene: Scene) -> str:
         f" | fresh after {fresh.p50_ms:.0f} ms (p99 {fresh.p99_ms:.0f})"
         f" | {scene.lookups_per_second:,.0f} lookups/s in {lookups.p50_ms:.1f} ms (p99 {lookups.p99_ms:.1f})"
         f" | {reading.cold_rows:,} rows cold, {reading.uncommitted:,} records hot"
-        f" | read point {reading.age_seconds:.2f} s old"
+        f" | read point {reading.age_seconds:.2f} s old{_views_words(scene.views)}"
     )
+
+
+def _views_words(views: ViewFigures | None) -> str:
+    if views is None:
+        return ""
+    return f" | in Trino by key {_after(views.by_key)}, full view {_after(views.live)}"
+
+
+def _after(summary: Summary) -> str:
+    if not summary.count:
+        return "…"
+    return f"after {summary.p50_ms:.0f} ms (p99 {summary.p99_ms:.0f})"
 
 
 def commit_line(commit: Commit) -> str:
@@ -76,9 +89,9 @@ def commit_line(commit: Commit) -> str:
 
 def step_line(step: Step) -> str:
     """A step of the story in one line."""
-    return (
-        f'story   app 7, user "ada", key "plan": {step.what}, {step.now} after {step.ms:.1f} ms; {step.why}'
-    )
+    view = "" if step.view_ms is None else f"; Trino says the same after {step.view_ms:.0f} ms"
+    happened = f"{step.what}, {step.now} after {step.ms:.1f} ms; {step.why}"
+    return f'story   app 7, user "ada", key "plan": {happened}{view}'
 
 
 def seam_text(commit: Commit) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
@@ -12,32 +12,36 @@ from thermocline.clock import Clock
 from thermocline.embedded.demo.background import Background
 from thermocline.embedded.demo.commits import Commits
 from thermocline.embedded.demo.interrupts import undisturbed
+from thermocline.embedded.demo.opening_trino import await_views, fetch_trino, trino_starting
 from thermocline.embedded.demo.site import Site
 from thermocline.embedded.demo.stage import Stage, Task
-from thermocline.embedded.stack import READY_TIMEOUT_SECONDS, Stack
+from thermocline.embedded.demo.view_door import Connect
+from thermocline.embedded.demo.waiting import Pending, await_all
+from thermocline.embedded.stack import Stack
 from thermocline.embedded.workload import Event, produce
-from thermocline.errors import EngineFailed
 from thermocline.seam import Seam
 
 PARTITIONS: Final = 4
 # Short, so that several commits land within a minute.
 COMMIT_INTERVAL_SECONDS: Final = 10.0
-POLL_SECONDS: Final = 0.2
-
-Condition = Callable[[Task], bool]
-"""Whether a task is done; notes in it how far it is."""
 
 
 @contextmanager
-def running_stack(folder: Path, stage: Stage) -> Iterator[Stack]:
+def running_stack(folder: Path, stage: Stage, with_trino: bool) -> Iterator[Stack]:
     """A stack whose broker runs; at the end, however that comes, all of its processes are stopped."""
+    if with_trino:
+        fetch_trino(stage)
     task = stage.begin("Kafka: a broker, a topic")
 
     def report(text: str) -> None:
         task.note = text
 
     stack = Stack(
-        folder, partitions=PARTITIONS, commit_interval_seconds=COMMIT_INTERVAL_SECONDS, report=report
+        folder,
+        partitions=PARTITIONS,
+        commit_interval_seconds=COMMIT_INTERVAL_SECONDS,
+        with_trino=with_trino,
+        report=report,
     )
     try:
         stack.start_broker()
@@ -51,13 +55,27 @@ def running_stack(folder: Path, stage: Stage) -> Iterator[Stack]:
             stage.end(stopping)
 
 
-def open_site(stack: Stack, stage: Stage, events: Sequence[Event], clock: Clock) -> Site:
+def open_site(
+    stack: Stack, stage: Stage, events: Sequence[Event], clock: Clock, connect: Connect | None
+) -> Site:
     """The site, with the events in the log, when the server answers and ingest has committed them.
+
+    With Trino, its views have them, too.
 
     Raises:
         EngineFailed: a process ended, or was not ready in time.
+        TrinoUnreachable: Trino was not.
     """
-    site = Site(stack, clock)
+    site = Site(stack, clock, connect)
+    with trino_starting(site, stage) as trino:
+        _make_table(site, stage, events)
+        _start_processes(site, stage, trino)
+    await_views(site, stage, len(events))
+    return site
+
+
+def _make_table(site: Site, stage: Stage, events: Sequence[Event]) -> None:
+    stack, clock = site.stack, stage.clock
     table = stage.begin("Iceberg: a table for it")
     with Background("table", lambda _: stack.create_table()) as creation:
         loading = stage.begin(f"{len(events):,} rows")
@@ -65,14 +83,12 @@ def open_site(stack: Stack, stage: Stage, events: Sequence[Event], clock: Clock)
         per_second = len(events) / (clock.monotonic() - loading.began_at)
         stage.end(loading, f"written to Kafka, {per_second:,.0f} a second")
         creation.finish()
-    identifier = stack.settings.table(site.table).identifier
-    stage.end(table, f"{identifier}, format 3, merge-on-read")
-    _start_processes(site, stage)
-    return site
+    settings = stack.settings.table(site.table)
+    stage.end(table, f"{settings.identifier}, format {settings.format_version}, merge-on-read")
 
 
-def _start_processes(site: Site, stage: Stage) -> None:
-    """Returns when the server answers and has the rows from the table.
+def _start_processes(site: Site, stage: Stage, beside: Pending) -> None:
+    """Returns when the server answers and has the rows from the table, and what starts beside is there.
 
     The first batch comes with the JVM's and the Python workers' start, which is not to be measured.
     """
@@ -91,24 +107,11 @@ def _start_processes(site: Site, stage: Stage) -> None:
         return _served_seam(stack.get("/status")[1], site.table).at_least(site.oracle.end)
 
     conditions = {"thermocline serve": is_served, "thermocline ingest run": is_committed}
-    _await(stack, stage, {title: (stage.begin(title), met) for title, met in conditions.items()})
+    ours = {title: (stage.begin(title), met) for title, met in conditions.items()}
+    await_all(stack, stage, {**beside, **ours})
 
 
 def _served_seam(status: Mapping[str, Any], table: str) -> Seam:
     """Of the snapshot that the server answers from; empty while it is not ready."""
     point = status.get("tables", {}).get(table, {}).get("read_point")
     return Seam.from_dict(point["seam"]) if point else Seam()
-
-
-def _await(stack: Stack, stage: Stage, pending: Mapping[str, tuple[Task, Condition]]) -> None:
-    deadline = stage.clock.monotonic() + READY_TIMEOUT_SECONDS
-    while pending:
-        stack.check()
-        for task, is_met in pending.values():
-            if is_met(task):
-                stage.end(task)
-        pending = {title: waiting for title, waiting in pending.items() if waiting[0].seconds is None}
-        if pending and stage.clock.monotonic() > deadline:
-            detail = f"not ready within {READY_TIMEOUT_SECONDS:.0f} s; its log is in {stack.folder}"
-            raise EngineFailed(engine=f"`{' and '.join(pending)}`", detail=detail)
-        stage.clock.sleep(POLL_SECONDS)

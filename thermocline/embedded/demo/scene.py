@@ -33,8 +33,20 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
+class ViewFigures:
+    """How fresh the views in Trino are, how long queries on them took, and how many were answered."""
+
+    by_key: Summary
+    live: Summary
+    by_key_queries: Summary
+    live_queries: Summary
+    answers: int
+    refused: int
+
+
+@dataclass(frozen=True, slots=True)
 class Scene:
-    """The traffic, and what has come of it so far."""
+    """The traffic, and what has come of it so far; ``views`` where there is Trino."""
 
     elapsed_seconds: float
     total_seconds: float
@@ -49,6 +61,7 @@ class Scene:
     commits: Sequence[Commit]
     story: Sequence[Step]
     garbage: int
+    views: ViewFigures | None = None
 
     @property
     def quarantined(self) -> int:

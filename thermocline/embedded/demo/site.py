@@ -9,6 +9,7 @@ from typing import Any
 
 from thermocline.clock import Clock
 from thermocline.embedded.demo.lookups import Lookups
+from thermocline.embedded.demo.view_door import Ask, Connect, ViewDoor
 from thermocline.embedded.demo.writer import Writer
 from thermocline.embedded.oracle import Oracle
 from thermocline.embedded.stack import TABLE, TOPIC, Stack
@@ -19,10 +20,11 @@ QUIET = {"log_level": 0}
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A running stack, and the oracle of all that is written to it."""
+    """A running stack, and the oracle of all that is written to it; with Trino, also how to ask that."""
 
     stack: Stack
     clock: Clock
+    connect: Connect | None = None
     oracle: Oracle = field(default_factory=Oracle)
     table: str = TABLE
     topic: str = TOPIC
@@ -40,6 +42,26 @@ class Site:
     def lookups(self) -> Lookups:
         """A new connection to the server."""
         return Lookups(self.stack.url, self.table, self.clock)
+
+    @property
+    def table_in_trino(self) -> str:
+        """The table's full name there; the views' names begin with it."""
+        return f"{self.stack.settings.views.lake}.{self.stack.settings.table(self.table).identifier}"
+
+    @property
+    def trino_url(self) -> str | None:
+        """None without Trino."""
+        return self.stack.trino.url if self.stack.trino else None
+
+    def ask(self) -> Ask:
+        """A new session with Trino."""
+        assert self.connect is not None
+        assert self.stack.trino is not None
+        return self.connect(self.stack.trino.url)
+
+    def view_door(self) -> ViewDoor:
+        """A new session with Trino, whose answers are kept."""
+        return ViewDoor(self.ask(), self.table_in_trino, self.oracle, self.clock)
 
     def writer(self) -> Writer:
         """A new producer of single records."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,14 @@ class Timings:
         self._seconds: list[float] = []
         self._window_start = 0
         self._windows_ms: list[float] = []
+
+    @classmethod
+    def of(cls, parts: Iterable[Timings]) -> Self:
+        """All that others have so far."""
+        together = cls()
+        for part in parts:
+            together._seconds.extend(part._seconds)  # noqa: SLF001  of our own kind
+        return together
 
     def __len__(self) -> int:
         return len(self._seconds)

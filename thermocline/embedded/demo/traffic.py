@@ -17,6 +17,8 @@ from thermocline.embedded.demo.readers import Kept, Readers
 from thermocline.embedded.demo.scene import Reading, Scene, reading_of
 from thermocline.embedded.demo.site import Site
 from thermocline.embedded.demo.story import ADA, Story
+from thermocline.embedded.demo.view_door import Seen
+from thermocline.embedded.demo.view_traffic import ViewTraffic
 from thermocline.embedded.demo.witness import Witness
 from thermocline.embedded.workload import Event, produce
 from thermocline.errors import EngineFailed, NotReady, ServerUnreachable
@@ -27,6 +29,8 @@ WINDOW_SECONDS: Final = 1.0
 """One column of each sparkline; as often, the server's status and the catalog are asked."""
 # The story needs one commit after its first step; a busy machine takes half a minute for the first ones.
 STORY_SECONDS_MAX: Final = 180.0
+# Each step asks Trino, too.
+STORY_WITH_VIEWS_SECONDS_MAX: Final = 600.0
 
 
 class Traffic:
@@ -43,7 +47,9 @@ class Traffic:
         self._loaded = len(site.oracle)
         self._witnesses = [Witness(site.writer(), site.lookups(), site.table, site.clock) for _ in range(2)]
         self._probe = Probe(self._witnesses[0], options.seed)
-        self._story = Story(self._witnesses[1], site.clock)
+        self._views = ViewTraffic(site, entities, options.seed) if site.connect else None
+        door = self._views.story_door if self._views else None
+        self._story = Story(self._witnesses[1], site.clock, door)
         self._readers = Readers(site.lookups(), entities, options.seed, site.clock)
         self._lookups = site.lookups()
         self._commits = Commits(site.stack.settings, site.table, site.ingest_log)
@@ -58,12 +64,23 @@ class Traffic:
     @property
     def entities(self) -> list[Entity]:
         """All that may have rows."""
-        return sorted({*self._entities, ADA, PROBE})
+        of_views = self._views.entities if self._views else ()
+        return sorted({*self._entities, ADA, PROBE, *of_views})
 
     @property
     def kept(self) -> Sequence[Kept]:
         """The answers that were given."""
         return tuple(self._readers.kept)
+
+    @property
+    def seen(self) -> Sequence[Sequence[Seen]]:
+        """The answers that Trino gave, session by session."""
+        return self._views.kept if self._views else ()
+
+    @property
+    def refused_by_trino(self) -> int:
+        """Queries that it did not answer."""
+        return self._views.figures().refused if self._views else 0
 
     @property
     def garbage(self) -> list[tuple[str, int, int]]:
@@ -89,6 +106,7 @@ class Traffic:
                     "readers": self._readers.run,
                     "freshness": self._probe.run,
                     "story": self._story.run,
+                    **(self._views.works if self._views else {}),
                 }.items()
             ]
             while not self._is_over():
@@ -119,6 +137,7 @@ class Traffic:
             commits=self._batches,
             story=tuple(self._story.steps),
             garbage=len(self._story.garbage),
+            views=self._views.figures() if self._views else None,
         )
 
     def look(self) -> Sequence[Commit]:
@@ -133,7 +152,8 @@ class Traffic:
 
     def _is_over(self) -> bool:
         elapsed_seconds = self._clock.monotonic() - self._began_at
-        if elapsed_seconds > self._options.seconds + STORY_SECONDS_MAX:
+        story_seconds_max = STORY_WITH_VIEWS_SECONDS_MAX if self._views else STORY_SECONDS_MAX
+        if elapsed_seconds > self._options.seconds + story_seconds_max:
             detail = (
                 f"no commit of what was written {elapsed_seconds:.0f} s ago; its log: {self._site.ingest_log}"
             )

@@ -34,8 +34,11 @@ class Check:
         return "all agree" if self.agrees else f"{len(self.differences):,} DIFFERENCES"
 
 
-def compare_rows(oracle: Mapping[RowKey, Row], answered: Iterable[Row]) -> Check:
-    """Whether exactly the oracle's rows were answered, each once and with its values."""
+def compare_rows(oracle: Mapping[RowKey, Row], answered: Iterable[Row], truth: str = "the oracle") -> Check:
+    """Whether exactly the oracle's rows were answered, each once and with its values.
+
+    ``truth`` is what stands for the oracle in the sentences.
+    """
     found: dict[RowKey, Row] = {}
     differences: list[str] = []
     for row in answered:
@@ -43,7 +46,7 @@ def compare_rows(oracle: Mapping[RowKey, Row], answered: Iterable[Row]) -> Check
         if key in found:
             differences.append(f"{_named(key)}: answered twice, {_said(found[key])} and {_said(row)}")
         found[key] = row
-    return Check(f"{len(oracle):,} rows, key by key", (*differences, *differing(oracle, found)))
+    return Check(f"{len(oracle):,} rows, key by key", (*differences, *differing(oracle, found, truth)))
 
 
 def compare_kept(kept: Sequence[Kept], history: History) -> Check:
@@ -91,10 +94,12 @@ def compare_accounts(
     return Check(compared, tuple(differences))
 
 
-def differing(oracle: Mapping[RowKey, Row], found: Mapping[RowKey, Row]) -> list[str]:
+def differing(
+    oracle: Mapping[RowKey, Row], found: Mapping[RowKey, Row], truth: str = "the oracle"
+) -> list[str]:
     """A sentence for each key on which the two sides differ, sorted by key."""
     return [
-        f"{_named(key)}: the oracle says {_said(oracle.get(key))}, the answer {_said(found.get(key))}"
+        f"{_named(key)}: {truth} says {_said(oracle.get(key))}, the answer {_said(found.get(key))}"
         for key in sorted(oracle.keys() | found.keys())
         if oracle.get(key) != found.get(key)
     ]

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from thermocline.embedded.demo.commits import Commit
 from thermocline.embedded.demo.lines import seam_text
-from thermocline.embedded.demo.scene import Reading, Scene
+from thermocline.embedded.demo.scene import Reading, Scene, ViewFigures
 from thermocline.embedded.demo.stage import Task
 from thermocline.embedded.demo.story import FROM_ICEBERG, Step
 from thermocline.embedded.demo.timings import Summary
@@ -60,11 +60,12 @@ def running_line(task: Task, now: float) -> Text:
 def scene_view(scene: Scene, width: int, height: int) -> RenderableType:
     """The whole screen; at least 100 columns and 30 lines do it justice."""
     width = min(width, WIDTH_MAX)
-    commits_shown = min(max(height - LINES_BESIDE_COMMITS, COMMITS_MIN), COMMITS_MAX)
+    lines_beside = LINES_BESIDE_COMMITS + (scene.views is not None)
+    commits_shown = min(max(height - lines_beside, COMMITS_MIN), COMMITS_MAX)
     return Group(
         _headline(scene, width),
         _gauges(scene, width),
-        _overlay_panel(scene.reading, width),
+        _overlay_panel(scene.reading, scene.views, width),
         _commits_panel(scene, commits_shown, width),
         _story_panel(scene.story, width),
     )
@@ -142,15 +143,15 @@ def _percentiles(summary: Summary, digits: int) -> Text:
         return Text("…", SOFT)
     return Text.assemble(
         ("p50 ", SOFT),
-        (f"{summary.p50_ms:.{digits}f}", "bold"),
+        (f"{summary.p50_ms:,.{digits}f}", "bold"),
         (" ms  p99 ", SOFT),
-        (f"{summary.p99_ms:.{digits}f}", "bold"),
+        (f"{summary.p99_ms:,.{digits}f}", "bold"),
         (" ms", SOFT),
     )
 
 
-def _overlay_panel(reading: Reading, width: int) -> Panel:
-    """The log as a bar: what the snapshot holds, the seam, and what is laid over it."""
+def _overlay_panel(reading: Reading, views: ViewFigures | None, width: int) -> Panel:
+    """The log as a bar: what the snapshot holds, the seam, and what is laid over it; and Trino's view."""
     room = width - 4
     total = sum(offset for _, _, offset in reading.end.items())
     hot = math.ceil(room * reading.uncommitted / total) if total else 0
@@ -169,7 +170,23 @@ def _overlay_panel(reading: Reading, width: int) -> Panel:
             (f" records, {size_text(reading.hot_bytes)}", SOFT),
         ),
     )
-    return _panel("the table as of now", Group(bar, legend), width)
+    in_trino = [_views_line(views)] if views else []
+    return _panel("the table as of now", Group(bar, legend, *in_trino), width)
+
+
+def _views_line(views: ViewFigures) -> Table:
+    """How fresh each view is."""
+    line = Table.grid(expand=True)
+    line.add_column(no_wrap=True)
+    line.add_column(no_wrap=True, justify="center")
+    line.add_column(no_wrap=True, justify="right")
+    count = views.by_key.count + views.live.count
+    line.add_row(
+        Text(f"ack → Trino, {count:,} ×", SOFT),
+        Text.assemble(("by key ", COLD), _percentiles(views.by_key, 0)),
+        Text.assemble(("full view ", COLD), _percentiles(views.live, 0)),
+    )
+    return line
 
 
 def _commits_panel(scene: Scene, count: int, width: int) -> Panel:
@@ -206,12 +223,19 @@ def _story_panel(steps: Sequence[Step], width: int) -> Panel:
     grid.add_column(no_wrap=True, min_width=len('still "team"'))
     grid.add_column(no_wrap=True, min_width=len("1,000.0 ms"), justify="right")
     grid.add_column(no_wrap=True)
+    if any(step.view_ms is not None for step in steps):
+        grid.add_column(no_wrap=True, justify="right")
     for place, name in enumerate(STORY_STEPS):
         if place < len(steps):
             step = steps[place]
             colour = COLD if FROM_ICEBERG in step.why else HOT
             cells = (f"{step.ms:.1f} ms", "bold"), (step.why, colour)
-            grid.add_row(Text.assemble(("✓ ", GOOD), step.what), step.now, *(Text(*cell) for cell in cells))
+            grid.add_row(
+                Text.assemble(("✓ ", GOOD), step.what),
+                step.now,
+                *(Text(*cell) for cell in cells),
+                *([] if step.view_ms is None else [Text(f"Trino {step.view_ms:,.0f} ms", SOFT)]),
+            )
         else:
             grid.add_row(Text(f"· {name}", SOFT), Text("…", SOFT) if place == len(steps) else "")
     return _panel('one row\'s story: app 7, user "ada", key "plan"', grid, width)

@@ -1,0 +1,45 @@
+"""The metrics of a command that runs for long, as Prometheus asks for them."""
+
+from __future__ import annotations
+
+import socket
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from thermocline.cli.metrics_port import metrics_served
+from thermocline.errors import PortTaken
+from thermocline.metrics import VIEWS_REPLACED
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    """Listens on a port that was free."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    yield listening
+    listening.close()
+
+
+def test_metrics_are_served_for_as_long_as_the_block_runs(listener: socket.socket) -> None:
+    port = listener.getsockname()[1]
+    listener.close()
+    VIEWS_REPLACED.labels("scraped").inc(3)
+    with (
+        metrics_served(port),
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer,
+    ):
+        assert b'thermocline_views_replaced_total{table="scraped"} 3.0' in answer.read()
+    with socket.create_server(("127.0.0.1", port)):
+        pass  # nobody listens there any more
+
+
+def test_a_port_that_is_taken_is_named(listener: socket.socket) -> None:
+    port = listener.getsockname()[1]
+    with pytest.raises(PortTaken, match=str(port)), metrics_served(port):
+        pass
+
+
+def test_without_a_port_nothing_listens() -> None:
+    with metrics_served(None):
+        pass

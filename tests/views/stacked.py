@@ -1,0 +1,166 @@
+"""A stack whose Trino several tests share: tables of their own on it, ingested for real, and who asks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import trino.dbapi
+from trino.exceptions import TrinoQueryError
+
+from tests.behaviour.live import KEYED, Live, Rows, wait_for
+from thermocline.catalog import state_of
+from thermocline.clock import SystemClock
+from thermocline.embedded.oracle import Oracle, RowKey, row_of
+from thermocline.embedded.stack import TABLE, TRINO_ADMIN, Stack
+from thermocline.seam import Seam
+from views.access import Names
+from views.config import trino_files, write_files
+from views.publication import Publication
+from views.publish import Round
+
+OF_TESTS = ("aged", "widened", "spread", "rolled_back", "cut_off", "outlived", "killed")
+"""The tables and topics besides the stack's own: Trino has to know them when it starts."""
+ANALYST = "ana"
+PUBLISHER = Names().publisher
+MODES = ("live", "live_by_key", "cold")
+MARGIN_SECONDS = 0.3  # of the tables of tests: it shortens what they wait for
+
+
+def start(stack: Stack) -> None:
+    """As the stack starts itself, with a Trino that knows the tables of tests, too."""
+    assert stack.trino is not None
+    stack.start_broker()
+    own = stack.settings.table(TABLE)
+    others = {
+        name: own.model_copy(update={"identifier": f"app.{name}", "topics": (name,)}) for name in OF_TESTS
+    }
+    settings = stack.settings.model_copy(update={"tables": {TABLE: own, **others}})
+    write_files(trino_files(settings, Names(admin=TRINO_ADMIN)), stack.trino.configuration)
+    stack.trino.start()
+    stack.create_table()
+    stack.trino.wait()
+
+
+def ask(stack: Stack, sql: str, user: str = ANALYST) -> list[tuple[Any, ...]]:
+    """The rows that a query gives to a user."""
+    assert stack.trino is not None
+    connection = trino.dbapi.connect(host=stack.trino.host, port=stack.trino.port, user=user)
+    with closing(connection), closing(connection.cursor()) as cursor:
+        cursor.execute(sql)
+        return [tuple(row) for row in cursor.fetchall()]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One acknowledged record: what it says of its row, and where and when the broker appended it."""
+
+    key: RowKey
+    value: str | None
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+def history(oracle: Oracle) -> list[Written]:
+    """All that was acknowledged, partition by partition in the order of the offsets."""
+    found = []
+    for record in oracle.records():
+        key, row = row_of(record)
+        value = None if row is None else row["value"]
+        found.append(Written(key, value, record.partition, record.offset, record.timestamp_ms))
+    return found
+
+
+def replay(records: Iterable[Written], counts: Callable[[Written], bool] = lambda _: True) -> Rows:
+    """The rows after those of the records that count. Each key has all of its records in one partition."""
+    rows: Rows = {}
+    for record in records:
+        if counts(record):
+            rows.pop(record.key, None)
+            if record.value is not None:
+                rows[record.key] = record.value
+    return rows
+
+
+class Viewed(Live):
+    """A table with views, beside its topic; published when a test says so."""
+
+    def __init__(self, stack: Stack, name: str, partitions: int = 2, **config: str) -> None:
+        assert stack.trino is not None
+        self._publication: Publication | None = None
+        settings = f'{KEYED}\nformat_version = 2\n\n[views]\nenabled = true\nurl = "{stack.trino.url}"'
+        settings += f"\nmargin_seconds = {MARGIN_SECONDS}"
+        topic = {setting.replace("_", "."): value for setting, value in config.items()}
+        super().__init__(
+            stack, name, partitions, {"message.timestamp.type": "LogAppendTime", **topic}, settings
+        )
+
+    def publish(self) -> Round:
+        """As ingest does after a commit."""
+        self._publication = self._publication or Publication(self.settings, self.name, SystemClock())
+        return self._publication()
+
+    def view(self, mode: str) -> str:
+        return f"lake.app.{self.name}_{mode}"
+
+    def ask(self, mode: str, where: str = "true") -> Rows:
+        """The rows that an analyst sees."""
+        return self._ask_all([mode], where)[mode]
+
+    def _ask_all(self, modes: Sequence[str], where: str = "true") -> dict[str, Rows]:
+        """The rows of several views, in one query."""
+        select = "SELECT '%s', app_id, user_id, key, value FROM %s WHERE %s"
+        sql = " UNION ALL ".join(select % (mode, self.view(mode), where) for mode in modes)
+        found = ask(self.stack, sql)
+        rows: dict[str, Rows] = {mode: {} for mode in modes}
+        for mode, app_id, user, key, value in found:
+            rows[mode][app_id, user, key] = value
+        assert sum(map(len, rows.values())) == len(found), "a key stands in two rows"
+        return rows
+
+    def written(self, end: Seam | None = None) -> Rows:
+        """The rows as of those offsets, or of all that was acknowledged."""
+        return {key: row["value"] for key, row in self.topic.oracle.rows(end).items()}
+
+    def check(self) -> dict[str, int]:
+        """Each view is right: those of the log as of now, the cold one as of its snapshot; by mode, of which
+        snapshot each is.
+        """
+        shown, found = self.shown(), self._ask_all(MODES)
+        assert found["live_by_key"] == self.written()
+        assert found["cold"] == self.written(self.seam_of(shown["cold"]))
+        if found["live"] != self.written():  # what has just come is within its margin
+            wait_for(lambda: self.ask("live") == self.written())
+        return shown
+
+    def refusal(self, mode: str, where: str = "true") -> str:
+        """Why a view does not answer; empty where it does."""
+        try:
+            self.ask(mode, where)
+        except TrinoQueryError as error:
+            return str(error.message)
+        return ""
+
+    def comments(self) -> dict[str, dict[str, Any]]:
+        """By mode, what each view says of itself; nothing of one that is not there."""
+        sql = (
+            "SELECT table_name, comment FROM system.metadata.table_comments WHERE catalog_name = 'lake' "
+            f"AND schema_name = 'app' AND table_name = '{self.name}_%s'"
+        )
+        found = ask(self.stack, " UNION ALL ".join(sql % mode for mode in MODES), PUBLISHER)
+        return {
+            view.removeprefix(f"{self.name}_"): json.loads(comment)["thermocline"] for view, comment in found
+        }
+
+    def shown(self) -> dict[str, int]:
+        """By mode, the snapshot that each view is of."""
+        return {mode: int(said["snapshot_id"]) for mode, said in self.comments().items()}
+
+    def seam_of(self, snapshot_id: int) -> Seam:
+        snapshot = self._table().snapshot_by_id(snapshot_id)
+        assert snapshot is not None
+        return state_of(snapshot, self.name).seam

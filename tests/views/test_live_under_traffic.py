@@ -1,0 +1,334 @@
+"""The views while a producer updates and deletes, ingest commits, and views are replaced: always right.
+
+Each answer is compared with a replay of what the broker acknowledged, up to exactly where that answer has to
+end. Variables say how much of it there is, 10 rounds and 200 queries by default. For 50 rounds in a row:
+
+    THERMOCLINE_TEST_ROUNDS=50 .venv/bin/python -m pytest tests/views/test_live_under_traffic.py -k doors
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from serving import private
+from serving.client import Client
+from tests.behaviour.live import Rows
+from tests.behaviour.topic import APP
+from tests.views.stacked import PUBLISHER, Written, ask, replay
+from tests.views.traffic import Traffic, by_partition, partition_of, users
+from thermocline.catalog import SnapshotState, load_table, open_catalog, state_of
+from thermocline.clock import SystemClock
+from thermocline.embedded.stack import TABLE, TOPIC, Command, Stack
+from thermocline.log import Log
+from thermocline.read_point import ReadPoint
+from thermocline.seam import Seam
+from views.pin import pin_view
+from views.trino_client import Trino
+
+pytestmark = pytest.mark.trino
+
+ROUNDS = int(os.environ.get("THERMOCLINE_TEST_ROUNDS", "10"))
+QUERIES = int(os.environ.get("THERMOCLINE_TEST_QUERIES", "200"))
+ANALYSTS = ("ana", "ben", "cat", "dan")
+SNAPSHOTS_MIN = 3  # that both tests see come and go
+WRITTEN_TO = 3  # partitions; the fourth stays idle
+COLUMNS = ("app_id", "user_id", "key", "value", "updated_at")
+LIVE, BY_KEY = "lake.app.profiles_live", "lake.app.profiles_live_by_key"
+
+Row = tuple[Any, ...]
+
+
+@pytest.fixture(scope="module")
+def ingest(stack: Stack) -> Iterator[Command]:
+    ingest = stack.ingest()
+    yield ingest
+    ingest.stop()
+
+
+@pytest.fixture(scope="module")
+def server(stack: Stack, ingest: Command) -> Iterator[Command]:
+    server = stack.serve()
+    stack.wait_until_ready(server)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def traffic(stack: Stack, ingest: Command) -> Iterator[Traffic]:
+    with Traffic(stack.settings.kafka, TOPIC, WRITTEN_TO) as traffic:
+        stack.wait_for(lambda: len(snapshots(stack)) > 1, "the first commit", ingest)
+        stack.wait_for(lambda: _is_there(stack), "the views", ingest)
+        yield traffic
+
+
+def snapshots(stack: Stack) -> list[SnapshotState]:
+    table = load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}")
+    return [state_of(snapshot, TABLE) for snapshot in table.snapshots()]
+
+
+def _is_there(stack: Stack) -> bool:
+    return len(ask(stack, "SHOW TABLES FROM lake.app LIKE 'profiles_live%'", PUBLISHER)) == 2
+
+
+# Three doors.
+
+
+def pinned(stack: Stack, point: ReadPoint, called: str) -> list[Row]:
+    """The rows of the view of a read point, sorted."""
+    table = load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}")
+    settings, clock = stack.settings, SystemClock()
+    log, trino = Log(settings.kafka), Trino(settings.views)
+    made = pin_view(settings, TABLE, table, point, log, trino, clock, called)
+    view = ".".join((settings.views.lake, *made.schema_and_name))
+    rows = ask(stack, f"SELECT {', '.join(COLUMNS)} FROM {view}")
+    ask(stack, f"DROP VIEW {view}", PUBLISHER)
+    return sorted(rows)
+
+
+def extracted(stream: io.BytesIO) -> list[Row]:
+    rows = pa.ipc.open_stream(stream.getvalue()).read_all().to_pylist()
+    return sorted(tuple(row[name] for name in COLUMNS) for row in rows)
+
+
+def looked_up(client: Client) -> tuple[ReadPoint, Rows]:
+    """Every entity in one answer."""
+    answer = client.batch(TABLE, [{"app_id": APP, "user_id": user} for user in users()])
+    point = ReadPoint(
+        int(answer["read_point"]["snapshot_id"]),
+        *(Seam.from_dict(answer["read_point"][side]) for side in ("seam", "end")),
+    )
+    rows = [row for result in answer["results"] for row in result["rows"]]
+    by_key = {(row["app_id"], row["user_id"], row["key"]): row["value"] for row in rows}
+    assert len(by_key) == len(rows), "a key stands in two rows"
+    return point, by_key
+
+
+def as_of(traffic: Traffic, point: ReadPoint) -> Rows:
+    return replay(traffic.records(), lambda one: point.end.covers(TOPIC, one.partition, one.offset))
+
+
+def by_key(rows: list[Row]) -> Rows:
+    found = {row[:3]: row[3] for row in rows}
+    assert len(found) == len(rows), "a key stands in two rows"
+    return found
+
+
+def test_the_doors_agree_row_for_row_at_one_read_point(
+    stack: Stack, ingest: Command, server: Command, traffic: Traffic
+) -> None:
+    """Method: by turns the read point is that of the server's extract, or that of a lookup of all entities,
+    to which an extract without a server goes back. The view is pinned there, and read after more records.
+    """
+    seen: set[int] = set()
+    done = 0
+    with Client(stack.url) as client:
+        while done < ROUNDS or len(seen) < SNAPSHOTS_MIN:
+            sink = io.BytesIO()
+            if done % 2:
+                point, found = looked_up(client)
+                at = private.extract(stack.settings, TABLE, None, "arrow", sink, point, lambda _: None)
+                assert at == point
+                assert by_key(extracted(sink)) == found
+            else:
+                point = client.extract(TABLE, None, "arrow", sink, lambda _: None)
+                looked_at, found = looked_up(client)
+                assert found == as_of(traffic, looked_at)
+            rows = extracted(sink)
+            assert by_key(rows) == as_of(traffic, point)
+            assert pinned(stack, point, f"round_{done}") == rows
+            seen.add(point.snapshot_id)
+            done += 1
+            ingest.check()
+            server.check()
+            assert done < ROUNDS + 600, "ingest does not commit"
+
+
+# Many queries.
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An answer, and what bounds it: what was acknowledged before it was asked for, and when that was."""
+
+    ends: dict[int, int]
+    from_ms: int
+    to_ms: int
+    rows: list[Row]
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+NOW = "CAST(round(to_unixtime(current_timestamp) * 1000) AS bigint)"
+"""When Trino began the query, by which the view's margin counts."""
+AND_NOW = f"UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, {NOW}"
+
+
+def whole(view: str, user: str) -> str:
+    return f"SELECT app_id, user_id, key, value, NULL, NULL FROM {view} {AND_NOW}"
+
+
+def of_user(view: str, user: str) -> str:
+    where = f"WHERE app_id = {APP} AND user_id = '{user}'"
+    return f"SELECT app_id, user_id, key, value, NULL, NULL FROM {view} {where} {AND_NOW}"
+
+
+def counts(view: str, user: str) -> str:
+    return f"SELECT count(*), count(DISTINCT user_id || '/' || key), {NOW} FROM {view}"
+
+
+def with_itself(view: str, user: str) -> str:
+    keys = " AND ".join(f"one.{name} = other.{name}" for name in COLUMNS[:3])
+    either = ", ".join(f"coalesce(one.{name}, other.{name})" for name in COLUMNS[:3])
+    return (
+        f"SELECT {either}, one.value, other.value, NULL FROM {view} AS one "
+        f"FULL JOIN {view} AS other ON {keys} {AND_NOW}"
+    )
+
+
+Check = Callable[["Judge", Asked, str], None]
+
+
+class Judge:
+    """What an answer may be, by all that was written and committed in the end."""
+
+    def __init__(self, records: list[Written], committed: list[SnapshotState], margin_seconds: float) -> None:
+        self._records, self._committed = records, committed
+        self._margin_ms = round(margin_seconds * 1000)
+
+    def live(self, asked: Asked, user: str) -> None:
+        rows, now = split(asked)
+        self._check_live(asked, now, [one[:4] for one in rows], lambda one: True)
+
+    def live_of_user(self, asked: Asked, user: str) -> None:
+        rows, now = split(asked)
+        self._check_live(asked, now, [one[:4] for one in rows], lambda one: one.key[1] == user)
+
+    def live_counts(self, asked: Asked, user: str) -> None:
+        ((rows, keys, now),) = asked.rows
+        assert rows == keys, "a key stands in two rows"
+        assert rows in {len(state) for state in self._states(asked, now, lambda one: True)}
+
+    def live_with_itself(self, asked: Asked, user: str) -> None:
+        """Each mention is right by itself: the view may be replaced while Trino looks it up a second time."""
+        rows, now = split(asked)
+        for place in (3, 4):
+            side = [(*row[:3], row[place]) for row in rows if row[place] is not None]
+            self._check_live(asked, now, side, lambda one: True)
+
+    def by_key(self, asked: Asked, user: str) -> None:
+        rows, _ = split(asked)
+        self._check_by_key(asked, by_key([one[:4] for one in rows]), self._records)
+
+    def by_key_of_user(self, asked: Asked, user: str) -> None:
+        rows, _ = split(asked)
+        records = [one for one in self._records if one.partition == partition_of(user, WRITTEN_TO)]
+        found = by_key([one[:4] for one in rows])
+        assert all(key[1] == user for key in found)
+        self._check_by_key(asked, found, records, lambda one: one.key[1] == user)
+
+    def _check_live(self, asked: Asked, now: int, rows: list[Row], counts: Callable[[Written], bool]) -> None:
+        """The rows of all that was appended before its margin, and of what its snapshot has beyond that."""
+        assert by_key(rows) in self._states(asked, now, counts)
+
+    def _states(self, asked: Asked, now: int, counts: Callable[[Written], bool]) -> list[Rows]:
+        """One for each snapshot that the view may be of, as far as that makes a difference."""
+        assert asked.from_ms - 1 <= now <= asked.to_ms + 1
+        until_ms = now - self._margin_ms
+        states: list[Rows] = []
+        for snapshot in self._committed:
+            if snapshot.timestamp_ms <= asked.to_ms:
+                state = replay(
+                    self._records,
+                    lambda one, seam=snapshot.seam: (  # type: ignore[misc]
+                        counts(one)
+                        and (one.timestamp_ms < until_ms or seam.covers(TOPIC, one.partition, one.offset))
+                    ),
+                )
+                if state not in states:
+                    states.append(state)
+        return states
+
+    def _check_by_key(
+        self,
+        asked: Asked,
+        found: Rows,
+        records: list[Written],
+        counts: Callable[[Written], bool] = lambda _: True,
+    ) -> None:
+        """Of each partition all that was acknowledged before it was asked for, and maybe some more."""
+        for partition, written in by_partition(records).items():
+            known = asked.ends.get(partition, 0)
+            of_partition = {
+                key: value for key, value in found.items() if partition_of(key[1], WRITTEN_TO) == partition
+            }
+            held = [one for one in written if counts(one)]
+            state = replay(held, lambda one, known=known: one.offset < known)  # type: ignore[misc]
+            later = [one for one in held if one.offset >= known and one.timestamp_ms <= asked.to_ms]
+            while state != of_partition:
+                assert later, f"{of_partition} is not of any moment since it was asked for: {state}"
+                one = later.pop(0)
+                state = replay([one]) | {key: value for key, value in state.items() if key != one.key}
+
+
+def split(asked: Asked) -> tuple[list[Row], int]:
+    """The rows, and when Trino began the query."""
+    (now,) = [row[5] for row in asked.rows if row[5] is not None]
+    return [row for row in asked.rows if row[5] is None], now
+
+
+KINDS: list[tuple[Callable[[str, str], str], str, Check]] = [
+    (whole, LIVE, Judge.live),
+    (of_user, BY_KEY, Judge.by_key_of_user),
+    (of_user, LIVE, Judge.live_of_user),
+    (counts, LIVE, Judge.live_counts),
+    (of_user, BY_KEY, Judge.by_key_of_user),
+    (with_itself, LIVE, Judge.live_with_itself),
+    (whole, BY_KEY, Judge.by_key),
+]
+
+
+def test_no_query_meets_a_duplicate_a_gap_a_row_that_is_back_or_a_value_too_old(
+    stack: Stack, ingest: Command, traffic: Traffic
+) -> None:
+    """Goal: 200 queries of several analysts at once, while records come and views are replaced under them.
+
+    Method: a live view shows exactly what was appended up to its margin before the query, so what was
+    acknowledged before that is in it; a view by key all that was acknowledged before it was asked for.
+    """
+    before = len(snapshots(stack))
+    lock, numbers = threading.Lock(), iter(range(10 * QUERIES))
+    answers: list[tuple[int, str, Asked]] = []
+
+    def analyst(name: str) -> None:
+        while len(answers) < QUERIES or len(snapshots(stack)) < before + SNAPSHOTS_MIN:
+            with lock:
+                number = next(numbers)
+            user = users()[number * 7 % len(users())]
+            render, view, _ = KINDS[number % len(KINDS)]
+            ends, from_ms = traffic.ends, now_ms()
+            rows = ask(stack, render(view, user), name)
+            answers.append((number, user, Asked(ends, from_ms, now_ms(), rows)))
+
+    with ThreadPoolExecutor(len(ANALYSTS)) as threads:
+        for one in [threads.submit(analyst, name) for name in ANALYSTS]:
+            one.result()
+    ingest.check()
+    judge = Judge(traffic.records(), snapshots(stack), stack.settings.views.margin_seconds)
+    for number, user, asked in answers:
+        render, view, check = KINDS[number % len(KINDS)]
+        try:
+            check(judge, asked, user)
+        except AssertionError as error:
+            raise AssertionError(f"query {number}, {render(view, user)}: {error}") from error

@@ -1,0 +1,135 @@
+"""A publisher that dies or fails wherever it can: views are right, only older, until the next one.
+
+Goal: between a commit and the last of its views, each view that stands answers right, whichever snapshot it
+is of, and that snapshot is held for it; once ingest goes on, all views are of the newest snapshot. Each point
+of the registry that a publisher comes by is met, so that a new one is tested too, or fails here.
+Method: real processes on one table, with the file of failpoints in their environment, one kill after the
+other. As the whole of ingest dies with its publisher, most are of a publisher of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.behaviour.armed import armed_by, error_like, has_fired
+from tests.views.stacked import Viewed
+from thermocline.clock import SystemClock
+from thermocline.embedded.stack import Command, Stack
+from thermocline.errors import ExitCode
+from thermocline.failpoints import Action, Process, arm, disarm
+from thermocline.files import local_path
+from views.leases import path_of
+from views.publication import Publication
+from views.watch import Watch
+
+pytestmark = pytest.mark.trino
+
+INGEST, PUBLISH = ("ingest", "run", "--once"), ("views", "publish")
+USERS = 6
+KILLS = [
+    (PUBLISH, "views.look=kill@1"),
+    (PUBLISH, "views.lease=kill@1"),
+    (PUBLISH, "views.replace=kill@1"),
+    (PUBLISH, "views.lease=kill@2"),
+    (PUBLISH, "views.replace=kill@2"),
+    (PUBLISH, "views.lease=kill@3"),
+    (PUBLISH, "views.replace=kill@3"),
+    # Ingest publishes when it starts, too: nobody knows how often it comes by a point of its publisher.
+    *[(INGEST, "owner.landed=kill@1")] * 3,
+]
+REPLACED = {"views.replace=kill@1": 0, "views.lease=kill@2": 1, "views.replace=kill@2": 1}
+REPLACED |= {"views.lease=kill@3": 2, "views.replace=kill@3": 2}
+"""How many of the three views are of the newest snapshot by then; of the others none."""
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with pytest.MonkeyPatch.context() as patch:
+        # A killed owner's table is waited for.
+        patch.setenv("THERMOCLINE_INGEST__LEASE_SECONDS", "3")
+        with armed_by(tmp_path_factory.mktemp("failpoints") / "armed") as path:
+            yield path
+
+
+@pytest.fixture(scope="module")
+def live(stack: Stack, file: Path) -> Viewed:
+    live = Viewed(stack, "killed")
+    write(live, 0)
+    live.ingest()
+    live.publish()
+    return live
+
+
+def write(live: Viewed, number: int) -> None:
+    """Updates, a delete, and what was deleted by the batch before."""
+    live.write(range(USERS), f"of batch {number}")
+    live.write([number % USERS], None)
+
+
+def check(live: Viewed) -> list[int]:
+    """The views are right, and whoever expires snapshots finds that each is held; those snapshots."""
+    shown = live.check()
+    for mode, snapshot_id in shown.items():
+        path = local_path(path_of(live._table(), f"app.{live.name}_{mode}"))
+        assert path is not None
+        held = json.loads(Path(path).read_text())["snapshots"]
+        assert held[str(snapshot_id)] > SystemClock().now_ms()
+    return list(shown.values())
+
+
+def ended(live: Viewed, *arguments: str) -> int:
+    """A command as a process; its exit code."""
+    command = Command(live.config_path, live.stack.folder / f"{live.name}.log", *arguments)
+    code = command.process.wait()
+    command.stop()
+    return code
+
+
+@pytest.mark.parametrize("nth", range(len(KILLS)))
+def test_a_publisher_killed_after_a_commit_leaves_right_views_and_the_next_brings_the_newest(
+    live: Viewed, file: Path, nth: int
+) -> None:
+    (room, command, *options), entry = KILLS[nth]
+    older = live.state().seam
+    write(live, nth + 1)
+    if room == "views":
+        live.ingest()
+    arm(file, entry)
+    code = ended(live, room, command, live.name, *options)
+    assert has_fired(file, entry)
+    assert code == -signal.SIGKILL
+    disarm(file)
+
+    newest, shown = live.newest_id(), check(live)
+    assert live.seam_of(newest) != older, "it was killed after the commit"
+    # An owner that takes the table makes a snapshot of the same seam, which may have been published.
+    assert {live.seam_of(one) for one in shown if one != newest} <= {older}
+    assert shown.count(newest) == REPLACED.get(entry, 0)
+
+    assert live.run(*INGEST[:2], live.name, *INGEST[2:]) == ExitCode.NOTHING_TO_DO, "but to publish"
+    assert set(check(live)) == {live.newest_id()}
+
+
+@pytest.mark.parametrize(("name", "action"), error_like(Process.PUBLISHER))
+def test_whatever_fails_in_a_publication_the_next_one_ends_well(
+    live: Viewed, file: Path, name: str, action: Action
+) -> None:
+    """Method: a new publisher each time, as it is in ingest: a failure is no end of it."""
+    write(live, hash(name) % 100)
+    live.ingest()
+    publication = Publication(live.settings, live.name, SystemClock())
+    watch = Watch(live.name, publication, 60.0, SystemClock())
+    entry = f"{name}={action}@1"
+    arm(file, entry)
+    assert not watch.once()
+    assert has_fired(file, entry), "never met"
+    disarm(file)
+    check(live)
+
+    assert watch.once()
+    assert set(check(live)) == {live.newest_id()}

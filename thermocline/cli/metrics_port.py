@@ -1,0 +1,50 @@
+"""``--metrics-port``: the metrics of a command that runs for long, for Prometheus to scrape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from thermocline.errors import PortTaken
+
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        "--metrics-port",
+        metavar="PORT",
+        min=1,
+        max=65535,
+        help="Answer GET /metrics on this port, of every interface. Without it nothing listens.",
+    ),
+]
+
+_EVERY_INTERFACE = "0.0.0.0"  # noqa: S104  Prometheus asks from another machine
+
+
+@contextmanager
+def metrics_served(port: int | None) -> Iterator[None]:
+    """Within the block, the metrics of this process at that port; none where it is None.
+
+    Raises:
+        PortTaken: another process listens there.
+    """
+    if port is None:
+        yield
+        return
+    from prometheus_client import start_http_server
+
+    from thermocline.metrics import REGISTRY
+
+    try:
+        server, thread = start_http_server(port, _EVERY_INTERFACE, REGISTRY)
+    except OSError as error:
+        raise PortTaken(host=_EVERY_INTERFACE, port=port) from error
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
