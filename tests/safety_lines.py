@@ -1035,7 +1035,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     Mutant(
         name="hot-complete-running",
-        keeps="nor with hot data of its own that may lack deletes",
+        keeps="nor with hot data of its own that may lack deletes, or is of another definition or log",
         file="serving/tailer.py",
         line="return self._tier is None or (newest is not self._under and misfit(newest, self._tier) is not None)",
         without="return self._tier is None",
@@ -1360,14 +1360,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="serving/tailer.py",
         line="                self._check_newest(newest, self._source.log())\n",
         without="                pass\n",
-        test="tests/serving/test_tailer.py::test_it_waits_for_a_cluster_that_is_away",
-    ),
-    Mutant(
-        name="tier-definition",
-        keeps="the tailer begins anew for another definition or log",
-        file="serving/tailer.py",
-        line="return (newest.source, newest.definition) == (under.source, under.definition)",
-        without="return True",
         test="tests/serving/test_tailer.py::test_it_waits_for_a_cluster_that_is_away",
     ),
     Mutant(
