@@ -331,8 +331,8 @@ Results go to stdout and talk to stderr. `--json` prints one JSON document inste
 
 _METRICS_INTRODUCTION: Final = """\
 `GET /metrics` of a server, in Prometheus's text format, and of `ingest run` and `views publish --watch` with
-`--metrics-port`, which have those of views. Counters and histograms are of all API processes of a server; gauges
-say what is so at that moment. Base units: seconds, bytes, records."""
+`--metrics-port`, which have those of views. Counters and histograms are of all API processes of a server;
+gauges say what is so at that moment. Base units: seconds, bytes, records."""
 
 _SAFETY_INTRODUCTION: Final = """\
 What keeps the table equal to the replay of its log, line by line. `make mutants` takes each of these lines
