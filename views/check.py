@@ -166,6 +166,8 @@ def check_views(settings: Settings, name: str, table: Table, trino: Trino, clock
         of = "" if one.snapshot_id is None else f" (snapshot {one.snapshot_id}{ends})"
         words = one.problem or f"as of the newest snapshot, of {iso_time(state.timestamp_ms)}"
         fix = f"thermocline views publish {name}" if one.problem else ""
+        if one.is_withdrawn:
+            fix += "      (once the log is mended, as above)"
         yield Finding(f"view {one.view}", f"{words}{of}", fix)
 
 

@@ -24,13 +24,14 @@ class StandingView:
     """One of the views that a table should have.
 
     ``problem`` says why it does not answer as of the newest snapshot; empty where it does. ``ends_at`` is
-    empty where nothing ends it.
+    empty where nothing ends it. One that is withdrawn refuses until the log can be trusted again.
     """
 
     view: str
     snapshot_id: int | None
     ends_at: str
     problem: str
+    is_withdrawn: bool = False
 
 
 def standing_views(
@@ -50,6 +51,7 @@ def standing_views(
             published.snapshot_id if published else None,
             "" if until_ms is None else iso_time(until_ms),
             _problem(published, name.lower() in found, newest_id, now_ms),
+            published is not None and published.withdrawn is not None,
         )
 
 

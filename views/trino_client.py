@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from thermocline.settings import ViewsSettings
 
 __all__ = ["Trino"]
+
+# It logs each attempt that failed; what came of them all is our error.
+logging.getLogger("trino.client").setLevel(logging.WARNING)
 
 REQUEST_TIMEOUT_SECONDS: Final = 10.0  # of one request; a long query's requests answer within a second each
 ATTEMPTS_MAX: Final = 3  # of one request, where the connection fails or Trino says that it is busy

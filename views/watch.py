@@ -48,6 +48,10 @@ class Watch:
 
     def __post_init__(self) -> None:
         self._current_since = self.clock.monotonic()
+        # Asked for when it is scraped: it grows while a publication hangs, too.
+        VIEWS_AGE_SECONDS.labels(self.table).set_function(
+            lambda: self.clock.monotonic() - self._current_since
+        )
 
     def once(self) -> bool:
         """One publication, its failure logged and counted; whether the views are the table's newest now."""
@@ -65,7 +69,6 @@ class Watch:
         if done.stop is not None:
             return self._failed(done.stop)
         self._current_since, self._said = self.clock.monotonic(), ""
-        VIEWS_AGE_SECONDS.labels(self.table).set(0)
         return True
 
     def follow(self, woken: threading.Event, stop: threading.Event) -> int:
@@ -84,9 +87,7 @@ class Watch:
         return min(self.commit_interval_seconds / 2, PAUSE_SECONDS_MAX)
 
     def _failed(self, error: ThermoclineError) -> bool:
-        age = self.clock.monotonic() - self._current_since
         VIEW_FAILURES.labels(self.table, error.code).inc()
-        VIEWS_AGE_SECONDS.labels(self.table).set(age)
         if error.code != self._said:
             self._said = error.code
             extra = fields(table=self.table, code=error.code, detail=str(error), cause=error.cause)

@@ -636,6 +636,8 @@ def test_a_failure_to_publish_is_counted_and_survived(world: World, caplog: pyte
     assert not watch.once()
     assert metric("thermocline_view_failures_total", code="trino-refused") == before + 2
     assert metric("thermocline_views_age_seconds") == pytest.approx(5)
+    world.clock.advance(2)
+    assert metric("thermocline_views_age_seconds") == pytest.approx(7), "while nobody publishes, too"
     assert [record.message for record in caplog.records].count("views not published: they are older") == 1
     assert world.published().snapshot_id == first
     assert watch.once()
