@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -31,6 +32,9 @@ INTERVALS_KEPT_MIN: Final = 10
 """A topic that keeps records for less than so many commit intervals ends its views after the first hiccup."""
 KEPT_MS_ADVISED: Final = 604_800_000
 LAG_MS_ADVISED: Final = 86_400_000
+FORMAT_3: Final = 3
+READS_FORMAT_3_FROM: Final = 480
+"""The Trino from which on deletion vectors are read; seen to on 483, and not to on 476."""
 
 _ENDS: Final = "the live view has literal ends"
 _NO_PROMISE: Final = (
@@ -67,7 +71,7 @@ def check_table(
         yield Finding(
             "log", f"[{error.code}] {error.what}", error.next or f"thermocline explain {error.code}"
         )
-    yield from check_trino(settings, name, trino)
+    yield from check_trino(settings, name, table.format_version, trino)
     yield from check_views(settings, name, table, trino, clock)
 
 
@@ -138,13 +142,18 @@ def _costs_of_producers_times(facts: TableFacts, topic: str) -> Iterator[str]:
         yield _NO_PROMISE
 
 
-def check_trino(settings: Settings, name: str, trino: Trino) -> Iterator[Finding]:
-    """Whether Trino answers, and has both catalogs and a table for each topic. Raises `TrinoUnreachable`."""
+def check_trino(settings: Settings, name: str, format_version: int, trino: Trino) -> Iterator[Finding]:
+    """Whether Trino answers, reads such tables, and has both catalogs and a table for each topic.
+
+    Raises `TrinoUnreachable`.
+    """
     views, advice = (
         settings.views,
         "thermocline views config DIR, copy it into Trino's etc, and start Trino again",
     )
-    yield Finding("Trino", f"answers at {trino.url}, version {trino.rows('SELECT version()')[0][0]}")
+    version = str(trino.rows("SELECT version()")[0][0])
+    yield Finding("Trino", f"answers at {trino.url}, version {version}")
+    yield from _format_version(format_version, version)
     catalogs = {row[0] for row in trino.rows("SHOW CATALOGS")}
     for catalog in (views.lake, views.kafka):
         is_there = catalog in catalogs
@@ -155,6 +164,18 @@ def check_trino(settings: Settings, name: str, trino: Trino) -> Iterator[Finding
         for topic in settings.table(name).topics:
             is_there = table_name(topic) in tables
             yield Finding(f"topic {topic}", "a table" if is_there else "no table", "" if is_there else advice)
+
+
+def _format_version(format_version: int, version: str) -> Iterator[Finding]:
+    """Nothing where Trino can read the deletes of such a table; one that is no number may be able to."""
+    number = re.match(r"\d+", version)
+    is_old = number is not None and int(number[0]) < READS_FORMAT_3_FROM
+    if format_version == FORMAT_3 and is_old:
+        yield Finding(
+            "format_version",
+            f"3: Trino {version} can't read its deletes, queries fail with `Unexpected PUFFIN file format`",
+            f"Trino {READS_FORMAT_3_FROM} or newer; or a table that is made anew with format_version = 2",
+        )
 
 
 def check_views(settings: Settings, name: str, table: Table, trino: Trino, clock: Clock) -> Iterator[Finding]:

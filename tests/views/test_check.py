@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tests.views.test_lifetime import APPENDED, BY_PRODUCER, COMPACTED, FOR_EVER, KEPT, facts
 from thermocline.log import TopicConfig, TopicRetention, retention_of
 from thermocline.settings import CatalogSettings, KafkaSettings, Settings, TableSettings
-from views.check import check_topics
+from views.check import check_topics, check_trino
 
 SETTINGS = Settings(
     kafka=KafkaSettings(bootstrap_servers="b:1"),
@@ -56,6 +57,20 @@ def test_the_command_is_whole() -> None:
         "kafka-configs.sh --bootstrap-server b:1 --alter --entity-type topics --entity-name t "
         "--add-config message.timestamp.type=LogAppendTime"
     )
+
+
+@pytest.mark.parametrize(
+    ("format_version", "version", "is_said"),
+    [(3, "476", True), (3, "479-e.1", True), (3, "480", False), (3, "unknown", False), (2, "476", False)],
+)
+def test_a_table_that_this_trino_cannot_read_is_said(
+    format_version: int, version: str, is_said: bool
+) -> None:
+    answers = {"SELECT version()": [(version,)], "SHOW CATALOGS": [("lake",)]}
+    trino: Any = SimpleNamespace(url="u", rows=answers.__getitem__)
+    found = [one for one in check_trino(SETTINGS, "t", format_version, trino) if "PUFFIN" in one.found]
+    assert bool(found) == is_said
+    assert all("format_version = 2" in one.fix for one in found)
 
 
 def test_it_says_what_producers_times_cost() -> None:

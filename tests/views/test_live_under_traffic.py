@@ -3,7 +3,7 @@
 Each answer is compared with a replay of what the broker acknowledged, up to exactly where that answer has to
 end. Variables say how much of it there is, 10 rounds and 200 queries by default. For 50 rounds in a row:
 
-    THERMOCLINE_TEST_ROUNDS=50 .venv/bin/python -m pytest tests/views/test_live_under_traffic.py -k doors
+    VIEWS_TEST_ROUNDS=50 .venv/bin/python -m pytest tests/views/test_live_under_traffic.py -k doors
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from views.trino_client import Trino
 
 pytestmark = pytest.mark.trino
 
-ROUNDS = int(os.environ.get("THERMOCLINE_TEST_ROUNDS", "10"))
-QUERIES = int(os.environ.get("THERMOCLINE_TEST_QUERIES", "200"))
+ROUNDS = int(os.environ.get("VIEWS_TEST_ROUNDS", "10"))
+QUERIES = int(os.environ.get("VIEWS_TEST_QUERIES", "200"))
 ANALYSTS = ("ana", "ben", "cat", "dan")
 SNAPSHOTS_MIN = 3  # that both tests see come and go
 WRITTEN_TO = 3  # partitions; the fourth stays idle

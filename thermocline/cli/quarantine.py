@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from thermocline.cli.output import confirmed, counted, say, show, table
+from thermocline.cli.publishing import publish_once
 from thermocline.cli.session import AsJson, TableName, session_of
 from thermocline.errors import BadParameter, ExitCode
 from thermocline.read_point import parse_read_after
@@ -132,6 +133,8 @@ def replay(
         done = replaying.replay(
             settings, name, wanted, SystemClock(), is_dry_run=dry_run, say=say, progress=progress
         )
+    if not dry_run:
+        publish_once(settings, name)
     _report(name, done, dry_run, as_json)
     return done.exit_code
 
