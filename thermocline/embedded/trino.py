@@ -24,7 +24,7 @@ from thermocline.jvm.trino_java import TRINO_VERSIONS, find_trino_java
 
 _JVM_FLAGS = (
     "-Xms64m",
-    "-Xmx700m",
+    "-Xmx1g",
     "-XX:ReservedCodeCacheSize=128m",
     # The quickest to start and the smallest: 320 MB resident at rest.
     "-XX:+UseSerialGC",
@@ -230,6 +230,9 @@ catalog.management=dynamic
 query.max-memory=250MB
 query.max-memory-per-node=250MB
 memory.heap-headroom-per-node=200MB
+# It keeps what it knows of each query, which is much of a large view, for 15 minutes: that would fill the heap.
+query.min-expire-age=10s
+query.max-history=20
 """
 
 _LOG_PROPERTIES = """\
