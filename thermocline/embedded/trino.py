@@ -230,7 +230,7 @@ catalog.management=dynamic
 query.max-memory=250MB
 query.max-memory-per-node=250MB
 memory.heap-headroom-per-node=200MB
-# It keeps what it knows of each query, which is much of a large view, for 15 minutes: that would fill the heap.
+# It keeps what it knows of each query, much where views are large, for 15 minutes: that would fill the heap.
 query.min-expire-age=10s
 query.max-history=20
 """
