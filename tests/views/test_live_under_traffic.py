@@ -3,7 +3,8 @@
 Each answer is compared with a replay of what the broker acknowledged, up to exactly where that answer has to
 end. Variables say how much of it there is, 6 rounds and 60 queries by default. For 50 and 200 in a row:
 
-    VIEWS_TEST_ROUNDS=50 VIEWS_TEST_QUERIES=200 make test ARGS=tests/views/test_live_under_traffic.py
+    export VIEWS_TEST_ROUNDS=50 VIEWS_TEST_QUERIES=200
+    .venv/bin/python -m pytest tests/views/test_live_under_traffic.py
 """
 
 from __future__ import annotations
