@@ -106,10 +106,13 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Its table has a partition that nobody writes to; see `stacked` for tables of a test's own.
 
-    The catalog has a name of its own: a Spark session keeps the first catalog that it met by a name.
+    The catalog has a name of its own: a Spark session keeps the first catalog that it met by a name. Trino
+    reads every manifest to plan a query, so there are few commits of few files.
     """
     folder = tmp_path_factory.mktemp("stacked")
-    made = Stack(folder, partitions=4, commit_interval_seconds=2.0, catalog="viewed", with_trino=True)
+    made = Stack(
+        folder, partitions=4, buckets=2, commit_interval_seconds=5.0, catalog="viewed", with_trino=True
+    )
     with made:
         stacked.start(made)
         yield made

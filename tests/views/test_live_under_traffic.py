@@ -43,6 +43,7 @@ QUERIES = int(os.environ.get("VIEWS_TEST_QUERIES", "60"))
 ANALYSTS = ("ana", "ben", "cat", "dan")
 SNAPSHOTS_MIN = 3  # that both tests see come and go
 WRITTEN_TO = 3  # partitions; the fourth stays idle
+CONNECTOR_MS = 1  # of a bound by time, Trino's Kafka connector leaves out the last millisecond, too
 COLUMNS = ("app_id", "user_id", "key", "value", "updated_at")
 LIVE, BY_KEY = "lake.app.profiles_live", "lake.app.profiles_live_by_key"
 
@@ -246,19 +247,19 @@ class Judge:
     def _states(self, asked: Asked, now: int, counts: Callable[[Written], bool]) -> list[Rows]:
         """One for each snapshot that the view may be of, as far as that makes a difference."""
         assert asked.from_ms - 1 <= now <= asked.to_ms + 1
-        until_ms = now - self._margin_ms
+        until_ms = now - self._margin_ms - CONNECTOR_MS
+        # What was committed before the margin has no record beyond it.
+        younger = [one.seam for one in self._committed if until_ms <= one.timestamp_ms <= asked.to_ms]
         states: list[Rows] = []
-        for snapshot in self._committed:
-            if snapshot.timestamp_ms <= asked.to_ms:
-                state = replay(
-                    self._records,
-                    lambda one, seam=snapshot.seam: (  # type: ignore[misc]
-                        counts(one)
-                        and (one.timestamp_ms < until_ms or seam.covers(TOPIC, one.partition, one.offset))
-                    ),
-                )
-                if state not in states:
-                    states.append(state)
+        for seam in (Seam(), *younger):
+            state = replay(
+                self._records,
+                lambda one, seam=seam: (  # type: ignore[misc]
+                    counts(one)
+                    and (one.timestamp_ms < until_ms or seam.covers(TOPIC, one.partition, one.offset))
+                ),
+            )
+            states.append(state)
         return states
 
     def _check_by_key(
