@@ -1,7 +1,7 @@
 """The views while a producer updates and deletes, ingest commits, and views are replaced: always right.
 
 Each answer is compared with a replay of what the broker acknowledged, up to exactly where that answer has to
-end. Variables say how much of it there is, 6 rounds and 60 queries by default. For 50 and 200 in a row:
+end. Variables say how much of it there is, 4 rounds and 30 queries by default. For 50 and 200 in a row:
 
     export VIEWS_TEST_ROUNDS=50 VIEWS_TEST_QUERIES=200
     .venv/bin/python -m pytest tests/views/test_live_under_traffic.py
@@ -38,8 +38,8 @@ from views.trino_client import Trino
 
 pytestmark = pytest.mark.trino
 
-ROUNDS = int(os.environ.get("VIEWS_TEST_ROUNDS", "6"))
-QUERIES = int(os.environ.get("VIEWS_TEST_QUERIES", "60"))
+ROUNDS = int(os.environ.get("VIEWS_TEST_ROUNDS", "4"))
+QUERIES = int(os.environ.get("VIEWS_TEST_QUERIES", "30"))
 ANALYSTS = ("ana", "ben", "cat", "dan")
 SNAPSHOTS_MIN = 3  # that both tests see come and go
 WRITTEN_TO = 3  # partitions; the fourth stays idle
