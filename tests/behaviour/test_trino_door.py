@@ -23,10 +23,10 @@ from tests.behaviour.test_every_door import MOMENTS, PARTITIONS, Answers, tell
 from tests.behaviour.test_other_formats import APPEND, VARIANTS, Rows, Told, Variant, named
 from tests.behaviour.test_quarantine import APPEND_TIME, LARGE, Scores
 from tests.behaviour.topic import APP, key_bytes
-from tests.behaviour.trino_door import LAKE, Row, ask, ask_of, pinned, publish, wait_for_margin
+from tests.behaviour.trino_door import LAKE, Row, ask, ask_of, newer_trino, pinned, publish, wait_for_margin
 from thermocline.clock import SystemClock
 from thermocline.embedded.stack import TABLE, Stack
-from thermocline.embedded.trino import ICEBERG_ONLY, LocalTrino
+from thermocline.embedded.trino import LocalTrino
 from thermocline.settings import load_settings
 from views.lake import lake_properties
 from views.properties import rendered
@@ -273,7 +273,7 @@ def test_a_table_with_deletion_vectors_is_read_by_a_newer_trino_and_refused_by_4
     with pytest.raises(TrinoQueryError, match="Unexpected PUFFIN file format"):
         ask(stack, f"SELECT * FROM {LAKE}.{NEWER}_cold")
 
-    server = LocalTrino(tmp_path, release=ICEBERG_ONLY)
+    server = newer_trino(tmp_path)
     (server.configuration / "catalog").mkdir()
     catalog = lake_properties(stack.settings.catalog, "lake").plain
     (server.configuration / "catalog" / "lake.properties").write_text(rendered(catalog))

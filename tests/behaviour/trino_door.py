@@ -6,16 +6,19 @@ import io
 from collections import Counter
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 import trino.dbapi
 
 from serving import private
 from thermocline.catalog import open_table
 from thermocline.clock import SystemClock
 from thermocline.embedded.stack import Stack
-from thermocline.embedded.trino import LocalTrino
+from thermocline.embedded.trino import ICEBERG_ONLY, LocalTrino
+from thermocline.errors import DependencyMissing
 from thermocline.log import Log
 from thermocline.settings import Settings
 from views.pin import pin_view
@@ -26,6 +29,14 @@ ANALYST = "ana"
 LAKE = "lake.app"
 
 Row = dict[str, Any]
+
+
+def newer_trino(folder: Path, **options: Any) -> LocalTrino:
+    """The Trino that reads version 3; it needs a JDK that no package index has, only the machine."""
+    try:
+        return LocalTrino(folder, release=ICEBERG_ONLY, **options)
+    except DependencyMissing as error:
+        pytest.skip(error.what)
 
 
 def ask(stack: Stack, sql: str, *parameters: object) -> list[Row]:

@@ -16,8 +16,9 @@ import psutil
 import pytest
 import trino.dbapi
 
+from tests.behaviour.trino_door import newer_trino
 from thermocline.catalog import open_catalog
-from thermocline.embedded.trino import ICEBERG_ONLY, LocalTrino
+from thermocline.embedded.trino import LocalTrino
 from thermocline.errors import PortTaken, TrinoUnreachable
 from thermocline.settings import CatalogSettings
 from views.lake import lake_properties
@@ -58,7 +59,7 @@ def test_the_newer_one_writes_and_reads_deletion_vectors(tmp_path: Path) -> None
     properties = lake_properties(settings, "lake").plain
     url = properties["iceberg.jdbc-catalog.connection-url"]
     properties["iceberg.jdbc-catalog.connection-url"] = "${ENV:TRINO_LAKE_URL}"
-    server = LocalTrino(tmp_path, release=ICEBERG_ONLY, environment={"TRINO_LAKE_URL": url})
+    server = newer_trino(tmp_path, environment={"TRINO_LAKE_URL": url})
     (server.configuration / "catalog").mkdir()
     (server.configuration / "catalog" / "lake.properties").write_text(rendered(properties))
     with server:

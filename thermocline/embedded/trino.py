@@ -18,8 +18,9 @@ from thermocline.embedded.ports import HOST, is_free, ports_of
 from thermocline.embedded.process import GuardedProcess, end_of
 from thermocline.embedded.trino_jars import MAIN, iceberg_tree
 from thermocline.embedded.trino_tree import trino_tree
-from thermocline.errors import PortTaken, TrinoUnreachable
+from thermocline.errors import DependencyMissing, PortTaken, TrinoUnreachable
 from thermocline.jvm.jars import Report, in_silence
+from thermocline.jvm.java import has_vector_module
 from thermocline.jvm.trino_java import TRINO_VERSIONS, find_trino_java
 
 _JVM_FLAGS = (
@@ -46,12 +47,14 @@ class Release:
     java_versions: tuple[int, ...]
     tree: Callable[..., Path]
     main: str
+    insists_on_vectors: bool = False
 
 
 WITH_KAFKA = Release(TRINO_VERSIONS, trino_tree, "io.trino.server.TrinoServer")
 """Trino 476: both connectors, tables of format version 2."""
-ICEBERG_ONLY = Release((25,), iceberg_tree, MAIN)
-"""Trino 483: format version 3, no Kafka, and none of the managers of groups and session properties."""
+ICEBERG_ONLY = Release((25,), iceberg_tree, MAIN, insists_on_vectors=True)
+"""Trino 483: format version 3, no Kafka, and none of the managers of groups and session properties. It does
+not start on the wheel's Java."""
 
 START_TIMEOUT_SECONDS = 300.0  # 8 s on a quiet machine; the first start reads 540 MB from the disk
 _STOP_TIMEOUT_SECONDS = 40.0  # without queries it stops within a second
@@ -89,6 +92,11 @@ class LocalTrino:
         """
         self._folder = folder.absolute()
         self._java = find_trino_java(release.java_versions, report=report)
+        if release.insists_on_vectors and not has_vector_module(self._java):
+            raise DependencyMissing(
+                what_is_missing="a JDK 25 with the module jdk.incubator.vector",
+                how_to_get="install a JDK 25, such as Temurin: the Java of the wheel was built without it",
+            )
         self._tree = release.tree(java=self._java, report=report)
         self._main = release.main
         self._environment = dict(environment or {})
