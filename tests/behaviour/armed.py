@@ -34,6 +34,15 @@ def armed_by(path: Path) -> Iterator[Path]:
     arm_from(os.environ)
 
 
+@contextmanager
+def armed_owners(path: Path) -> Iterator[Path]:
+    """As `armed_by`, with a short lease: a table whose owner died, or could not free it, is waited for."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("THERMOCLINE_INGEST__LEASE_SECONDS", "3")
+        with armed_by(path):
+            yield path
+
+
 def has_fired(path: Path, entry: str) -> bool:
     """Whether what the file says now has happened."""
     return entry in [one.entry for one in fired(path)]

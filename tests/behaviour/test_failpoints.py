@@ -19,7 +19,7 @@ from ingest import owner as ingest_owner
 from ingest.engine import SparkEngine
 from ingest.owner import Owner
 from ingest.quarantine import open_quarantine, read_rows
-from tests.behaviour.armed import FAILS_BEFORE, armed_by, error_like, has_fired
+from tests.behaviour.armed import FAILS_BEFORE, armed_owners, error_like, has_fired
 from tests.behaviour.live import KEYED, Live
 from tests.behaviour.test_quarantine import LARGE, Scores
 from thermocline.catalog import open_catalog, state_of
@@ -105,11 +105,8 @@ def stack(new_stack: Callable[..., Stack]) -> Stack:
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with pytest.MonkeyPatch.context() as patch:
-        # An owner that could not free its table is waited for.
-        patch.setenv("THERMOCLINE_INGEST__LEASE_SECONDS", "3")
-        with armed_by(tmp_path_factory.mktemp("failpoints") / "armed") as path:
-            yield path
+    with armed_owners(tmp_path_factory.mktemp("failpoints") / "armed") as path:
+        yield path
 
 
 @pytest.fixture(scope="module")

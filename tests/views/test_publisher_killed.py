@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.behaviour.armed import armed_by, error_like, has_fired
+from tests.behaviour.armed import armed_owners, error_like, has_fired
 from tests.views.stacked import Viewed
 from thermocline.clock import SystemClock
 from thermocline.embedded.stack import Command, Stack
@@ -49,11 +49,8 @@ REPLACED |= {"views.lease=kill@3": 2, "views.replace=kill@3": 2}
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with pytest.MonkeyPatch.context() as patch:
-        # A killed owner's table is waited for.
-        patch.setenv("THERMOCLINE_INGEST__LEASE_SECONDS", "3")
-        with armed_by(tmp_path_factory.mktemp("failpoints") / "armed") as path:
-            yield path
+    with armed_owners(tmp_path_factory.mktemp("failpoints") / "armed") as path:
+        yield path
 
 
 @pytest.fixture(scope="module")
