@@ -28,9 +28,12 @@ REQUEST_TIMEOUT_SECONDS: Final = 10.0  # of one request; a long query's requests
 ATTEMPTS_MAX: Final = 3  # of one request, where the connection fails or Trino says that it is busy
 STATEMENT_TIME_MAX: Final = "60s"  # to replace a view takes 0.2 s; Trino ends what takes longer by itself
 SOURCE: Final = "thermocline"
-# How the catalogs say that somebody else swapped the view, or that SQLite's one writer was another.
+# How the catalogs say that somebody else swapped the view, made or dropped it between Iceberg's look and its
+# write, or that SQLite's one writer was another.
 _CONTENDED: Final = (
     "concurrently",
+    "view already exists",
+    "view does not exist",
     "sqlite_busy",
     "database is locked",
     "has been updated by another process",

@@ -21,6 +21,7 @@ from tests.torture.disks import enter_namespace
 from tests.torture.episode import Episode, Tally
 from tests.torture.judge import Findings
 from tests.torture.report import report
+from thermocline.errors import ThermoclineError
 
 # A table that is never compacted grows slow, and another one is of another kind.
 EPISODE_SECONDS: Final = 300.0
@@ -51,7 +52,8 @@ def torture(
             break
         except Exception as error:  # noqa: BLE001 -- what was found so far is to be reported
             traceback.print_exc()
-            findings.add("the torture itself failed", f"{type(error).__name__}: {error}")
+            cause = f"; {error.cause}" if isinstance(error, ThermoclineError) else ""
+            findings.add("the torture itself failed", f"{type(error).__name__}: {error}{cause}")
             break
         if findings.count == found_before:
             shutil.rmtree(own, ignore_errors=True)

@@ -62,9 +62,19 @@ class FakeTrino:
         return []
 
 
-def contended(sql: str) -> None:
-    """What Trino answers whoever lost the race to replace a view."""
-    raise trino_error("View was updated concurrently: app.t_live")
+LOST_RACES = (
+    "View was updated concurrently: app.t_live",
+    "View was created concurrently: app.t_live",
+    "View already exists: app.t_live",
+    "View does not exist: app.t_live",
+    "[SQLITE_BUSY] The database file is locked (database is locked)",
+)
+"""What Trino answers whoever lost the race to replace a view: Iceberg's words, and SQLite's."""
+
+
+def contended(sql: str, message: str = LOST_RACES[0]) -> None:
+    """Loses the race."""
+    raise trino_error(message)
 
 
 def trino_error(message: str, name: str = "GENERIC_INTERNAL_ERROR") -> TrinoExternalError:

@@ -7,6 +7,7 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 import requests
 from pyiceberg.table import Table
 
-from tests.views.fake_trino import FakeTrino, contended, trino_error
+from tests.views.fake_trino import LOST_RACES, FakeTrino, contended, trino_error
 from tests.views.live_table import DAY_MS, FakeLog, commit, make_table
 from thermocline.catalog import open_catalog
 from thermocline.clock import ManualClock
@@ -211,9 +212,10 @@ def test_a_table_without_a_key_has_no_view_by_key(tmp_path: Path) -> None:
     assert world.published().end is None
 
 
-def test_a_lost_race_is_run_again_from_the_look(world: World) -> None:
+@pytest.mark.parametrize("message", LOST_RACES)
+def test_a_lost_race_is_run_again_from_the_look(world: World, message: str) -> None:
     world.commit(10)
-    world.trino.hooks = [contended, contended]
+    world.trino.hooks = [partial(contended, message=message)] * 2
     assert set(world.publisher().publish().replaced) == ALL
     assert world.clock.monotonic() == pytest.approx(2 * PAUSE_SECONDS)
 

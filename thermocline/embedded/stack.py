@@ -131,7 +131,7 @@ class Stack:
                 topic=TOPIC,
                 buckets=buckets,
                 commit_interval_seconds=commit_interval_seconds,
-                format_version=2 if self.trino else 3,
+                more=_READ_BY_TRINO if self.trino else "",
             )
             + (_VIEWS.format(url=self.trino.url) if self.trino else "")
         )
@@ -277,14 +277,17 @@ key = ["app_id", "user_id", "key"]
 entity = ["app_id", "user_id"]
 buckets = {buckets}
 commit_interval_seconds = {commit_interval_seconds}
-format_version = {format_version}
-
+{more}
 [tables.{table}.columns]
 app_id = "int"
 user_id = "string"
 key = "string"
 value = "string"
 updated_at = "timestamptz"
+"""
+
+_READ_BY_TRINO = """\
+format_version = 2
 """
 
 _VIEWS = """
