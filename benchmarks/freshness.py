@@ -1,4 +1,7 @@
-"""Freshness: from Kafka's acknowledgement to the first lookup that shows it, while ingest commits."""
+"""Freshness: from Kafka's acknowledgement to the first lookup that shows it, while ingest commits.
+
+With Trino, also to the first answer of each view that shows it, while analysts ask the views.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rate", type=int, default=2_000)
     parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--trino", action="store_true", help="measure the views, too")
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
     demo = [sys.executable, "-m", "thermocline", "demo", "--json", "--rate", str(options.rate)]
     demo += ["--seconds", str(options.seconds), "--seed", str(options.seed)]
+    if options.trino:
+        demo.append("--trino")
     # The demo measures it beside traffic, commits and lookups, and proves its answers right; so does this.
     ended = subprocess.run(demo, stdout=subprocess.PIPE, check=True, text=True)
     document = json.loads(ended.stdout)
@@ -29,6 +35,8 @@ def main() -> None:
         "commits": len(document["commits"]),
         "agrees": document["agrees"],
     }
+    if options.trino:
+        figures["views"] = document["views"]
     report("freshness", options.seed, figures)
 
 

@@ -28,12 +28,15 @@ from benchmarks._table import KEYS_PER_USER, filled, write
 from thermocline.embedded.stack import TABLE, TRINO_ADMIN, Stack
 from thermocline.embedded.workload import Workload
 
-VIEWS: Final = ("cold", "live_by_key", "live")
+VIEWS: Final = {"cold": True, "live_by_key": False, "live": True}
+"""Whether it is asked for everything: a view by key would hold every row in memory for that."""
 BY_KEY: Final = (
     "SELECT key, value, updated_at FROM lake.app.{table}_{view} WHERE app_id = {app} AND user_id = '{user}'"
 )
 EVERYTHING: Final = "SELECT count(*), count(value), max(updated_at) FROM lake.app.{table}_{view}"
-WARM_UPS: Final = 5
+WARM_UPS: Final = 15
+WARM_UP_SECONDS: Final = 15.0
+BY_KEY_SECONDS: Final = 60.0  # of each view and hot window, at most
 SCANS: Final = 3
 ANALYST: Final = "analyst"
 SCANNING: Final = ("TableScanOperator", "ScanFilterAndProjectOperator")
@@ -43,27 +46,28 @@ def main() -> None:
     """Run it and print the line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=5_000_000)
-    parser.add_argument("--hot", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--hot", type=int, nargs="+", default=[0, 10_000, 100_000, 1_000_000])
     parser.add_argument("--queries", type=int, default=30, help="by key, of each view and hot window")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 8])
     parser.add_argument("--seconds", type=float, default=10.0, help="of each number of clients")
+    parser.add_argument("--trino-gb", type=int, default=4, help="of Trino's heap")
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
     figures: dict[str, Any] = {"rows": options.rows}
     with tempfile.TemporaryDirectory() as folder:
-        stack = filled(Path(folder), options.rows, options.seed, with_trino=True)
+        stack = filled(Path(folder), options.rows, options.seed, trino_gb=options.trino_gb)
         with stack:
             stack.run("views-publish", "views", "publish", TABLE)
             users = options.rows // KEYS_PER_USER
             analyst = _Analyst(stack, users, options.seed)
             changes, written = iter(Workload(options.seed, users, KEYS_PER_USER)), 0
-            for hot in sorted({0, *options.hot}):
+            for hot in sorted(options.hot):
                 write(stack, islice(changes, hot - written))
                 written = hot
                 # `live` leaves out what has just come.
                 time.sleep(2 * stack.settings.views.margin_seconds)
                 figures[f"hot_{hot}"] = {
-                    **{view: analyst.measure(view, options.queries) for view in VIEWS},
+                    **{view: analyst.measure(view, options.queries, whole) for view, whole in VIEWS.items()},
                     "by_clients": {
                         clients: analyst.load("live_by_key", clients, options.seconds)
                         for clients in options.clients
@@ -92,25 +96,33 @@ class _Analyst:
         self._users = [event.row[:2] for event in islice(load, 0, None, KEYS_PER_USER)]
         random.Random(seed).shuffle(self._users)
 
-    def measure(self, view: str, queries: int) -> dict[str, Any]:
+    def measure(self, view: str, queries: int, whole: bool) -> dict[str, Any]:
         """One query after the other: by key, and of everything."""
+        figures: dict[str, Any] = {}
         with self._connected() as connection:
             wanted, scan = self._wanted(0), EVERYTHING.format(table=TABLE, view=view)
-            for _ in range(WARM_UPS):
-                self._ask(connection, self._by_key(view, next(wanted)))
-            self._ask(connection, scan)
-            by_key = [self._ask(connection, self._by_key(view, next(wanted))) for _ in range(queries)]
-            before = _loopback_bytes()
-            everything = [self._ask(connection, scan) for _ in range(SCANS)]
-            sent = (_loopback_bytes() - before) // SCANS
-        return {
-            "by_key": percentiles_ms([one.seconds for one in by_key]),
-            "by_key_kafka_records": max(one.records for one in by_key),
-            "everything_seconds": round(min(one.seconds for one in everything), 2),
-            "everything_kafka_records": everything[0].records,
-            "everything_kafka_bytes": everything[0].bytes,
-            "everything_loopback_bytes": sent,
-        }
+
+            def by_key_for(seconds: float, queries: int) -> list[Asked]:
+                end = time.monotonic() + seconds
+                asked = [self._ask(connection, self._by_key(view, next(wanted)))]
+                while len(asked) < queries and time.monotonic() < end:
+                    asked.append(self._ask(connection, self._by_key(view, next(wanted))))
+                return asked
+
+            by_key_for(WARM_UP_SECONDS, WARM_UPS)
+            by_key = by_key_for(BY_KEY_SECONDS, queries)
+            figures["by_key"] = percentiles_ms([one.seconds for one in by_key])
+            figures["by_key_queries"] = len(by_key)
+            figures["by_key_kafka_records"] = max(one.records for one in by_key)
+            if whole:
+                self._ask(connection, scan)
+                before = _loopback_bytes()
+                everything = [self._ask(connection, scan) for _ in range(SCANS)]
+                figures["everything_seconds"] = round(min(one.seconds for one in everything), 2)
+                figures["everything_kafka_records"] = everything[0].records
+                figures["everything_kafka_bytes"] = everything[0].bytes
+                figures["everything_loopback_bytes"] = (_loopback_bytes() - before) // SCANS
+        return figures
 
     def load(self, view: str, clients: int, seconds: float) -> dict[str, Any]:
         """Clients that ask by key, each one query after the other, for some seconds."""

@@ -56,7 +56,7 @@ app_id = "int"
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """One broker, one catalog and one Trino for all tables."""
     folder = tmp_path_factory.mktemp("trino_door")
-    stack = Stack(folder, partitions=PARTITIONS, catalog="trino_door", with_trino=True)
+    stack = Stack(folder, partitions=PARTITIONS, catalog="trino_door", trino_gb=1)
     server = stack.trino
     assert server is not None
     base, _, table = stack.config_path.read_text().partition("[tables.")

@@ -110,9 +110,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     reads every manifest to plan a query, so there are few commits of few files.
     """
     folder = tmp_path_factory.mktemp("stacked")
-    made = Stack(
-        folder, partitions=4, buckets=2, commit_interval_seconds=5.0, catalog="viewed", with_trino=True
-    )
+    made = Stack(folder, partitions=4, buckets=2, commit_interval_seconds=5.0, catalog="viewed", trino_gb=1)
     with made:
         stacked.start(made)
         yield made

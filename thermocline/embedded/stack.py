@@ -95,8 +95,8 @@ class Command:
 class Stack:
     """A folder with a broker, a configuration and a table, and the commands that run on them.
 
-    Use it as a context manager; the processes end with it, the broker last. With Trino, the table has format
-    version 2, and ingest publishes its views.
+    Use it as a context manager; the processes end with it, the broker last. With memory for a Trino there is
+    one, the table has format version 2, and ingest publishes its views.
     """
 
     def __init__(
@@ -108,13 +108,15 @@ class Stack:
         commit_interval_seconds: float = 10.0,
         workers: int = 1,
         catalog: str = "lake",
-        with_trino: bool = False,
+        trino_gb: int = 0,
         report: Report = in_silence,
     ) -> None:
         self.folder = folder.absolute()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.kafka = LocalKafka(self.folder / "kafka", report=report)
-        self.trino = LocalTrino(self.folder / "trino", report=report) if with_trino else None
+        self.trino = (
+            LocalTrino(self.folder / "trino", memory_gb=trino_gb, report=report) if trino_gb else None
+        )
         self.url = f"http://{HOST}:{_free_port()}"
         self.config_path = self.folder / "thermocline.toml"
         self._partitions = partitions

@@ -40,7 +40,7 @@ def running_stack(folder: Path, stage: Stage, with_trino: bool) -> Iterator[Stac
         folder,
         partitions=PARTITIONS,
         commit_interval_seconds=COMMIT_INTERVAL_SECONDS,
-        with_trino=with_trino,
+        trino_gb=int(with_trino),
         report=report,
     )
     try:
