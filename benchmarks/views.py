@@ -1,4 +1,6 @@
-"""Queries of the live view: how long they take, and what each takes from the brokers, by hot window.
+"""Queries of the live views: how long they take, how fresh they are, and what each takes from the brokers.
+
+By hot window, without ingest beside them: for freshness under traffic see `benchmarks.freshness --trino`.
 
 Records and bytes are those that Trino's scans of Kafka took in. What the broker sent for them is counted on
 the loopback interface, which nothing else should use meanwhile: it holds what was thrown away, too.
@@ -24,8 +26,10 @@ import psutil
 import trino.dbapi
 
 from benchmarks._report import percentiles_ms, report, say
-from benchmarks._table import KEYS_PER_USER, filled, write
-from thermocline.embedded.stack import TABLE, TRINO_ADMIN, Stack
+from benchmarks._table import KEYS_PER_USER, Forgetful, filled, write
+from thermocline.clock import SystemClock
+from thermocline.embedded.demo.writer import Writer
+from thermocline.embedded.stack import TABLE, TOPIC, TRINO_ADMIN, Stack
 from thermocline.embedded.workload import Workload
 
 VIEWS: Final = {"cold": True, "live_by_key": False, "live": True}
@@ -38,6 +42,8 @@ WARM_UPS: Final = 15
 WARM_UP_SECONDS: Final = 15.0
 BY_KEY_SECONDS: Final = 60.0  # of each view and hot window, at most
 SCANS: Final = 3
+CHANGES: Final = 20  # that are awaited in each view
+PROBE: Final = "probe"
 ANALYST: Final = "analyst"
 SCANNING: Final = ("TableScanOperator", "ScanFilterAndProjectOperator")
 
@@ -68,6 +74,7 @@ def main() -> None:
                 time.sleep(2 * stack.settings.views.margin_seconds)
                 figures[f"hot_{hot}"] = {
                     **{view: analyst.measure(view, options.queries, whole) for view, whole in VIEWS.items()},
+                    "freshness": {view: analyst.freshness(view) for view in ("live_by_key", "live")},
                     "by_clients": {
                         clients: analyst.load("live_by_key", clients, options.seconds)
                         for clients in options.clients
@@ -92,6 +99,9 @@ class _Analyst:
     def __init__(self, stack: Stack, users: int, seed: int) -> None:
         assert stack.trino is not None
         self._trino = stack.trino
+        self._margin_seconds = stack.settings.views.margin_seconds
+        client_config = stack.settings.kafka.client_config()
+        self._writer = Writer(client_config, TOPIC, Forgetful(), SystemClock())
         load = Workload(seed, users, KEYS_PER_USER).load()
         self._users = [event.row[:2] for event in islice(load, 0, None, KEYS_PER_USER)]
         random.Random(seed).shuffle(self._users)
@@ -123,6 +133,26 @@ class _Analyst:
                 figures["everything_kafka_bytes"] = everything[0].bytes
                 figures["everything_loopback_bytes"] = (_loopback_bytes() - before) // SCANS
         return figures
+
+    def freshness(self, view: str) -> dict[str, Any]:
+        """Single changes of one row: from Kafka's acknowledgement to the first answer that has it.
+
+        The full view leaves out its margin, so that nobody asks it earlier.
+        """
+        app, user = self._users[0]
+        margin = self._margin_seconds if view == "live" else 0.0
+        seconds = []
+        with self._connected() as connection, closing(connection.cursor()) as cursor:
+            for number in range(CHANGES):
+                value = f"change {number} for {view}"
+                written = self._writer.write((app, user, PROBE), value)
+                time.sleep(margin)
+                rows: list[Any] = []
+                while [PROBE, value] not in [row[:2] for row in rows]:
+                    cursor.execute(self._by_key(view, (app, user)))
+                    rows = cursor.fetchall()
+                seconds.append(time.monotonic() - written.acknowledged_at)
+        return percentiles_ms(seconds)
 
     def load(self, view: str, clients: int, seconds: float) -> dict[str, Any]:
         """Clients that ask by key, each one query after the other, for some seconds."""

@@ -400,6 +400,13 @@ def test_offsets_reach_kafka_and_the_entity_reaches_iceberg(
     iceberg = [line for line in explained.splitlines() if f"lake:app.small$data@{snapshot_id}" in line]
     assert len(iceberg) == 1
     assert re.search(r"filterPredicate = .*app_id\w* = integer '1'.*user_id\w* = varchar 'u4'", iceberg[0])
+    fragments = [one.splitlines() for one in explained.split("\nFragment ") if "KafkaTableHandle" in one]
+    assert sum("KafkaTableHandle" in line for one in fragments for line in one) == len(scans)
+    for lines in fragments:  # the scan stands last, and what is done with its rows above it
+        conditions = [place for place, line in enumerate(lines) if re.search(r"= varchar 'u4'", line)]
+        parsings = [place for place, line in enumerate(lines) if re.search(r":= .*json_parse\(message", line)]
+        assert parsings
+        assert max(parsings) < min(conditions), "values of other keys are parsed"
 
 
 @pytest.mark.parametrize("mode", [Mode.LIVE, Mode.LIVE_BY_KEY])
