@@ -134,6 +134,17 @@ def test_a_commit_prepared_before_a_takeover_is_refused_by_the_catalog_itself(
 
 
 def test_a_commit_planned_on_another_snapshot_of_the_same_seam_is_refused(ingest: Ingest) -> None:
+    """One that reads nothing of the log, as a replay, may have come in between."""
+    change, _ = ingest.batch()
+    planned = ingest.planned
+    assert isinstance(ingest.owned.committer.commit(*planned, empty(planned[1])), Landed)
+    newest = ingest.java_table().currentSnapshot().snapshotId()
+
+    assert isinstance(error_of(ingest.owned.committer.commit(*planned, change)), TableUnowned)
+    assert ingest.java_table().currentSnapshot().snapshotId() == newest
+
+
+def test_a_commit_on_a_table_that_was_rolled_back_meanwhile_is_refused(ingest: Ingest) -> None:
     change, _ = ingest.batch()
     table = ingest.java_table()
     first = table.currentSnapshot().parentId()
