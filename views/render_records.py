@@ -74,17 +74,17 @@ It is one expression, so that Trino does not take it apart and parse the documen
 def _documents(definition: LiveTable) -> list[_Document]:
     in_key = [column for column in definition.columns if column.name in definition.key]
     others = [column for column in definition.columns if column.name not in definition.key]
-    has_key = definition.key_from == "key"
+    has_key_document = definition.key_from == "key"
     value_document = _Document(
         name="value",
         text="_message",
         read=f"IF(_message_length > 0,\n{sql.indented(document('_message', '_message_length'))})",
-        may_lack=_IS_TOMBSTONE if has_key else "false",
-        columns=others if has_key else definition.columns,
+        may_lack=_IS_TOMBSTONE if has_key_document else "false",
+        columns=others if has_key_document else definition.columns,
         good=GOOD,
         kept=[*_names(definition.columns), f"{_IS_TOMBSTONE} AS {DELETED}", *PLACE],
     )
-    if not has_key:
+    if not has_key_document:
         return [value_document]
     key_document = _Document(
         name="key",

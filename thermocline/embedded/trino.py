@@ -91,7 +91,7 @@ class LocalTrino:
         """
         self._folder = folder.absolute()
         self._java = find_trino_java(release.java_versions, report=report)
-        if release.insists_on_vectors and not has_vector_module(self._java):
+        if release.insists_on_vectors and not has_vector_module(self._java.home):
             raise DependencyMissing(
                 what_is_missing="a JDK 25 with the module jdk.incubator.vector",
                 how_to_get="install a JDK 25, such as Temurin: the Java of the wheel was built without it",

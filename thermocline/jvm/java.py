@@ -133,14 +133,14 @@ def _ask(home: Path, question: str) -> str:
     return answer.stdout if answer.returncode == 0 else ""
 
 
-def has_vector_module(java: JavaHome) -> bool:
+def has_vector_module(home: Path) -> bool:
     """Whether it was built with the module that some programs insist on; the wheels were not."""
-    return f"{_VECTOR_MODULE}@" in _ask(java.home, "--list-modules")
+    return f"{_VECTOR_MODULE}@" in _ask(home, "--list-modules")
 
 
 def _home_with_launcher(home: Path) -> Path:
     """This home, or one whose launcher drops the module that is added and this Java was built without."""
-    if f"{_VECTOR_MODULE}@" in _ask(home, "--list-modules"):
+    if has_vector_module(home):
         return home
     launcher_home = cache_folder() / "java" / hashlib.sha256(os.fsencode(home)).hexdigest()[:12]
     launcher = launcher_home / "bin" / "java"
