@@ -17,8 +17,8 @@ demo: bootstrap ## Run all of it on this machine for two minutes and compare it 
 	@.venv/bin/thermocline demo $(ARGS)
 
 test: bootstrap ## Run the fast tests, then those on real Kafka, Spark and Iceberg (ARGS="-k tombstone")
-	@$(RUN) -m pytest -n 2 --dist loadfile -m "not jvm" $(ARGS)
-	@$(RUN) -m pytest -m jvm $(ARGS)
+	@$(RUN) -m pytest -n 2 -m "not jvm" $(ARGS)
+	@$(RUN) -m pytest -n 2 -m jvm $(ARGS)
 
 check: bootstrap ## Check format, lint, types and layers
 	@$(RUN) -m ruff format --check

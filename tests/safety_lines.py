@@ -2381,7 +2381,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="views/render.py",
         line="'_partition_offset DESC', GOOD)",
         without="'_timestamp DESC', GOOD)",
-        test="tests/views/test_render_in_trino.py::test_a_record_with_an_older_time_wins_in_its_partition_and_loses_to_another_one",
+        test="tests/views/door/test_render_in_trino.py::test_a_record_with_an_older_time_wins_in_its_partition_and_loses_to_another_one",
     ),
     Mutant(
         name="sql-between",
@@ -2389,7 +2389,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="views/render.py",
         line='"_timestamp DESC, _topic DESC, _partition_id DESC"',
         without='"_partition_id DESC, _topic DESC, _timestamp DESC"',
-        test="tests/views/test_render_in_trino.py::test_a_record_with_an_older_time_wins_in_its_partition_and_loses_to_another_one",
+        test="tests/views/door/test_render_in_trino.py::test_a_record_with_an_older_time_wins_in_its_partition_and_loses_to_another_one",
     ),
     Mutant(
         name="sql-tombstone",
@@ -2397,7 +2397,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="views/render.py",
         line='key, BETWEEN_PARTITIONS, "_last")} AND NOT {DELETED}"""',
         without='key, BETWEEN_PARTITIONS, "_last")}"""',
-        test="tests/views/test_render_in_trino.py::test_every_view_equals_a_replay_of_the_log",
+        test="tests/views/door/test_render_in_trino.py::test_every_view_equals_a_replay_of_the_log",
     ),
     Mutant(
         name="sql-tombstone-by-key",
@@ -2405,7 +2405,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="views/render.py",
         line='_key(plan.definition), order, both)} AND NOT {DELETED}"""',
         without='_key(plan.definition), order, both)}"""',
-        test="tests/views/test_render_in_trino.py::test_every_view_equals_a_replay_of_the_log",
+        test="tests/views/door/test_render_in_trino.py::test_every_view_equals_a_replay_of_the_log",
     ),
     Mutant(
         name="sql-hot-wins",
@@ -2413,7 +2413,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="views/render.py",
         line='order = f"_is_hot DESC, {BETWEEN_PARTITIONS}"',
         without='order = f"_is_hot, {BETWEEN_PARTITIONS}"',
-        test="tests/views/test_render_in_trino.py::test_every_view_equals_a_replay_of_the_log",
+        test="tests/views/door/test_render_in_trino.py::test_every_view_equals_a_replay_of_the_log",
     ),
     Mutant(
         name="sql-anti-join",
@@ -2421,7 +2421,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="views/render.py",
         line="WHERE hot._is_mentioned IS NULL\n",
         without="",
-        test="tests/views/test_render_in_trino.py::test_every_view_equals_a_replay_of_the_log",
+        test="tests/views/door/test_render_in_trino.py::test_every_view_equals_a_replay_of_the_log",
     ),
     Mutant(
         name="guard-key",
@@ -2429,7 +2429,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="views/render_records.py",
         line='        f"{sql.name(column.name)} IS NULL"\n        if column.name in key\n',
         without='        "false"\n        if column.name in key\n',
-        test="tests/views/test_guard_in_trino.py::test_trino_reads_the_poison_corpus_as_decode_does",
+        test="tests/views/door/test_guard_in_trino.py::test_trino_reads_the_poison_corpus_as_decode_does",
     ),
     Mutant(
         name="guard-value",
@@ -2437,7 +2437,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="views/render_records.py",
         line='else f"({found} IS NOT NULL AND {sql.name(column.name)} IS NULL)"',
         without='else "false"',
-        test="tests/views/test_guard_in_trino.py::test_trino_reads_the_poison_corpus_as_decode_does",
+        test="tests/views/door/test_guard_in_trino.py::test_trino_reads_the_poison_corpus_as_decode_does",
     ),
     Mutant(
         name="guard-read",
@@ -2445,7 +2445,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="views/render_records.py",
         line='f"WHERE IF({one.may_lack} OR {is_read}, NOT',
         without='f"WHERE IF(true, NOT',
-        test="tests/views/test_guard_in_trino.py::test_trino_reads_the_poison_corpus_as_decode_does",
+        test="tests/views/door/test_guard_in_trino.py::test_trino_reads_the_poison_corpus_as_decode_does",
     ),
     Mutant(
         name="guard-utf8",
@@ -2453,7 +2453,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="views/fields_document.py",
         line="IF(from_utf8(to_utf8({text})) = {text}, -- UTF-8",
         without="IF(true, -- UTF-8",
-        test="tests/views/test_guard_in_trino.py::test_trino_reads_the_poison_corpus_as_decode_does",
+        test="tests/views/door/test_guard_in_trino.py::test_trino_reads_the_poison_corpus_as_decode_does",
     ),
     Mutant(
         name="guard-object",
@@ -2461,7 +2461,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="views/fields_document.py",
         line="  IF(starts_with(ltrim({text}), '{{'),",
         without="  IF(true,",
-        test="tests/views/test_guard_in_trino.py::test_trino_reads_the_poison_corpus_as_decode_does",
+        test="tests/views/door/test_guard_in_trino.py::test_trino_reads_the_poison_corpus_as_decode_does",
     ),
     Mutant(
         name="guard-characters",
@@ -2469,6 +2469,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="views/fields_document.py",
         line="      IF({_has_whole_characters(text)},",
         without="      IF(true,",
-        test="tests/views/test_guard_in_trino.py::test_trino_reads_the_poison_corpus_as_decode_does",
+        test="tests/views/door/test_guard_in_trino.py::test_trino_reads_the_poison_corpus_as_decode_does",
     ),
 )

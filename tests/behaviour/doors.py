@@ -15,7 +15,6 @@ from serving import private
 from serving.client import Client
 from tests.behaviour.cases import CASES
 from tests.behaviour.topic import APP
-from tests.behaviour.trino_door import LAKE, ask, pinned, wait_for_margin
 from thermocline.embedded.stack import TABLE, Stack
 
 Rows = dict[str, dict[str, str]]
@@ -98,40 +97,6 @@ DOORS: dict[str, Callable[[Stack, str], Rows]] = {
 }
 
 
-def by_live_view(stack: Stack, read_after: str) -> Rows:
-    del read_after  # the view shows all that is older than its margin
-    wait_for_margin(stack)
-    return _by_user(ask(stack, f"SELECT * FROM {LAKE}.{TABLE}_live"))
-
-
-def by_live_view_by_key(stack: Stack, read_after: str) -> Rows:
-    del read_after  # it shows what the broker acknowledged
-    return _by_user(ask(stack, f"SELECT * FROM {LAKE}.{TABLE}_live_by_key"))
-
-
-def by_lookup_in_trino(stack: Stack, read_after: str) -> Rows:
-    del read_after
-    names = [case.name for case in CASES[:3]]
-    question = f"SELECT * FROM {LAKE}.{TABLE}_live_by_key WHERE app_id = ? AND user_id IN (?, ?, ?)"
-    rows = _by_user(ask(stack, question, APP, *names))
-    assert not any(attributes for user, attributes in rows.items() if user not in names)
-    return {user: rows[user] for user in names}
-
-
-def by_pinned_view(stack: Stack, read_after: str) -> Rows:
-    del read_after  # it is pinned at what is acknowledged by now
-    return _by_user(pinned(stack, stack.settings, TABLE))
-
-
-TRINO_DOORS: dict[str, Callable[[Stack, str], Rows]] = {
-    "live view by key": by_live_view_by_key,  # at once, so that what it may not miss is young
-    "lookup in Trino": by_lookup_in_trino,
-    "pinned view": by_pinned_view,
-    "live view": by_live_view,
-}
-"""Those of a stack with a Trino, as an analyst uses them."""
-
-
 def _extracted(stack: Stack, format_name: str) -> Rows:
     sink = io.BytesIO()
     with Client(stack.url) as client:
@@ -142,10 +107,11 @@ def _extracted(stack: Stack, format_name: str) -> Rows:
 
 
 def _grouped(table: pa.Table) -> Rows:
-    return _by_user(table.to_pylist())
+    return by_user(table.to_pylist())
 
 
-def _by_user(found: Iterable[dict[str, Any]]) -> Rows:
+def by_user(found: Iterable[dict[str, Any]]) -> Rows:
+    """The attributes of each case's user; a row of another is a mistake."""
     rows: Rows = defaultdict(dict)
     for row in found:
         assert row["key"] not in rows[row["user_id"]], f"{row} twice"

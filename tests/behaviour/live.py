@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from ingest.engine import SparkEngine
 from ingest.owner import Owner
+from tests.behaviour.one_jvm import one_jvm
 from tests.behaviour.topic import APP, Topic
 from thermocline.catalog import SnapshotState, current_state, load_table, open_catalog
 from thermocline.cli import entry
@@ -50,6 +51,7 @@ value = "string"
 updated_at = "timestamptz"
 """
 
+APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 KEYED = 'key = ["app_id", "user_id", "key"]\nentity = ["app_id", "user_id"]'
 
 Rows = dict[RowKey, str]
@@ -79,7 +81,12 @@ class Live:
         self.config_path = stack.folder / f"{name}.toml"
         base = stack.config_path.read_text().partition("[tables.")[0]
         self.config_path.write_text(base + _SECTION.format(name=name, choices=choices))
-        assert self.run("table", "create", name) == 0
+        self.create()
+
+    def create(self) -> None:
+        """``table create``, as a user types it."""
+        with one_jvm():
+            assert self.run("table", "create", self.name) == 0
 
     @property
     def settings(self) -> Settings:

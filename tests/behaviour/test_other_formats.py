@@ -12,7 +12,6 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -23,12 +22,12 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
 from ingest.create import create_table
-from ingest.java import small_jvm
 from ingest.owner import Owner
 from serving import private
 from serving.encode import MEDIA_TYPES
 from tests.behaviour.cases import CASES, Raw, Write
 from tests.behaviour.live import spark_of
+from tests.behaviour.one_jvm import one_jvm
 from tests.behaviour.topic import APP, UPDATED_AT
 from thermocline.catalog import current_state, load_table, open_catalog
 from thermocline.clock import SystemClock
@@ -190,9 +189,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     stack.config_path.write_text(base + "".join(variant.section for variant in VARIANTS))
     stack.settings = load_settings(stack.config_path)
     stack.start_broker()
-    # One JVM makes all tables, each as ``table create`` does.
-    with small_jvm(stack.settings.catalog) as jvm, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ingest.create.small_jvm", lambda _: nullcontext(jvm))
+    with one_jvm():
         for variant in VARIANTS:
             stack.kafka.create_topic(variant.name, PARTITIONS, {"message.timestamp.type": "LogAppendTime"})
             create_table(stack.settings, variant.name)

@@ -17,7 +17,7 @@ from py4j.protocol import Py4JJavaError
 from ingest.commit import Committer
 from ingest.owner import Owner
 from ingest.ownership import own_table
-from tests.behaviour.live import KEYED, Live, wait_for
+from tests.behaviour.live import APPEND_TIME, KEYED, Live, wait_for
 from tests.behaviour.test_owner import LostAnswer
 from tests.behaviour.topic import APP, Topic, key_bytes
 from tests.ingest.small_ingest import java_store
@@ -31,7 +31,6 @@ from thermocline.errors import (
     TopicMissing,
 )
 
-APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 LARGE = 2**40  # no int, but a long
 Show = Callable[..., dict[str, Any]]
 E = TypeVar("E", bound=ThermoclineError)
@@ -69,7 +68,7 @@ class Scores(Live):
         self.config_path = stack.folder / f"{name}.toml"
         base = stack.config_path.read_text().partition("[tables.")[0]
         self.config_path.write_text(base + _SECTION.format(name=name, choices=f"{key}\n{more}"))
-        assert self.run("table", "create", name) == 0
+        self.create()
 
     def put(self, user: str, score: int | str | None, partition: int = 0) -> None:
         """A record with an append time of its own; None is a tombstone."""

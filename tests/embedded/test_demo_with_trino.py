@@ -12,7 +12,7 @@ import pytest
 pytestmark = pytest.mark.trino
 
 # Few rows, so that it is Trino that takes most of the time.
-ARGUMENTS = ("--trino", "--json", "--seconds", "20", "--rows", "2000", "--rate", "300", "--users", "200")
+ARGUMENTS = ("--trino", "--json", "--seconds", "6", "--rows", "2000", "--rate", "300", "--users", "200")
 
 
 def test_every_answer_of_the_views_agrees_and_nothing_stays_behind(tmp_path: Path) -> None:

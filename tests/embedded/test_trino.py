@@ -16,7 +16,7 @@ import psutil
 import pytest
 import trino.dbapi
 
-from tests.behaviour.trino_door import newer_trino
+from tests.embedded.newer_trino import newer_trino
 from thermocline.catalog import open_catalog
 from thermocline.embedded.trino import LocalTrino
 from thermocline.errors import PortTaken, TrinoUnreachable

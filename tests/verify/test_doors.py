@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,7 +20,8 @@ import pytest
 
 import verify.bucket_parts
 import verify.comparison
-from tests.behaviour.live import Live
+from tests.behaviour.armed import armed_by, has_fired
+from tests.behaviour.live import Live, wait_for
 from tests.behaviour.topic import APP
 from tests.verify.local import without_spark
 from thermocline.cli import entry
@@ -30,6 +30,7 @@ from thermocline.clock import SystemClock
 from thermocline.definition import PROVENANCE
 from thermocline.embedded.stack import Command, Stack
 from thermocline.errors import ExitCode, NotReady
+from thermocline.failpoints import arm
 from thermocline.read_point import ReadPoint
 from verify.comparison import Scope, Verification
 from verify.doors import Doors, HotDoor
@@ -233,18 +234,23 @@ def test_a_deleted_row_whose_entity_is_its_whole_key_is_looked_up(
 
 
 def test_a_command_that_is_told_to_end_leaves_no_folder(live: Live, tmp_path: Path) -> None:
+    """Method: it is told while a failpoint holds it before an extract's first row, for long."""
+    folder, held = tmp_path / "temporary", "extract.begin=sleep:600@1"
+    folder.mkdir()
     words = [sys.executable, "-m", "thermocline", "--config", str(live.config_path), "verify", live.name]
-    process = subprocess.Popen(
-        words,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    while process.poll() is None and not list(tmp_path.glob(f"{FOLDER_PREFIX}*")):
-        time.sleep(0.01)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait() == 128 + signal.SIGTERM
-    assert list(tmp_path.iterdir()) == []
+    with armed_by(tmp_path / "armed") as armed:
+        arm(armed, held)
+        process = subprocess.Popen(
+            words,
+            env={**os.environ, "TMPDIR": str(folder)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        wait_for(lambda: has_fired(armed, held) or process.poll() is not None)
+        assert list(folder.glob(f"{FOLDER_PREFIX}*"))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 128 + signal.SIGTERM
+    assert list(folder.iterdir()) == []
 
 
 def rewritten(change: Callable[[pa.Table], pa.Table]) -> Lie:

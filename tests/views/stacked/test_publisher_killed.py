@@ -4,7 +4,8 @@ Goal: between a commit and the last of its views, each view that stands answers 
 is of, and that snapshot is held for it; once ingest goes on, all views are of the newest snapshot. Each point
 of the registry that a publisher comes by is met, so that a new one is tested too, or fails here.
 Method: real processes on one table, with the file of failpoints in their environment, one kill after the
-other. As the whole of ingest dies with its publisher, most are of a publisher of its own.
+other: what a publication has repaired is asked after the next one. As the whole of ingest dies with its
+publisher, most are of a publisher of its own.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from tests.behaviour.armed import armed_owners, error_like, has_fired
-from tests.views.stacked import Viewed
+from tests.views.stacked.viewed import Viewed
 from thermocline.clock import SystemClock
-from thermocline.embedded.stack import Command, Stack
+from thermocline.embedded.stack import Stack
 from thermocline.errors import ExitCode
 from thermocline.failpoints import Action, Process, arm, disarm
 from thermocline.files import local_path
@@ -69,22 +70,18 @@ def write(live: Viewed, number: int) -> None:
 
 
 def check(live: Viewed) -> list[int]:
-    """The views are right, and whoever expires snapshots finds that each is held; those snapshots."""
-    shown = live.check()
+    """The views are right, and each snapshot is held; those snapshots."""
+    return held(live, live.check())
+
+
+def held(live: Viewed, shown: dict[str, int]) -> list[int]:
+    """Whoever expires snapshots finds that those of the views are held; those snapshots."""
     for mode, snapshot_id in shown.items():
         path = local_path(path_of(live._table(), f"app.{live.name}_{mode}"))
         assert path is not None
-        held = json.loads(Path(path).read_text())["snapshots"]
-        assert held[str(snapshot_id)] > SystemClock().now_ms()
+        leases = json.loads(Path(path).read_text())["snapshots"]
+        assert leases[str(snapshot_id)] > SystemClock().now_ms()
     return list(shown.values())
-
-
-def ended(live: Viewed, *arguments: str) -> int:
-    """A command as a process; its exit code."""
-    command = Command(live.config_path, live.stack.folder / f"{live.name}.log", *arguments)
-    code = command.process.wait()
-    command.stop()
-    return code
 
 
 @pytest.mark.parametrize("nth", range(len(KILLS)))
@@ -97,7 +94,9 @@ def test_a_publisher_killed_after_a_commit_leaves_right_views_and_the_next_bring
     if room == "views":
         live.ingest()
     arm(file, entry)
-    code = ended(live, room, command, live.name, *options)
+    killed = live.start(room, command, live.name, *options)
+    killed.process.wait()
+    code = killed.stop()
     assert has_fired(file, entry)
     assert code == -signal.SIGKILL
     disarm(file)
@@ -109,7 +108,7 @@ def test_a_publisher_killed_after_a_commit_leaves_right_views_and_the_next_bring
     assert shown.count(newest) == REPLACED.get(entry, 0)
 
     assert live.run(*INGEST[:2], live.name, *INGEST[2:]) == ExitCode.NOTHING_TO_DO, "but to publish"
-    assert set(check(live)) == {live.newest_id()}
+    assert set(held(live, live.shown())) == {live.newest_id()}
 
 
 @pytest.mark.parametrize(("name", "action"), error_like(Process.PUBLISHER))
@@ -129,4 +128,4 @@ def test_whatever_fails_in_a_publication_the_next_one_ends_well(
     check(live)
 
     assert watch.once()
-    assert set(check(live)) == {live.newest_id()}
+    assert set(held(live, live.shown())) == {live.newest_id()}

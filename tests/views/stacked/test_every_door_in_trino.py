@@ -5,101 +5,46 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from trino.exceptions import TrinoQueryError
 
-from ingest.create import create_table
-from ingest.java import small_jvm
 from ingest.owner import Owner
 from tests.behaviour.cases import CASES, Case, Write
-from tests.behaviour.doors import TRINO_DOORS
-from tests.behaviour.live import KEYED, Live
-from tests.behaviour.test_every_door import MOMENTS, PARTITIONS, Answers, tell
-from tests.behaviour.test_other_formats import APPEND, VARIANTS, Rows, Told, Variant, named
-from tests.behaviour.test_quarantine import APPEND_TIME, LARGE, Scores
+from tests.behaviour.live import APPEND_TIME, Live
+from tests.behaviour.test_every_door import MOMENTS, Answers, tell
+from tests.behaviour.test_other_formats import APPEND, Rows, Told, Variant, named
+from tests.behaviour.test_quarantine import LARGE, Scores
 from tests.behaviour.topic import APP, key_bytes
-from tests.behaviour.trino_door import LAKE, Row, ask, ask_of, newer_trino, pinned, publish, wait_for_margin
+from tests.embedded.newer_trino import newer_trino
+from tests.views.stacked.doors import DOORS, LAKE, Row, ask, ask_of, pinned, publish, wait_for_margin
+from tests.views.stacked.viewed import FORMATS
 from thermocline.clock import SystemClock
 from thermocline.embedded.stack import TABLE, Stack
 from thermocline.embedded.trino import LocalTrino
-from thermocline.settings import load_settings
 from views.lake import lake_properties
 from views.properties import rendered
 
 pytestmark = pytest.mark.trino
 
-FORMATS = [
-    replace(variant, format_version=2)
-    for variant in VARIANTS
-    if variant.name in ("keyed", "in_value", "appended")
-]
-"""Transactional with deletions, with the key in the value, and without a key."""
-SCORES, NEWER = "scores", "newer"
-# What `views config` has to know of tables that tests make later.
-_LATER = """
-[tables.{name}]
-identifier = "app.{name}"
-topics = ["{name}"]
-key = ["app_id"]
-
-[tables.{name}.columns]
-app_id = "int"
-"""
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """One broker, one catalog and one Trino for all tables."""
-    folder = tmp_path_factory.mktemp("trino_door")
-    stack = Stack(folder, partitions=PARTITIONS, catalog="trino_door", trino_gb=1)
-    server = stack.trino
-    assert server is not None
-    base, _, table = stack.config_path.read_text().partition("[tables.")
-    table, _, views = table.partition("[views]")
-    later = [_LATER.format(name=name) for name in (SCORES, NEWER)]
-    # Less than the default margin, which is waited for again and again.
-    sections = [
-        f"[views]{views}margin_seconds = 0.5\n[tables.{table}",
-        *(one.section for one in FORMATS),
-        *later,
-    ]
-    stack.config_path.write_text(base + "".join(sections))
-    stack.settings = load_settings(stack.config_path)
-    try:
-        stack.start_broker()
-        stack.start_trino()
-        # One JVM makes all tables, each as ``table create`` does.
-        with small_jvm(stack.settings.catalog) as jvm, pytest.MonkeyPatch.context() as patch:
-            patch.setattr("ingest.create.small_jvm", lambda _: nullcontext(jvm))
-            create_table(stack.settings, TABLE)
-            for one in FORMATS:
-                stack.kafka.create_topic(one.name, 2, APPEND_TIME)
-                create_table(stack.settings, one.name)
-        server.wait()
-        yield stack
-    finally:
-        stack.stop()
-
-
 # The cases, in the table of the most usual definition
 
 
 @pytest.fixture(scope="module")
-def answers(stack: Stack, new_owner: Callable[[Stack], Owner]) -> Answers:
-    """What every door of Trino said at every moment; the cold view's rows are those of the last commit."""
-    owner = new_owner(stack)
+def answers(stack: Stack) -> Answers:
+    """What every door of Trino said at every moment."""
+    owner = Owner.open(stack.settings, TABLE, SystemClock())
     publish(stack.settings, TABLE)
     owner.on_commit = lambda: publish(stack.settings, TABLE)
-    return tell(stack, owner, TRINO_DOORS, lambda: None)
+    said = tell(stack, owner, DOORS, lambda: None)
+    owner.lease.release()
+    return said
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("door", TRINO_DOORS)
+@pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_door_gives_the_rows_as_of_now(answers: Answers, case: Case, door: str, moment: str) -> None:
     rows = answers[door, moment]
@@ -124,7 +69,7 @@ def told(stack: Stack) -> dict[str, Told]:
 
 
 @pytest.fixture(scope="module")
-def formats(stack: Stack, told: dict[str, Told], answers: Answers) -> dict[str, Said]:
+def formats(stack: Stack, told: dict[str, Told]) -> dict[str, Said]:
     """The same story, told to all tables at once up to where there are rows on both sides of the seam."""
     write(told, [(case.name, entry) for case in CASES for entry in case.first])
     for name in told:
@@ -199,23 +144,23 @@ def test_what_an_open_transaction_holds_is_not_shown_before_it_is_made(
 # An altered table
 
 
-def test_an_altered_table_shows_its_columns_and_reads_the_log_by_them(stack: Stack, answers: Answers) -> None:
+def test_an_altered_table_shows_its_columns_and_reads_the_log_by_them(stack: Stack) -> None:
     """Goal: ``table alter`` leaves views of the new definition; until then and after, they equal the doors.
 
     Method: a column is widened and one is added, while the log beyond the seam has a record that is bad
     before and good after; one that was bad when it was committed is replayed.
     """
-    live = Scores(stack, SCORES, more="format_version = 2")
+    live = Scores(stack, "scores", more="format_version = 2")
     live.put("cold", 1)
     live.put("cold and bad", LARGE)
     live.ingest()
-    publish(live.settings, SCORES)
+    publish(live.settings, live.name)
     live.put("hot", 2)
     live.put("hot and bad", LARGE)
     assert scores(stack, live, "score") == {"cold": (1,), "hot": (2,)}
 
     live.set('score = "int"', 'score = "long"\nnote = "string"')
-    assert live.run("table", "alter", SCORES) == 0
+    assert live.run("table", "alter", live.name) == 0
     value = json.dumps({"score": LARGE + 1, "note": "new"}).encode()
     live.topic.send_raw(key_bytes((APP, "late", "plan")), value, 0)
     live.topic.flush()
@@ -227,8 +172,8 @@ def test_an_altered_table_shows_its_columns_and_reads_the_log_by_them(stack: Sta
     }
     assert scores(stack, live, "score", "note") == rows
 
-    assert live.run("quarantine", "replay", SCORES, "--all") == 0
-    publish(live.settings, SCORES)
+    assert live.run("quarantine", "replay", live.name, "--all") == 0
+    publish(live.settings, live.name)
     rows["cold and bad"] = (LARGE, None)
     assert scores(stack, live, "score", "note") == rows
 
@@ -249,14 +194,14 @@ def scores(stack: Stack, live: Scores, *columns: str) -> dict[str, tuple[object,
 
 
 def test_a_table_with_deletion_vectors_is_read_by_a_newer_trino_and_refused_by_476(
-    stack: Stack, answers: Answers, tmp_path: Path
+    stack: Stack, tmp_path: Path
 ) -> None:
     """Goal: tables of format version 3, as ingest writes them, are read right or not at all.
 
     Method: three commits update and delete rows of one another; 483 reads each snapshot, and the view that
     476 was made to publish. It has no Kafka, so that the views that read the log are left to 476.
     """
-    live = Live(stack, NEWER, config=APPEND_TIME, choices=KEYED)
+    live = Live(stack, "newer", config=APPEND_TIME)
     live.write(range(60), "first")
     live.ingest()
     committed = {live.newest_id(): live.rows()}
@@ -269,21 +214,21 @@ def test_a_table_with_deletion_vectors_is_read_by_a_newer_trino_and_refused_by_4
     live.ingest()
     committed[live.newest_id()] = live.rows()
     assert [len(rows) for rows in committed.values()] == [60, 40, 43]
-    publish(live.settings, NEWER)
+    publish(live.settings, live.name)
     with pytest.raises(TrinoQueryError, match="Unexpected PUFFIN file format"):
-        ask(stack, f"SELECT * FROM {LAKE}.{NEWER}_cold")
+        ask(stack, f"SELECT * FROM {LAKE}.newer_cold")
 
     server = newer_trino(tmp_path)
     (server.configuration / "catalog").mkdir()
     catalog = lake_properties(stack.settings.catalog, "lake").plain
     (server.configuration / "catalog" / "lake.properties").write_text(rendered(catalog))
     with server:
-        files = ask_of(server, f'SELECT file_format FROM {LAKE}."{NEWER}$files"')
+        files = ask_of(server, f'SELECT file_format FROM {LAKE}."{"newer"}$files"')
         assert {row["file_format"] for row in files} == {"PARQUET", "PUFFIN"}
         for snapshot_id, rows in committed.items():
-            assert rows_of(server, f"{LAKE}.{NEWER} FOR VERSION AS OF {snapshot_id}") == rows
-        assert rows_of(server, f"{LAKE}.{NEWER}") == live.rows()
-        assert rows_of(server, f"{LAKE}.{NEWER}_cold") == live.rows()
+            assert rows_of(server, f"{LAKE}.newer FOR VERSION AS OF {snapshot_id}") == rows
+        assert rows_of(server, f"{LAKE}.newer") == live.rows()
+        assert rows_of(server, f"{LAKE}.newer_cold") == live.rows()
 
 
 def rows_of(server: LocalTrino, source: str) -> dict[tuple[int, str, str], str]:

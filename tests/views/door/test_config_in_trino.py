@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 from trino.exceptions import TrinoUserError
 
-from tests.views.conftest import ADMIN, ANALYST, NAMES, Door
+from tests.views.door.conftest import ADMIN, ANALYST, NAMES, Door
 from thermocline.settings import CatalogSettings
 from views.lake import lake_properties
 from views.topics import table_name

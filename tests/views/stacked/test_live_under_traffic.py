@@ -1,10 +1,10 @@
 """The views while a producer updates and deletes, ingest commits, and views are replaced: always right.
 
 Each answer is compared with a replay of what the broker acknowledged, up to exactly where that answer has to
-end. Variables say how much of it there is, 4 rounds and 30 queries by default. For 50 and 200 in a row:
+end. Variables say how much of it there is, 2 rounds and 14 queries by default. For 50 and 200 in a row:
 
     export VIEWS_TEST_ROUNDS=50 VIEWS_TEST_QUERIES=200
-    .venv/bin/python -m pytest tests/views/test_live_under_traffic.py
+    .venv/bin/python -m pytest tests/views/stacked/test_live_under_traffic.py
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ from serving import private
 from serving.client import Client
 from tests.behaviour.live import Rows
 from tests.behaviour.topic import APP
-from tests.views.stacked import PUBLISHER, Written, ask, replay
-from tests.views.traffic import Traffic, by_partition, partition_of, users
-from thermocline.catalog import SnapshotState, load_table, open_catalog, state_of
+from tests.views.stacked.traffic import Traffic, by_partition, partition_of, users
+from tests.views.stacked.viewed import MARGIN_SECONDS, MODES, PUBLISHER, Viewed, Written, ask, replay
+from thermocline.catalog import SnapshotState, state_of
 from thermocline.clock import SystemClock
-from thermocline.embedded.stack import TABLE, TOPIC, Command, Stack
-from thermocline.log import Log
+from thermocline.embedded.stack import Command, Stack
 from thermocline.read_point import ReadPoint
 from thermocline.seam import Seam
 from views.pin import pin_view
@@ -38,62 +37,67 @@ from views.trino_client import Trino
 
 pytestmark = pytest.mark.trino
 
-ROUNDS = int(os.environ.get("VIEWS_TEST_ROUNDS", "4"))
-QUERIES = int(os.environ.get("VIEWS_TEST_QUERIES", "30"))
+ROUNDS = int(os.environ.get("VIEWS_TEST_ROUNDS", "2"))
+QUERIES = int(os.environ.get("VIEWS_TEST_QUERIES", "14"))
 ANALYSTS = ("ana", "ben", "cat", "dan")
 SNAPSHOTS_MIN = 3  # that both tests see come and go
 WRITTEN_TO = 3  # partitions; the fourth stays idle
 CONNECTOR_MS = 1  # of a bound by time, Trino's Kafka connector leaves out the last millisecond, too
 COLUMNS = ("app_id", "user_id", "key", "value", "updated_at")
-LIVE, BY_KEY = "lake.app.profiles_live", "lake.app.profiles_live_by_key"
+TABLE = "busy"  # and its topic
+LIVE, BY_KEY = f"lake.app.{TABLE}_live", f"lake.app.{TABLE}_live_by_key"
+COMMIT_INTERVAL_SECONDS = 3
 
 Row = tuple[Any, ...]
 
 
 @pytest.fixture(scope="module")
-def ingest(stack: Stack) -> Iterator[Command]:
-    ingest = stack.ingest()
+def live(stack: Stack) -> Viewed:
+    """A table with an idle partition, whose views have the usual margin: nothing of it is ever at rest."""
+    live = Viewed(stack, TABLE, WRITTEN_TO + 1, f"commit_interval_seconds = {COMMIT_INTERVAL_SECONDS}")
+    text = live.config_path.read_text()
+    live.config_path.write_text(text.replace(f"margin_seconds = {MARGIN_SECONDS}", ""))
+    return live
+
+
+@pytest.fixture(scope="module")
+def ingest(live: Viewed) -> Iterator[Command]:
+    ingest = live.start("ingest", "run", TABLE)
     yield ingest
     ingest.stop()
 
 
 @pytest.fixture(scope="module")
-def server(stack: Stack, ingest: Command) -> Iterator[Command]:
-    server = stack.serve()
-    stack.wait_until_ready(server)
+def server(live: Viewed) -> Iterator[Command]:
+    server = live.start("serve")
     yield server
     server.stop()
 
 
 @pytest.fixture(scope="module")
-def traffic(stack: Stack, ingest: Command) -> Iterator[Traffic]:
-    with Traffic(stack.settings.kafka, TOPIC, WRITTEN_TO) as traffic:
-        stack.wait_for(lambda: len(snapshots(stack)) > 1, "the first commit", ingest)
-        stack.wait_for(lambda: _is_there(stack), "the views", ingest)
+def traffic(live: Viewed, ingest: Command, server: Command) -> Iterator[Traffic]:
+    """Up and down with all others: they start side by side."""
+    with Traffic(live.settings.kafka, TABLE, WRITTEN_TO) as traffic:
+        live.stack.wait_until_ready(server)
+        live.stack.wait_for(lambda: len(snapshots(live)) > 1, "the first commit", ingest)
+        live.stack.wait_for(lambda: len(live.comments()) == len(MODES), "the views", ingest)
         yield traffic
 
 
-def snapshots(stack: Stack) -> list[SnapshotState]:
-    table = load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}")
-    return [state_of(snapshot, TABLE) for snapshot in table.snapshots()]
-
-
-def _is_there(stack: Stack) -> bool:
-    return len(ask(stack, "SHOW TABLES FROM lake.app LIKE 'profiles_live%'", PUBLISHER)) == 2
+def snapshots(live: Viewed) -> list[SnapshotState]:
+    return [state_of(snapshot, TABLE) for snapshot in live._table().snapshots()]
 
 
 # Three doors.
 
 
-def pinned(stack: Stack, point: ReadPoint, called: str) -> list[Row]:
+def pinned(live: Viewed, point: ReadPoint, called: str) -> list[Row]:
     """The rows of the view of a read point, sorted."""
-    table = load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}")
-    settings, clock = stack.settings, SystemClock()
-    log, trino = Log(settings.kafka), Trino(settings.views)
-    made = pin_view(settings, TABLE, table, point, log, trino, clock, called)
+    settings, trino = live.settings, Trino(live.settings.views)
+    made = pin_view(settings, TABLE, live._table(), point, live.log, trino, SystemClock(), called)
     view = ".".join((settings.views.lake, *made.schema_and_name))
-    rows = ask(stack, f"SELECT {', '.join(COLUMNS)} FROM {view}")
-    ask(stack, f"DROP VIEW {view}", PUBLISHER)
+    rows = ask(live.stack, f"SELECT {', '.join(COLUMNS)} FROM {view}")
+    ask(live.stack, f"DROP VIEW {view}", PUBLISHER)
     return sorted(rows)
 
 
@@ -116,7 +120,7 @@ def looked_up(client: Client) -> tuple[ReadPoint, Rows]:
 
 
 def as_of(traffic: Traffic, point: ReadPoint) -> Rows:
-    return replay(traffic.records(), lambda one: point.end.covers(TOPIC, one.partition, one.offset))
+    return replay(traffic.records(), lambda one: point.end.covers(TABLE, one.partition, one.offset))
 
 
 def by_key(rows: list[Row]) -> Rows:
@@ -126,19 +130,19 @@ def by_key(rows: list[Row]) -> Rows:
 
 
 def test_the_doors_agree_row_for_row_at_one_read_point(
-    stack: Stack, ingest: Command, server: Command, traffic: Traffic
+    live: Viewed, ingest: Command, server: Command, traffic: Traffic
 ) -> None:
     """Method: by turns the read point is that of the server's extract, or that of a lookup of all entities,
     to which an extract without a server goes back. The view is pinned there, and read after more records.
     """
     seen: set[int] = set()
     done = 0
-    with Client(stack.url) as client:
+    with Client(live.stack.url) as client:
         while done < ROUNDS or len(seen) < SNAPSHOTS_MIN:
             sink = io.BytesIO()
             if done % 2:
                 point, found = looked_up(client)
-                at = private.extract(stack.settings, TABLE, None, "arrow", sink, point, lambda _: None)
+                at = private.extract(live.settings, TABLE, None, "arrow", sink, point, lambda _: None)
                 assert at == point
                 assert by_key(extracted(sink)) == found
             else:
@@ -147,7 +151,7 @@ def test_the_doors_agree_row_for_row_at_one_read_point(
                 assert found == as_of(traffic, looked_at)
             rows = extracted(sink)
             assert by_key(rows) == as_of(traffic, point)
-            assert pinned(stack, point, f"round_{done}") == rows
+            assert pinned(live, point, f"round_{done}") == rows
             seen.add(point.snapshot_id)
             done += 1
             ingest.check()
@@ -256,7 +260,7 @@ class Judge:
                 self._records,
                 lambda one, seam=seam: (  # type: ignore[misc]
                     counts(one)
-                    and (one.timestamp_ms < until_ms or seam.covers(TOPIC, one.partition, one.offset))
+                    and (one.timestamp_ms < until_ms or seam.covers(TABLE, one.partition, one.offset))
                 ),
             )
             states.append(state)
@@ -302,32 +306,32 @@ KINDS: list[tuple[Callable[[str, str], str], str, Check]] = [
 
 
 def test_no_query_meets_a_duplicate_a_gap_a_row_that_is_back_or_a_value_too_old(
-    stack: Stack, ingest: Command, traffic: Traffic
+    live: Viewed, ingest: Command, traffic: Traffic
 ) -> None:
     """Goal: queries of several analysts at once, while records come and views are replaced under them.
 
     Method: a live view shows exactly what was appended up to its margin before the query, so what was
     acknowledged before that is in it; a view by key all that was acknowledged before it was asked for.
     """
-    before = len(snapshots(stack))
+    before = len(snapshots(live))
     lock, numbers = threading.Lock(), iter(range(10 * QUERIES))
     answers: list[tuple[int, str, Asked]] = []
 
     def analyst(name: str) -> None:
-        while len(answers) < QUERIES or len(snapshots(stack)) < before + SNAPSHOTS_MIN:
+        while len(answers) < QUERIES or len(snapshots(live)) < before + SNAPSHOTS_MIN:
             with lock:
                 number = next(numbers)
             user = users()[number * 7 % len(users())]
             render, view, _ = KINDS[number % len(KINDS)]
             ends, from_ms = traffic.ends, now_ms()
-            rows = ask(stack, render(view, user), name)
+            rows = ask(live.stack, render(view, user), name)
             answers.append((number, user, Asked(ends, from_ms, now_ms(), rows)))
 
     with ThreadPoolExecutor(len(ANALYSTS)) as threads:
         for one in [threads.submit(analyst, name) for name in ANALYSTS]:
             one.result()
     ingest.check()
-    judge = Judge(traffic.records(), snapshots(stack), stack.settings.views.margin_seconds)
+    judge = Judge(traffic.records(), snapshots(live), live.settings.views.margin_seconds)
     for number, user, asked in answers:
         render, view, check = KINDS[number % len(KINDS)]
         try:

@@ -1,44 +1,35 @@
-"""What an analyst and an operator do with a stack's Trino."""
+"""What an analyst and an operator do with a stack's Trino, and the ways into a table by it."""
 
 from __future__ import annotations
 
 import io
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 import trino.dbapi
 
 from serving import private
+from tests.behaviour.cases import CASES
+from tests.behaviour.doors import Rows, by_user
+from tests.behaviour.topic import APP
+from tests.views.stacked.viewed import ANALYST
 from thermocline.catalog import open_table
 from thermocline.clock import SystemClock
-from thermocline.embedded.stack import Stack
-from thermocline.embedded.trino import ICEBERG_ONLY, LocalTrino
-from thermocline.errors import DependencyMissing
+from thermocline.embedded.stack import TABLE, Stack
+from thermocline.embedded.trino import LocalTrino
 from thermocline.log import Log
 from thermocline.settings import Settings
 from views.pin import pin_view
 from views.publication import Publication
 from views.trino_client import Trino
 
-ANALYST = "ana"
 LAKE = "lake.app"
 
 Row = dict[str, Any]
-
-
-def newer_trino(folder: Path, **options: Any) -> LocalTrino:
-    """The Trino that reads version 3; it needs a JDK that no package index has, only the machine."""
-    try:
-        return LocalTrino(folder, release=ICEBERG_ONLY, **options)
-    except DependencyMissing as error:
-        if "jdk.incubator.vector" not in error.what_is_missing:
-            raise
-        pytest.skip(error.what)
 
 
 def ask(stack: Stack, sql: str, *parameters: object) -> list[Row]:
@@ -88,3 +79,37 @@ def pinned(stack: Stack, settings: Settings, name: str) -> list[Row]:
 def counted(rows: list[Row]) -> Counter[tuple[Any, ...]]:
     """How often each row is there, by all of its columns in their order."""
     return Counter(tuple(row.items()) for row in rows)
+
+
+def by_live_view(stack: Stack, read_after: str) -> Rows:
+    del read_after  # the view shows all that is older than its margin
+    wait_for_margin(stack)
+    return by_user(ask(stack, f"SELECT * FROM {LAKE}.{TABLE}_live"))
+
+
+def by_live_view_by_key(stack: Stack, read_after: str) -> Rows:
+    del read_after  # it shows what the broker acknowledged
+    return by_user(ask(stack, f"SELECT * FROM {LAKE}.{TABLE}_live_by_key"))
+
+
+def by_lookup_in_trino(stack: Stack, read_after: str) -> Rows:
+    del read_after
+    names = [case.name for case in CASES[:3]]
+    question = f"SELECT * FROM {LAKE}.{TABLE}_live_by_key WHERE app_id = ? AND user_id IN (?, ?, ?)"
+    rows = by_user(ask(stack, question, APP, *names))
+    assert not any(attributes for user, attributes in rows.items() if user not in names)
+    return {user: rows[user] for user in names}
+
+
+def by_pinned_view(stack: Stack, read_after: str) -> Rows:
+    del read_after  # it is pinned at what is acknowledged by now
+    return by_user(pinned(stack, stack.settings, TABLE))
+
+
+DOORS: dict[str, Callable[[Stack, str], Rows]] = {
+    "live view by key": by_live_view_by_key,  # at once, so that what it may not miss is young
+    "lookup in Trino": by_lookup_in_trino,
+    "pinned view": by_pinned_view,
+    "live view": by_live_view,
+}
+"""Those of a stack with a Trino, as an analyst uses them."""

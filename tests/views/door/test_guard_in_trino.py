@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.thermocline.poison import CASES, GOOD_KEY, POISONED
-from tests.views.any_records import any_document
-from tests.views.conftest import ADMIN, Door
-from tests.views.raw_records import Record, read_by_decode, read_in_trino, write_raw
+from tests.views.door.any_records import any_document
+from tests.views.door.conftest import ADMIN, Door
+from tests.views.door.raw_records import Record, read_by_decode, read_in_trino, write_raw
 from thermocline.definition import LiveTable
 from thermocline.seam import Seam
 from views.render_window import Window

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyiceberg import types
 from pyiceberg.schema import Schema
 
-from tests.views.conftest import ADMIN, Door
+from tests.views.door.conftest import ADMIN, Door
 from thermocline.decode import decoder_for
 from thermocline.definition import Column, Kind, LiveTable
 from views import sql

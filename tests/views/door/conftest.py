@@ -1,6 +1,6 @@
-"""Trino for the session, beside a broker, on a catalog in SQLite: with the files of `views config`.
+"""A Trino beside a broker, on a catalog in SQLite: with the files of `views config`, and without Spark.
 
-`door` is for tables that tests make and commit to by themselves, `stack` for those of a real ingest.
+It is for tables that tests commit to by themselves; `tests.views.stacked` has those of a real ingest.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ import pytest
 import trino.dbapi
 from pyiceberg.catalog import Catalog
 
-from tests.views import stacked
 from thermocline.catalog import open_catalog
 from thermocline.embedded.broker import LocalKafka
-from thermocline.embedded.stack import Stack
 from thermocline.embedded.trino import LocalTrino
 from thermocline.settings import CatalogSettings, KafkaSettings, Settings, TableSettings
 from views.access import Names
@@ -100,17 +98,3 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
         write_files(trino_files(settings, NAMES), server.configuration)
         with server:
             yield Door(kafka, server, settings, catalog)
-
-
-@pytest.fixture(scope="session")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Its table has a partition that nobody writes to; see `stacked` for tables of a test's own.
-
-    The catalog has a name of its own: a Spark session keeps the first catalog that it met by a name. Trino
-    reads every manifest to plan a query, so there are few commits of few files.
-    """
-    folder = tmp_path_factory.mktemp("stacked")
-    made = Stack(folder, partitions=4, buckets=2, commit_interval_seconds=5.0, catalog="viewed", trino_gb=1)
-    with made:
-        stacked.start(made)
-        yield made

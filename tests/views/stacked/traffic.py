@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.behaviour.topic import APP, Topic
-from tests.views.stacked import Written, history
+from tests.views.stacked.viewed import Written, history
 from thermocline.embedded.oracle import RowKey
 from thermocline.settings import KafkaSettings
 

@@ -1,0 +1,16 @@
+"""The stack that all tests of this folder share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.views.stacked.viewed import started
+from thermocline.embedded.stack import Stack
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with started(tmp_path_factory.mktemp("stacked")) as stack:
+        yield stack
