@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.views.stacked.viewed import started
+from tests.views.stacked.started import started
 from thermocline.embedded.stack import Stack
 
 

@@ -20,7 +20,7 @@ from tests.behaviour.test_quarantine import LARGE, Scores
 from tests.behaviour.topic import APP, key_bytes
 from tests.embedded.newer_trino import newer_trino
 from tests.views.stacked.doors import DOORS, LAKE, Row, ask, ask_of, pinned, publish, wait_for_margin
-from tests.views.stacked.viewed import FORMATS
+from tests.views.stacked.started import FORMATS
 from thermocline.clock import SystemClock
 from thermocline.embedded.stack import TABLE, Stack
 from thermocline.embedded.trino import LocalTrino

@@ -25,8 +25,9 @@ from serving import private
 from serving.client import Client
 from tests.behaviour.live import Rows
 from tests.behaviour.topic import APP
+from tests.views.stacked.started import MARGIN_SECONDS
 from tests.views.stacked.traffic import Traffic, by_partition, partition_of, users
-from tests.views.stacked.viewed import MARGIN_SECONDS, MODES, PUBLISHER, Viewed, Written, ask, replay
+from tests.views.stacked.viewed import MODES, PUBLISHER, Viewed, Written, ask, replay
 from thermocline.catalog import SnapshotState, state_of
 from thermocline.clock import SystemClock
 from thermocline.embedded.stack import Command, Stack

@@ -1,0 +1,69 @@
+"""The stack of all tests of views that ingest for real: one broker, one catalog, one Trino."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from ingest.create import create_table
+from tests.behaviour.live import APPEND_TIME
+from tests.behaviour.one_jvm import one_jvm
+from tests.behaviour.test_other_formats import VARIANTS
+from thermocline.embedded.stack import TABLE, TRINO_ADMIN, Stack
+from thermocline.settings import load_settings
+from views.access import Names
+from views.config import trino_files, write_files
+
+FORMATS = [
+    replace(variant, format_version=2)
+    for variant in VARIANTS
+    if variant.name in ("keyed", "in_value", "appended")
+]
+"""Other definitions than the stack's own: transactional with deletions, the key in the value, no key."""
+OF_TESTS = (
+    *("busy", "scores", "newer", "aged", "widened", "spread", "rolled_back", "cut_off", "outlived", "killed"),
+    *(one.name for one in FORMATS),
+)
+"""The tables and topics besides the stack's own: Trino has to know them when it starts."""
+MARGIN_SECONDS = 0.3  # of the tables of tests: it shortens what they wait for
+
+
+@contextmanager
+def started(folder: Path) -> Iterator[Stack]:
+    """The stack, with the tables of `FORMATS` beside its own.
+
+    The catalog has a name of its own: a Spark session keeps the first catalog that it met by a name. Trino
+    reads every manifest to plan a query, so there are few buckets.
+    """
+    with Stack(folder, partitions=4, buckets=2, catalog="viewed", trino_gb=1) as stack:
+        assert stack.trino is not None
+        own, _, views = stack.config_path.read_text().partition("[views]")
+        base, _, table = own.partition("[tables.")
+        views = f"[views]{views}margin_seconds = {MARGIN_SECONDS}\n"
+        stack.config_path.write_text(
+            "".join([base, views, f"[tables.{table}", *(one.section for one in FORMATS)])
+        )
+        stack.settings = load_settings(stack.config_path)
+        stack.start_broker()
+        _start_trino(stack)
+        with one_jvm():
+            create_table(stack.settings, TABLE)
+            for one in FORMATS:
+                stack.kafka.create_topic(one.name, 2, APPEND_TIME)
+                create_table(stack.settings, one.name)
+        stack.trino.wait()
+        yield stack
+
+
+def _start_trino(stack: Stack) -> None:
+    """As the stack does, knowing the tables of tests, too."""
+    assert stack.trino is not None
+    own = stack.settings.table(TABLE)
+    others = {
+        name: own.model_copy(update={"identifier": f"app.{name}", "topics": (name,)}) for name in OF_TESTS
+    }
+    settings = stack.settings.model_copy(update={"tables": {TABLE: own, **others}})
+    write_files(trino_files(settings, Names(admin=TRINO_ADMIN)), stack.trino.configuration)
+    stack.trino.start()
