@@ -26,7 +26,7 @@ from ingest.owner import Owner
 from serving import private
 from serving.encode import MEDIA_TYPES
 from tests.behaviour.cases import CASES, Raw, Write
-from tests.behaviour.live import spark_of
+from tests.behaviour.live import APPEND_TIME, spark_of
 from tests.behaviour.one_jvm import one_jvm
 from tests.behaviour.topic import APP, UPDATED_AT
 from thermocline.catalog import current_state, load_table, open_catalog
@@ -191,7 +191,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     stack.start_broker()
     with one_jvm():
         for variant in VARIANTS:
-            stack.kafka.create_topic(variant.name, PARTITIONS, {"message.timestamp.type": "LogAppendTime"})
+            stack.kafka.create_topic(variant.name, PARTITIONS, APPEND_TIME)
             create_table(stack.settings, variant.name)
     yield stack
     stack.stop()

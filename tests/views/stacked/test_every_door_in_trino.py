@@ -14,7 +14,7 @@ from trino.exceptions import TrinoQueryError
 from ingest.owner import Owner
 from tests.behaviour.cases import CASES, Case, Write
 from tests.behaviour.live import APPEND_TIME, Live
-from tests.behaviour.test_every_door import MOMENTS, Answers, tell
+from tests.behaviour.test_every_door import MOMENTS, Answers, check_rows, tell
 from tests.behaviour.test_other_formats import APPEND, Rows, Told, Variant, named
 from tests.behaviour.test_quarantine import LARGE, Scores
 from tests.behaviour.topic import APP, key_bytes
@@ -47,9 +47,7 @@ def answers(stack: Stack) -> Answers:
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_door_gives_the_rows_as_of_now(answers: Answers, case: Case, door: str, moment: str) -> None:
-    rows = answers[door, moment]
-    if case.name in rows:
-        assert rows[case.name] == (case.rows_first if MOMENTS.index(moment) < 2 else case.rows_second)
+    check_rows(answers, case, door, moment)
 
 
 # Other definitions
