@@ -132,7 +132,8 @@ COLUMN_TYPES: Final[Mapping[Kind, str]] = {
     Kind.LONG: "an integer token of 64 bits",
     Kind.STRING: "a string",
     Kind.DOUBLE: "a number in range",
-    Kind.DECIMAL: "`decimal(p,s)`: a number, or a string, that fits without rounding",
+    Kind.DECIMAL: "`decimal(p,s)`: a number, or a string, that fits without rounding, "
+    "of at most 1,000 characters and with at most three digits of exponent",
     Kind.BOOLEAN: "`true` or `false`",
     Kind.DATE: "an RFC 3339 full-date",
     Kind.TIMESTAMPTZ: (

@@ -79,16 +79,16 @@ def _boolean(_: Column, found: str, __: str) -> str:
     return f"CASE {found} WHEN 'true' THEN true WHEN 'false' THEN false END"
 
 
-def _string(column: Column, found: str, text: str) -> str:
+def _string(_: Column, found: str, __: str) -> str:
     return f"""\
-IF({_is_string(column, found, text)},
+IF({_is_string(found)},
   IF(strpos({found}, '\\') = 0, {_content(found)}, CAST(json_parse({found}) AS varchar)))"""
 
 
-def _binary(column: Column, found: str, text: str) -> str:
+def _binary(_: Column, found: str, __: str) -> str:
     """Encoded again, it must be what it was: padded, and with no bits beyond the last byte."""
     return f"""\
-IF({_is_string(column, found, text)},
+IF({_is_string(found)},
   IF(to_base64(TRY(from_base64({_content(found)}))) = {_content(found)}, from_base64({_content(found)})))"""
 
 
@@ -99,7 +99,7 @@ def _decimal(column: Column, found: str, text: str) -> str:
     assert scale is not None
     number = f"""\
 CASE
-  WHEN starts_with({found}, '"') THEN {_content(found)}
+  WHEN {_is_string(found)} THEN {_content(found)}
   WHEN strpos({found}, '.') > 0 THEN {_digits(column, text)}
   ELSE {found}
 END"""
@@ -160,11 +160,8 @@ def _content(found: str) -> str:
     return f"substr({found}, 2, length({found}) - 2)"
 
 
-def _is_string(column: Column, found: str, text: str) -> str:
-    """A number beyond all doubles looks like the string "Infinity" by now: then the digits are asked for."""
-    return f"""\
-IF({found} IN ('"Infinity"', '"-Infinity"'), {_as_written(column, text)} IN ('Infinity', '-Infinity'),
-    starts_with({found}, '"'))"""
+def _is_string(found: str) -> str:
+    return f"""starts_with({found}, '"')"""
 
 
 def _as_written(column: Column, text: str) -> str:

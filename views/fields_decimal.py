@@ -4,28 +4,31 @@ from __future__ import annotations
 
 from typing import Final
 
+from thermocline.scalars import NUMBER_LENGTH_MAX
 from views import sql
 
 __all__ = ["exact_decimal"]
 
-_NUMBER: Final = "^-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?$"
-_EXPONENT_DIGITS_MAX: Final = 19
-_ZERO_EXPONENTS: Final = (-1999999999999999997, 999999999999999999)
-"""The exponents that a zero may have in Python's ``decimal``, and so in the record rule."""
+_NUMBER: Final = "^-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]{1,3})?$"
 
 
 def exact_decimal(text: str, precision: int, scale: int) -> str:
     """The value of a number's text, or NULL where that is no number or does not fit without rounding.
 
-    The common form, without an exponent, is told by its digits alone: those that are too many are zeros.
+    The common form, without an exponent, is told by its digits alone: those that are too many are zeros. Of
+    any other, Trino's cast rounds: it did not where the value has the same digits, save zeros around them. (A
+    value with the same digits at other places would be ten times as large or as small: no rounding goes so
+    far.)
     """
-    plain, type_ = sql.literal(_plain(precision, scale)), f"decimal({precision}, {scale})"
+    type_ = f"decimal({precision}, {scale})"
+    cast = f"TRY_CAST({text} AS {type_})"
     return f"""\
-CASE
-  WHEN regexp_like({text}, {plain}) THEN CAST({text} AS {type_})
-  WHEN regexp_like({text}, {sql.literal(_NUMBER)}) THEN
-{sql.indented(sql.indented(_scaled(text, precision, scale)))}
-END"""
+IF(length({text}) <= {NUMBER_LENGTH_MAX},
+  CASE
+    WHEN regexp_like({text}, {sql.literal(_plain(precision, scale))}) THEN CAST({text} AS {type_})
+    WHEN regexp_like({text}, {sql.literal(_NUMBER)}) THEN
+      IF({_digits(text)} = {_digits(f"CAST({cast} AS varchar)")}, {cast})
+  END)"""
 
 
 def _plain(precision: int, scale: int) -> str:
@@ -34,31 +37,5 @@ def _plain(precision: int, scale: int) -> str:
     return f"^-?{whole}{fraction}$"
 
 
-def _scaled(text: str, precision: int, scale: int) -> str:
-    """The same of any number: its digits without zeros around them, and the power of ten that they count.
-
-    The lambdas are only there to name what is used several times.
-    """
-    type_ = f"decimal({precision}, {scale})"
-    least, greatest = _ZERO_EXPONENTS
-    return f"""\
-element_at(transform(ARRAY[CAST(ROW(
-    regexp_extract({text}, '^-?([0-9]+)', 1) || coalesce(regexp_extract({text}, '\\.([0-9]+)', 1), ''),
-    coalesce(length(regexp_extract({text}, '\\.([0-9]+)', 1)), 0),
-    coalesce(regexp_extract({text}, '[eE]\\+?(-?)', 1), ''),
-    coalesce(regexp_extract({text}, '[eE][-+]?0*([0-9]+)$', 1), '0')
-  ) AS ROW(digits varchar, fraction bigint, sign varchar, exponent varchar))],
-  n -> IF(length(n.exponent) <= {_EXPONENT_DIGITS_MAX},
-    element_at(transform(ARRAY[CAST(ROW(
-        trim(BOTH '0' FROM n.digits),
-        CAST(n.sign || n.exponent AS decimal(38, 0)) - n.fraction,
-        length(n.digits) - length(trim(TRAILING '0' FROM n.digits))
-      ) AS ROW(digits varchar, exponent decimal(38, 0), zeros bigint))],
-      d -> CASE
-        WHEN d.digits = '' THEN IF(d.exponent BETWEEN {least} AND {greatest}, CAST(0 AS {type_}))
-        WHEN d.exponent + d.zeros < -{scale} THEN NULL
-        WHEN length(d.digits) + d.exponent + d.zeros > {precision - scale} THEN NULL
-        ELSE CAST(
-          IF(starts_with({text}, '-'), '-', '') || d.digits || 'E' || CAST(d.exponent + d.zeros AS varchar)
-          AS {type_})
-      END), 1))), 1)"""
+def _digits(number: str) -> str:
+    return f"trim(BOTH '0' FROM replace(regexp_extract({number}, '[0-9.]+'), '.'))"

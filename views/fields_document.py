@@ -2,8 +2,10 @@
 
 What Trino's parser lets through although the rule does not, is refused here: invalid UTF-8 (which it would
 replace), surrogates without their pair, and nesting beyond ``NESTING_MAX``, where it may run out of stack,
-and take the query with it. Each check stands behind a cheap one that nearly all records pass, in nested IFs:
-Trino evaluates these lazily, while it may swap the terms of an AND.
+and take the query with it. A number beyond all doubles, which it would make the string "Infinity" of, becomes
+an array, so that it is no column's token. Each check stands behind a cheap one that nearly all records pass,
+in nested IFs: Trino evaluates these lazily, while it may swap the terms of an AND. All of it is written once
+for a document: a query takes longer to plan with each expression in it.
 """
 
 from __future__ import annotations
@@ -25,32 +27,47 @@ def document(text: str, length: str) -> str:
     """The JSON value of a text, or NULL; ``text`` and ``length`` (in bytes) are columns.
 
     Of duplicate names the last one stays. Numbers with a fraction or an exponent become doubles; integers are
-    kept to the last digit. What overflows becomes the string "Infinity", which ``fields`` has to tell apart.
+    kept to the last digit.
     """
     return f"""\
 IF(from_utf8(to_utf8({text})) = {text}, -- UTF-8: nothing had to be replaced
   IF(starts_with(ltrim({text}), '{{'),
     IF({sql.moved_in(_is_shallow(text, length), 2)},
       IF({_has_whole_characters(text)},
-        TRY(json_parse({text}))))))"""
+        {sql.moved_in(_parsed(text), 4)}))))"""
 
 
 def with_numbers_quoted(text: str) -> str:
-    """A text that is valid JSON, with each number spelled as a string, so that no digit of it is lost."""
-    pattern = sql.literal(f"({_STRING})|({_NUMBER})")
-    return f"""TRY(json_parse(regexp_replace({text}, {pattern}, x -> coalesce(x[1], '"' || x[4] || '"'))))"""
+    """The JSON value of a text, where it is valid, with each number as a string: no digit of it is lost."""
+    quoted = _with_each_number(text, """'"' || number || '"'""")
+    return f"TRY(json_parse({quoted}))"
+
+
+def _parsed(text: str) -> str:
+    """The value; where there may be numbers that no double holds, parsed again with empty arrays for them."""
+    finite = _with_each_number(text, "IF(is_infinite(CAST(number AS double)), '[]', number)")
+    return f"""\
+element_at(transform(ARRAY[TRY(json_parse({text}))],
+  parsed -> IF(strpos(json_format(parsed), 'Infinity') > 0, json_parse({finite}), parsed)), 1)"""
+
+
+def _with_each_number(text: str, replacement: str) -> str:
+    """A text that is valid JSON with an expression on ``number`` in the place of each number in it."""
+    pattern, found = sql.literal(f"({_STRING})|({_NUMBER})"), replacement.replace("number", "found[4]")
+    return f"regexp_replace({text}, {pattern}, found -> coalesce(found[1], {found}))"
 
 
 def _is_shallow(text: str, length: str) -> str:
-    """Each level takes two bytes and an opening bracket, so that few documents are looked at more closely."""
+    """Each level takes two bytes and an opening bracket, so that few documents are looked at more closely.
+
+    These are walked bracket by bracket, and once too deep it stays so.
+    """
     opened = f"length({text}) - length(replace(replace({text}, '[', ''), '{{', ''))"
     brackets = rf"regexp_extract_all(regexp_replace({text}, {sql.literal(_STRING)}, ''), '[\[\]{{}}]')"
     return f"""IF({length} <= {2 * NESTING_MAX}, true, IF({opened} <= {NESTING_MAX}, true,
-        reduce({brackets}, CAST(ROW(0, 0) AS ROW(levels bigint, deepest bigint)),
-          (s, bracket) -> IF(bracket IN ('[', '{{'),
-            CAST(ROW(s.levels + 1, greatest(s.deepest, s.levels + 1)) AS ROW(levels bigint, deepest bigint)),
-            CAST(ROW(s.levels - 1, s.deepest) AS ROW(levels bigint, deepest bigint))),
-          s -> s.deepest <= {NESTING_MAX})))"""
+        reduce({brackets}, 0,
+          (level, bracket) -> IF(level > {NESTING_MAX}, level, level + IF(bracket IN ('[', '{{'), 1, -1)),
+          level -> level <= {NESTING_MAX})))"""
 
 
 def _has_whole_characters(text: str) -> str:

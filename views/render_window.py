@@ -21,6 +21,7 @@ from views.topics import SCHEMA, table_name
 __all__ = ["RECORD", "Window"]
 
 RECORD: Final = ("_key", "_key_length", "_message", "_message_length")
+_COLUMNS: Final = ("_partition_id", "_partition_offset", "_timestamp", *RECORD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Window:
     def records(self) -> str | None:
         """A query that gives where each record stands, and ``RECORD``; None where nothing can be in it."""
         scans = [scan for topic in self.topics for scan in self._scans(topic)]
-        return "\nUNION ALL\n".join(scans) or None
+        return _together(scans) if len(scans) > 1 else next(iter(scans), None)
 
     def _scans(self, topic: str) -> Iterator[str]:
         spans = self._spans(topic)
@@ -84,13 +85,24 @@ class Window:
         if self.margin_ms is not None:
             now = "CAST(current_timestamp AT TIME ZONE 'UTC' AS timestamp(3))"
             conditions = [*conditions, f"_timestamp < {now} - INTERVAL '{self.margin_ms / 1000:.3f}' SECOND"]
-        columns = ", ".join(["_partition_id", "_partition_offset", "_timestamp", *RECORD])
         every = "\n  AND ".join(conditions)
         return f"""\
 {sql.comment(title)}
-SELECT CAST({sql.literal(topic)} AS varchar) AS _topic, {columns}
+SELECT CAST({sql.literal(topic)} AS varchar) AS _topic, {", ".join(_COLUMNS)}
 FROM {sql.qualified(self.catalog, SCHEMA, table_name(topic))}
 WHERE {every}"""
+
+
+def _together(scans: list[str]) -> str:
+    union = "\nUNION ALL\n".join(scans)
+    return f"""\
+SELECT _topic, {", ".join(_COLUMNS)}
+FROM (
+{sql.indented(union)}
+)
+{sql.comment("One element, so that each record stays one: Trino moves no expression below this. What parses")}
+{sql.comment("the records it would else plan anew for each of the scans.")}
+CROSS JOIN UNNEST(ARRAY[true]) AS one (_is_read)"""
 
 
 def _conditions(spans: Mapping[int, tuple[int, int | None]]) -> list[str]:
