@@ -20,8 +20,8 @@ from ingest.ownership import own_table
 from tests.behaviour.live import KEYED, Live
 from tests.behaviour.test_quarantine import LARGE, Scores
 from tests.behaviour.topic import APP, key_bytes
+from tests.behaviour.without_spark import without_spark
 from tests.verify.damage import Damage, Json, kept_as_it_was, part
-from tests.verify.local import without_spark
 from thermocline.catalog import SEAM_PROPERTY, definition_of
 from thermocline.clock import SystemClock
 from thermocline.embedded.stack import Stack

@@ -23,7 +23,7 @@ import verify.comparison
 from tests.behaviour.armed import armed_by, has_fired
 from tests.behaviour.live import Live, wait_for
 from tests.behaviour.topic import APP
-from tests.verify.local import without_spark
+from tests.behaviour.without_spark import without_spark
 from thermocline.cli import entry
 from thermocline.cli.verify_doors import open_doors
 from thermocline.clock import SystemClock

@@ -1,4 +1,8 @@
-"""The stack of all tests of views that ingest for real: one broker, one catalog, one Trino."""
+"""The stack of all tests of views that ingest for real: one broker, one catalog, one Trino.
+
+What tests ingest in their own process is ingested without Spark, by the owner as it is; the commands that
+they start have a Spark each.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,8 @@ from pathlib import Path
 
 from ingest.create import create_table
 from tests.behaviour.live import APPEND_TIME
-from tests.behaviour.one_jvm import one_jvm
 from tests.behaviour.test_other_formats import VARIANTS
+from tests.behaviour.without_spark import without_spark
 from thermocline.embedded.stack import TABLE, TRINO_ADMIN, Stack
 from thermocline.settings import load_settings
 from views.access import Names
@@ -34,10 +38,9 @@ MARGIN_SECONDS = 0.3  # of the tables of tests: it shortens what they wait for
 def started(folder: Path) -> Iterator[Stack]:
     """The stack, with the tables of `FORMATS` beside its own.
 
-    The catalog has a name of its own: a Spark session keeps the first catalog that it met by a name. Trino
-    reads every manifest to plan a query, so there are few buckets.
+    Trino reads every manifest to plan a query, so there are few buckets.
     """
-    with Stack(folder, partitions=4, buckets=2, catalog="viewed", trino_gb=1) as stack:
+    with Stack(folder, partitions=4, buckets=2, trino_gb=1) as stack:
         assert stack.trino is not None
         own, _, views = stack.config_path.read_text().partition("[views]")
         base, _, table = own.partition("[tables.")
@@ -48,13 +51,13 @@ def started(folder: Path) -> Iterator[Stack]:
         stack.settings = load_settings(stack.config_path)
         stack.start_broker()
         _start_trino(stack)
-        with one_jvm():
+        with without_spark(stack.settings.catalog):
             create_table(stack.settings, TABLE)
             for one in FORMATS:
                 stack.kafka.create_topic(one.name, 2, APPEND_TIME)
                 create_table(stack.settings, one.name)
-        stack.trino.wait()
-        yield stack
+            stack.trino.wait()
+            yield stack
 
 
 def _start_trino(stack: Stack) -> None:

@@ -5,12 +5,10 @@ What `test_publish_in_trino` shows with commits of its own is not shown again he
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 from trino.exceptions import TrinoQueryError
 
-from tests.behaviour.live import spark_of, wait_for
+from tests.behaviour.live import wait_for
 from tests.behaviour.topic import APP
 from tests.views.stacked.viewed import PUBLISHER, Viewed, ask
 from thermocline.embedded.stack import Stack
@@ -116,13 +114,11 @@ def test_a_table_rolled_back_is_shown_as_it_was_until_its_operator_has_decided(s
     first = live.newest_id()
     live.write([1, 3], "two")
     live.write([0], None)
-    owner = live.open()
-    owner.catch_up(threading.Event())
-    owner.lease.release()
+    live.ingest()
     live.publish()
     later = live.newest_id()
-    call = f"{live.settings.catalog.name}.system.rollback_to_snapshot('app.{live.name}', {first})"
-    spark_of(owner).sql(f"CALL {call}").collect()
+    with live._table().manage_snapshots() as snapshots:
+        snapshots.rollback_to_snapshot(first)
     assert live.newest_id() == first
     live.write([5], "three")
 
