@@ -16,6 +16,7 @@ from uuid import UUID
 __all__ = [
     "INT_RANGE",
     "LONG_RANGE",
+    "NUMBER",
     "NUMBER_LENGTH_MAX",
     "binary",
     "calendar_date",
@@ -28,6 +29,8 @@ __all__ = [
 
 INT_RANGE: Final = (-(2**31), 2**31 - 1)
 LONG_RANGE: Final = (-(2**63), 2**63 - 1)
+NUMBER: Final = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?"
+"""A decimal's text, as a regular expression of what all of it must match."""
 NUMBER_LENGTH_MAX: Final = 1_000
 """Of a decimal's text, in characters: what reads digits can take time by the square of their number."""
 
@@ -36,7 +39,7 @@ _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]*)")
 _INTEGER_DIGITS_MAX: Final = 20  # those of the least long, with its sign
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?")
+_NUMBER: Final = re.compile(NUMBER)
 _OFFSET: Final = re.compile(r".*[+-]([01][0-9]|2[0-3]):[0-5][0-9]")
 
 # A timestamp's shape is its text with each digit as 0. Translating bytes and looking the shape up takes half
@@ -110,10 +113,10 @@ def binary(text: str) -> bytes:
 def decimal(text: str, precision: int, scale: int) -> Decimal:
     """A JSON number's text that fits the precision and scale without rounding; it gets that scale.
 
-    It has at most 1,000 characters, and its exponent three digits.
+    It has at most 1,000 characters, and at most three digits of exponent.
     """
     if len(text) > NUMBER_LENGTH_MAX or _NUMBER.fullmatch(text) is None:
-        raise ValueError("not a decimal number of at most 1,000 characters and a short exponent")
+        raise ValueError("not a decimal number, of at most 1,000 characters and three digits of exponent")
     exact = Context(prec=precision, traps=[Inexact, InvalidOperation])
     try:
         value = Decimal(text).quantize(Decimal(1).scaleb(-scale), context=exact)

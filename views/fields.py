@@ -1,9 +1,10 @@
 """A column's value from the JSON token that a record has for it, by the record rule, in Trino's SQL.
 
 A token is the text of a field in the parsed document: strings with their quotes, so that ``"5"`` and ``5``
-differ, integers digit by digit, other numbers as doubles. A token is NULL where the field is null or missing.
-A value is NULL for a token that the rule refuses, so that a record is good when no column has a token without
-a value, and no key column is NULL. No expression fails: what may fail stands in TRY.
+differ, integers digit by digit, other numbers as doubles (from Trino 480 on as decimals). A token is NULL
+where the field is null or missing. A value is NULL for a token that the rule refuses, so that a record is
+good when no column has a token without a value, and no key column is NULL. No expression fails: what may fail
+stands in TRY.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def _long(_: Column, found: str, __: str) -> str:
 
 
 def _double(_: Column, found: str, __: str) -> str:
-    """What overflows is a string by now, save integers of many digits."""
+    """What overflows is an array by now, save integers of many digits."""
     return f"IF(is_finite(TRY_CAST({found} AS double)), CAST({found} AS double))"
 
 
@@ -100,7 +101,7 @@ def _decimal(column: Column, found: str, text: str) -> str:
     number = f"""\
 CASE
   WHEN {_is_string(found)} THEN {_content(found)}
-  WHEN strpos({found}, '.') > 0 THEN {_digits(column, text)}
+  WHEN strpos({found}, '.') > 0 OR strpos({found}, 'E') > 0 THEN {_digits(column, text)}
   ELSE {found}
 END"""
     return f"""\
@@ -112,13 +113,15 @@ def _digits(column: Column, text: str) -> str:
     """The column's number as it was written.
 
     The quick way finds the first field of that name, which must be the only one: its name stands in the text
-    once, and is not spelled with escapes elsewhere.
+    once, and is not spelled with escapes elsewhere. Else it is the last one, a string staying what it is.
     """
-    quoted = f'"{column.name}"'
+    quoted, path = f'"{column.name}"', sql.json_path(column.name)
     occurring = f"length({text}) - length(replace({text}, {sql.literal(quoted)}, ''))"
+    escapes = ["\\u", "\\/"] if "/" in column.name else ["\\u"]
+    unescaped = " AND ".join(f"strpos({text}, '{escape}') = 0" for escape in escapes)
     return f"""\
-IF({occurring} = {len(quoted)} AND strpos({text}, '\\u') = 0,
-  json_extract_scalar({text}, {sql.json_path(column.name)}), {_as_written(column, text)})"""
+IF({occurring} = {len(quoted)} AND {unescaped},
+  json_extract_scalar({text}, {path}), json_extract_scalar({with_numbers_quoted(text)}, {path}))"""
 
 
 def _date(_: Column, found: str, __: str) -> str:
@@ -162,11 +165,6 @@ def _content(found: str) -> str:
 
 def _is_string(found: str) -> str:
     return f"""starts_with({found}, '"')"""
-
-
-def _as_written(column: Column, text: str) -> str:
-    """The number of the last field of the column's name as it was written; a string stays what it is."""
-    return f"json_extract_scalar({with_numbers_quoted(text)}, {sql.json_path(column.name)})"
 
 
 _VALUES: Final[dict[Kind, Callable[[Column, str, str], str]]] = {

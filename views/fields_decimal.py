@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from thermocline.scalars import NUMBER_LENGTH_MAX
+from thermocline.scalars import NUMBER, NUMBER_LENGTH_MAX
 from views import sql
 
 __all__ = ["exact_decimal"]
-
-_NUMBER: Final = "^-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]{1,3})?$"
 
 
 def exact_decimal(text: str, precision: int, scale: int) -> str:
@@ -17,8 +13,8 @@ def exact_decimal(text: str, precision: int, scale: int) -> str:
 
     The common form, without an exponent, is told by its digits alone: those that are too many are zeros. Of
     any other, Trino's cast rounds: it did not where the value has the same digits, save zeros around them. (A
-    value with the same digits at other places would be ten times as large or as small: no rounding goes so
-    far.)
+    value with the same digits at other places would be at least ten times as large or as small: no rounding
+    goes so far.)
     """
     type_ = f"decimal({precision}, {scale})"
     cast = f"TRY_CAST({text} AS {type_})"
@@ -26,7 +22,7 @@ def exact_decimal(text: str, precision: int, scale: int) -> str:
 IF(length({text}) <= {NUMBER_LENGTH_MAX},
   CASE
     WHEN regexp_like({text}, {sql.literal(_plain(precision, scale))}) THEN CAST({text} AS {type_})
-    WHEN regexp_like({text}, {sql.literal(_NUMBER)}) THEN
+    WHEN regexp_like({text}, {sql.literal(f"^{NUMBER}$")}) THEN
       IF({_digits(text)} = {_digits(f"CAST({cast} AS varchar)")}, {cast})
   END)"""
 

@@ -19,6 +19,8 @@ __all__ = ["document", "with_numbers_quoted"]
 
 _STRING: Final = r'"[^"\\]*(\\(.|\n)[^"\\]*)*"'
 _NUMBER: Final = r"-?[0-9][-+.eE0-9]*"
+_FOUND: Final = "found[4]"
+"""The number that is to be replaced, or NULL where it is a string."""
 _ESCAPE_OR_PAIR: Final = r"\\[^u]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _SURROGATE: Final = r"\\u[dD][89a-fA-F]"
 
@@ -26,8 +28,8 @@ _SURROGATE: Final = r"\\u[dD][89a-fA-F]"
 def document(text: str, length: str) -> str:
     """The JSON value of a text, or NULL; ``text`` and ``length`` (in bytes) are columns.
 
-    Of duplicate names the last one stays. Numbers with a fraction or an exponent become doubles; integers are
-    kept to the last digit.
+    Of duplicate names the last one stays. Integers are kept to the last digit; other numbers become doubles
+    (decimals from Trino 480 on).
     """
     return f"""\
 IF(from_utf8(to_utf8({text})) = {text}, -- UTF-8: nothing had to be replaced
@@ -39,22 +41,22 @@ IF(from_utf8(to_utf8({text})) = {text}, -- UTF-8: nothing had to be replaced
 
 def with_numbers_quoted(text: str) -> str:
     """The JSON value of a text, where it is valid, with each number as a string: no digit of it is lost."""
-    quoted = _with_each_number(text, """'"' || number || '"'""")
+    quoted = _with_each_number(text, f"""'"' || {_FOUND} || '"'""")
     return f"TRY(json_parse({quoted}))"
 
 
 def _parsed(text: str) -> str:
     """The value; where there may be numbers that no double holds, parsed again with empty arrays for them."""
-    finite = _with_each_number(text, "IF(is_infinite(CAST(number AS double)), '[]', number)")
+    finite = _with_each_number(text, f"IF(is_infinite(CAST({_FOUND} AS double)), '[]', {_FOUND})")
     return f"""\
 element_at(transform(ARRAY[TRY(json_parse({text}))],
-  parsed -> IF(strpos(json_format(parsed), 'Infinity') > 0, json_parse({finite}), parsed)), 1)"""
+  parsed -> IF(strpos(json_format(parsed), 'Infinity"') > 0, json_parse({finite}), parsed)), 1)"""
 
 
 def _with_each_number(text: str, replacement: str) -> str:
-    """A text that is valid JSON with an expression on ``number`` in the place of each number in it."""
-    pattern, found = sql.literal(f"({_STRING})|({_NUMBER})"), replacement.replace("number", "found[4]")
-    return f"regexp_replace({text}, {pattern}, found -> coalesce(found[1], {found}))"
+    """A text that is valid JSON, with an expression on ``_FOUND`` in the place of each number in it."""
+    pattern = sql.literal(f"({_STRING})|({_NUMBER})")
+    return f"regexp_replace({text}, {pattern}, found -> coalesce(found[1], {replacement}))"
 
 
 def _is_shallow(text: str, length: str) -> str:

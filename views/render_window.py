@@ -100,9 +100,9 @@ SELECT _topic, {", ".join(_COLUMNS)}
 FROM (
 {sql.indented(union)}
 )
-{sql.comment("One element, so that each record stays one: Trino moves no expression below this. What parses")}
+{sql.comment("One element, so that each record stays one: Trino moves no projection below this. What parses")}
 {sql.comment("the records it would else plan anew for each of the scans.")}
-CROSS JOIN UNNEST(ARRAY[true]) AS one (_is_read)"""
+CROSS JOIN UNNEST(ARRAY[true]) AS one (_once)"""
 
 
 def _conditions(spans: Mapping[int, tuple[int, int | None]]) -> list[str]:

@@ -56,6 +56,13 @@ DECIMALS = LiveTable.build(
         "at_us": {"type": "timestamptz", "epoch": "us"},
     },
 )
+SLASHED = LiveTable.build(
+    name="slashed",
+    identifier="app.slashed",
+    topics=["slashed"],
+    key=["id"],
+    columns={"id": "int", "a/b": "decimal(10,2)"},
+)
 ODD_NAMES = LiveTable.build(
     name="odd_names",
     identifier="app.odd_names",
@@ -185,3 +192,16 @@ def test_of_several_numbers_by_one_name_the_last_counts_to_its_last_digit(door: 
     found = read_in_trino(door, POISONED, write_raw(door, "prices", records))
     assert found == read_by_decode(POISONED, records)
     assert set(found) == {1, 3, 5, 7, 8, 10}
+
+
+def test_a_name_with_a_slash_is_found_however_it_is_escaped(door: Door) -> None:
+    values = [
+        r'{"a\/b":1.5,"a/b":2.5}',
+        r'{"a/b":1.5,"a\/b":2.5}',
+        r'{"a\/b":"x","a/b":2.5}',
+        r'{"a\/b":"x"}',
+    ]
+    records: list[Record] = [(b'{"id":1}', value.encode()) for value in values]
+    found = read_in_trino(door, SLASHED, write_raw(door, "slashed", records))
+    assert found == read_by_decode(SLASHED, records)
+    assert {place: row[2] for place, row in found.items()} == {0: "2.50", 1: "2.50", 2: "2.50"}
