@@ -52,11 +52,18 @@ class LocalEngine:
 @contextmanager
 def without_spark(settings: CatalogSettings) -> Iterator[Any]:
     """Within the block, owners and commands share one small JVM, which it gives."""
-    with small_jvm(settings) as jvm, pytest.MonkeyPatch.context() as patch:
+    with small_jvm(settings) as jvm, in_place_of_spark(jvm):
+        yield jvm
+
+
+@contextmanager
+def in_place_of_spark(jvm: Any) -> Iterator[None]:
+    """Within the block, owners and commands share this small JVM."""
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ingest.owner, "start_spark", lambda _settings, _name: None)
         patch.setattr(ingest.owner, "stop_spark", lambda _session: None)
         patch.setattr(ingest.owner, "java_view", lambda _session: jvm)
         patch.setattr(ingest.owner, "SparkEngine", LocalEngine)
         for room in (ingest.ownership, ingest.create):
             patch.setattr(room, "small_jvm", lambda _settings: nullcontext(jvm))
-        yield jvm
+        yield

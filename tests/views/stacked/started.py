@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ingest.create import create_table
+from ingest.java import small_jvm
 from tests.behaviour.live import APPEND_TIME
 from tests.behaviour.test_other_formats import VARIANTS
-from tests.behaviour.without_spark import without_spark
+from tests.behaviour.without_spark import in_place_of_spark
 from thermocline.embedded.stack import TABLE, TRINO_ADMIN, Stack
 from thermocline.settings import load_settings
 from views.access import Names
@@ -35,8 +37,8 @@ MARGIN_SECONDS = 0.3  # of the tables of tests: it shortens what they wait for
 
 
 @contextmanager
-def started(folder: Path) -> Iterator[Stack]:
-    """The stack, with the tables of `FORMATS` beside its own.
+def started(folder: Path) -> Iterator[tuple[Stack, Any]]:
+    """The stack, with the tables of `FORMATS` beside its own, and a JVM to ingest on.
 
     Trino reads every manifest to plan a query, so there are few buckets.
     """
@@ -51,13 +53,14 @@ def started(folder: Path) -> Iterator[Stack]:
         stack.settings = load_settings(stack.config_path)
         stack.start_broker()
         _start_trino(stack)
-        with without_spark(stack.settings.catalog):
-            create_table(stack.settings, TABLE)
-            for one in FORMATS:
-                stack.kafka.create_topic(one.name, 2, APPEND_TIME)
-                create_table(stack.settings, one.name)
+        with small_jvm(stack.settings.catalog) as jvm:
+            with in_place_of_spark(jvm):
+                create_table(stack.settings, TABLE)
+                for one in FORMATS:
+                    stack.kafka.create_topic(one.name, 2, APPEND_TIME)
+                    create_table(stack.settings, one.name)
             stack.trino.wait()
-            yield stack
+            yield stack, jvm
 
 
 def _start_trino(stack: Stack) -> None:
