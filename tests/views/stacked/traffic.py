@@ -40,6 +40,7 @@ class Traffic:
         self._partitions = partitions
         self._random = random.Random(seed)
         self._count = 0
+        self._bursting = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="traffic", daemon=True)
         self.error: Exception | None = None
@@ -63,17 +64,19 @@ class Traffic:
         return {partition: offset for _, partition, offset in self._topic.oracle.end.items()}
 
     def records(self) -> list[Written]:
-        """What is acknowledged by now."""
-        return history(self._topic.oracle)
+        """All that anybody can have read by now: what is not acknowledged yet is waited for."""
+        with self._bursting:
+            return history(self._topic.oracle)
 
     def burst(self) -> None:
         """A few records; all of them are acknowledged when it returns."""
-        for _ in range(BURST):
-            self._count += 1
-            key = self._key()
-            value = None if self._random.random() < DELETED_PART else f"{self._count}"
-            self._topic.send(key, value, partition_of(key[1], self._partitions))
-        self._topic.flush()
+        with self._bursting:
+            for _ in range(BURST):
+                self._count += 1
+                key = self._key()
+                value = None if self._random.random() < DELETED_PART else f"{self._count}"
+                self._topic.send(key, value, partition_of(key[1], self._partitions))
+            self._topic.flush()
 
     def _key(self) -> RowKey:
         return (APP, self._random.choice(users()), self._random.choice(ATTRIBUTES))
