@@ -29,7 +29,8 @@ ATTEMPTS_MAX: Final = 3  # of one request, where the connection fails or Trino s
 STATEMENT_TIME_MAX: Final = "60s"  # to replace a view takes 0.2 s; Trino ends what takes longer by itself
 SOURCE: Final = "thermocline"
 # How the catalogs say that somebody else swapped the view, made or dropped it between Iceberg's look and its
-# write, or that SQLite's one writer was another.
+# write, or that SQLite's one writer was another. The last is how Iceberg says that the table that it was to
+# load is a view: one that was made between Trino's look for a view of this name and that for a table.
 _CONTENDED: Final = (
     "concurrently",
     "view already exists",
@@ -37,6 +38,7 @@ _CONTENDED: Final = (
     "sqlite_busy",
     "database is locked",
     "has been updated by another process",
+    "cannot parse missing int: last-column-id",
 )
 
 
@@ -61,8 +63,10 @@ class Trino:
                 cursor.execute(sql)
                 return [tuple(row) for row in cursor.fetchall()]
         except TrinoQueryError as error:
-            detail = first_line(Exception(error.message))
-            if view and any(word in error.message.lower() for word in _CONTENDED):
+            said = _said(error)
+            # Trino's own words often hide the reason, which comes last.
+            detail = ": ".join(dict.fromkeys((said[0], said[-1])))
+            if view and any(words in one.lower() for one in said for words in _CONTENDED):
                 raise ViewContended(view=view, detail=detail) from error
             raise TrinoRefused(url=self.url, name=str(error.error_name), detail=detail) from error
         except TrinoAuthError as error:
@@ -98,3 +102,12 @@ class Trino:
             max_attempts=ATTEMPTS_MAX,
             session_properties={"query_max_run_time": STATEMENT_TIME_MAX},
         )
+
+
+def _said(error: TrinoQueryError) -> list[str]:
+    """The first lines of what it says, and of what its causes say, the innermost last."""
+    said = [error.message]
+    failure = error.failure_info
+    while failure := (failure or {}).get("cause"):
+        said.append(failure.get("message") or failure.get("type") or "")
+    return [first_line(Exception(one)) for one in said if one]

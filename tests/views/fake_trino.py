@@ -63,24 +63,29 @@ class FakeTrino:
 
 
 LOST_RACES = (
-    "View was updated concurrently: app.t_live",
-    "View was created concurrently: app.t_live",
-    "View already exists: app.t_live",
-    "View does not exist: app.t_live",
-    "[SQLITE_BUSY] The database file is locked (database is locked)",
+    ("View was updated concurrently: app.t_live",),
+    ("View was created concurrently: app.t_live",),
+    ("View already exists: app.t_live",),
+    ("View does not exist: app.t_live",),
+    ("[SQLITE_BUSY] The database file is locked (database is locked)",),
+    ("Failed to replace view", "UnableToExecuteStatementException", "[SQLITE_BUSY] (database is locked)"),
+    ("Error processing metadata for table app.t_live", "Cannot parse missing int: last-column-id"),
 )
-"""What Trino answers whoever lost the race to replace a view: Iceberg's words, and SQLite's."""
+"""What Trino answers whoever lost the race to replace a view, with its causes: Iceberg's words, SQLite's."""
 
 
-def contended(sql: str, message: str = LOST_RACES[0]) -> None:
+def contended(sql: str, said: tuple[str, ...] = LOST_RACES[0]) -> None:
     """Loses the race."""
-    raise trino_error(message)
+    raise trino_error(*said)
 
 
-def trino_error(message: str, name: str = "GENERIC_INTERNAL_ERROR") -> TrinoExternalError:
-    return TrinoExternalError(
-        {"message": message, "errorName": name, "errorCode": 1, "errorType": "EXTERNAL"}
-    )
+def trino_error(message: str, *causes: str, name: str = "GENERIC_INTERNAL_ERROR") -> TrinoExternalError:
+    """As Trino's client raises it; the innermost cause is the last one."""
+    failure: dict[str, Any] | None = None
+    for said in reversed((message, *causes)):
+        failure = {"type": "a.b.Exception", "message": said} | ({"cause": failure} if failure else {})
+    error = {"message": message, "errorName": name, "errorCode": 1, "errorType": "EXTERNAL"}
+    return TrinoExternalError({**error, "failureInfo": failure})
 
 
 def _named(found: re.Match[str]) -> str:

@@ -212,10 +212,10 @@ def test_a_table_without_a_key_has_no_view_by_key(tmp_path: Path) -> None:
     assert world.published().end is None
 
 
-@pytest.mark.parametrize("message", LOST_RACES)
-def test_a_lost_race_is_run_again_from_the_look(world: World, message: str) -> None:
+@pytest.mark.parametrize("said", LOST_RACES)
+def test_a_lost_race_is_run_again_from_the_look(world: World, said: tuple[str, ...]) -> None:
     world.commit(10)
-    world.trino.hooks = [partial(contended, message=message)] * 2
+    world.trino.hooks = [partial(contended, said=said)] * 2
     assert set(world.publisher().publish().replaced) == ALL
     assert world.clock.monotonic() == pytest.approx(2 * PAUSE_SECONDS)
 
@@ -605,13 +605,21 @@ def test_no_answer_and_a_refusal_are_told_apart(world: World) -> None:
     assert unreachable.value.retryable
 
     def denied(_: str) -> None:
-        raise trino_error("Access Denied: Cannot create view\nat a.b.C", "PERMISSION_DENIED")
+        raise trino_error("Access Denied: Cannot create view\nat a.b.C", name="PERMISSION_DENIED")
 
     world.trino.hooks = [denied]
     with pytest.raises(TrinoRefused) as caught:
         world.publisher().publish()
     assert caught.value.name == "PERMISSION_DENIED"
-    assert "\n" not in caught.value.detail
+    assert caught.value.detail == "Access Denied: Cannot create view"
+
+    def broken(_: str) -> None:
+        raise trino_error("Failed to load view: t_live", "wrapped", "No space left on device\nat a.b.C")
+
+    world.trino.hooks = [broken]
+    with pytest.raises(TrinoRefused) as caught:
+        world.publisher().publish()
+    assert caught.value.detail == "Failed to load view: t_live: No space left on device"
 
 
 def watch_of(world: World, publish: Callable[[], Any] | None = None) -> Watch:
@@ -630,7 +638,7 @@ def test_a_failure_to_publish_is_counted_and_survived(world: World, caplog: pyte
     world.clock.advance(5)
 
     def denied(_: str) -> None:
-        raise trino_error("no", "PERMISSION_DENIED")
+        raise trino_error("no", name="PERMISSION_DENIED")
 
     before = metric("thermocline_view_failures_total", code="trino-refused")
     world.trino.hooks = [denied, denied]
