@@ -248,6 +248,9 @@ memory.heap-headroom-per-node={headroom_mb}MB
 # It keeps what it knows of each query, much where views are large, for 15 minutes: that would fill the heap.
 query.min-expire-age=10s
 query.max-history=20
+# So it does of each query's tasks, and five times a second it looks through all of them.
+task.info.max-age=30s
+http-server.log.enabled=false
 """
 
 _LOG_PROPERTIES = """\

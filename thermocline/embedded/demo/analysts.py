@@ -30,7 +30,7 @@ class Analysts:
     def run(self, stop: threading.Event) -> None:
         """Until told to stop. A query that Trino refuses is counted, and another one asked."""
         for number in count(1):
-            if stop.wait(self._random.uniform(*PAUSE_SECONDS)):
+            if stop.wait(self._door.rest_seconds(self._random.uniform(*PAUSE_SECONDS))):
                 return
             if number % FULL_EVERY:
                 self._door.rows_of(View.BY_KEY, [self._random.choice(self._entities)])

@@ -61,10 +61,18 @@ class ViewDoor:
         self.answers = 0
         self.refused = 0
         self.timings = {view: Timings() for view in View}
+        self._last_seconds = 0.0
         self._ask = ask
         self._table = table
         self._oracle = oracle
         self._clock = clock
+
+    def rest_seconds(self, least: float) -> float:
+        """How long to leave Trino alone before the next query: at least as long as the last one took.
+
+        So whoever asks all the time takes half of a small machine at most, and others have the rest.
+        """
+        return max(least, self._last_seconds)
 
     def rows_of(self, view: View, entities: Sequence[Entity]) -> tuple[Row, ...] | None:
         """All rows of these entities; None where Trino did not answer."""
@@ -92,7 +100,9 @@ class ViewDoor:
             self.refused += 1
             self._clock.sleep(RETRY_SECONDS)
             return None
-        self.timings[view].add(self._clock.monotonic() - began)
+        finally:
+            self._last_seconds = self._clock.monotonic() - began
+        self.timings[view].add(self._last_seconds)
         rows = tuple(map(row_of_tuple, found)) if entities else ()
         count = len(rows) if entities else int(found[0][0])
         seen = Seen(view, entities, rows, count, acknowledged, asked_ms, self._clock.now_ms())

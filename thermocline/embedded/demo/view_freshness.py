@@ -45,7 +45,7 @@ class ViewProbe:
             KafkaUnreachable: the broker did not acknowledge it.
         """
         for number in count():
-            if stop.wait(self._random.uniform(*PAUSE_SECONDS)):
+            if stop.wait(self._door.rest_seconds(self._random.uniform(*PAUSE_SECONDS))):
                 return
             row, value = ROWS[number % len(ROWS)], f"written as number {number}"
             written = self._writer.write(row, value)
