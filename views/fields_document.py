@@ -17,7 +17,8 @@ from views import sql
 
 __all__ = ["document", "with_numbers_quoted"]
 
-_STRING: Final = r'"[^"\\]*(\\(.|\n)[^"\\]*)*"'
+# One that never ends lasts to the end of the text: else each of its quotes would be tried as a beginning.
+_STRING: Final = r'"[^"\\]*(\\(.|\n)[^"\\]*)*(?:"|\\?\z)'
 _NUMBER: Final = r"-?[0-9][-+.eE0-9]*"
 _FOUND: Final = "found[4]"
 """The number that is to be replaced, or NULL where it is a string."""

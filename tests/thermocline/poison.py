@@ -78,6 +78,10 @@ def _nested(levels: int, field: bytes = b"other") -> bytes:
     return b'{"' + field + b'":' + b"[" * (levels - 1) + b"]" * (levels - 1) + b"}"
 
 
+def _named(name: str, before: bytes = b"") -> bytes:
+    return b'{"text":"a",' + before + b'"' + name.encode() + b'":1' + b"}" * (1 + before.count(b"{"))
+
+
 def _nested_objects(levels: int) -> bytes:
     return b'{"other":' * (levels - 1) + b"{}" + b"}" * (levels - 1)
 
@@ -189,6 +193,19 @@ FIELDS = [
     _value("100,000 levels that never end", b'{"other":' + b"[" * 100_000, DECODE),
     _value("100 levels in a column", _nested(100, b"text"), CONTRACT),
     _value("100,000 levels in a column", _nested(100_000, b"text"), DECODE),
+    _value("quotes that never end, deep", b'{"other":' + b"[" * 600 + b'"' + b'\\"' * 300_000, DECODE),
+    _value("quotes that never end, in a name", b'{"' + b'\\"' * 300_000, DECODE),
+    _value("a name of 50,000 letters, ignored", _named("n" * 50_000), {"text": "a"}),
+    _value("a name of 50,001 letters, ignored", _named("n" * 50_001), DECODE),
+    _value("a name of 50,000 long letters, ignored", _named("é" * 50_000), {"text": "a"}),
+    _value("a name of 50,001 long letters, ignored", _named("é" * 50_001), DECODE),
+    _value("a name of 25,000 pairs of units, ignored", _named("\U0001f600" * 25_000), {"text": "a"}),
+    _value("a name of 25,001 pairs of units, ignored", _named("\U0001f600" * 25_001), DECODE),
+    _value("a name of 50,000 escapes, ignored", _named("\\u0061" * 50_000), {"text": "a"}),
+    _value("a name of 50,001 escapes, ignored", _named("\\u0061" * 50_001), DECODE),
+    _value("a name of 50,001 letters, deeper", _named("n" * 50_001, b'"other":{"more":{'), DECODE),
+    _value("a long way to a colon", b'{"other":["a",' + b"1," * 25_001 + b'":b"]}', {}),
+    _value("a string of 50,001 letters", b'{"text":"' + b"n" * 50_001 + b'"}', {"text": "n" * 50_001}),
     _value("brackets in strings", b'{"text":"' + b"[" * 2000 + b'"}', {"text": "[" * 2000}),
     _value("brackets after quotes", b'{"text":"' + b'\\"[' * 2000 + b'"}', {"text": '"[' * 2000}),
     _value("many brackets side by side", b'{"other":[' + b"[]," * 2000 + b"[]]}", {}),
@@ -221,6 +238,8 @@ KEYS = [
     _key("invalid UTF-8, ignored in the key", b'{"app_id":7,"user_id":"u1","x":"\xff"}', KEY),
     _key("a byte order mark in the key", b"\xef\xbb\xbf" + GOOD_KEY, KEY),
     _key("100,000 levels in the key", b'{"app_id":7,"user_id":"u1",' + _nested(100_000)[1:], KEY),
+    _key("quotes that never end in the key", GOOD_KEY[:-1] + b',"' + b"[" * 600 + b'\\"' * 300_000, KEY),
+    _key("a name of 50,001 letters in the key", _named("n" * 50_001, GOOD_KEY[1:-1] + b","), KEY),
     Case("a bad key of a tombstone", b"u1", None, KEY),
     Case("no key of a tombstone", None, None, KEY),
     Case("a bad key of a bad value", b"u1", b"garbage", KEY),

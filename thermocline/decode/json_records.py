@@ -5,7 +5,7 @@ The rule stands in docs/architecture.md, "The record rule (JSON)".
 msgspec reads each document straight into its columns. What it refuses is read a second time, column by
 column: that tells which column is wrong, and lets the last of duplicate names win where an earlier one has
 another type. What it lets through although the rule does not is caught here: invalid UTF-8 in fields that no
-column asks for, and documents nested more deeply than every reader of JSON can follow.
+column asks for, and documents nested more deeply, or with longer names, than every reader of JSON can follow.
 """
 
 from __future__ import annotations
@@ -22,15 +22,19 @@ from thermocline import scalars
 from thermocline.decode.record import Bad, Decoded, Stage
 from thermocline.definition import Column, ColumnType, Kind, LiveTable
 
-__all__ = ["NESTING_MAX", "JsonDecoder"]
+__all__ = ["NAME_LENGTH_MAX", "NESTING_MAX", "JsonDecoder"]
 
 NESTING_MAX: Final = 500
 """Levels of arrays and objects. Parsers that recurse give up near 1,000, sooner when called from deep below;
 a record must be good or bad regardless of who reads it."""
+NAME_LENGTH_MAX: Final = 50_000
+"""Of a field's name, in UTF-16 code units. Jackson, by which Trino reads, takes no longer ones."""
 
 _TOMBSTONE: Final = b"{}"
 _NULL: Final = msgspec.Raw(b"null")
-_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+# One that never ends lasts to the end of the text: else each of its quotes would be tried as a beginning.
+_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
+_STRING_AND_COLON: Final = re.compile(b"(" + _STRING.pattern + rb")(\s*:)?", re.DOTALL)
 _STEPS: Final = [(byte in b"[{") - (byte in b"]}") for byte in range(256)]
 _REFUSALS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 
@@ -219,6 +223,8 @@ def _refused_as_a_whole(texts: Sequence[bytes]) -> Iterator[tuple[int, tuple[Non
         # Each level takes two bytes, so that a short document can't be deep.
         if len(text) > 2 * NESTING_MAX and _nesting(text) > NESTING_MAX:
             yield index, (None, f"nested more than {NESTING_MAX} levels deep")
+        elif len(text) > NAME_LENGTH_MAX and _name_length(text) > NAME_LENGTH_MAX:
+            yield index, (None, f"a field's name is longer than {NAME_LENGTH_MAX:,} characters")
 
 
 def _is_utf8(text: bytes) -> bool:
@@ -233,6 +239,17 @@ def _nesting(text: bytes) -> int:
     if text.count(b"[") + text.count(b"{") <= NESTING_MAX:
         return 0
     return max(accumulate(map(_STEPS.__getitem__, _STRING.sub(b"", text))))
+
+
+def _name_length(text: bytes) -> int:
+    """Of the longest name; 0 where all are short, or one is none of JSON."""
+    strings = _STRING_AND_COLON.findall(text)
+    long = [string for string, colon in strings if colon and len(string) > NAME_LENGTH_MAX]
+    try:
+        names = [msgspec.json.decode(string, type=str) for string in long]
+    except _REFUSALS:
+        return 0
+    return max((len(name.encode("utf-16-le")) // 2 for name in names), default=0)
 
 
 def _reason(column: Column, error: BaseException) -> str:
