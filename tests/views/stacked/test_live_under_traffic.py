@@ -47,7 +47,7 @@ CONNECTOR_MS = 1  # of a bound by time, Trino's Kafka connector leaves out the l
 COLUMNS = ("app_id", "user_id", "key", "value", "updated_at")
 TABLE = "busy"  # and its topic
 LIVE, BY_KEY = f"lake.app.{TABLE}_live", f"lake.app.{TABLE}_live_by_key"
-COMMIT_INTERVAL_SECONDS = 3
+COMMIT_INTERVAL_SECONDS = 8  # a commit and the views after it take a small machine 3
 
 Row = tuple[Any, ...]
 
