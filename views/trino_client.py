@@ -32,7 +32,8 @@ SOURCE: Final = "thermocline"
 # write, or that SQLite's one writer was another. The last is how Iceberg says that the table that it was to
 # load is a view: one that was made between Trino's look for a view of this name and that for a table.
 _CONTENDED: Final = (
-    "concurrently",
+    "was updated concurrently",
+    "was created concurrently",
     "view already exists",
     "view does not exist",
     "sqlite_busy",
@@ -64,8 +65,7 @@ class Trino:
                 return [tuple(row) for row in cursor.fetchall()]
         except TrinoQueryError as error:
             said = _said(error)
-            # Trino's own words often hide the reason, which comes last.
-            detail = ": ".join(dict.fromkeys((said[0], said[-1])))
+            detail = _detail(said[0], said[-1])
             if view and any(words in one.lower() for one in said for words in _CONTENDED):
                 raise ViewContended(view=view, detail=detail) from error
             raise TrinoRefused(url=self.url, name=str(error.error_name), detail=detail) from error
@@ -105,9 +105,15 @@ class Trino:
 
 
 def _said(error: TrinoQueryError) -> list[str]:
-    """The first lines of what it says, and of what its causes say, the innermost last."""
-    said = [error.message]
+    """What it says, and what its causes say, the innermost last."""
+    said = [error.message or str(error.error_name)]
     failure = error.failure_info
     while failure := (failure or {}).get("cause"):
-        said.append(failure.get("message") or failure.get("type") or "")
-    return [first_line(Exception(one)) for one in said if one]
+        said.append(failure.get("message") or str(failure.get("type")))
+    return said
+
+
+def _detail(outermost: str, innermost: str) -> str:
+    """Trino's own words, and the reason, which they often hide."""
+    words, reason = first_line(Exception(outermost)), first_line(Exception(innermost))
+    return words if reason in words else f"{words}: {reason}"

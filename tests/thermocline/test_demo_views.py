@@ -210,6 +210,17 @@ def test_a_refused_query_is_counted_and_not_kept() -> None:
     assert (door.refused, door.answers, len(door.kept)) == (2, 1, 1)
 
 
+def test_an_asker_rests_as_long_as_its_last_query_took() -> None:
+    refused = TrinoRefused(url="", name="QUERY_QUEUE_FULL", detail="")
+    door, _, _ = door_of(ManualClock(), [], refused)
+    assert door.rest_seconds(0.02) == 0.02
+    assert door.rows_of(View.LIVE, [ADA]) == ()
+    assert door.rest_seconds(0.02) == pytest.approx(0.1)
+    assert door.rows_of(View.LIVE, [ADA]) is None
+    assert door.rest_seconds(0.02) == pytest.approx(0.1)
+    assert door.rest_seconds(0.3) == 0.3
+
+
 def test_a_quote_in_a_name_stays_in_the_name() -> None:
     assert rows_sql("v", [(1, "O'Brien"), (2, "x")]) == (
         "SELECT app_id, user_id, key, value, updated_at FROM v"

@@ -622,6 +622,35 @@ def test_no_answer_and_a_refusal_are_told_apart(world: World) -> None:
     assert caught.value.detail == "Failed to load view: t_live: No space left on device"
 
 
+@pytest.mark.parametrize(
+    ("said", "detail"),
+    [
+        (("",), "GENERIC_INTERNAL_ERROR"),
+        (("", ""), "GENERIC_INTERNAL_ERROR: a.b.Exception"),
+        (("Failed: no space", "no space"), "Failed: no space"),
+    ],
+)
+def test_a_refusal_says_what_trino_says_and_why(world: World, said: tuple[str, ...], detail: str) -> None:
+    def broken(_: str) -> None:
+        raise trino_error(*said)
+
+    world.commit(10)
+    world.trino.hooks = [broken]
+    with pytest.raises(TrinoRefused) as caught:
+        world.publisher().publish()
+    assert caught.value.detail == detail
+
+
+def test_a_view_whose_name_sounds_like_a_race_is_refused_all_the_same(world: World) -> None:
+    def denied(_: str) -> None:
+        raise trino_error("Access Denied: Cannot create view app.concurrently_live", name="PERMISSION_DENIED")
+
+    world.commit(10)
+    world.trino.hooks = [denied]
+    with pytest.raises(TrinoRefused):
+        world.publisher().publish()
+
+
 def watch_of(world: World, publish: Callable[[], Any] | None = None) -> Watch:
     return Watch("t", publish or world.publisher().publish, 60.0, world.clock)
 

@@ -22,7 +22,7 @@ from thermocline import scalars
 from thermocline.decode.record import Bad, Decoded, Stage
 from thermocline.definition import Column, ColumnType, Kind, LiveTable
 
-__all__ = ["NAME_LENGTH_MAX", "NESTING_MAX", "JsonDecoder"]
+__all__ = ["NESTING_MAX", "JsonDecoder"]
 
 NESTING_MAX: Final = 500
 """Levels of arrays and objects. Parsers that recurse give up near 1,000, sooner when called from deep below;
@@ -224,7 +224,7 @@ def _refused_as_a_whole(texts: Sequence[bytes]) -> Iterator[tuple[int, tuple[Non
         if len(text) > 2 * NESTING_MAX and _nesting(text) > NESTING_MAX:
             yield index, (None, f"nested more than {NESTING_MAX} levels deep")
         elif len(text) > NAME_LENGTH_MAX and _name_length(text) > NAME_LENGTH_MAX:
-            yield index, (None, f"a field's name is longer than {NAME_LENGTH_MAX:,} characters")
+            yield index, (None, f"a field's name is longer than {NAME_LENGTH_MAX:,} UTF-16 code units")
 
 
 def _is_utf8(text: bytes) -> bool:
@@ -238,13 +238,13 @@ def _is_utf8(text: bytes) -> bool:
 def _nesting(text: bytes) -> int:
     if text.count(b"[") + text.count(b"{") <= NESTING_MAX:
         return 0
-    return max(accumulate(map(_STEPS.__getitem__, _STRING.sub(b"", text))))
+    return max(accumulate(map(_STEPS.__getitem__, _STRING.sub(b"", text))), default=0)
 
 
 def _name_length(text: bytes) -> int:
     """Of the longest name; 0 where all are short, or one is none of JSON."""
-    strings = _STRING_AND_COLON.findall(text)
-    long = [string for string, colon in strings if colon and len(string) > NAME_LENGTH_MAX]
+    found = _STRING_AND_COLON.finditer(text)
+    long = [string[1] for string in found if string[2] and string.end(1) - string.start(1) > NAME_LENGTH_MAX]
     try:
         names = [msgspec.json.decode(string, type=str) for string in long]
     except _REFUSALS:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -41,13 +42,14 @@ pytestmark = pytest.mark.trino
 ROUNDS = int(os.environ.get("VIEWS_TEST_ROUNDS", "2"))
 QUERIES = int(os.environ.get("VIEWS_TEST_QUERIES", "14"))
 ANALYSTS = ("ana", "ben", "cat", "dan")
+QUERIES_WITHOUT_COMMIT_MAX = 2000
 SNAPSHOTS_MIN = 3  # that both tests see come and go
 WRITTEN_TO = 3  # partitions; the fourth stays idle
 CONNECTOR_MS = 1  # of a bound by time, Trino's Kafka connector leaves out the last millisecond, too
 COLUMNS = ("app_id", "user_id", "key", "value", "updated_at")
 TABLE = "busy"  # and its topic
 LIVE, BY_KEY = f"lake.app.{TABLE}_live", f"lake.app.{TABLE}_live_by_key"
-COMMIT_INTERVAL_SECONDS = 8  # a commit and the views after it take a small machine 3
+COMMIT_INTERVAL_SECONDS = 8  # a commit and its views take a small machine 3 s
 
 Row = tuple[Any, ...]
 
@@ -315,13 +317,14 @@ def test_no_query_meets_a_duplicate_a_gap_a_row_that_is_back_or_a_value_too_old(
     acknowledged before that is in it; a view by key all that was acknowledged before it was asked for.
     """
     before = len(snapshots(live))
-    lock, numbers = threading.Lock(), iter(range(10 * QUERIES))
+    lock, numbers = threading.Lock(), count()
     answers: list[tuple[int, str, Asked]] = []
 
     def analyst(name: str) -> None:
         while len(answers) < QUERIES or len(snapshots(live)) < before + SNAPSHOTS_MIN:
             with lock:
                 number = next(numbers)
+            assert number < QUERIES + QUERIES_WITHOUT_COMMIT_MAX, "ingest does not commit"
             user = users()[number * 7 % len(users())]
             render, view, _ = KINDS[number % len(KINDS)]
             ends, from_ms = traffic.ends, now_ms()

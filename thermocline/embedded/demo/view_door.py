@@ -68,9 +68,9 @@ class ViewDoor:
         self._clock = clock
 
     def rest_seconds(self, least: float) -> float:
-        """How long to leave Trino alone before the next query: at least as long as the last one took.
+        """How long to leave Trino alone before more is asked: at least as long as the last query took.
 
-        So whoever asks all the time takes half of a small machine at most, and others have the rest.
+        So those who ask again and again leave a small machine time for others.
         """
         return max(least, self._last_seconds)
 
@@ -98,10 +98,10 @@ class ViewDoor:
             found = self._ask(sql)
         except (TrinoRefused, TrinoUnreachable):
             self.refused += 1
+            self._last_seconds = self._clock.monotonic() - began
             self._clock.sleep(RETRY_SECONDS)
             return None
-        finally:
-            self._last_seconds = self._clock.monotonic() - began
+        self._last_seconds = self._clock.monotonic() - began
         self.timings[view].add(self._last_seconds)
         rows = tuple(map(row_of_tuple, found)) if entities else ()
         count = len(rows) if entities else int(found[0][0])
