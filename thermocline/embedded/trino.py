@@ -160,6 +160,7 @@ class LocalTrino:
                 query_mb=250 * self._memory_gb,
                 headroom_mb=200 * self._memory_gb,
             )
+            + (_SMALL_PROPERTIES if self._memory_gb == 1 else "")
         )
         (self.configuration / "log.properties").write_text(_LOG_PROPERTIES)
         self._process = GuardedProcess(
@@ -250,7 +251,13 @@ query.min-expire-age=10s
 query.max-history=20
 # So it does of each query's tasks, and five times a second it looks through all of them.
 task.info.max-age=30s
+# Nobody reads the log of its requests.
 http-server.log.enabled=false
+"""
+
+_SMALL_PROPERTIES = """\
+# Where little is read, to divide it among threads costs more than it saves.
+task.concurrency=1
 """
 
 _LOG_PROPERTIES = """\
