@@ -40,7 +40,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
     rng = random.Random(options.seed)
-    with tempfile.TemporaryDirectory() as folder, Stack(Path(folder), partitions=8, buckets=16) as stack:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Stack(Path(folder), partitions=8, buckets=16, is_measured=True) as stack,
+    ):
         stack.start()
         say(f"filling a table with {options.rows:,} rows")
         rows = [_row_of(event) for event in _load(options.seed, options.rows)]

@@ -22,7 +22,10 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, Stack(Path(folder), partitions=8, buckets=16) as stack:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Stack(Path(folder), partitions=8, buckets=16, is_measured=True) as stack,
+    ):
         stack.start()
         workload = Workload(options.seed, options.records // KEYS_PER_USER, KEYS_PER_USER)
         changes = iter(workload)

@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def _stack(folder: Path) -> Stack:
-    stack = Stack(folder, partitions=8, buckets=16)
+    stack = Stack(folder, partitions=8, buckets=16, is_measured=True)
     config = stack.config_path.read_text()
     config += f'\n[spark.conf]\n"spark.driver.memory" = "{DRIVER_MEMORY}"\n'
     stack.config_path.write_text(config)
