@@ -291,8 +291,9 @@ value = "string"
 updated_at = "timestamptz"
 """
 
-# Half of the CPU of a start and a first commit, which C2 and G1 take otherwise.
+# The comment is for who keeps the demo's folder and goes on with its configuration.
 _QUICK_SPARK = """\
+# Half of the CPU for a start and a first commit; leave it out where ingest goes on for long.
 conf = { "spark.driver.defaultJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" }
 """
 

@@ -99,6 +99,7 @@ class LocalTrino:
         self._tree = release.tree(java=self._java, report=report)
         self._main = release.main
         self._memory_gb = memory_gb
+        self._is_small = memory_gb == 1
         self._environment = dict(environment or {})
         self.configuration.mkdir(parents=True, exist_ok=True)
         (self.port,) = ports_of(self._folder, 1)
@@ -160,7 +161,7 @@ class LocalTrino:
                 query_mb=250 * self._memory_gb,
                 headroom_mb=200 * self._memory_gb,
             )
-            + (_SMALL_PROPERTIES if self._memory_gb == 1 else "")
+            + (_SMALL_PROPERTIES if self._is_small else "")
         )
         (self.configuration / "log.properties").write_text(_LOG_PROPERTIES)
         self._process = GuardedProcess(
@@ -221,7 +222,7 @@ class LocalTrino:
         return [
             str(self._java.executable),
             f"-Xmx{self._memory_gb}g",
-            *(_SMALL_FLAGS if self._memory_gb == 1 else ()),
+            *(_SMALL_FLAGS if self._is_small else ()),
             *_JVM_FLAGS,
             *(f"-D{name}={path}" for name, path in folders.items()),
             *("-cp", f"{self._tree / 'lib'}/*", self._main),
