@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
+from tests.transactions import wait_for_markers
 from thermocline.clock import ManualClock, SystemClock
 from thermocline.embedded.broker import LocalKafka
 from thermocline.errors import ConfigInvalid, KafkaUnreachable, RangeIncomplete, TopicMissing
@@ -82,7 +83,8 @@ def test_aborted_records_never_show_and_ranges_end_in_markers(
     transaction(producer, "transactions", [b"3"], is_committed=True)
     transaction(producer, "transactions", [b"bad", b"bad"], is_committed=False)
     log = Log(settings)
-    wait_for(lambda: log.ends(["transactions"])["transactions", 0] == 10)
+    wait_for_markers(log, ["transactions"])
+    assert log.ends(["transactions"])["transactions", 0] == 10
 
     assert values_of(settings, OffsetRange("transactions", 0, 0, 10)) == [b"1", b"2", b"3"]
     assert values_of(settings, OffsetRange("transactions", 0, 7, 10)) == []
@@ -115,8 +117,8 @@ def test_an_open_transaction_holds_the_end_back(broker: LocalKafka, settings: Ka
     (held,) = log.open_transactions(["open"])
     assert (held, str(held)) == (OpenTransaction("open", 0, begins_at=0, held_back=1), "open/0@0-1")
     producer.commit_transaction(30)
-    wait_for(lambda: log.ends(["open"])["open", 0] == 2)
-    assert log.open_transactions(["open"]) == ()
+    wait_for_markers(log, ["open"])
+    assert log.ends(["open"])["open", 0] == 2
 
 
 def test_a_range_whose_end_does_not_come_is_no_range_that_was_read(

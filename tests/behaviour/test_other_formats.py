@@ -29,12 +29,14 @@ from tests.behaviour.cases import CASES, Raw, Write
 from tests.behaviour.live import APPEND_TIME, spark_of
 from tests.behaviour.one_jvm import one_jvm
 from tests.behaviour.topic import APP, UPDATED_AT
+from tests.transactions import wait_for_markers
 from thermocline.catalog import current_state, load_table, open_catalog
 from thermocline.clock import SystemClock
 from thermocline.decode import Stage, decoder_for
 from thermocline.definition import LiveTable
 from thermocline.embedded.stack import Stack
 from thermocline.files import plan_files
+from thermocline.log import Log
 from thermocline.settings import load_settings
 
 CATALOG = "formats"  # a name of its own, since a Spark session keeps the first catalog that it met by a name
@@ -126,6 +128,7 @@ class Told:
         if self.variant.is_transactional:
             self.producer.commit_transaction(30)
             self._give_up_a_transaction()
+            wait_for_markers(Log(self.stack.settings.kafka), [self.variant.name])
 
     def _acknowledge(self, user: str, entry: Write, place: Place) -> None:
         self.log[place] = (user, entry)

@@ -16,6 +16,7 @@ from ingest.standstill import PATIENCE_SECONDS
 from serving.client import Client
 from tests.behaviour.live import wait_for
 from tests.behaviour.topic import APP, key_bytes, value_bytes
+from tests.transactions import wait_for_markers
 from thermocline.catalog import load_table, open_catalog
 from thermocline.cli import entry
 from thermocline.clock import ManualClock
@@ -111,7 +112,9 @@ def test_aborted_records_are_never_served_nor_committed_and_ranges_may_end_in_ma
         abort(producer, {keep: "aborted", drop: "aborted"}, partition)
         wanted[keep] = "2"
     users = [f"{name}{partition}" for name in ("keep", "drop", "bad") for partition in (0, 1)]
-    ends = Log(stack.settings.kafka).ends([TOPIC])
+    log = Log(stack.settings.kafka)
+    wait_for_markers(log, [TOPIC])
+    ends = log.ends([TOPIC])
     assert ends == Seam.of({TOPIC: dict.fromkeys((0, 1), 12)})
 
     assert served(stack, users) == wanted
@@ -120,6 +123,7 @@ def test_aborted_records_are_never_served_nor_committed_and_ranges_may_end_in_ma
     assert owner.position.seam == ends
     assert table_rows(stack) == wanted == served(stack, users)
     abort(producer, {"keep0": "aborted again"})
+    wait_for_markers(log, [TOPIC])
     owner.catch_up(threading.Event())
     assert owner.position.seam[TOPIC, 0] == 14, "a batch of nothing but an aborted transaction"
     assert table_rows(stack) == wanted == served(stack, users)
@@ -138,6 +142,7 @@ def test_a_hanging_transaction_is_the_named_cause_of_standing_still(
     """
     clock = ManualClock()
     monkeypatch.setattr(owner, "clock", clock)
+    log = Log(stack.settings.kafka)
     hanging, other = producer_of(stack, "hanging"), producer_of(stack, "other")
     owner.catch_up(threading.Event())
     begins_at = owner.position.seam[TOPIC, 1]
@@ -145,6 +150,7 @@ def test_a_hanging_transaction_is_the_named_cause_of_standing_still(
     write(hanging, {"open": "never", "keep1": "never"}, partition=1)
     commit(other, {"behind": "1"}, partition=1)
     commit(other, {"beside": "1"}, partition=0)
+    wait_for_markers(log, [TOPIC], partition=0)
     held = f"{TOPIC}/1@{begins_at}-{begins_at + 4}"
 
     with caplog.at_level(logging.WARNING):
@@ -175,6 +181,7 @@ def test_a_hanging_transaction_is_the_named_cause_of_standing_still(
     assert "code=transaction-open" in capsys.readouterr().err, "told at once by what ends"
 
     hanging.abort_transaction(REQUEST_SECONDS)
+    wait_for_markers(log, [TOPIC])
     owner.catch_up(threading.Event())
 
     assert table_rows(stack)["behind"] == "1"
@@ -192,7 +199,7 @@ def test_a_commit_shows_the_views_whether_it_met_a_transaction(
     owner.catch_up(threading.Event())
 
     def is_shown_by_the_next_commit() -> bool:
-        wait_for(lambda: not log.open_transactions([TOPIC]))  # its markers come a moment after it has ended
+        wait_for_markers(log, [TOPIC])
         owner.catch_up(threading.Event())
         table = load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}")
         return transactions.has_committed_transactions(table, TABLE, log.configs([TOPIC]))

@@ -11,6 +11,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
 from tests.simulation.kafka import FakeCluster
+from tests.transactions import wait_for_markers
 from thermocline.embedded.broker import LocalKafka
 from thermocline.log import Log, OffsetRange, RecordChunk, Tail, read_ranges
 from thermocline.seam import Seam
@@ -107,18 +108,12 @@ class RealTransaction:
     def commit(self) -> None:
         """Show its records."""
         self._producer.commit_transaction(ANSWER_SECONDS)
-        self._wait()
+        wait_for_markers(self._log, self._topics)
 
     def abort(self) -> None:
         """Hide its records."""
         self._producer.abort_transaction(ANSWER_SECONDS)
-        self._wait()
-
-    def _wait(self) -> None:
-        """The coordinator answers before each partition has its marker."""
-        deadline = time.monotonic() + ANSWER_SECONDS
-        while self._log.open_transactions(sorted(self._topics)):
-            assert time.monotonic() < deadline
+        wait_for_markers(self._log, self._topics)
 
 
 class Real:

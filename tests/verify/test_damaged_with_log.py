@@ -21,6 +21,7 @@ from tests.behaviour.live import KEYED, Live
 from tests.behaviour.test_quarantine import LARGE, Scores
 from tests.behaviour.topic import APP, key_bytes
 from tests.behaviour.without_spark import without_spark
+from tests.transactions import wait_for_markers
 from tests.verify.damage import Damage, Json, kept_as_it_was, part
 from thermocline.catalog import SEAM_PROPERTY, definition_of
 from thermocline.clock import SystemClock
@@ -361,3 +362,4 @@ def transactions(live: Live) -> None:
         producer.produce(live.name, content, key_bytes((APP, "transactional", "plan")), partition=0)
         producer.flush(30)
         finish(30)
+    wait_for_markers(live.log, [live.name])

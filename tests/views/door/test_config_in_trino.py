@@ -9,7 +9,9 @@ import pytest
 from confluent_kafka import Producer
 from trino.exceptions import TrinoUserError
 
+from tests.transactions import wait_for_markers
 from tests.views.door.conftest import ADMIN, ANALYST, NAMES, Door
+from thermocline.log import Log
 from thermocline.settings import CatalogSettings
 from views.lake import lake_properties
 from views.topics import table_name
@@ -142,6 +144,7 @@ def test_records_of_an_aborted_transaction_are_not_seen(door: Door) -> None:
         producer.produce("aborted", value=value)
         producer.flush(TIMEOUT_SECONDS)
         end(TIMEOUT_SECONDS)
+    wait_for_markers(Log(door.settings.kafka), ["aborted"])
     found = door.query("SELECT _message FROM kafka_aborted.default.aborted", user=ADMIN)
     assert found == [("kept",)]
 

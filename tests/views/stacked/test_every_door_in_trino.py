@@ -19,11 +19,13 @@ from tests.behaviour.test_other_formats import APPEND, Rows, Told, Variant, name
 from tests.behaviour.test_quarantine import LARGE, Scores
 from tests.behaviour.topic import APP, key_bytes
 from tests.embedded.newer_trino import newer_trino
+from tests.transactions import wait_for_markers
 from tests.views.stacked.doors import DOORS, LAKE, Row, ask, ask_of, pinned, publish, wait_for_margin
 from tests.views.stacked.started import FORMATS
 from thermocline.clock import SystemClock
 from thermocline.embedded.stack import TABLE, Stack
 from thermocline.embedded.trino import LocalTrino
+from thermocline.log import Log
 from views.lake import lake_properties
 from views.properties import rendered
 
@@ -132,6 +134,7 @@ def test_what_an_open_transaction_holds_is_not_shown_before_it_is_made(
     assert one.producer.flush(30) == 0
     assert all_shown() == [before] * 3
     one.producer.commit_transaction(30)
+    wait_for_markers(Log(stack.settings.kafka), [name])
     after = Counter(before)
     del after["an insert", "plan", "free"]
     after["nobody", "plan", "undecided"] += 1
