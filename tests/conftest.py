@@ -8,13 +8,14 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 BEHAVIOUR = Path(__file__).parent / "behaviour"
+NEED_JAVA = ("trino", "demo")
 TOGETHER = ("tests/views/door/", "tests/views/stacked/")
 """Folders of which all tests share one Trino."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.is_relative_to(BEHAVIOUR) or item.get_closest_marker("trino"):
+        if item.path.is_relative_to(BEHAVIOUR) or any(map(item.get_closest_marker, NEED_JAVA)):
             item.add_marker(pytest.mark.jvm)
 
 
