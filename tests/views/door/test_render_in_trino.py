@@ -273,7 +273,7 @@ def test_every_view_equals_a_replay_of_the_log(door: Door, new_world: Any, times
     assert_equal(world.answer(world.plan(Mode.COLD, snapshot_id, window)), world.rows(world.before(seam)))
     for mode in (Mode.LIVE, Mode.LIVE_BY_KEY):
         plan = world.plan(mode, snapshot_id, window)
-        world.answer(plan)
+        world.publish(plan)
         of_user = {key: row for key, row in expected.items() if key[:2] == (0, "u3")}
         assert_equal(world.ask(plan, "app_id = 0 AND user_id = 'u3'"), of_user)
         large = {key: row for key, row in expected.items() if row[3] is not None and row[3] > 500_000}
@@ -332,8 +332,8 @@ def test_topics_partitions_and_groups_that_come_later_are_all_read(door: Door, n
     records = window.records()
     assert records is not None
     assert records.count(f'FROM "{world.catalog}"') == 2 + 1 + 2, "two groups and one, and what may come"
-    world.answer(plan)
-    world.answer(by_key)
+    world.publish(plan)
+    world.publish(by_key)
     admin = AdminClient({"bootstrap.servers": door.kafka.bootstrap_servers})
     admin.create_partitions([NewPartitions("grown_b", 4)])["grown_b"].result(TIMEOUT_SECONDS)
     world.send(random_records(Random(4), 200, ("grown_b",), 4, wandering=0))
@@ -386,7 +386,7 @@ def test_offsets_reach_kafka_and_the_entity_reaches_iceberg(
 ) -> None:
     world, seam, snapshot_id = small
     plan = world.plan(mode, snapshot_id, world.window(seam, margin_ms=0))
-    world.answer(plan)
+    world.publish(plan)
     schema, name = view_name(world.definition, mode)
     question = f"SELECT * FROM lake.{schema}.{name} WHERE app_id = 1 AND user_id = 'u4'"
     explained = "\n".join(row[0] for row in world.door.query(f"EXPLAIN {question}", user=ADMIN))
@@ -476,7 +476,7 @@ def test_a_row_filter_holds_in_every_view(small: tuple[World, Seam, int]) -> Non
 def test_a_view_keeps_its_types_and_carries_its_read_point(small: tuple[World, Seam, int]) -> None:
     world, seam, snapshot_id = small
     plan = world.plan(Mode.LIVE, snapshot_id, world.window(seam, margin_ms=500))
-    world.answer(plan)
+    world.publish(plan)
     found = world.door.query("DESCRIBE lake.app.small_live", user=ADMIN)
     assert [(row[0], row[1]) for row in found] == [
         ("app_id", "integer"),

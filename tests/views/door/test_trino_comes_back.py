@@ -1,0 +1,20 @@
+"""The Trino that all tests of this folder share is killed, last of all, and is there again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.views.door.conftest import ADMIN, NAMESPACE, Door
+
+pytestmark = pytest.mark.trino
+
+
+def test_it_answers_again_on_the_same_port_after_a_crash(door: Door) -> None:
+    server = door.trino
+    address = server.url
+    server.kill()
+    assert server.pid is None
+    server.start()
+    server.wait()
+    assert server.url == address
+    assert (NAMESPACE,) in door.query("SHOW SCHEMAS FROM lake", user=ADMIN)
