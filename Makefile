@@ -17,8 +17,8 @@ demo: bootstrap ## Run all of it on this machine for two minutes and compare it 
 	@.venv/bin/thermocline demo $(ARGS)
 
 # Of what ARGS choose, a part may hold nothing: pytest ends with 5 then.
-test: bootstrap ## Run the fast tests, those on real Kafka, Spark and Iceberg, then those on Trino (ARGS="-k tombstone")
-	@for part in "not jvm" "jvm and not trino" trino; do \
+test: bootstrap ## Run the fast tests, those on real Kafka, Spark and Iceberg, those on Trino, and the demo (ARGS="-k tombstone")
+	@for part in "not jvm" "jvm and not trino and not demo" trino demo; do \
 		$(RUN) -m pytest -n 2 -m "$$part" $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ]) || exit 1; \
 	done
 

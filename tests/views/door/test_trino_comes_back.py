@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.views.door.conftest import ADMIN, NAMESPACE, Door
+from tests.views.door.conftest import ADMIN, Door
 
 pytestmark = pytest.mark.trino
 
 
 def test_it_answers_again_on_the_same_port_after_a_crash(door: Door) -> None:
+    door.query("CREATE TABLE lake.app.kept AS SELECT 7 AS a", user=ADMIN)
     server = door.trino
     address = server.url
     server.kill()
@@ -17,4 +18,5 @@ def test_it_answers_again_on_the_same_port_after_a_crash(door: Door) -> None:
     server.start()
     server.wait()
     assert server.url == address
-    assert (NAMESPACE,) in door.query("SHOW SCHEMAS FROM lake", user=ADMIN)
+    assert door.query("SELECT a FROM lake.app.kept", user=ADMIN) == [(7,)]
+    assert door.query("SELECT count(*) FROM kafka.default.absent") == [(0,)]

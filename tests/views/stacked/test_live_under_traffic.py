@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import io
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -309,46 +308,54 @@ KINDS: list[tuple[Callable[[str, str], str], str, Check]] = [
 ]
 
 
+MOMENTS = 1 + 2 * SNAPSHOTS_MIN
+
+
+def moments(live: Viewed, ingest: Command) -> Iterator[None]:
+    """Before any commit, and two of each."""
+    yield
+    for _ in range(SNAPSHOTS_MIN):
+        yield from moments_of_a_commit(live, ingest)
+
+
+def moments_of_a_commit(live: Viewed, ingest: Command) -> Iterator[None]:
+    """When the next one has come, so that its views are being made, and when they are there."""
+    older = {one.snapshot_id for one in snapshots(live)}
+    live.stack.wait_for(lambda: live.newest_id() not in older, "the next commit", ingest)
+    yield
+    live.stack.wait_for(lambda: older.isdisjoint(live.shown().values()), "its views", ingest)
+    yield
+
+
 def test_no_query_meets_a_duplicate_a_gap_a_row_that_is_back_or_a_value_too_old(
     live: Viewed, ingest: Command, traffic: Traffic
 ) -> None:
     """Goal: queries of several analysts at once, while records come and views are replaced under them.
 
     Method: a live view shows exactly what was appended up to its margin before the query, so what was
-    acknowledged before that is in it; a view by key all that was acknowledged before it was asked for. As
-    many queries are asked after each commit, when the views are replaced, as before the first one.
+    acknowledged before that is in it; a view by key all that was acknowledged before it was asked for. At
+    each moment an equal part of the queries is asked, at once.
     """
-    before = len(snapshots(live))
-    lock, numbers = threading.Lock(), iter(range(QUERIES))
-    answers: list[tuple[int, str, Asked]] = []
 
-    def is_its_turn(number: int) -> bool:
-        commits = len(snapshots(live)) - before
-        return number * (SNAPSHOTS_MIN + 1) < QUERIES * (commits + 1)
+    def of(number: int) -> str:
+        return users()[number * 7 % len(users())]
 
-    def next_number() -> int | None:
-        with lock:
-            number = next(numbers, None)
-            if number is not None:
-                live.stack.wait_for(lambda: is_its_turn(number), "the next commit", ingest)
-            return number
+    def asked(number: int) -> Asked:
+        render, view, _ = KINDS[number % len(KINDS)]
+        ends, from_ms = traffic.ends, now_ms()
+        rows = ask(live.stack, render(view, of(number)), ANALYSTS[number % len(ANALYSTS)])
+        return Asked(ends, from_ms, now_ms(), rows)
 
-    def analyst(name: str) -> None:
-        while (number := next_number()) is not None:
-            user = users()[number * 7 % len(users())]
-            render, view, _ = KINDS[number % len(KINDS)]
-            ends, from_ms = traffic.ends, now_ms()
-            rows = ask(live.stack, render(view, user), name)
-            answers.append((number, user, Asked(ends, from_ms, now_ms(), rows)))
-
+    answers: list[Asked] = []
     with ThreadPoolExecutor(len(ANALYSTS)) as threads:
-        for one in [threads.submit(analyst, name) for name in ANALYSTS]:
-            one.result()
+        for nth, _ in enumerate(moments(live, ingest), 1):
+            answers += threads.map(asked, range(len(answers), QUERIES * nth // MOMENTS))
+    assert len(answers) == QUERIES
     ingest.check()
     judge = Judge(traffic.records(), snapshots(live), live.settings.views.margin_seconds)
-    for number, user, asked in answers:
-        render, view, check = KINDS[number % len(KINDS)]
+    for number, answer in enumerate(answers):
+        user, (render, view, check) = of(number), KINDS[number % len(KINDS)]
         try:
-            check(judge, asked, user)
+            check(judge, answer, user)
         except AssertionError as error:
             raise AssertionError(f"query {number}, {render(view, user)}: {error}") from error

@@ -1,12 +1,12 @@
 """A publisher that dies or fails wherever it can: views are right, only older, until the next one.
 
 Goal: between a commit and the last of its views, each view that stands answers right, whichever snapshot it
-is of, and that snapshot is held for it; once ingest goes on, all views are of the newest snapshot. Each point
-of the registry that a publisher comes by is met, so that a new one is tested too, or fails here.
+is of, and that snapshot is held for it; once ingest goes on, all views are of the newest snapshot. An error
+comes at each point of the registry that a publisher comes by, so that a new one is tested too, or fails here.
 Method: real processes on one table, with the file of failpoints in their environment, one kill after the
 other: what a publication has repaired is asked after the next one. As the whole of ingest dies with its
 publisher, most are of a publisher of its own. By default it is killed before the first view, and then with
-one and with two of the three replaced; at every point it comes by with
+one and with two of the three replaced; before and after each of them with
 
     VIEWS_TEST_KILLS=all .venv/bin/python -m pytest tests/views/stacked/test_publisher_killed.py
 """
