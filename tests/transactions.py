@@ -17,8 +17,6 @@ def wait_for_markers(log: Log, topics: Collection[str], partition: int | None = 
     committed reader gets past what is undecided.
     """
     deadline = time.monotonic() + ANSWER_SECONDS
-    while found := log.open_transactions(sorted(topics)):
-        if all(partition not in (None, one.partition) for one in found):
-            return
-        assert time.monotonic() < deadline, f"still open: {found}"
+    while any(partition in (None, one.partition) for one in log.open_transactions(sorted(topics))):
+        assert time.monotonic() < deadline, f"a transaction is still open in {sorted(topics)}"
         time.sleep(0.02)

@@ -6,7 +6,7 @@ comes at each point of the registry that a publisher comes by, so that a new one
 Method: real processes on one table, with the file of failpoints in their environment, one kill after the
 other: what a publication has repaired is asked after the next one. As the whole of ingest dies with its
 publisher, most are of a publisher of its own. By default it is killed before the first view, and then with
-one and with two of the three replaced; before and after each of them with
+one and with two of the three replaced; at all seven places up to its last view with
 
     VIEWS_TEST_KILLS=all .venv/bin/python -m pytest tests/views/stacked/test_publisher_killed.py
 """
