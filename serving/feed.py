@@ -47,11 +47,11 @@ def fill_until(
     start: Seam,
     ends: Seam,
     hot_bytes_max: int,
-) -> None:
+) -> frozenset[tuple[str, int]]:
     """Reads [start, ends) into a private tier and seals it; ``ends`` were asked of the log just now.
 
-    The tier is empty, and was opened at ``start`` with every partition of ``ends``. A pin that was
-    held before is satisfied by the seal.
+    The tier ends at ``start``, and has every partition of ``ends``. A pin that was held before is satisfied
+    by the seal. Gives the partitions with gaps: not each of their offsets came as a record.
 
     Raises:
         HotBytesExceeded: it is more than may be held.
@@ -63,7 +63,9 @@ def fill_until(
     asked_at = clock.monotonic()
     feed = Feed(tier, definition)
     ranges = [OffsetRange(topic, p, start.get((topic, p)), end) for topic, p, end in ends.items()]
+    missing = {(part.topic, part.partition): part.end - part.first for part in ranges}
     for chunk in read_ranges(client_config, ranges, definition.name, clock):
+        missing[chunk.topic, chunk.partition] -= len(chunk.offsets)
         feed.take([chunk], Seam({(chunk.topic, chunk.partition): chunk.offsets[-1] + 1}), {})
         if tier.hot_bytes >= hot_bytes_max:
             raise HotBytesExceeded(table=definition.name, limit_bytes=hot_bytes_max)
@@ -74,3 +76,4 @@ def fill_until(
             )
     tier.append([], ends, {(topic, p): asked_at for topic, p, _ in ends.items()})
     tier.seal()
+    return frozenset(place for place, count in missing.items() if count)

@@ -32,7 +32,13 @@ from serving.storage import storage_named
 from thermocline.catalog import TOMBSTONES_PROPERTY, current_state, definition_of, open_table, state_of
 from thermocline.clock import SystemClock
 from thermocline.errors import ReadPointGone, TombstonesGone
-from thermocline.identity import check_log, check_source, check_tombstones, has_rows_to_delete
+from thermocline.identity import (
+    check_log,
+    check_not_superseded,
+    check_source,
+    check_tombstones,
+    has_rows_to_delete,
+)
 from thermocline.log import Log
 from thermocline.seam import Seam
 
@@ -47,6 +53,9 @@ if TYPE_CHECKING:
 FOLDER_PREFIX: Final = "thermocline-"
 # The seal is made before it is waited for.
 SEAL_WAIT_SECONDS: Final = 1.0
+# As of now, what compaction drops while the log is read has come again behind the ends: reading on finds it,
+# and each time there is less to read. Transactions leave gaps, too; on a busy log that never ends by itself.
+READS_MAX: Final = 4
 
 
 def lookup(settings: Settings, table: str, parameters: Mapping[str, str]) -> dict[str, Any]:
@@ -131,21 +140,15 @@ def _open(settings: Settings, name: str, at: ReadPoint | None, until_the_end: Ex
     definition = definition_of(table, name)
     state = current_state(table, name) if at is None else _state_at(table, definition, at)
     log = Log(settings.kafka)
-    start, ends = _range(definition, state, at, log)
+    log_ends = _checked_ends(definition, state, at, log)
+    ends = log_ends if at is None else at.end
+    start = Seam({(topic, p): state.seam.get((topic, p)) for topic, p, _ in ends.items()})
     folder = Path(until_the_end.enter_context(TemporaryDirectory(prefix=FOLDER_PREFIX)))
     publish(folder / COLD, table, definition, state)
     tier = HotTier.open(folder / HOT, definition, start, clock, source=source_of(table, state))
     until_the_end.callback(tier.close)
     pin = hold(folder / HOT, name, state.snapshot_id, state.seam, clock)
-    fill_until(
-        tier,
-        definition,
-        settings.kafka.client_config(),
-        start,
-        ends,
-        settings.serving.hot_bytes_max,
-    )
-    _range(definition, state, at, log)  # still so: what was read is of this log, and no tombstone missed
+    _fill(tier, definition, state, at, log, settings, start, ends)
     hot = until_the_end.enter_context(pin.open(SEAL_WAIT_SECONDS))
     reader = TableReader(
         name,
@@ -157,6 +160,39 @@ def _open(settings: Settings, name: str, at: ReadPoint | None, until_the_end: Ex
     )
     reader.refresh()
     return Private(definition, folder, reader, hot)
+
+
+def _fill(
+    tier: HotTier,
+    definition: LiveTable,
+    state: SnapshotState,
+    at: ReadPoint | None,
+    log: Log,
+    settings: Settings,
+    start: Seam,
+    ends: Seam,
+) -> None:
+    """Reads [start, ends); as of now, on to newer ends while compaction may have dropped what was there."""
+    for _ in range(READS_MAX):
+        gaps = fill_until(
+            tier,
+            definition,
+            settings.kafka.client_config(),
+            start,
+            ends,
+            settings.serving.hot_bytes_max,
+        )
+        # Still so: it is the table's log, and no tombstone is missing; nor what a later record replaced.
+        log_ends = _checked_ends(definition, state, at, log)
+        try:
+            now_ms = SystemClock().now_ms()
+            check_not_superseded(definition.name, state, ends, log_ends, gaps, log, now_ms)
+        except ReadPointGone:
+            if at is not None:
+                raise
+        else:
+            break
+        start, ends = ends, Seam({(topic, p): log_ends.get((topic, p)) for topic, p, _ in ends.items()})
 
 
 def _state_at(table: Table, definition: LiveTable, at: ReadPoint) -> SnapshotState:
@@ -179,17 +215,16 @@ def _state_at(table: Table, definition: LiveTable, at: ReadPoint) -> SnapshotSta
     return replace(state, tombstones_since_ms=before)
 
 
-def _range(definition: LiveTable, state: SnapshotState, at: ReadPoint | None, log: Log) -> tuple[Seam, Seam]:
-    """The records to read: from the snapshot's seam to the log's ends, or to those of the read point."""
+def _checked_ends(definition: LiveTable, state: SnapshotState, at: ReadPoint | None, log: Log) -> Seam:
+    """The log's ends, once it is the table's and holds all from the snapshot's seam on."""
     if at is None:
         _, ends = check_log(definition.name, state, log, definition, SystemClock().now_ms())
-    else:
-        _, ends = check_source(definition.name, state, log, definition.topics)
-        if not (ends.at_least(at.end) and at.end.at_least(at.seam)):
-            raise ReadPointGone(table=definition.name, detail=f"the log ends at {ends!r}, before {at.end!r}")
-        _check_tombstones_until(definition, state, at.end, log)
-        ends = at.end
-    return Seam({(topic, p): state.seam.get((topic, p)) for topic, p, _ in ends.items()}), ends
+        return ends
+    _, ends = check_source(definition.name, state, log, definition.topics)
+    if not (ends.at_least(at.end) and at.end.at_least(at.seam)):
+        raise ReadPointGone(table=definition.name, detail=f"the log ends at {ends!r}, before {at.end!r}")
+    _check_tombstones_until(definition, state, at.end, log)
+    return ends
 
 
 def _check_tombstones_until(definition: LiveTable, state: SnapshotState, end: Seam, log: Log) -> None:

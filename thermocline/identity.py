@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from thermocline.clock import iso_time
-from thermocline.errors import ClusterReplaced, TombstonesGone, TopicReplaced
+from thermocline.errors import ClusterReplaced, ReadPointGone, TombstonesGone, TopicReplaced
 from thermocline.seam import Seam, check_against_log
 
 if TYPE_CHECKING:
     from thermocline.definition import LiveTable
-    from thermocline.log import Log, TopicConfig
+    from thermocline.log import Log, TopicConfig, TopicRetention
 
 KEPT_MS_MIN: Final = 600_000
 """Tombstones count as kept for this long at least: longer than a batch takes.
@@ -24,6 +24,15 @@ faster than this, a tombstone may be lost unnoticed when ingest is behind for le
 
 NEVER_MS: Final = (1 << 63) - 1
 """Later than any time."""
+
+MARGIN_PARTS: Final = 10
+MARGIN_MS_MAX: Final = 3_600_000
+"""A tenth of what a topic promises is left out, an hour at most: whoever began to read in time has to end in
+time, and the clocks of the broker, of Trino and ours differ."""
+
+TRANSACTION_MS_MAX: Final = 900_000
+"""For how long a transaction may be open: Kafka's `transaction.max.timeout.ms`, where it is not set. Its
+records wait unseen, and grow old: the log that a table held all of may have had them already."""
 
 
 def check_log(table: str, at: Fed, log: Log, definition: LiveTable, now_ms: int) -> tuple[Seam, Seam]:
@@ -131,7 +140,7 @@ def check_tombstones(table: str, at: Fed, ends: Seam, log: Log, now_ms: int) -> 
         for topic in topics
         if configs[topic].is_compacted
         and now_ms - since[topic] > kept_ms(configs[topic])
-        and not _is_all_young(at.seam, waiting, log, topic, configs[topic], now_ms)
+        and not _is_all_young(at.seam, waiting, log, topic, configs[topic], now_ms - kept_ms(configs[topic]))
     ]
     if late:
         raise TombstonesGone(
@@ -140,6 +149,64 @@ def check_tombstones(table: str, at: Fed, ends: Seam, log: Log, now_ms: int) -> 
             since=tuple(iso_time(since[topic]) for topic in late),
             kept_ms=tuple(kept_ms(configs[topic]) for topic in late),
         )
+
+
+def check_not_superseded(
+    table: str, at: Fed, end: Seam, log_ends: Seam, gaps: Collection[tuple[str, int]], log: Log, now_ms: int
+) -> None:
+    """Checks that no record between the seam and an end was dropped for one that lies beyond that end.
+
+    Compaction drops a record once a later one of its key exists. Where that one lies beyond the end, nothing
+    between seam and end says what the record said. A dropped record leaves a gap in the offsets, and is not
+    dropped before the later one is ``min.compaction.lag.ms`` old.
+
+    Args:
+        log_ends: The log's, asked for after the records were read.
+        gaps: The partitions of which not every offset between seam and end came as a record.
+
+    Raises:
+        ReadPointGone: a partition has gaps, the log goes on beyond its end, and the topic does not surely
+            keep what those later records replace.
+    """
+    cut = {place for place in gaps if log_ends.get(place) > end.get(place)}
+    topics = sorted({topic for topic, _ in cut})
+    configs, retentions = (log.configs(topics), log.retentions(topics)) if topics else ({}, {})
+    for topic in topics:
+        config, lag_ms = configs[topic], retentions[topic].compaction_lag_ms
+        if lag_ms is None:
+            continue
+        kept = less_margin(promised_ms(config, retentions[topic], lag_ms))
+        since_ms = beyond_since_ms(at, config, now_ms) - TRANSACTION_MS_MAX
+        if now_ms - since_ms >= kept and not _is_all_young(end, cut, log, topic, config, now_ms - kept):
+            raise ReadPointGone(
+                table=table,
+                detail=f"topic {topic} is compacted, and may have dropped records up to there for later ones "
+                f"(its min.compaction.lag.ms of {lag_ms:,} keeps them no longer).",
+            )
+
+
+def promised_ms(config: TopicConfig, retention: TopicRetention, kept: int) -> int:
+    """How long a record surely stays, from when it came, where Kafka keeps it so long by its own time.
+
+    0 where nothing is sure.
+    """
+    if config.is_log_append_time:
+        return kept
+    return 0 if retention.backdated_ms_max is None else max(kept - retention.backdated_ms_max, 0)
+
+
+def less_margin(kept: int) -> int:
+    """What to count on of a time that a topic promises."""
+    return kept - min(kept // MARGIN_PARTS, MARGIN_MS_MAX)
+
+
+def beyond_since_ms(at: Fed, config: TopicConfig, now_ms: int) -> int:
+    """Since when records of a topic, at the earliest, may stand in the log and not in the table.
+
+    The brokers' own times count as much as our clock, and neither counts when it is in the future.
+    """
+    known_ms = max(at.drained_ms, at.watermark_ms) if config.is_log_append_time else at.drained_ms
+    return min(known_ms, now_ms)
 
 
 def has_rows_to_delete(at: Fed, definition: LiveTable) -> bool:
@@ -173,15 +240,14 @@ def _behind_since_ms(at: Fed, topic: str, config: TopicConfig, now_ms: int) -> i
 
 
 def _is_all_young(
-    seam: Seam, waiting: set[tuple[str, int]], log: Log, topic: str, config: TopicConfig, now_ms: int
+    from_: Seam, places: Collection[tuple[str, int]], log: Log, topic: str, config: TopicConfig, since_ms: int
 ) -> bool:
-    """Whether the broker's own times show that whatever waits was appended within the retention.
+    """Whether the broker's own times show that what stands at or beyond offsets was appended since then.
 
-    Append times never go back: where the record at the seam, or one before it, is that young, so is all that
-    follows.
+    Append times never go back: where the record at such an offset, or one before it, is that young, so is
+    all that follows. False where producers give the times.
     """
     if not config.is_log_append_time:
         return False
-    young = log.offsets_at([topic], now_ms - kept_ms(config))
-    places = [place for place in waiting if place[0] == topic]
-    return all(place in young and young[place] <= seam.get(place) for place in places)
+    young = log.offsets_at([topic], since_ms)
+    return all(place in young and young[place] <= from_.get(place) for place in places if place[0] == topic)

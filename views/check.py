@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final
 from thermocline.catalog import current_state, definition_of
 from thermocline.clock import iso_time
 from thermocline.errors import ThermoclineError, TrinoUnreachable
-from thermocline.identity import KEPT_MS_MIN, kept_ms
+from thermocline.identity import kept_ms, promised_ms
 from views.facts import look
-from views.lifetime import promised_ms
 from views.publish import find_views
 from views.standing import standing_views
 from views.topics import SCHEMA, table_name
@@ -40,6 +39,10 @@ _ENDS: Final = "the live view has literal ends"
 _NO_PROMISE: Final = (
     "retention.ms goes by the times that producers give, so views end soon after ingest does (where these "
     "must stay, message.timestamp.before.max.ms bounds how old they may be: the broker refuses older records)"
+)
+_NO_LAG: Final = (
+    "min.compaction.lag.ms goes by the times that producers give, so no view can have literal ends or be "
+    "pinned (where these must stay, message.timestamp.before.max.ms bounds how old they may be)"
 )
 
 
@@ -115,10 +118,12 @@ def check_topics(settings: Settings, facts: TableFacts) -> Iterator[Finding]:
                 fix(f"delete.retention.ms={KEPT_MS_ADVISED}", tombstones_ms < shortest_ms),
             )
         lag_ms = retention.compaction_lag_ms
+        is_short = lag_ms < shortest_ms
         yield Finding(
             f"{topic}: min.compaction.lag.ms",
-            f"{lag_ms:,}" + (": pinned views end within ten minutes" if lag_ms < KEPT_MS_MIN else ""),
-            fix(f"min.compaction.lag.ms={LAG_MS_ADVISED}", lag_ms < KEPT_MS_MIN),
+            f"{lag_ms:,}"
+            + (": views with literal ends and pinned views don't live longer" if is_short else ""),
+            fix(f"min.compaction.lag.ms={LAG_MS_ADVISED}", is_short),
         )
 
 
@@ -137,9 +142,10 @@ def _costs_of_producers_times(facts: TableFacts, topic: str) -> Iterator[str]:
         return
     if facts.definition.has_key and not facts.is_transactional:
         yield _ENDS
-    kept = facts.retentions[topic].kept_ms
-    if kept is not None and not promised_ms(facts, topic, kept):
-        yield _NO_PROMISE
+    retention = facts.retentions[topic]
+    for kept, words in ((retention.kept_ms, _NO_PROMISE), (retention.compaction_lag_ms, _NO_LAG)):
+        if kept and not promised_ms(facts.configs[topic], retention, kept):
+            yield words
 
 
 def check_trino(settings: Settings, name: str, format_version: int, trino: Trino) -> Iterator[Finding]:

@@ -17,26 +17,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from thermocline.clock import iso_time
-from thermocline.identity import KEPT_MS_MIN, kept_ms
+from thermocline.identity import (
+    TRANSACTION_MS_MAX,
+    beyond_since_ms,
+    kept_ms,
+    less_margin,
+    promised_ms,
+)
 from thermocline.log import TIMESTAMP_MS_MAX
 
 if TYPE_CHECKING:
     from views.facts import TableFacts
 
-__all__ = ["Lifetime", "lifetime", "promised_ms"]
-
-MARGIN_PARTS: Final = 10
-MARGIN_MS_MAX: Final = 3_600_000
-"""A tenth of what a topic promises is left out, an hour at most: a query that began in time has to end in
-time, and the broker's clock, Trino's and ours differ."""
+__all__ = ["Lifetime", "lifetime"]
 
 INTERVALS_WITHOUT_PROMISE: Final = 3
 """Of a topic that is limited by its size, or by times that producers give, nobody knows how long a record
 stays. It held all at the last look; within so many commit intervals there is another."""
-
-TRANSACTION_MS_MAX: Final = 900_000
-"""For how long a transaction may be open: Kafka's `transaction.max.timeout.ms`, where it is not set. Its
-records wait unseen, and grow old: the log that a table held all of may have had them already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +48,12 @@ def lifetime(facts: TableFacts, commit_interval_ms: int, reads_to: int | None = 
     """How long views of the table's newest snapshot may answer.
 
     Args:
-        reads_to: For views that end at literal offsets, when these were the log's ends. Compaction may drop
-            what a later record replaced, and such a view does not see the later one.
+        reads_to: For views that end at literal offsets, when no record beyond these was in the log yet.
+            Compaction may drop what a later record replaced, and such a view does not see the later one.
     """
-    ends = [*_by_topic(facts, commit_interval_ms), *_of_compaction(facts, reads_to)]
+    ends = [*_by_topic(facts, commit_interval_ms)]
+    if reads_to is not None:
+        ends += _of_compaction(facts, reads_to)
     return min(ends, key=_until, default=Lifetime(None, "the topics keep all their records"))
 
 
@@ -70,10 +69,9 @@ def _by_topic(facts: TableFacts, commit_interval_ms: int) -> Iterator[Lifetime]:
         without_promise_ms = facts.looked_at_ms + INTERVALS_WITHOUT_PROMISE * commit_interval_ms
         if retention.kept_ms is not None:
             words = f"retention.ms of topic {topic}"
-            promised = promised_ms(facts, topic, retention.kept_ms)
+            promised = promised_ms(config, retention, retention.kept_ms)
             if promised:
-                waited_ms = TRANSACTION_MS_MAX if facts.is_transactional else 0
-                yield _ending(since_ms - waited_ms, promised, words)
+                yield _ending(since_ms - _waited_ms(facts), promised, words)
             else:
                 words = f"{words}, which promises no time where producers give the records' times"
                 yield Lifetime(without_promise_ms, words)
@@ -85,43 +83,30 @@ def _by_topic(facts: TableFacts, commit_interval_ms: int) -> Iterator[Lifetime]:
             yield _ending(since_ms, kept_ms(config), f"delete.retention.ms of topic {topic}")
 
 
-def _of_compaction(facts: TableFacts, reads_to: int | None) -> Iterator[Lifetime]:
-    """A lag below ten minutes counts as ten: what was just written is in a segment that is still open."""
-    if reads_to is None:
-        return
+def _of_compaction(facts: TableFacts, reads_to: int) -> Iterator[Lifetime]:
     for topic in facts.definition.topics:
-        lag_ms = facts.retentions[topic].compaction_lag_ms
+        config, retention = facts.configs[topic], facts.retentions[topic]
+        lag_ms = retention.compaction_lag_ms
         if lag_ms is not None:
+            promised = promised_ms(config, retention, lag_ms)
             words = f"min.compaction.lag.ms of topic {topic}"
-            yield _ending(reads_to, max(promised_ms(facts, topic, lag_ms), KEPT_MS_MIN), words)
+            yield _ending(reads_to - _waited_ms(facts), promised, words)
 
 
-def promised_ms(facts: TableFacts, topic: str, kept: int) -> int:
-    """How long a record surely stays, from when it came, where Kafka keeps it so long by its own time.
-
-    0 where nothing is sure.
-    """
-    if facts.configs[topic].is_log_append_time:
-        return kept
-    backdated_ms = facts.retentions[topic].backdated_ms_max
-    return 0 if backdated_ms is None else max(kept - backdated_ms, 0)
+def _waited_ms(facts: TableFacts) -> int:
+    """For how long records may have been in the log before anybody could see them."""
+    return TRANSACTION_MS_MAX if facts.is_transactional else 0
 
 
 def _beyond_since_ms(facts: TableFacts, topic: str) -> int:
-    """Since when records of the topic, at the earliest, may stand in the log and not in the table.
-
-    The brokers' own times count as much as our clock, and neither counts when it is in the future.
-    """
+    """As `beyond_since_ms`, and of a table that holds all of its log, not before the look at it."""
     if facts.is_drained:
         return facts.looked_at_ms
-    known_ms = facts.state.drained_ms
-    if facts.configs[topic].is_log_append_time:
-        known_ms = max(known_ms, facts.state.watermark_ms)
-    return min(known_ms, facts.looked_at_ms)
+    return beyond_since_ms(facts.state, facts.configs[topic], facts.looked_at_ms)
 
 
 def _ending(since_ms: int, kept: int, words: str) -> Lifetime:
-    until_ms = since_ms + kept - min(kept // MARGIN_PARTS, MARGIN_MS_MAX)
+    until_ms = since_ms + less_margin(kept)
     return Lifetime(
         min(until_ms, TIMESTAMP_MS_MAX), f"{words} ({kept:,} ms, from {iso_time(since_ms)} on, less a margin)"
     )

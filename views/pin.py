@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from thermocline.catalog import definition_of, state_of
 from thermocline.clock import iso_time
 from thermocline.errors import BadParameter, OffsetsGone, PartitionsShrunk, ReadPointGone, ViewForeign
-from thermocline.identity import check_source
+from thermocline.identity import beyond_since_ms, check_source
 from views.facts import TableFacts
 from views.leases import hold
 from views.lifetime import lifetime
@@ -88,7 +88,8 @@ def pinned_view(
     topics = definition.topics
     facts = TableFacts(definition, state, ends, log.configs(topics), log.retentions(topics), now_ms)
     interval_ms = round(settings.table(name).commit_interval_seconds * 1000)
-    life = lifetime(facts, interval_ms, reads_to=min(state.timestamp_ms, now_ms))
+    since_ms = min(beyond_since_ms(state, config, now_ms) for config in facts.configs.values())
+    life = lifetime(facts, interval_ms, reads_to=since_ms)
     until_ms = None if point.end == point.seam else life.until_ms
     if until_ms is not None and until_ms <= now_ms:
         raise _gone(name, f"{life.because} is over since {iso_time(until_ms)}")

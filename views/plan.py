@@ -72,15 +72,14 @@ class PlannedView:
         return f"{head}\n{create_view(self.plan, self.pinned, self.comment)}"
 
 
-def live_views(settings: Settings, facts: TableFacts) -> list[PlannedView]:
+def live_views(settings: Settings, facts: TableFacts) -> dict[Mode, PlannedView | ViewsLate]:
     """The views of table and log together that the table should have now.
 
-    Raises:
-        ViewsLate: they would have ended already.
+    Of one that would have ended already, the error that says so: it must not answer.
     """
     table = settings.table(facts.definition.name)
     modes = [mode for mode in modes_of(table, facts.definition) if mode is not Mode.COLD]
-    return [_live_view(settings.views, table, facts, mode) for mode in modes]
+    return {mode: _live_view(settings.views, table, facts, mode) for mode in modes}
 
 
 def cold_view(settings: Settings, definition: LiveTable, snapshot_id: int) -> PlannedView:
@@ -110,7 +109,9 @@ def is_bounded(table: TableSettings, facts: TableFacts) -> bool:
     return table.views_bounded or facts.is_transactional or not by_times
 
 
-def _live_view(views: ViewsSettings, table: TableSettings, facts: TableFacts, mode: Mode) -> PlannedView:
+def _live_view(
+    views: ViewsSettings, table: TableSettings, facts: TableFacts, mode: Mode
+) -> PlannedView | ViewsLate:
     definition = facts.definition
     reads_twice = mode is Mode.LIVE and definition.has_key
     has_end = reads_twice and is_bounded(table, facts)
@@ -124,7 +125,7 @@ def _live_view(views: ViewsSettings, table: TableSettings, facts: TableFacts, mo
     interval_ms = round(table.commit_interval_seconds * 1000)
     life = lifetime(facts, interval_ms, facts.looked_at_ms if has_end else None)
     if life.until_ms is not None and life.until_ms <= facts.looked_at_ms:
-        raise ViewsLate(table=definition.name, because=life.because, until=iso_time(life.until_ms))
+        return ViewsLate(table=definition.name, because=life.because, until=iso_time(life.until_ms))
     plan = ViewPlan(
         mode,
         definition,

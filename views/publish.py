@@ -7,7 +7,7 @@ newer one knowingly; should one do so, its publisher finds the table moved on, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Final
@@ -24,7 +24,6 @@ from thermocline.errors import (
     TopicReplaced,
     ViewContended,
     ViewForeign,
-    ViewsLate,
 )
 from thermocline.failpoints import failpoint, failstep
 from views.facts import look
@@ -59,7 +58,6 @@ STOPS: Final = (
     TombstonesGone,
     TopicMissing,
     TopicReplaced,
-    ViewsLate,
 )
 """After these nobody can say what the log holds beyond the seam, so views that read it must not answer."""
 
@@ -68,7 +66,7 @@ STOPS: Final = (
 class Round:
     """What was done, by the views' names without the catalog.
 
-    ``stop`` is why the views that read the log are withdrawn; ``newer`` are views that another publisher made
+    ``stop`` is why views that read the log are withdrawn; ``newer`` are views that another publisher made
     of a state that we did not see. With ``has_ends`` one of them shows nothing newer until it is replaced.
     """
 
@@ -133,15 +131,14 @@ class Publisher:
         definition, state = definition_of(table, self.name), current_state(table, self.name)
         modes = list(modes_of(self.settings.table(self.name), definition))
         planned = [cold_view(self.settings, definition, state.snapshot_id)] if Mode.COLD in modes else []
-        stop: ThermoclineError | None = None
-        withdrawn: list[str] = []
-        left: list[str] = []
+        live: Mapping[Mode, PlannedView | ThermoclineError]
         try:
-            planned += live_views(self.settings, self._look(table))
+            live = live_views(self.settings, self._look(table))
         except STOPS as error:
-            # Before all else, which may fail.
-            stop, live = error, [mode for mode in modes if mode is not Mode.COLD]
-            withdrawn, left = self._withdraw(definition, live, found, stop)
+            live = {mode: error for mode in modes if mode is not Mode.COLD}
+        planned += [one for one in live.values() if isinstance(one, PlannedView)]
+        stops = {mode: one for mode, one in live.items() if isinstance(one, ThermoclineError)}
+        withdrawn, left = self._withdraw(definition, stops, found)  # before all else, which may fail
         verdicts = {one: self._judge(found, one, table) for one in planned}
         for one, what in verdicts.items():
             self._settle(one, what, table, found)
@@ -151,7 +148,7 @@ class Publisher:
             replaced=(*names[Verdict.REPLACE], *withdrawn),
             kept=(*names[Verdict.KEEP], *left),
             newer=tuple(names[Verdict.NEWER]),
-            stop=stop,
+            stop=next(iter(stops.values()), None),
             has_ends=any(one.plan.window.end is not None for one in planned),
         )
 
@@ -192,16 +189,16 @@ class Publisher:
     def _withdraw(
         self,
         definition: LiveTable,
-        modes: Iterable[Mode],
+        stops: Mapping[Mode, ThermoclineError],
         found: Mapping[str, Published | None],
-        stop: ThermoclineError,
     ) -> tuple[list[str], list[str]]:
-        """Makes the views fail with the reason; those that it replaced, and those that did so already.
+        """Makes the views fail with their reasons; those that it replaced, and those that did so already.
 
         What is not ours is left out: it does not read the log for us.
         """
-        code, replaced, left = f"[{stop.code}] ", [], []
-        for mode in modes:
+        replaced, left = [], []
+        for mode, stop in stops.items():
+            code = f"[{stop.code}] "
             schema, view = view_name(definition, mode)
             standing = found.get(view.lower())
             if standing is None and view.lower() in found:

@@ -17,6 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigEntry,
     ConfigResource,
     NewPartitions,
+    ResourceType,
 )
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
@@ -185,11 +186,19 @@ class Live:
         self.topic = topic
 
     def set_config(self, **values: str) -> None:
+        """Settings of the topic."""
+        self._alter(ResourceType.TOPIC, self.name, values)
+
+    def set_broker_config(self, **values: str) -> None:
+        """Settings of the one broker."""
+        self._alter(ResourceType.BROKER, "1", values)
+
+    def _alter(self, kind: ResourceType, name: str, values: Mapping[str, str]) -> None:
         entries = [
-            ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
-            for name, value in values.items()
+            ConfigEntry(setting.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+            for setting, value in values.items()
         ]
-        resource = ConfigResource(ConfigResource.Type.TOPIC, self.name, incremental_configs=entries)
+        resource = ConfigResource(kind, name, incremental_configs=entries)
         for done in self.admin.incremental_alter_configs([resource]).values():
             done.result(PATIENCE_SECONDS)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from ingest.batch import BatchResult, run_batch
@@ -17,7 +18,8 @@ from ingest.java import JavaCatalog
 from ingest.lease import Lease
 from ingest.owner import Owner
 from ingest.resume import accept_gap
-from tests.behaviour.live import Live, Rows, replayed, spark_of
+from serving.encode import READ_POINT_METADATA
+from tests.behaviour.live import Live, Rows, replayed, spark_of, wait_for
 from tests.behaviour.topic import APP, Topic
 from tests.ingest.small_ingest import java_store
 from thermocline.catalog import ACCEPTED_PROPERTY, DEFINITION_PROPERTY, SUMMARY_ACCEPTED
@@ -32,6 +34,7 @@ from thermocline.errors import (
     FactsDiffer,
     OffsetsGone,
     RangeIncomplete,
+    ReadPointGone,
     RebaseRefused,
     SeamBeyondLog,
     TableHeld,
@@ -489,6 +492,51 @@ def test_a_compacted_topic_and_behind_for_longer_than_its_tombstones_live(
     assert live.rows() == values(ODD, "one")
     assert accepted(live, capsys)[0]["facts"] == list(stop.tokens)
     assert live.run("ingest", "run", live.name, "--once") == ExitCode.NOTHING_TO_DO
+
+
+def test_an_earlier_read_point_of_a_compacted_topic_is_the_same_or_refused(
+    new_live: Callable[..., Live], tmp_path: Path
+) -> None:
+    """Goal: what compaction drops for a record beyond a read point is never answered as the row of before.
+
+    Method: segments of half a second, and a cleaner that never rests. All users are written again, and some
+    deleted, beyond the read point; once it is cleaned the log has lost what the read point saw of them.
+    """
+    fast = {"segment.ms": "500", "min.cleanable.dirty.ratio": "0.01", "segment.bytes": "1048576"}
+    live = new_live(config={"cleanup.policy": "compact", **fast})
+    live.set_broker_config(log_cleaner_backoff_ms="100")
+    live.write(USERS, "one")
+    live.ingest()
+    live.write(USERS, "two")
+    before, point = extracted(live, tmp_path)
+    assert before == values(USERS, "two")
+    assert extracted(live, tmp_path, "--at", point) == (before, point)
+
+    live.write(ODD, "three")
+    live.write(EVEN, None)
+
+    def is_refused() -> bool:
+        live.write([98, 99], "rolls")  # a segment is rolled by the record that comes after it
+        output = tmp_path / "again.parquet"
+        code = live.run("extract", live.name, "-o", str(output), "--at", point)
+        assert code == ReadPointGone.exit_code or rows_of(output) == before
+        return code == ReadPointGone.exit_code
+
+    wait_for(is_refused)
+    now, _ = extracted(live, tmp_path)
+    assert now == values(ODD, "three") | values(range(98, 100), "rolls")
+
+
+def rows_of(output: Path) -> Rows:
+    rows = pq.read_table(output).to_pylist()
+    return {(row["app_id"], row["user_id"], row["key"]): row["value"] for row in rows}
+
+
+def extracted(live: Live, folder: Path, *arguments: str) -> tuple[Rows, str]:
+    """The rows and the read point of ``extract``."""
+    output = folder / "extract.parquet"
+    assert live.run("extract", live.name, "-o", str(output), *arguments) == 0
+    return rows_of(output), pq.read_schema(output).metadata[READ_POINT_METADATA.encode()].decode()
 
 
 def test_a_table_that_has_read_nothing_yet_begins_with_the_log_as_it_is(

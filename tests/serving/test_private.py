@@ -23,7 +23,7 @@ from thermocline.errors import (
     TombstonesGone,
     TopicReplaced,
 )
-from thermocline.log import OffsetRange, RecordChunk, TopicConfig
+from thermocline.log import OffsetRange, RecordChunk, TopicConfig, TopicRetention
 from thermocline.read_point import ReadPoint
 from thermocline.seam import Seam
 from thermocline.settings import CatalogSettings, KafkaSettings, ServingSettings, Settings, TableSettings
@@ -33,10 +33,14 @@ class LogOf:
     """Kafka's log, as far as a private reader asks for it, from a world's records."""
 
     is_compacted = False
+    lag_ms = 0
 
     def __init__(self, world: Any) -> None:
         self.world = world
         self.topic_id = "topic-1"
+        self.dropped: set[tuple[int, int]] = set()
+        """What compaction took away, by partition and offset."""
+        self.while_it_is_read: Callable[[], None] = lambda: None
 
     def cluster_id(self) -> str:
         return "cluster-1"
@@ -50,6 +54,10 @@ class LogOf:
     def configs(self, topics: Sequence[str]) -> dict[str, TopicConfig]:
         return dict.fromkeys(topics, TopicConfig(self.is_compacted, 3_600_000, is_log_append_time=False))
 
+    def retentions(self, topics: Sequence[str]) -> dict[str, TopicRetention]:
+        lag_ms = self.lag_ms if self.is_compacted else None
+        return dict.fromkeys(topics, TopicRetention(None, False, lag_ms, backdated_ms_max=0))
+
     def starts(self, _: Sequence[str]) -> Seam:
         return Seam.of({"profiles": dict.fromkeys(range(3), 0)})
 
@@ -58,9 +66,11 @@ class LogOf:
         return end
 
     def read(self, _: Any, ranges: Sequence[OffsetRange], *__: Any) -> Iterator[RecordChunk]:
+        self.while_it_is_read()
         for part in ranges:
-            if part.end > part.first:
-                yield self.world._chunk(part.partition, part.first, part.end)
+            for offset in range(part.first, part.end):
+                if (part.partition, offset) not in self.dropped:
+                    yield self.world._chunk(part.partition, offset, offset + 1)
 
 
 @pytest.fixture
@@ -231,14 +241,72 @@ def test_tombstones_that_may_go_while_the_log_is_read_refuse_the_answer(
     private_world.log.is_compacted = True
     _, point = _extracted(private_world)
 
-    def slept(*arguments: Any) -> None:
-        fill_until(*arguments)
+    def slept(*arguments: Any) -> Any:
+        gaps = fill_until(*arguments)
         two_hours_later = ManualClock(SystemClock().now_ms() + 7_200_000)
         monkeypatch.setattr(private, "SystemClock", lambda: two_hours_later)
+        return gaps
 
     monkeypatch.setattr(private, "fill_until", slept)
     with pytest.raises(ReadPointGone if is_earlier else TombstonesGone):
         _extracted(private_world, at=point if is_earlier else None)
+
+
+@pytest.mark.parametrize(
+    ("lag_ms", "is_cut", "is_refused"),
+    [(0, True, True), (86_400_000, True, False), (1_000_000, True, True), (0, False, False)],
+)
+def test_a_read_point_whose_records_a_later_one_may_have_replaced_is_refused(
+    private_world: SimpleNamespace, lag_ms: int, is_cut: bool, is_refused: bool
+) -> None:
+    """Goal: what compaction drops for a record beyond the read point is not answered as the row of before.
+
+    Method: u0 is written again beyond the end; compaction has dropped what the read point saw of it, or has
+    dropped it for a record within (the log ends there). A lag counts less margin and a transaction's time.
+    """
+    world, log = private_world.world, private_world.log
+    log.is_compacted, log.lag_ms = True, lag_ms
+    world.produce(_profile("u0"), _value("first"))
+    world.produce(_profile("u0"), _value("seen"))
+    before, point = _extracted(private_world)
+    log.dropped = {(0, 1)}
+    if is_cut:
+        world.produce(_profile("u0"), _value("later"))
+    if not is_refused:
+        assert _extracted(private_world, at=point) == (before, point)
+        return
+    with pytest.raises(ReadPointGone, match=f"min.compaction.lag.ms of {lag_ms:,}"):
+        _extracted(private_world, at=point)
+
+
+def test_a_read_point_of_a_compacted_topic_that_lost_nothing_is_read_whatever_came_since(
+    private_world: SimpleNamespace,
+) -> None:
+    world, log = private_world.world, private_world.log
+    log.is_compacted = True
+    world.produce(_profile("u0"), _value("seen"))
+    before, point = _extracted(private_world)
+    world.produce(_profile("u0"), _value("later"))
+    assert _extracted(private_world, at=point) == (before, point)
+
+
+def test_as_of_now_reads_on_to_what_replaced_a_record_that_compaction_dropped_meanwhile(
+    private_world: SimpleNamespace,
+) -> None:
+    """Method: between the look at the log's ends and the reading, a record is replaced and dropped."""
+    world, log = private_world.world, private_world.log
+    log.is_compacted = True
+    world.produce(_profile("u0"), _value("first"))
+
+    def replaced() -> None:
+        if not log.dropped:
+            log.dropped = {(0, 1)}
+            world.produce(_profile("u0"), _value("later"))
+
+    log.while_it_is_read = replaced
+    rows, point = _extracted(private_world)
+    assert rows["u0"] == "later"
+    assert point.end == world.end
 
 
 @pytest.mark.parametrize("given_up_before", [True, False])

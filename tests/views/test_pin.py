@@ -67,6 +67,23 @@ def test_on_a_compacted_topic_it_ends_before_compaction_may_take_its_records(wor
     assert planned.until_ms == world.clock.now_ms() + DAY_MS - HOUR_MS
 
 
+def test_where_compaction_keeps_nothing_for_sure_it_is_refused(world: World) -> None:
+    world.log.retention = replace(A_WEEK, kept_ms=None, compaction_lag_ms=0)
+    snapshot_id = world.commit(10, end=20)
+    with pytest.raises(ReadPointGone, match=r"min\.compaction\.lag\.ms"):
+        pin(world, ReadPoint(snapshot_id, at(10), at(15)))
+
+
+def test_what_came_before_a_late_commit_counts_from_when_the_table_last_held_all(world: World) -> None:
+    """Ingest is behind: what lies beyond the end may have been in the log long before the commit."""
+    held_all_ms = world.clock.now_ms()
+    world.log.retention = replace(A_WEEK, kept_ms=None, compaction_lag_ms=DAY_MS)
+    snapshot_id = world.commit(10, end=20)
+    world.clock.advance(DAY_MS / 2000)
+    planned = pin(world, ReadPoint(snapshot_id, at(10), at(15)))
+    assert planned.until_ms == held_all_ms + DAY_MS - HOUR_MS
+
+
 def test_names_of_its_own_tell_read_points_apart(world: World) -> None:
     snapshot_id = world.commit(10, end=20)
     names = {pin(world, ReadPoint(snapshot_id, at(10), at(end)), "").schema_and_name for end in (14, 15, 15)}

@@ -16,7 +16,7 @@ import requests
 from pyiceberg.table import Table
 
 from tests.views.fake_trino import LOST_RACES, FakeTrino, contended, trino_error
-from tests.views.live_table import DAY_MS, FakeLog, commit, make_table
+from tests.views.live_table import A_WEEK, DAY_MS, FakeLog, commit, make_table
 from thermocline.catalog import open_catalog
 from thermocline.clock import ManualClock
 from thermocline.definition import LiveTable
@@ -484,6 +484,19 @@ def test_a_table_behind_for_longer_than_the_log_keeps_withdraws_them(world: Worl
     assert done.stop is not None
     assert done.stop.code == "views-late"
     assert "thermocline ingest run t" in (world.published().withdrawn or "")
+
+
+def test_a_view_with_literal_ends_refuses_where_compaction_keeps_nothing_for_sure(world: World) -> None:
+    """Goal: the view that needs the topic's promise refuses, with what sets it; the others answer."""
+    world.log.config = BY_PRODUCER
+    world.log.retention = replace(A_WEEK, kept_ms=None, compaction_lag_ms=0)
+    world.commit(10, end=15)
+    done = world.publisher().publish()
+    assert done.stop is not None
+    reason = world.published(LIVE).withdrawn or ""
+    assert "min.compaction.lag.ms of topic t" in reason
+    assert "thermocline views check t" in reason
+    assert world.published(BY_KEY).withdrawn is None
 
 
 def test_withdrawn_views_come_back_with_the_next_commit(world: World) -> None:

@@ -15,7 +15,7 @@ from thermocline.cli.metrics_port import MetricsPort, metrics_served
 from thermocline.cli.output import as_typed, show, table
 from thermocline.cli.session import AsJson, TableName, session_of
 from thermocline.cli.stopping import stop_event
-from thermocline.errors import ExitCode, TrinoUnreachable
+from thermocline.errors import ExitCode, TrinoUnreachable, ViewsLate
 
 if TYPE_CHECKING:
     from views.plan import PlannedView
@@ -85,12 +85,18 @@ def render(
     facts = look(open_table(settings, name), name, Log(settings.kafka), SystemClock())
     planned = live_views(settings, facts)
     if Mode.COLD in settings.table(name).views:
-        planned.append(cold_view(settings, facts.definition, facts.state.snapshot_id))
-    chosen = [one for one in planned if mode is None or one.plan.mode == mode.value]
+        planned[Mode.COLD] = cold_view(settings, facts.definition, facts.state.snapshot_id)
+    chosen = [_renderable(one) for kind, one in planned.items() if mode is None or kind == mode.value]
     if not chosen:
         raise typer.BadParameter(f"{name} has no view {mode}: its settings or its key leave it out")
     statements = {_named(one): one.statement for one in chosen}
     show({"table": name, "statements": statements}, Text(";\n\n".join(statements.values()) + ";"), as_json)
+
+
+def _renderable(one: PlannedView | ViewsLate) -> PlannedView:
+    if isinstance(one, ViewsLate):
+        raise one
+    return one
 
 
 @app.command()

@@ -95,21 +95,26 @@ class ViewForeign(QueryError):
 
 
 class ViewsLate(QueryError):
-    """A table is so far behind its log that its views can no longer be trusted.
+    """The log may have dropped what a live view shows of it.
 
-    What a view shows of the log must be there for as long as the view answers. The log may drop any moment
-    what the table has not read: it was appended longer ago than the topic keeps its records, or tombstones of
-    a compacted topic. A view would show such rows as they were before, and not say so.
+    What a view shows of the log must be there for as long as the view answers. Kafka may drop a record once
+    it is older than the topic keeps it, a tombstone of a compacted topic after delete.retention.ms, and a
+    record that a later one replaced after min.compaction.lag.ms, which is 0 unless it is set. A view without
+    such a record would show the row of before, and could not know.
 
-    The views that read the log fail with this reason until ingest has caught up; the one with the table as
-    last committed answers on. Nothing is lost as long as ingest can still read it: run it now.
+    Such a view fails with this reason; the one with the table as last committed goes on to answer. Where
+    ingest is behind, run it. Where a topic promises too little, `thermocline views check` prints the command
+    that sets it: views with literal ends and pinned views of a compacted topic need min.compaction.lag.ms.
     """
 
     code = "views-late"
     exit_code = ExitCode.STOPPED
-    _what = "table {table} is too far behind its log for live views: {because} is over since {until}."
-    _state = "nothing is lost yet, as far as the log shows; its live views refuse to answer."
-    _next = "thermocline ingest run {table}"
+    _what = "a live view of table {table} could be wrong: {because} is over since {until}."
+    _state = "nothing is lost, as far as the log shows; the view refuses to answer."
+    _next = (
+        "thermocline views check {table}      (prints the command for a topic that promises too little)\n"
+        "thermocline ingest run {table}      (if ingest is behind)"
+    )
 
     table: str
     because: str

@@ -226,7 +226,9 @@ class StorageFailed(RequestError):
 class ReadPointGone(RequestError):
     """A read point can no longer be read.
 
-    Its snapshot was expired, or the log no longer reaches back to its seam.
+    Its snapshot was expired, or the log no longer reaches back to its seam, or compaction may have dropped
+    records of it: once a later record of the same key exists, and min.compaction.lag.ms (0 by default) has
+    passed, Kafka keeps the later one alone.
 
     Nothing is wrong with the table: read it at a newer read point, which every answer carries.
     """

@@ -25,12 +25,12 @@ from thermocline import cli
 from thermocline.catalog import open_catalog
 from thermocline.clock import Clock, ManualClock, SystemClock
 from thermocline.errors import OffsetsGone
+from thermocline.identity import MARGIN_MS_MAX
 from thermocline.log import Log
 from thermocline.read_point import ReadPoint
 from thermocline.seam import Seam
 from thermocline.settings import Settings, ViewsSettings
 from views.leftovers import KEPT_MS, remove_leftovers
-from views.lifetime import MARGIN_MS_MAX
 from views.pin import pin_view
 from views.publish import Publisher
 from views.trino_client import Trino
