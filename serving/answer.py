@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from thermocline.decode import Unpacker, json_row
+from thermocline.errors import RowNotFound
 from thermocline.keys import decode_one
 
 if TYPE_CHECKING:
     from serving.cold.reader import Entity, Row
     from serving.hot.record import HotRow
+    from serving.hot.refused import Refused
     from serving.lookup import Look
     from thermocline.definition import LiveTable
 
@@ -48,15 +50,39 @@ class RowJson:
         return json_row(self._form(*[values[place] for place in self._places]))
 
 
-def answer_json(table: str, look: Look, rows: Sequence[JsonRow]) -> bytes:
-    """The JSON answer for one entity."""
-    return json_row({"table": table, "rows": [msgspec.Raw(row) for row in rows], **_freshness(look)})
+def answer_json(
+    table: str, look: Look, entity: Entity, rows: Sequence[JsonRow], refused: Sequence[Refused]
+) -> bytes:
+    """The JSON answer for one entity.
+
+    Raises:
+        RowNotFound: the entity is a whole key, and there is no such row.
+    """
+    definition = look.cold.index.definition
+    if not rows and len(entity.values) == len(definition.key):
+        pairs = zip(definition.key, entity.values, strict=True)
+        raise RowNotFound(
+            table=table,
+            key=", ".join(f"{name}={value}" for name, value in pairs),
+            read_point=look.read_point.to_dict(),
+            age_seconds=age_or_none(look.age_seconds),
+            stale=look.is_stale,
+            refused=tuple(msgspec.to_builtins(one) for one in refused),
+        )
+    return _answer(look, refused, {"table": table, "rows": [msgspec.Raw(row) for row in rows]})
 
 
-def batch_json(table: str, look: Look, results: Sequence[Sequence[JsonRow]]) -> bytes:
+def batch_json(
+    table: str, look: Look, results: Sequence[Sequence[JsonRow]], refused: Sequence[Refused]
+) -> bytes:
     """The JSON answer for several entities, in the order in which they were asked for."""
     items = [{"rows": [msgspec.Raw(row) for row in rows]} for rows in results]
-    return json_row({"table": table, "results": items, **_freshness(look)})
+    return _answer(look, refused, {"table": table, "results": items})
+
+
+def refused_json(table: str, look: Look, refused: Sequence[Refused]) -> bytes:
+    """The JSON answer to which records were refused, also where none was."""
+    return _answer(look, (), {"table": table, "refused": refused})
 
 
 def age_or_none(age_seconds: float) -> float | None:
@@ -64,9 +90,10 @@ def age_or_none(age_seconds: float) -> float | None:
     return round(age_seconds, 3) if math.isfinite(age_seconds) else None
 
 
-def _freshness(look: Look) -> dict[str, Any]:
-    return {
-        "read_point": msgspec.Raw(look.read_point_json),
-        "age_seconds": age_or_none(look.age_seconds),
-        "stale": look.is_stale,
-    }
+def _answer(look: Look, refused: Sequence[Refused], answer: dict[str, Any]) -> bytes:
+    answer["read_point"] = msgspec.Raw(look.read_point_json)
+    answer["age_seconds"] = age_or_none(look.age_seconds)
+    answer["stale"] = look.is_stale
+    if refused:
+        answer["refused"] = refused
+    return json_row(answer)

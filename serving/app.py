@@ -24,20 +24,27 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Route, Router
 
 from serving import measures
-from serving.answer import answer_json, batch_json
+from serving.answer import answer_json, batch_json, refused_json
 from serving.cold.threads import ReadingThreads
 from serving.docs_page import docs_page
 from serving.encode import MEDIA_TYPES, Chunk
-from serving.entity import check_found
 from serving.extract import columns_of
 from serving.openapi import openapi_document
 from serving.problems import Requests
-from serving.requests import body_of, columns_of_body, entities_of_body, entity_of_query, format_of
+from serving.requests import (
+    body_of,
+    columns_of_body,
+    entities_of_body,
+    entity_of_query,
+    format_of,
+    limit_of_query,
+)
 from serving.storage import storage_named
-from thermocline.errors import BadParameter, ReadAfterTimeout
+from thermocline.errors import ReadAfterTimeout
 from thermocline.logs import fields
 from thermocline.metrics import CONTENT_TYPE
-from thermocline.read_point import parse_read_after
+from thermocline.read_point import HEADER as READ_AFTER
+from thermocline.read_point import check_known, ends_before, includes, parse_read_after
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -49,16 +56,18 @@ if TYPE_CHECKING:
     from serving.tables import ServedTable, Tables
     from thermocline.settings import ServingSettings
 
-READ_AFTER: Final = "Thermocline-Read-After"
 READ_POINT: Final = "Thermocline-Read-Point"
 AGE: Final = "Thermocline-Age-Seconds"
 STALE: Final = "Thermocline-Stale"
+REFUSED: Final = "Thermocline-Refused"
 JSON: Final = "application/json"
 
 # A new snapshot or a status of the tailer is noticed within this; each look is one stat call per table.
 REFRESH_SECONDS: Final = 0.1
 # The tailer commits every 20 ms; looking twice as often costs a waiting request microseconds.
 READ_AFTER_POLL_SECONDS: Final = 0.01
+# A partition that a topic gains is taken up within about two seconds; one that is not there then never was.
+PARTITION_SECONDS_MAX: Final = 4.0
 # Local reads take turns at the interpreter for half of their time; a remote one waits for its request alone.
 COLD_THREADS: Final = 4
 # At once per worker; each takes up to DuckDB's memory limit and both cores. Others wait in line.
@@ -86,6 +95,7 @@ def create_app(tables: Tables, settings: ServingSettings) -> Requests:
         Route("/v1/tables/{table}/rows", _Rows(door), methods=["GET"]),
         Route("/v1/tables/{table}/rows:batch", door.batch, methods=["POST"]),
         Route("/v1/tables/{table}/extract", door.extract, methods=["POST"]),
+        Route("/v1/tables/{table}/refused", door.refused),
         Route("/v1/tables/{table}", door.describe),
         Route("/v1/tables", door.list_tables),
         Route("/livez", door.livez),
@@ -147,9 +157,18 @@ class _Door:
         """Several entities, all from one view."""
         reader = self.table(request.scope).reader
         entities = entities_of_body(reader.cold.index.definition, await body_of(request))
-        await self.read_after(reader, request.scope)
+        wanted = await self.read_after(reader, request.scope)
         look, results = await self.looked_up(reader, entities)
-        return Response(batch_json(reader.name, look, results), media_type=JSON)
+        refused = reader.refused(look, wanted, results)
+        return Response(batch_json(reader.name, look, results, refused), media_type=JSON)
+
+    async def refused(self, request: Request) -> Response:
+        """The refused records since the seam, the newest of a partition first."""
+        reader = self.table(request.scope).reader
+        count_max = limit_of_query(request.scope["query_string"])
+        look = reader.look(())
+        found = reader.refused_between(look.read_point.seam, look.read_point.end, count_max)
+        return Response(refused_json(reader.name, look, found), media_type=JSON)
 
     async def extract(self, request: Request) -> Response:
         """All rows, as a stream."""
@@ -157,15 +176,21 @@ class _Door:
         format_name = format_of(request.headers.get("accept", ""))
         wanted = columns_of_body(await body_of(request))
         columns_of(table.reader.cold.index.definition, wanted)  # refused before it waits in line
-        await self.read_after(table.reader, request.scope)
-        floor = table.reader.end()
-        return _ExtractResponse(
+        included = await self.read_after(table.reader, request.scope)
+        look = table.reader.look(())
+        floor = look.read_point.end
+        response = _ExtractResponse(
             open_extract=lambda: table.extract(wanted, floor),
             format_name=format_name,
             stale_after_seconds=self._stale_after_seconds,
             slots=self._extracts,
             threads=self._extract_threads,
         )
+        if refused := table.reader.refused(look, included, ()):
+            response.headers[REFUSED] = ", ".join(
+                f"{one.topic}/{one.partition}@{one.offset}" for one in refused
+            )
+        return response
 
     async def list_tables(self, _: Request) -> Response:
         """The tables that are served."""
@@ -223,26 +248,32 @@ class _Door:
             await self._cold_threads.run(read)
         return look, reader.overlay(look, [rows or {} for rows in known])
 
-    async def read_after(self, reader: TableReader, scope: Scope) -> None:
-        """Waits until an answer includes the records that the request names, within the bound.
+    async def read_after(self, reader: TableReader, scope: Scope) -> Mapping[tuple[str, int], int]:
+        """Waits, within the bound, until an answer includes the records that the request names; gives these.
 
         Raises:
-            BadParameter: the header is wrong.
+            BadParameter: the header is wrong, or names a partition that does not feed the table.
             ReadAfterTimeout: the bound is over.
         """
         text = _header(scope, READ_AFTER)
         if text is None:
-            return
-        wanted = parse_read_after(text)
-        for topic, _ in wanted:
-            if topic not in reader.cold.index.definition.topics:
-                raise BadParameter(name=READ_AFTER, problem=f"the table is not fed from topic {topic}")
-        deadline = asyncio.get_running_loop().time() + self._read_after_seconds_max
-        while not _includes(reader, wanted):
-            if asyncio.get_running_loop().time() > deadline:
-                waited_seconds = self._read_after_seconds_max
-                raise ReadAfterTimeout(table=reader.name, wanted=text, waited_seconds=waited_seconds)
+            return {}
+        wanted, seconds_max = parse_read_after(text), self._read_after_seconds_max
+        clock = asyncio.get_running_loop().time
+        began_at = clock()
+        while not includes((look := reader.look(())).read_point.end, wanted):
+            waited_seconds = clock() - began_at
+            if waited_seconds > min(seconds_max, PARTITION_SECONDS_MAX):
+                check_known(look.cold.index.definition, look.read_point.end, wanted)
+            if waited_seconds > seconds_max:
+                # Read to its end since the request came: what is not there now, the log did not hold then.
+                is_log_read = look.age_seconds < waited_seconds
+                log_ends = ends_before(look.read_point.end, wanted) if is_log_read else ()
+                raise ReadAfterTimeout(
+                    table=reader.name, wanted=text, waited_seconds=seconds_max, log_ends=log_ends
+                )
             await asyncio.sleep(READ_AFTER_POLL_SECONDS)
+        return wanted
 
 
 class _Rows:
@@ -254,10 +285,10 @@ class _Rows:
     async def __call__(self, scope: Scope, _: Receive, send: Send) -> None:
         reader = self._door.table(scope).reader
         entity = entity_of_query(reader.cold.index.definition, scope["query_string"])
-        await self._door.read_after(reader, scope)
-        look, (rows,) = await self._door.looked_up(reader, (entity,))
-        check_found(look.cold.index.definition, entity, rows)
-        body = answer_json(reader.name, look, rows)
+        wanted = await self._door.read_after(reader, scope)
+        look, results = await self._door.looked_up(reader, (entity,))
+        refused = reader.refused(look, wanted, results)
+        body = answer_json(reader.name, look, entity, results[0], refused)
         headers = [(b"content-length", b"%d" % len(body)), (b"content-type", JSON.encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
@@ -352,11 +383,6 @@ def _header(scope: Scope, name: str) -> str | None:
             text: str = value.decode("latin-1")
             return text
     return None
-
-
-def _includes(reader: TableReader, wanted: Mapping[tuple[str, int], int]) -> bool:
-    end = reader.end()
-    return all(end.get(place) > offset for place, offset in wanted.items())
 
 
 def _json(content: Any) -> Response:

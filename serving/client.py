@@ -59,6 +59,17 @@ class Client:
         answer: dict[str, Any] = msgspec.json.decode(response.content)
         return answer
 
+    def refused(self, table: str, count_max: int) -> dict[str, Any]:
+        """The refused records that are not committed yet, as the server's JSON says it.
+
+        Raises what ``lookup`` raises.
+        """
+        with self._reached():
+            response = self._http.get(f"/v1/tables/{table}/refused", params={"limit": count_max})
+        self._check(response)
+        answer: dict[str, Any] = msgspec.json.decode(response.content)
+        return answer
+
     def extract(
         self,
         table: str,
@@ -123,8 +134,9 @@ def _error_of(problem: Mapping[str, Any]) -> ThermoclineError:
     error_class = all_errors().get(code)
     if error_class is not None and isinstance(facts, dict):
         try:
+            facts |= {name: problem[name] for name in error_class.members}
             return error_class(**{name: _fact(value) for name, value in facts.items()})
-        except TypeError:  # of another release
+        except (TypeError, KeyError):  # of another release
             pass
     return InternalError(detail=f"{code}: {problem.get('detail')}", where="the server")
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from serving.cold.reader import Entity
-from thermocline.errors import BadParameter, NoKey, RowNotFound, UnknownColumn
+from thermocline.errors import BadParameter, NoKey, UnknownColumn
 from thermocline.keys import parse_value
 
 if TYPE_CHECKING:
@@ -41,13 +41,6 @@ def check_has_key(definition: LiveTable) -> None:
     """Raises `NoKey` when the rows of the table can't be looked up."""
     if not definition.has_key:
         raise NoKey(table=definition.name)
-
-
-def check_found(definition: LiveTable, entity: Entity, rows: Sequence[bytes]) -> None:
-    """Raises `RowNotFound` when a whole key was asked for and there is no such row."""
-    if not rows and len(entity.values) == len(definition.key):
-        pairs = zip(definition.key, entity.values, strict=True)
-        raise RowNotFound(table=definition.name, key=", ".join(f"{name}={value}" for name, value in pairs))
 
 
 def _check_missing(definition: LiveTable, place: int, parameters: Mapping[str, str]) -> None:

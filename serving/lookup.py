@@ -23,20 +23,24 @@ from thermocline.errors import NotReady
 from thermocline.failpoints import failpoint
 from thermocline.fold import overlay
 from thermocline.read_point import ReadPoint
+from thermocline.seam import Seam
 
 if TYPE_CHECKING:
     from serving.answer import JsonRow
     from serving.cold.index import ColdIndex, ColdRows, Snapshots
     from serving.cold.reader import Entity
     from serving.hot.record import HotRow
+    from serving.hot.refused import Refused
     from serving.hot.view import HotReader, HotView
     from thermocline.clock import Clock
-    from thermocline.seam import Seam
 
 # JSON of the entities asked for most; with its bookkeeping about twice this in memory, per worker and table.
 ENTITY_CACHE_BYTES_MAX: Final = 64 * 1024 * 1024
 # What a dictionary entry, its key and the value object take beside their bytes.
 ROW_OVERHEAD_BYTES: Final = 160
+
+# More than anybody waits for at once; the route of refused records gives more.
+REFUSED_SHOWN_MAX: Final = 20
 
 Hits = Mapping[bytes, "HotRow | None"]
 
@@ -190,6 +194,30 @@ class TableReader:
     def end(self) -> Seam:
         """The end that an answer given now has at least. Raises as ``look``."""
         return self.look(()).read_point.end
+
+    def refused(
+        self, look: Look, wanted: Mapping[tuple[str, int], int], results: Sequence[Sequence[JsonRow]]
+    ) -> list[Refused]:
+        """The refused records to tell whoever gets these results of, the newest of a partition first.
+
+        Those up to the records that the answer was ``wanted`` to include. Where it was not wanted to include
+        any, and an entity has no rows, those since the seam. At most `REFUSED_SHOWN_MAX`.
+        """
+        if wanted:
+            end = Seam({place: offset + 1 for place, offset in wanted.items()})
+            return self.refused_between(Seam(), end, REFUSED_SHOWN_MAX)
+        if not all(results):
+            point = look.read_point
+            return self.refused_between(point.seam, point.end, REFUSED_SHOWN_MAX)
+        return []
+
+    def refused_between(self, first: Seam, end: Seam, count_max: int) -> list[Refused]:
+        """As ``HotView.refused``. Raises as ``look``."""
+        try:
+            with self.hot.view() as view:
+                return view.refused(first, end, count_max)
+        except STORAGE_ERRORS as error:
+            raise storage_failed(self.name, error) from error
 
     def cached_rows(self, cold: ColdSide, entity: Entity) -> dict[bytes, JsonRow] | None:
         """The entity's cold rows, if they are known without reading; not to be changed by the caller."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from serving.encode import MEDIA_TYPES
-from serving.requests import ENTITIES_MAX
+from serving.requests import ENTITIES_MAX, LIMIT_DEFAULT, LIMIT_MAX
 from thermocline.definition import PROVENANCE, Kind
 from thermocline.errors import (
     BadParameter,
@@ -18,6 +18,7 @@ from thermocline.errors import (
     NotAcceptable,
     NotReady,
     ReadAfterTimeout,
+    RequestMalformed,
     RowNotFound,
     UnknownColumn,
     UnknownTable,
@@ -42,7 +43,15 @@ _SCHEMAS: Final[dict[Kind, Document]] = {
     Kind.BINARY: {"type": "string", "contentEncoding": "base64"},
 }
 _EVERYWHERE: Final = (MethodNotAllowed, InternalError)
-_ANSWERING: Final = (UnknownTable, BadParameter, UnknownColumn, NotReady, ReadAfterTimeout, *_EVERYWHERE)
+_ANSWERING: Final = (
+    UnknownTable,
+    RequestMalformed,
+    BadParameter,
+    UnknownColumn,
+    NotReady,
+    ReadAfterTimeout,
+    *_EVERYWHERE,
+)
 
 
 def openapi_document(definitions: Mapping[str, LiveTable], version: str) -> Document:
@@ -53,6 +62,7 @@ def openapi_document(definitions: Mapping[str, LiveTable], version: str) -> Docu
         if definition.has_key:
             paths[f"/v1/tables/{name}/rows"] = {"get": _rows(definition)}
             paths[f"/v1/tables/{name}/rows:batch"] = {"post": _batch(definition)}
+        paths[f"/v1/tables/{name}/refused"] = {"get": _refused(definition)}
         paths[f"/v1/tables/{name}/extract"] = {"post": _extract(definition)}
     paths["/v1/tables"] = {"get": _simple("The names of the tables served here", "table")}
     paths["/livez"] = {"get": _simple("Whether the process answers", "operation")}
@@ -64,7 +74,9 @@ def openapi_document(definitions: Mapping[str, LiveTable], version: str) -> Docu
         "openapi": "3.1.0",
         "info": {"title": "Thermocline", "version": version, "description": _DESCRIPTION},
         "paths": paths,
-        "components": {"schemas": {"Problem": _PROBLEM, "ReadPoint": _READ_POINT}},
+        "components": {
+            "schemas": {"Problem": _PROBLEM, "ReadPoint": _READ_POINT, "Refused": _REFUSED_RECORD}
+        },
     }
 
 
@@ -109,6 +121,26 @@ _FRESHNESS: Final[Document] = {
     },
     "stale": {"type": "boolean"},
 }
+_REFUSED: Final[Document] = {
+    "type": "array",
+    "description": (
+        "Records that the table can't take, the newest of a partition first: those up to "
+        "Thermocline-Read-After; without it, and where there are no rows, those that are not committed yet. "
+        "Absent where there are none."
+    ),
+    "items": {"$ref": "#/components/schemas/Refused"},
+}
+_REFUSED_RECORD: Final[Document] = {
+    "type": "object",
+    "required": ["topic", "partition", "offset", "stage", "reason"],
+    "properties": {
+        "topic": {"type": "string"},
+        "partition": {"type": "integer", "format": "int32"},
+        "offset": {"type": "integer", "format": "int64"},
+        "stage": {"enum": ["key", "decode", "contract"]},
+        "reason": {"type": "string"},
+    },
+}
 _READ_AFTER: Final[Document] = {
     "name": "Thermocline-Read-After",
     "in": "header",
@@ -120,17 +152,24 @@ _READ_HEADERS: Final[Document] = {
     "Thermocline-Read-Point": {"description": "JSON, a ReadPoint", "schema": {"type": "string"}},
     "Thermocline-Age-Seconds": {"schema": {"type": "string"}},
     "Thermocline-Stale": {"schema": {"type": "boolean"}},
+    "Thermocline-Refused": {
+        "description": (
+            "topic/partition@offset, ...: records up to Thermocline-Read-After that the table can't take; "
+            "absent where there are none."
+        ),
+        "schema": {"type": "string"},
+    },
 }
 
 
 def _rows(definition: LiveTable) -> Document:
     parameters = [_parameter(column, column.name in definition.entity) for column in definition.key_columns]
-    answer = _object({"table": {"type": "string"}, "rows": _array(_row(definition)), **_FRESHNESS})
+    answer = _answer({"rows": _array(_row(definition))})
     return {
         "summary": f"The rows of one entity of {definition.name}, or one row",
         "description": (
             "The entity's columns, and optionally the key columns that follow them. An entity without rows "
-            "is an empty list; a whole key without a row is a 404."
+            "is an empty list; a whole key without a row is a 404, which says where it was read, too."
         ),
         "tags": [definition.name],
         "parameters": [*parameters, _READ_AFTER],
@@ -147,7 +186,7 @@ def _batch(definition: LiveTable) -> Document:
     }
     body = _object({"entities": {"type": "array", "maxItems": ENTITIES_MAX, "items": entity}})
     result = _object({"rows": _array(_row(definition))})
-    answer = _object({"table": {"type": "string"}, "results": _array(result), **_FRESHNESS})
+    answer = _answer({"results": _array(result)})
     return {
         "summary": f"The rows of several entities of {definition.name}, at one read point",
         "tags": [definition.name],
@@ -155,6 +194,29 @@ def _batch(definition: LiveTable) -> Document:
         "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
         "responses": {"200": _json(answer), **_errors(*_ANSWERING)},
     }
+
+
+def _refused(definition: LiveTable) -> Document:
+    limit = {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT}
+    listed = _array({"$ref": "#/components/schemas/Refused"})
+    answer = _object({"table": {"type": "string"}, "refused": listed, **_FRESHNESS})
+    return {
+        "summary": f"The records that {definition.name} can't take, and that are not committed yet",
+        "description": "The newest of a partition first. Once they are committed, they are in quarantine.",
+        "tags": [definition.name],
+        "parameters": [{"name": "limit", "in": "query", "required": False, "schema": limit}],
+        "responses": {
+            "200": _json(answer),
+            **_errors(UnknownTable, RequestMalformed, BadParameter, NotReady, *_EVERYWHERE),
+        },
+    }
+
+
+def _answer(content: Document) -> Document:
+    """An object as all answers are: how fresh it is, and what was refused where something was."""
+    answer = _object({"table": {"type": "string"}, **content, **_FRESHNESS})
+    answer["properties"]["refused"] = _REFUSED
+    return answer
 
 
 def _extract(definition: LiveTable) -> Document:

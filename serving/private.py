@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import msgspec
 
-from serving.answer import answer_json
+from serving.answer import answer_json, refused_json
 from serving.cold.folder import ColdFolder, publish
 from serving.cold.manifest import source_of
 from serving.encode import MEDIA_TYPES
-from serving.entity import check_found, entity_of
+from serving.entity import entity_of
 from serving.extract import Extract, columns_of
 from serving.feed import fill_until
 from serving.hot.pinned import PinnedHot, hold
@@ -31,7 +31,7 @@ from serving.lookup import TableReader
 from serving.storage import storage_named
 from thermocline.catalog import TOMBSTONES_PROPERTY, current_state, definition_of, open_table, state_of
 from thermocline.clock import SystemClock
-from thermocline.errors import ReadPointGone, TombstonesGone
+from thermocline.errors import ReadAfterTimeout, ReadPointGone, TombstonesGone
 from thermocline.identity import (
     check_log,
     check_not_superseded,
@@ -40,6 +40,7 @@ from thermocline.identity import (
     has_rows_to_delete,
 )
 from thermocline.log import Log
+from thermocline.read_point import check_known, ends_before, includes, parse_read_after
 from thermocline.seam import Seam
 
 if TYPE_CHECKING:
@@ -58,15 +59,30 @@ SEAL_WAIT_SECONDS: Final = 1.0
 READS_MAX: Final = 4
 
 
-def lookup(settings: Settings, table: str, parameters: Mapping[str, str]) -> dict[str, Any]:
+def lookup(
+    settings: Settings, table: str, parameters: Mapping[str, str], read_after: str | None = None
+) -> dict[str, Any]:
     """One entity's or one row's answer as of now, in the form of the server's JSON.
+
+    What was acknowledged before the command began is included.
 
     Raises:
         RowNotFound: a whole key was given, and there is no such row.
+        ReadAfterTimeout: the answer does not include the records that ``read_after`` names.
         ThermoclineError: a parameter is wrong, a source is away, or the log does not fit the table.
     """
     with opened(settings, table) as private:
-        return private.lookup(parameters)
+        return private.lookup(parameters, read_after)
+
+
+def refused(settings: Settings, table: str, count_max: int) -> dict[str, Any]:
+    """The refused records that are not committed yet, in the form of the server's JSON.
+
+    Raises:
+        ThermoclineError: a source is away, or the log does not fit the table.
+    """
+    with opened(settings, table) as private:
+        return private.refused(count_max)
 
 
 def extract(
@@ -97,12 +113,28 @@ class Private:
     reader: TableReader
     hot: PinnedHot
 
-    def lookup(self, parameters: Mapping[str, str]) -> dict[str, Any]:
+    def lookup(self, parameters: Mapping[str, str], read_after: str | None = None) -> dict[str, Any]:
         """As the function ``lookup``."""
         entity = entity_of(self.definition, parameters)
-        look, (rows,) = self.reader.lookup((entity,))
-        check_found(self.definition, entity, rows)
-        answer: dict[str, Any] = msgspec.json.decode(answer_json(self.definition.name, look, rows))
+        wanted = parse_read_after(read_after) if read_after else {}
+        look, results = self.reader.lookup((entity,))
+        check_known(self.definition, look.read_point.end, wanted)
+        if not includes(look.read_point.end, wanted):
+            log_ends = ends_before(look.read_point.end, wanted)
+            raise ReadAfterTimeout(
+                table=self.definition.name, wanted=str(read_after), waited_seconds=0.0, log_ends=log_ends
+            )
+        refused = self.reader.refused(look, wanted, results)
+        content = answer_json(self.definition.name, look, entity, results[0], refused)
+        answer: dict[str, Any] = msgspec.json.decode(content)
+        return answer
+
+    def refused(self, count_max: int) -> dict[str, Any]:
+        """As the function ``refused``."""
+        look = self.reader.look(())
+        point = look.read_point
+        found = self.reader.refused_between(point.seam, point.end, count_max)
+        answer: dict[str, Any] = msgspec.json.decode(refused_json(self.definition.name, look, found))
         return answer
 
     def extract(

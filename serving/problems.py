@@ -60,7 +60,7 @@ def problem_response(error: ThermoclineError, instance: str) -> Response:
         headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
     problem = error.to_problem(instance)
     if isinstance(error, RequestError):
-        problem["facts"] = error.facts()
+        problem["facts"] = {name: fact for name, fact in error.facts().items() if name not in error.members}
     return Response(msgspec.json.encode(problem), error.http_status, headers, PROBLEM_TYPE)
 
 

@@ -11,7 +11,7 @@ import msgspec
 from serving.encode import MEDIA_TYPES
 from serving.entity import check_has_key, entity_of
 from thermocline.definition import Kind
-from thermocline.errors import BadParameter, NotAcceptable
+from thermocline.errors import BadParameter, NotAcceptable, RequestMalformed
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 ENTITIES_MAX: Final = 1_000
 # 1,000 entities of 4 kB each, which is more than keys are made of.
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
+# Refused records that one answer lists.
+LIMIT_DEFAULT: Final = 100
+LIMIT_MAX: Final = 1_000
 Body = TypeVar("Body", bound=msgspec.Struct)
 INTEGER_KINDS: Final = frozenset({Kind.INT, Kind.LONG})
 
@@ -40,12 +43,18 @@ class ExtractBody(msgspec.Struct, forbid_unknown_fields=True):
 
 def entity_of_query(definition: LiveTable, query: bytes) -> Entity:
     """The entity that a query string names. Raises as ``entity_of``."""
-    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
-    parameters = dict(pairs)
-    if len(parameters) < len(pairs):
-        twice = next(name for place, (name, _) in enumerate(pairs) if name in [n for n, _ in pairs[:place]])
-        raise BadParameter(name=twice, problem="it is given twice")
-    return entity_of(definition, parameters)
+    return entity_of(definition, _parameters(query))
+
+
+def limit_of_query(query: bytes) -> int:
+    """How many items a query string asks for. Raises `BadParameter`, and as ``_parameters``."""
+    parameters = _parameters(query)
+    text = parameters.pop("limit", str(LIMIT_DEFAULT))
+    if parameters:
+        raise BadParameter(name=next(iter(parameters)), problem="it is unknown; there is limit")
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= LIMIT_MAX):
+        raise BadParameter(name="limit", problem=f"it is a number from 1 to {LIMIT_MAX}")
+    return int(text)
 
 
 def entities_of_body(definition: LiveTable, content: bytes) -> list[Entity]:
@@ -91,6 +100,24 @@ async def body_of(request: Request) -> bytes:
             raise BadParameter(name="body", problem=f"it is longer than {BODY_BYTES_MAX} bytes")
         parts.append(part)
     return b"".join(parts)
+
+
+def _parameters(query: bytes) -> dict[str, str]:
+    """The parameters of a query string.
+
+    Raises:
+        RequestMalformed: it is not percent-encoded UTF-8.
+        BadParameter: one is given twice.
+    """
+    try:
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
+    except UnicodeDecodeError as error:
+        raise RequestMalformed(part="the query string", detail="it is not percent-encoded UTF-8") from error
+    parameters = dict(pairs)
+    if len(parameters) < len(pairs):
+        twice = next(name for place, (name, _) in enumerate(pairs) if name in [n for n, _ in pairs[:place]])
+        raise BadParameter(name=twice, problem="it is given twice")
+    return parameters
 
 
 def _decoded(content: bytes, form: type[Body]) -> Body:

@@ -1491,6 +1491,22 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         test="tests/serving/test_private.py::test_an_earlier_read_point_whose_tombstones_may_be_gone_is_refused",
     ),
     Mutant(
+        name="refused-kept",
+        keeps="whoever waits for a record that was refused is told so",
+        file="serving/hot/tier.py",
+        line="                records.update(stored_refused(self._definition, chunk, decoded, room))\n",
+        without="",
+        test="tests/serving/test_app.py::test_what_the_table_cannot_take_is_told_to_whoever_wrote_it",
+    ),
+    Mutant(
+        name="key-is-utf-8",
+        keeps="bytes that are no text are not taken for the text of another key",
+        file="serving/requests.py",
+        line='errors="strict"',
+        without='errors="replace"',
+        test="tests/serving/test_app.py::test_a_key_that_is_no_utf_8_is_refused_and_not_replaced",
+    ),
+    Mutant(
         name="private-superseded",
         keeps="nor where compaction may have dropped what it saw for records that came later",
         file="serving/private.py",

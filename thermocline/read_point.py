@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from thermocline.errors import BadParameter
 from thermocline.seam import Seam
 
-__all__ = ["ReadPoint", "parse_read_after"]
+if TYPE_CHECKING:
+    from thermocline.definition import LiveTable
 
+__all__ = ["ReadPoint", "check_known", "ends_before", "includes", "parse_read_after"]
+
+HEADER: Final = "Thermocline-Read-After"
 READ_AFTER: Final = re.compile(r"([A-Za-z0-9._-]{1,249})/(\d{1,10})@(\d{1,19})", re.ASCII)
 SNAPSHOT_ID: Final = re.compile(r"-?[0-9]{1,19}")
 READ_AFTER_MAX: Final = 1000
@@ -65,15 +70,40 @@ def parse_read_after(text: str) -> dict[tuple[str, int], int]:
     wanted: dict[tuple[str, int], int] = {}
     parts = text.split(",")
     if len(parts) > READ_AFTER_MAX:
-        raise BadParameter(name="Thermocline-Read-After", problem=f"more than {READ_AFTER_MAX} records")
+        raise BadParameter(name=HEADER, problem=f"more than {READ_AFTER_MAX} records")
     for part in parts:
         match = READ_AFTER.fullmatch(part.strip())
         if match is None:
             problem = f'"{part.strip()}" is not of the form topic/partition@offset'
-            raise BadParameter(name="Thermocline-Read-After", problem=problem)
+            raise BadParameter(name=HEADER, problem=problem)
         place = (match[1], int(match[2]))
         wanted[place] = max(wanted.get(place, 0), int(match[3]))
     return wanted
+
+
+def includes(end: Seam, wanted: Mapping[tuple[str, int], int]) -> bool:
+    """Whether an answer with this end includes all records that ``parse_read_after`` gave."""
+    return all(end.get(place) > offset for place, offset in wanted.items())
+
+
+def ends_before(end: Seam, wanted: Mapping[tuple[str, int], int]) -> tuple[str, ...]:
+    """The partitions that an answer with this end does not include enough of: TOPIC/PARTITION@END."""
+    return tuple(
+        f"{topic}/{partition}@{end.get((topic, partition))}"
+        for (topic, partition), offset in wanted.items()
+        if end.get((topic, partition)) <= offset
+    )
+
+
+def check_known(definition: LiveTable, end: Seam, wanted: Mapping[tuple[str, int], int]) -> None:
+    """Makes sure that each record wanted is of a partition that feeds the table. Raises `BadParameter`."""
+    for topic, partition in wanted:
+        if topic not in definition.topics:
+            raise BadParameter(name=HEADER, problem=f"the table is not fed from topic {topic}")
+        if (topic, partition) not in end:
+            count = sum(of == topic for of, _, _ in end.items())
+            problem = f"topic {topic} has no partition {partition}; there are {count}, numbered from 0"
+            raise BadParameter(name=HEADER, problem=problem)
 
 
 def _snapshot_id(text: object) -> int:

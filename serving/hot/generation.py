@@ -113,7 +113,7 @@ class Generation:
 
     @property
     def records(self) -> int:
-        """The (row, partition) pairs that it holds."""
+        """The (row, partition) pairs and the refused records that it holds."""
         return max(0, self._environment.stat()["entries"] - 1)
 
     def read(self) -> lmdb.Transaction[bytes]:

@@ -40,7 +40,7 @@ TIME_START, FLAGS_START = 8, 16
 KEY_LENGTH: Final = Struct(">I")
 HAS_LONG_KEY: Final = 1
 
-META_KEY: Final = b"\xff\xff"  # above every bucket, of which there are at most 4,096
+META_KEY: Final = b"\xff\xff"  # above every bucket, of which there are at most 4,096, and all else
 
 
 class HotRow(NamedTuple):

@@ -29,6 +29,7 @@ from serving.hot.leases import Leases
 from serving.hot.manifest import FORMAT, Listed, Manifest, Seal, boot_id, publish_manifest, read_manifest
 from serving.hot.merge import Merge, covered_by, smallest_neighbours
 from serving.hot.record import stored_records
+from serving.hot.refused import KEPT_MAX, stored_refused
 from thermocline.errors import NotReady
 from thermocline.failpoints import failpoint, failstep
 from thermocline.identity import NEVER_MS
@@ -92,6 +93,7 @@ class HotTier:
         self._upkeep_at = clock.monotonic()
         self._merge: Merge | None = None
         self._unlisted_bytes = 0
+        self._refused = 0  # kept in the active generation, since it was begun or taken over
 
     @classmethod
     def open(
@@ -163,7 +165,7 @@ class HotTier:
 
     @property
     def records(self) -> int:
-        """The (row, partition) pairs held; one that several generations have counts several times."""
+        """The (row, partition) pairs and refused records; one in several generations counts several times."""
         return sum(generation.records for generation in self._generations)
 
     def age_seconds(self, now: float) -> float:
@@ -192,14 +194,19 @@ class HotTier:
     def append(self, batch: Batch, positions: Seam, reached_end_at: ReachedEndAt) -> None:
         """Adds decoded records, the positions reading has come to, and when it had come to the log's end.
 
-        Each partition's offsets ascend from its end on; positions move over bad records and holes too.
-        All of it becomes visible at once.
+        Each partition's offsets ascend from its end on; positions move over bad records and holes too. Bad
+        records are kept as refused, not more than `KEPT_MAX` in a generation. All of it becomes visible at
+        once.
         """
         records: dict[bytes, bytes] = {}
         for chunk, decoded in batch:
             self._check_order(chunk, positions)
             if decoded.good:
                 records.update(stored_records(self._definition, chunk, decoded))
+            if decoded.bad and self._refused < KEPT_MAX:
+                room = KEPT_MAX - self._refused
+                records.update(stored_refused(self._definition, chunk, decoded, room))
+                self._refused += min(room, len(decoded.bad))
         covered = tuple(
             replace(
                 part,
@@ -364,6 +371,7 @@ class HotTier:
         self._publish([*self._generations, generation], seal)
         self._meta = Meta(self._meta.manifest, empty)
         self._active_since = self._clock.monotonic()
+        self._refused = 0
 
     def _created(self, meta: Meta, map_bytes: int) -> Generation:
         generation = Generation(_new_path(self.folder), map_bytes, is_writer=True)

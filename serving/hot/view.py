@@ -25,6 +25,7 @@ from serving.hot.generation import Covered, Generation, Meta, age_seconds, decod
 from serving.hot.manifest import MANIFEST, Listed, Manifest, read_manifest
 from serving.hot.merge import covered_by
 from serving.hot.record import META_KEY, HotRow
+from serving.hot.refused import Refused, refused_among
 from serving.hot.scan import winners_of_bucket
 from serving.hot.winners import winners_of_prefix
 from serving.stamp import file_stamp
@@ -206,6 +207,14 @@ class HotView:
         The seam must not lie before ``start``.
         """
         return winners_of_bucket(self._transactions, self._extent.opened.manifest.topics, bucket, seam)
+
+    def refused(self, first: Seam, end: Seam, count_max: int) -> list[Refused]:
+        """The refused records of each partition in [first, end), the newest first; at most ``count_max``.
+
+        Those before the seam of the newest snapshot may be gone.
+        """
+        topics = self._extent.opened.manifest.topics
+        return refused_among(self._transactions, topics, first, end, count_max)
 
 
 def open_manifest(folder: Path, table: str, known: Mapping[str, Generation]) -> Opened:

@@ -85,6 +85,9 @@ def test_one_row_is_a_list_of_one_and_a_missing_one_is_404(served: SimpleNamespa
     assert _keys(served.client.get("/v1/tables/profiles/rows", params=parameters)) == ["d"]
     gone = served.client.get("/v1/tables/profiles/rows", params={**parameters, "key": "b"})
     assert (gone.status_code, gone.json()["code"]) == (404, "row-not-found")
+    entity = served.client.get("/v1/tables/profiles/rows", params={"app_id": 7, "user_id": "u1"}).json()
+    for member in ("read_point", "age_seconds", "stale"):
+        assert gone.json()[member] == entity[member]
     nobody = served.client.get("/v1/tables/profiles/rows", params={"app_id": 7, "user_id": "nobody"})
     assert (nobody.status_code, nobody.json()["rows"]) == (200, [])
 
@@ -136,8 +139,77 @@ def test_a_request_waits_until_the_answer_includes_the_record_it_names(served: S
         True,
     )
     assert late.headers["Retry-After"]
-    wrong = served.client.get(path, params=parameters, headers={"Thermocline-Read-After": "others/1@1"})
-    assert (wrong.status_code, wrong.json()["code"]) == (422, "bad-parameter")
+    for token, why in (("others/1@1", "not fed from topic others"), ("profiles/3@0", "no partition 3")):
+        wrong = served.client.get(path, params=parameters, headers={"Thermocline-Read-After": token})
+        assert (wrong.status_code, wrong.json()["code"]) == (422, "bad-parameter")
+        assert why in wrong.json()["detail"]
+
+
+def test_a_token_beyond_the_logs_end_names_the_end_once_the_log_was_read_to_it(
+    served: SimpleNamespace,
+) -> None:
+    parameters, token = {"app_id": 7, "user_id": "u1"}, {"Thermocline-Read-After": "profiles/1@9"}
+    for lag_seconds, is_named in ((0.0, True), (60.0, False)):
+        served.world.clock.advance(lag_seconds)
+        late = served.client.get("/v1/tables/profiles/rows", params=parameters, headers=token)
+        assert late.status_code == 503
+        assert ("profiles/1@1" in late.json()["detail"]) == is_named
+
+
+def test_what_the_table_cannot_take_is_told_to_whoever_wrote_it(served: SimpleNamespace) -> None:
+    """Goal: an acknowledged record that gives no row is never silent.
+
+    Method: a bad record between good ones. Whoever waits for it hears of it, whatever rows there are; so does
+    who finds nothing. Who waits for an earlier one does not.
+    """
+    world, client = served.world, served.client
+    world.produce(_profile("u1", "bad"), {"value": 5}, partition=1)
+    world.produce(_profile("u1", "e"), _value("good"), partition=1)
+    world.tail()
+    path, entity = "/v1/tables/profiles/rows", {"app_id": 7, "user_id": "u1"}
+
+    def ask(token: str = "", **more: str) -> Any:
+        headers = {"Thermocline-Read-After": token} if token else {}
+        return client.get(path, params=entity | more, headers=headers).json()
+
+    assert "refused" not in ask()
+    assert "refused" not in ask("profiles/1@0")
+    (refused,) = ask("profiles/1@1")["refused"]
+    assert {name: refused[name] for name in ("topic", "partition", "offset", "stage")} == {
+        "topic": "profiles", "partition": 1, "offset": 1, "stage": "contract",
+    }  # fmt: skip
+    assert "value" in refused["reason"]
+    assert ask("profiles/1@2")["refused"] == ask(key="bad")["refused"] == [refused]
+    assert ask(user_id="nobody")["refused"] == [refused]
+    listed = client.get("/v1/tables/profiles/refused", params={"limit": 5}).json()
+    assert listed["refused"] == [refused]
+    assert {"table", "read_point", "age_seconds", "stale"} <= set(listed)
+    body, headers = {"entities": [entity]}, {"Thermocline-Read-After": "profiles/1@2"}
+    batch = client.post("/v1/tables/profiles/rows:batch", json=body, headers=headers)
+    assert batch.json()["refused"] == [refused]
+    extract = client.post("/v1/tables/profiles/extract", headers=headers)
+    assert extract.headers["Thermocline-Refused"] == "profiles/1@1"
+    assert "Thermocline-Refused" not in client.post("/v1/tables/profiles/extract").headers
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "offset=1"])
+def test_a_limit_that_is_none_is_refused(served: SimpleNamespace, query: str) -> None:
+    answer = served.client.get(f"/v1/tables/profiles/refused?{query}")
+    assert (answer.status_code, answer.json()["code"]) == (422, "bad-parameter")
+
+
+@pytest.mark.parametrize("text", ["%ff", "%ed%a0%80", "%c3", "%80a"])
+def test_a_key_that_is_no_utf_8_is_refused_and_not_replaced(served: SimpleNamespace, text: str) -> None:
+    """U+FFFD is a key like any other: its rows must not be the answer."""
+    served.world.produce(_profile("\ufffd", "k"), _value("somebody's"))
+    served.world.tail()
+    found = served.client.get("/v1/tables/profiles/rows?app_id=7&user_id=%ef%bf%bd").json()
+    assert [row["value"] for row in found["rows"]] == ["somebody's"]
+    answer = served.client.get(f"/v1/tables/profiles/rows?app_id=7&user_id={text}")
+    assert (answer.status_code, answer.json()["code"]) == (400, "request-malformed")
+    assert served.client.get(f"/v1/tables/{text}/rows?app_id=7&user_id=u1").status_code == 404
+    body = '{"entities": [{"app_id": 7, "user_id": "\udcff"}]}'.encode("utf-8", "surrogateescape")
+    assert served.client.post("/v1/tables/profiles/rows:batch", content=body).status_code == 422
 
 
 @pytest.mark.parametrize(
@@ -265,8 +337,10 @@ def test_the_client_reads_what_the_server_says(served: SimpleNamespace) -> None:
     read_point = client.extract("profiles", ["key"], "parquet", sink, told.append)
     assert read_point.end == served.world.end
     assert told[-1] == len(sink.getvalue())
-    with pytest.raises(RowNotFound, match="zz"):
+    with pytest.raises(RowNotFound, match="zz") as missing:
         client.lookup("profiles", {"app_id": "7", "user_id": "u1", "key": "zz"})
+    assert missing.value.read_point == found["read_point"]
+    assert client.refused("profiles", 10)["refused"] == []
     with pytest.raises(UnknownColumn) as error:
         client.extract("profiles", ["nope"], "arrow", sink, told.append)
     assert "updated_at" in error.value.known

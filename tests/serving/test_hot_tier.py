@@ -73,6 +73,47 @@ def offsets(world: World, seam: Seam) -> dict[str, int | None]:
     return {key.decode("latin1")[-3:-2]: row and row.offset for key, row in found.items()}
 
 
+def refused(world: World, first: Seam, end: Seam, count_max: int = 100) -> list[tuple[int, int]]:
+    with world.reader.view() as view:
+        return [(one.partition, one.offset) for one in view.refused(first, end, count_max)]
+
+
+def test_refused_records_are_kept_with_their_reasons_over_generations_and_merges(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Method: a bad record before each seal, and then two of the generations are merged."""
+    monkeypatch.setattr(tier, "GENERATIONS_MAX", 3)
+    for _ in range(4):
+        world.log.add(P0, KEY, "v", 0, is_bad=True)
+        world.add(P1)
+        world.tier.seal()
+    for _ in range(20):
+        world.tier.merge_some()
+    assert world.tier.generations < 5
+    end = Seam({P0: 104, P1: 104, OTHER: 100})
+    assert refused(world, START, end) == [(0, 103), (0, 102), (0, 101), (0, 100)]
+    assert refused(world, START, end, 2) == [(0, 103), (0, 102)]
+    assert refused(world, Seam({P0: 101}), Seam({P0: 103})) == [(0, 102), (0, 101)]
+    with world.reader.view() as one_view:
+        (newest,) = one_view.refused(START, end, 1)
+    assert (newest.topic, newest.stage) == (P0[0], "key")
+    assert newest.reason
+    world.check()
+
+
+def test_more_refused_records_than_are_kept_is_said(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tier, "KEPT_MAX", 2)
+    for _ in range(2):
+        for _ in range(3):
+            world.log.add(P0, KEY, "v", 0, is_bad=True)
+        world.log.feed(world.tier, reached_at=world.clock.monotonic())
+    with world.reader.view() as one_view:
+        last, first = one_view.refused(START, world.tier.end, 100)
+    assert (first.offset, last.offset) == (100, 101)
+    assert "more records were refused" in last.reason
+    assert "more" not in first.reason
+
+
 def test_records_before_the_seam_never_count(world: World) -> None:
     world.add(value="old")
     assert offsets(world, START) == {"k": 100}

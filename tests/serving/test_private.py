@@ -16,7 +16,9 @@ from serving.feed import fill_until
 from thermocline import catalog as catalogs
 from thermocline.clock import ManualClock, SystemClock
 from thermocline.errors import (
+    BadParameter,
     NotReady,
+    ReadAfterTimeout,
     ReadPointGone,
     RowNotFound,
     SeamBeyondLog,
@@ -170,6 +172,23 @@ def test_a_command_answers_as_of_the_logs_end(private_world: SimpleNamespace) ->
     rows, point = _extracted(private_world)
     assert rows == {"u0": "hot", "u2": "cold"}
     assert point.end == world.end
+
+
+def test_a_lookup_includes_the_records_that_it_is_asked_for_or_says_where_the_log_ends(
+    private_world: SimpleNamespace,
+) -> None:
+    world, settings = private_world.world, private_world.settings
+    world.produce(_profile("u0"), {"value": 5})
+    entity = {"app_id": "7", "user_id": "u0"}
+    answer = private.lookup(settings, "profiles", entity, "profiles/0@1")
+    assert [row["value"] for row in answer["rows"]] == ["cold"]
+    (refused,) = answer["refused"]
+    assert (refused["offset"], refused["stage"]) == (1, "contract")
+    assert private.refused(settings, "profiles", 10)["refused"] == [refused]
+    with pytest.raises(ReadAfterTimeout, match="the log ends at profiles/0@2"):
+        private.lookup(settings, "profiles", entity, "profiles/0@5")
+    with pytest.raises(BadParameter, match="no partition 3"):
+        private.lookup(settings, "profiles", entity, "profiles/3@0")
 
 
 def test_an_extract_at_an_earlier_read_point_is_the_same_as_it_was(private_world: SimpleNamespace) -> None:

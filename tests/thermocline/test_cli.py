@@ -379,14 +379,14 @@ def answer(rows: list[dict[str, object]], end: int = 8) -> dict[str, Any]:
 def test_lookup_hands_on_the_key_and_prints_the_answer(call: Call, serving: Any) -> None:
     asked = []
 
-    def lookup(_settings: Settings, name: str, key: dict[str, str]) -> dict[str, Any]:
-        asked.append((name, key))
+    def lookup(_settings: Settings, name: str, key: dict[str, str], read_after: str | None) -> dict[str, Any]:
+        asked.append((name, key, read_after))
         return answer([{"id": 1, "at": None}])
 
     serving.lookup = lookup
     code, out, _ = call("lookup", "profiles", "id=1", "at=a=b", "--json")
     assert (code, json.loads(out)) == (0, answer([{"id": 1, "at": None}]))
-    assert asked == [("profiles", {"id": "1", "at": "a=b"})]
+    assert asked == [("profiles", {"id": "1", "at": "a=b"}, None)]
     text = call("lookup", "profiles", "id=1")[1]
     assert "1 row as of snapshot 9 and the log before profiles/0@8, 0.04 s old" in text
     assert ["1", "null"] in [line.split() for line in text.splitlines()]
@@ -399,12 +399,27 @@ def test_a_key_that_is_not_column_and_value_is_refused(call: Call, serving: Any,
     assert "[bad-parameter]" in err
 
 
-@pytest.mark.parametrize(("end", "code"), [(8, 0), (7, 3)])
-def test_lookup_answers_only_with_the_records_that_it_was_asked_to_include(
-    call: Call, serving: Any, end: int, code: int
-) -> None:
-    serving.lookup = lambda *_: answer([], end)
-    assert call("lookup", "profiles", "id=1", "--read-after", "profiles/0@7")[0] == code
+@pytest.mark.parametrize("word", ["id=\udcff", "\udcff=1"])
+def test_a_key_that_is_not_text_is_refused(call: Call, serving: Any, word: str) -> None:
+    """As a shell hands on a byte that is no UTF-8."""
+    code, _, err = call("lookup", "profiles", word, "--url", "http://nobody:1")
+    assert code == 2
+    assert "[request-malformed]" in err
+
+
+REFUSED = {"topic": "profiles", "partition": 0, "offset": 7, "stage": "contract", "reason": "id is no int"}
+
+
+def test_a_lookup_says_which_records_were_refused(call: Call, serving: Any) -> None:
+    serving.lookup = lambda *_: answer([]) | {"refused": [REFUSED]}
+    text = call("lookup", "profiles", "id=1", "--read-after", "profiles/0@7")[1]
+    assert "refused: profiles/0@7 (contract): id is no int" in text
+    serving.refused = lambda *_: answer([]) | {"refused": [REFUSED]}
+    text = call("refused", "profiles")[1]
+    assert ["profiles/0@7", "contract", "id", "is", "no", "int"] in [
+        line.split() for line in text.splitlines()
+    ]
+    assert "1 refused record as of snapshot 9" in text
 
 
 def test_an_extract_becomes_a_file_of_the_format_of_its_name(

@@ -6,7 +6,8 @@ import inspect
 import pickle
 import re
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 import typer
@@ -19,6 +20,12 @@ EXAMPLES = {
     str: "profiles",
     int: 1234,
     float: 1.5,
+    float | None: 1.5,
+    bool: True,
+    Mapping[str, Any]: {"snapshot_id": "1", "seam": {}, "end": {}},
+    tuple[Mapping[str, Any], ...]: (
+        {"topic": "t", "partition": 0, "offset": 1, "stage": "key", "reason": "it is not JSON"},
+    ),
     tuple[str, ...]: ("first", "second"),
     tuple[int, ...]: (1, 2),
 }
@@ -81,14 +88,15 @@ def test_the_page_has_a_title_and_says_more(error: type[ThermoclineError]) -> No
 def test_the_exit_code_and_the_http_status_are_ours(error: type[ThermoclineError]) -> None:
     assert isinstance(error.exit_code, ExitCode)
     assert error.exit_code is not ExitCode.DONE
-    assert error.http_status in {404, 405, 406, 409, 410, 422, 500, 503}
+    assert error.http_status in {400, 404, 405, 406, 409, 410, 422, 500, 503}
 
 
 @pytest.mark.parametrize("error", ALL, ids=lambda error: error.code)
 def test_the_problem_has_the_one_shape(error: type[ThermoclineError]) -> None:
     problem = example(error).to_problem("/v1/tables/profiles/rows")
     assert list(problem) == [
-        *("type", "title", "status", "detail", "instance", "code", "state", "next", "retryable")
+        *("type", "title", "status", "detail", "instance", "code", "state", "next", "retryable"),
+        *error.members,
     ]
     assert problem["type"] == f"urn:thermocline:error:{error.code}"
     assert problem["instance"] == "/v1/tables/profiles/rows"

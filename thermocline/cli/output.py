@@ -31,7 +31,7 @@ LABEL_WIDTH: Final = 10
 COMMAND: Final = "thermocline "
 # Commands as errors print them: of those that read the configuration.
 _OF_CONFIG: Final = re.compile(
-    rf"(?<![\w./-]){COMMAND}(?=(?:config|extract|ingest|lookup|quarantine|serve|status|table|verify|views)\b)"
+    rf"(?<![\w./-]){COMMAND}(?=(?:config|extract|ingest|lookup|quarantine|refused|serve|status|table|verify|views)\b)"
 )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 
 import typer
 from rich.console import Console, Group
@@ -16,10 +16,14 @@ from rich.text import Text
 
 from thermocline.cli.output import counted, say, show, table
 from thermocline.cli.session import AsJson, TableName, Url, session_of
-from thermocline.errors import BadParameter, ReadAfterTimeout
+from thermocline.errors import BadParameter, RequestMalformed, refusal
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from thermocline.read_point import ReadPoint
+
+REFUSED_MAX: Final = 1_000  # as many as a server gives at once
 
 
 class Format(StrEnum):
@@ -46,8 +50,42 @@ def lookup(
     rows: list[dict[str, Any]] = answer["rows"]
     columns = list(rows[0]) if rows else []
     listed = table(columns, ([_value(row[column]) for column in columns] for row in rows))
-    words = f"{counted(len(rows), 'row')} as of {_read_point(answer)}, {_age(answer)}"
-    show(answer, Group(listed, Text(words, style="dim")) if rows else Text(words, style="dim"), as_json)
+    parts: list[RenderableType] = [listed] if rows else []
+    parts += [Text(f"refused: {refusal(**one)}", style="yellow") for one in answer.get("refused", ())]
+    parts.append(
+        Text(f"{counted(len(rows), 'row')} as of {_read_point(answer)}, {_age(answer)}", style="dim")
+    )
+    show(answer, Group(*parts), as_json)
+
+
+def refused(
+    context: typer.Context,
+    name: TableName,
+    limit: Annotated[int, typer.Option(min=1, max=REFUSED_MAX, help="At most this many.")] = 100,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List refused records that are not committed yet: what Kafka acknowledged, and the table can't take.
+
+    Ingest puts them into quarantine (or skips them, as on_error says): then `quarantine list` shows them.
+    """
+    if url:
+        from serving.client import Client
+
+        with Client(url) as client:
+            answer = client.refused(name, limit)
+    else:
+        from serving.private import refused as refused_here
+
+        answer = refused_here(session_of(context).settings(), name, limit)
+    found: list[dict[str, Any]] = answer["refused"]
+    rows = [
+        (f"{one['topic']}/{one['partition']}@{one['offset']}", one["stage"], one["reason"]) for one in found
+    ]
+    words = Text(
+        f"{counted(len(rows), 'refused record')} as of {_read_point(answer)}, {_age(answer)}", style="dim"
+    )
+    show(answer, Group(table(("record", "stage", "reason"), rows), words) if rows else words, as_json)
 
 
 def extract(
@@ -87,9 +125,7 @@ def _asked(url: str, name: str, key: dict[str, str], read_after: str | None) -> 
 def _read(context: typer.Context, name: str, key: dict[str, str], read_after: str | None) -> dict[str, Any]:
     from serving.private import lookup as lookup_here
 
-    answer = lookup_here(session_of(context).settings(), name, key)
-    _check_included(name, answer, read_after)
-    return answer
+    return lookup_here(session_of(context).settings(), name, key, read_after)
 
 
 def _reader(
@@ -139,20 +175,19 @@ def parse_key(words: Sequence[str]) -> dict[str, str]:
             raise BadParameter(name=word, problem="is not of the form COLUMN=VALUE")
         if column in values:
             raise BadParameter(name=column, problem="is given twice")
+        if not _is_text(word):
+            raise RequestMalformed(part=f"the value of {column}", detail="it is not UTF-8")
         values[column] = value
     return values
 
 
-def _check_included(name: str, answer: Mapping[str, Any], read_after: str | None) -> None:
-    """Without a server, what was acknowledged before the command began is included; anything else is not."""
-    if read_after is None:
-        return
-    from thermocline.read_point import parse_read_after
-    from thermocline.seam import Seam
-
-    end = Seam.from_dict(answer["read_point"]["end"])
-    if any(offset >= end.get(place) for place, offset in parse_read_after(read_after).items()):
-        raise ReadAfterTimeout(table=name, wanted=read_after, waited_seconds=0.0)
+def _is_text(word: str) -> bool:
+    """Whether an argument was UTF-8: Python keeps other bytes as characters that can't be written."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _value(value: object) -> Text:

@@ -7,12 +7,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from thermocline.definition import Kind
 from thermocline.errors import NotReady, RowNotFound
 
 if TYPE_CHECKING:
     from serving.hot.pinned import PinnedHot
-    from thermocline.definition import LiveTable
     from thermocline.read_point import ReadPoint
     from thermocline.settings import Settings
     from verify.doors import Doors
@@ -20,8 +18,6 @@ if TYPE_CHECKING:
 # A tailer that runs seals within a second.
 _SEAL_WAIT_SECONDS: Final = 5.0
 _NONE_HERE: Final = "this machine has none"
-# A row that is found and not found in turn: so often in a few milliseconds, nobody writes and deletes it.
-_CONFIRMATIONS_MAX: Final = 5
 
 
 @contextmanager
@@ -33,35 +29,24 @@ def open_doors(settings: Settings, name: str, url: str | None) -> Iterator[Doors
     with ExitStack() as stack:
         hot, problem = _hot_here(settings, name, stack)
         if url is not None:
-            yield _of_server(settings, name, url, hot, problem, stack)
+            yield _of_server(name, url, hot, problem, stack)
         else:
             yield _of_private(settings, name, hot, problem, stack)
 
 
-def _of_server(
-    settings: Settings, name: str, url: str, hot: PinnedHot | None, problem: str, stack: ExitStack
-) -> Doors:
+def _of_server(name: str, url: str, hot: PinnedHot | None, problem: str, stack: ExitStack) -> Doors:
     from serving.client import Client
-    from thermocline.catalog import definition_of, open_table
     from verify.doors import Doors
 
     client = stack.enter_context(Client(url))
-    definition = definition_of(open_table(settings, name), name)
 
     def extract(columns: list[str], sink: BinaryIO) -> ReadPoint:
         return client.extract(name, columns, "arrow", sink, _unheard)
 
     def lookup(parameters: Mapping[str, str], read_after: str) -> Mapping[str, Any]:
-        answer: dict[str, Any] = {}
-        for _ in range(_CONFIRMATIONS_MAX):
-            try:
-                return client.lookup(name, parameters, read_after or None)
-            except RowNotFound:  # says not where it was read: a batch does
-                answer = client.batch(name, [_typed(definition, parameters)], read_after or None)
-            (result,) = answer.pop("results")
-            if not result["rows"]:
-                break
-        return {**answer, "rows": []}
+        with _no_row() as answer:
+            answer.update(client.lookup(name, parameters, read_after or None))
+        return answer
 
     return Doors(extract, lookup, hot, problem)
 
@@ -70,7 +55,6 @@ def _of_private(
     settings: Settings, name: str, hot: PinnedHot | None, problem: str, stack: ExitStack
 ) -> Doors:
     from serving import private
-    from serving.entity import entity_of
     from verify.doors import Doors
 
     opened = stack.enter_context(private.opened(settings, name))
@@ -79,13 +63,21 @@ def _of_private(
         return opened.extract(columns, "arrow", sink, _unheard)
 
     def lookup(parameters: Mapping[str, str], _read_after: str) -> Mapping[str, Any]:
-        try:
-            return opened.lookup(parameters)
-        except RowNotFound:  # all answers are as of one read point
-            look, _ = opened.reader.lookup((entity_of(opened.definition, parameters),))
-            return {"rows": [], "read_point": look.read_point.to_dict()}
+        with _no_row() as answer:
+            answer.update(opened.lookup(parameters))
+        return answer
 
     return Doors(extract, lookup, hot or opened.hot, "" if problem == _NONE_HERE else problem)
+
+
+@contextmanager
+def _no_row() -> Iterator[dict[str, Any]]:
+    """An answer to be filled in; where no row has the key, one without rows."""
+    answer: dict[str, Any] = {}
+    try:
+        yield answer
+    except RowNotFound as error:
+        answer.update(rows=[], read_point=error.read_point)
 
 
 def _hot_here(settings: Settings, name: str, stack: ExitStack) -> tuple[PinnedHot | None, str]:
@@ -112,12 +104,6 @@ def _hot_here(settings: Settings, name: str, stack: ExitStack) -> tuple[PinnedHo
     if not state.seam.at_least(pinned.start):
         return None, f"it begins at {pinned.start!r}, beyond the table's {state.seam!r}"
     return pinned, ""
-
-
-def _typed(definition: LiveTable, parameters: Mapping[str, str]) -> dict[str, object]:
-    """An entity as the body of a batch has it: integers as numbers, all else as text."""
-    is_integer = {column.name: column.type.kind in (Kind.INT, Kind.LONG) for column in definition.key_columns}
-    return {name: int(text) if is_integer[name] else text for name, text in parameters.items()}
 
 
 def _unheard(_: int) -> None:

@@ -43,6 +43,7 @@
     │   ├── UnknownTable             the server has no such table
     │   ├── UnknownColumn            the table has no such column
     │   ├── BadParameter             a parameter cannot be used
+    │   ├── RequestMalformed         the request is not UTF-8
     │   ├── NoKey                    a lookup in a table without a key
     │   ├── RowNotFound              no row has that key
     │   ├── NotQuarantined           the quarantine holds no such record
@@ -107,12 +108,14 @@ from thermocline.errors.request import (
     ReadAfterTimeout,
     ReadPointGone,
     RequestError,
+    RequestMalformed,
     RouteNotFound,
     RowNotFound,
     ServerUnreachable,
     StorageFailed,
     UnknownColumn,
     UnknownTable,
+    refusal,
 )
 from thermocline.errors.root import (
     ExitCode,
@@ -193,6 +196,7 @@ __all__ = [
     "ReadPointGone",
     "RebaseRefused",
     "RequestError",
+    "RequestMalformed",
     "Resumable",
     "RouteNotFound",
     "RowNotFound",
@@ -224,6 +228,7 @@ __all__ = [
     "all_errors",
     "did_you_mean",
     "first_line",
+    "refusal",
 ]
 
 

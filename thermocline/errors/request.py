@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from thermocline.errors.root import ExitCode, Misnaming, ThermoclineError
 from thermocline.masking import mask_password
 
@@ -59,6 +62,22 @@ class BadParameter(RequestError):
     problem: str
 
 
+class RequestMalformed(RequestError):
+    """The request is not text that can be read.
+
+    Text is UTF-8, in a URL percent-encoded. Other bytes are refused rather than replaced, since the answer
+    would be that of another key.
+    """
+
+    code = "request-malformed"
+    http_status = 400
+    _what = "{part} can't be read: {detail}."
+    _next = "send UTF-8; binary key columns are given in base64"
+
+    part: str
+    detail: str
+
+
 class NoKey(RequestError):
     """The table has no key, so that none of its rows can be looked up.
 
@@ -78,17 +97,39 @@ class NoKey(RequestError):
 class RowNotFound(RequestError):
     """The table has no row with that key.
 
-    It was never written, or it was deleted. The answer is exact as of the newest record that was read. To
-    read your own write, send its place in the log as Thermocline-Read-After (--read-after).
+    It was never written, or it was deleted, or its record was refused, which the answer then says. The answer
+    is exact as of the read point that it names. To read your own write, send its place in the log as
+    Thermocline-Read-After (--read-after).
+
+    A refused record is one that the table's definition can't take: its key or value is not as declared. Kafka
+    acknowledged it all the same. GET /v1/tables/TABLE/refused and `thermocline refused TABLE` list those
+    that are not committed yet, `thermocline quarantine list TABLE` the others.
     """
 
     code = "row-not-found"
     http_status = 404
     exit_code = ExitCode.BAD_ANSWER
-    _what = "table {table} has no row {key}."
+    members = ("read_point", "age_seconds", "stale", "refused")
+    _what = "table {table} has no row {key}, {_as_of}."
+    _cause = "{_refusals}"
 
     table: str
     key: str
+    read_point: Mapping[str, Any]
+    age_seconds: float | None
+    stale: bool
+    refused: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def _as_of(self) -> str:
+        snapshot_id, age = self.read_point["snapshot_id"], _age(self.age_seconds, self.stale)
+        return f"as of snapshot {snapshot_id} and the log {age}"
+
+    @property
+    def _refusals(self) -> str:
+        if not self.refused:
+            return ""
+        return "\n".join(["records were refused:", *(f"  - {refusal(**one)}" for one in self.refused)])
 
 
 class NotQuarantined(RequestError):
@@ -169,14 +210,21 @@ class ReadAfterTimeout(RequestError):
     http_status = 503
     exit_code = ExitCode.AWAY
     retryable = True
-    _what = "{wanted} had not reached table {table} after {waited_seconds:.1f} s."
+    _what = "{wanted} had not reached table {table} after {waited_seconds:.1f} s{_end}."
     _state = "nothing is lost; the server goes on reading."
-    _cause = "the record does not exist yet, or the server lags behind the log."
+    _cause = "the record does not exist yet, or its transaction is open, or the server lags behind the log."
     _next = "ask again, or without Thermocline-Read-After; thermocline status shows the lag"
 
     table: str
     wanted: str
     waited_seconds: float
+    log_ends: tuple[
+        str, ...
+    ] = ()  # TOPIC/PARTITION@OFFSET, where the log was read to its end and ends before
+
+    @property
+    def _end(self) -> str:
+        return f": the log ends at {', '.join(self.log_ends)}" if self.log_ends else ""
 
 
 class NotReady(RequestError):
@@ -292,3 +340,14 @@ class ServerUnreachable(RequestError):
 
     def __post_init__(self) -> None:
         self.url, self.detail = mask_password(self.url), mask_password(self.detail)
+
+
+def refusal(topic: str, partition: int, offset: int, stage: str, reason: str) -> str:
+    """A refused record in words: where it stands in the log, and why it was refused."""
+    return f"{topic}/{partition}@{offset} ({stage}): {reason}"
+
+
+def _age(age_seconds: float | None, is_stale: bool) -> str:
+    if age_seconds is None:
+        return "of unknown age"
+    return f"{age_seconds:.2f} s ago{' (stale)' if is_stale else ''}"

@@ -37,6 +37,8 @@ class ThermoclineError(Exception):
     http_status: ClassVar[int]
     exit_code: ClassVar[ExitCode]
     retryable: ClassVar[bool] = False
+    members: ClassVar[tuple[str, ...]] = ()
+    """The facts that are members of a problem by themselves, named as in other answers."""
 
     _what: ClassVar[str] = ""
     _state: ClassVar[str] = ""
@@ -96,6 +98,7 @@ class ThermoclineError(Exception):
             "state": self.state,
             "next": self.next,
             "retryable": self.retryable,
+            **{name: getattr(self, name) for name in self.members},
         }
 
     def _worded(self, words: str) -> str:
