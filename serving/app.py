@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
@@ -64,6 +64,8 @@ JSON: Final = "application/json"
 
 # A new snapshot or a status of the tailer is noticed within this; each look is one stat call per table.
 REFRESH_SECONDS: Final = 0.1
+# A worker that starts loads its tables' indexes in seconds. One that takes longer listens, and says why.
+FIRST_REFRESH_SECONDS_MAX: Final = 30.0
 # The tailer commits every 20 ms; looking twice as often costs a waiting request microseconds.
 READ_AFTER_POLL_SECONDS: Final = 0.01
 # A partition that a topic gains is taken up within about two seconds; one that is not there then never was.
@@ -85,6 +87,8 @@ def create_app(tables: Tables, settings: ServingSettings) -> Requests:
     @asynccontextmanager
     async def lifespan(_: object) -> AsyncIterator[None]:
         refreshing = asyncio.create_task(door.refresh_forever())
+        # The worker listens once this is over: until then, another one may be able to answer.
+        await door.refreshed(FIRST_REFRESH_SECONDS_MAX)
         yield
         refreshing.cancel()
         await asyncio.gather(refreshing, return_exceptions=True)
@@ -132,6 +136,12 @@ class _Door:
         self._cold_threads = ReadingThreads(COLD_THREADS)
         self._extract_threads = ThreadPoolExecutor(2 * EXTRACTS_MAX, "extract")
         self._extracts = asyncio.Semaphore(EXTRACTS_MAX)
+        self._has_refreshed = asyncio.Event()
+
+    async def refreshed(self, seconds_max: float) -> None:
+        """Returns once every table was brought to its newest snapshot, or this has failed, or time is up."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._has_refreshed.wait(), seconds_max)
 
     async def refresh_forever(self) -> None:
         """Keeps every table at its newest snapshot. A failure is logged and tried again."""
@@ -145,6 +155,7 @@ class _Door:
                     if table.name not in failing:
                         log.exception("refresh failed", extra=fields(table=table.name))
                     failing.add(table.name)
+            self._has_refreshed.set()
             await asyncio.sleep(REFRESH_SECONDS)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What stands where below ``<state_dir>/<table>``: written by the tailer, read by the API workers."""
+"""The files below ``<state_dir>/<table>``: written by the tailer, read by the API workers."""
 
 from __future__ import annotations
 
@@ -7,5 +7,7 @@ from typing import Final
 HOT: Final = "hot"
 COLD: Final = "cold"
 TAILER_STATUS: Final = "tailer.json"
+LOCK: Final = "server.lock"
+"""In ``<state_dir>`` itself: held by the server that uses the folder."""
 SPILL: Final = "spill"
 """Where DuckDB puts what does not fit in an extract's memory; empty otherwise."""

@@ -90,7 +90,8 @@ class TableReader:
     """Answers lookups of one table from a hot tier and the newest published cold index.
 
     ``snapshots`` is where its cold indexes are published. ``is_filled`` tells whether the hot tier has
-    reached the log's ends as of its start; it is asked until it says so once. ``look`` and ``end`` belong to
+    reached the log's ends as of its start; it is asked until it says so once. ``tailer_problem`` says what
+    keeps the hot tier from being read, for whoever is refused. ``look`` and ``end`` belong to
     one thread, ``refresh`` to one; the others to any.
     """
 
@@ -102,6 +103,7 @@ class TableReader:
         clock: Clock,
         stale_after_seconds: float,
         is_filled: Callable[[], bool],
+        tailer_problem: Callable[[], str] = lambda: "",
     ) -> None:
         self.name = name
         self._snapshots = snapshots
@@ -109,6 +111,7 @@ class TableReader:
         self._clock = clock
         self._stale_after_seconds = stale_after_seconds
         self._is_filled = is_filled
+        self._tailer_problem = tailer_problem
         self._was_filled = False
         self._hot: HotReader | None = None
         self._stamp: Any = None
@@ -120,15 +123,19 @@ class TableReader:
     def hot(self) -> HotReader:
         """The hot tier. Raises `NotReady` before the tailer has begun."""
         if self._hot is None:
-            raise NotReady(table=self.name, detail="its tailer has not begun to read the log")
+            raise self.not_ready("its tailer has not begun to read the log")
         return self._hot
 
     @property
     def cold(self) -> ColdSide:
         """The snapshot that answers are given from now. Raises `NotReady` before the first one."""
         if self._cold is None:
-            raise NotReady(table=self.name, detail="no snapshot of the table has been indexed yet")
+            raise self.not_ready("no snapshot of the table has been indexed yet")
         return self._cold
+
+    def not_ready(self, detail: str) -> NotReady:
+        """The error, with what keeps the tailer from going on."""
+        return NotReady(table=self.name, detail="; ".join(filter(None, (detail, self._tailer_problem()))))
 
     def refresh(self) -> bool:
         """Moves to the newest published snapshot that the hot tier fits; whether it moved. Reads files.
@@ -276,7 +283,7 @@ class TableReader:
             self._was_filled = self._is_filled()
             problem = None if self._was_filled else "the hot tier is still reading the log up to its end"
         if problem is not None:
-            raise NotReady(table=self.name, detail=problem)
+            raise self.not_ready(problem)
 
     def _reach(self, index: ColdIndex, view: HotView) -> _Reached:
         """What an answer from this view and this snapshot reaches, once they are known to fit.
@@ -294,8 +301,7 @@ class TableReader:
         end = view.end.merged_max(index.seam)
         is_comparable = last is not None and _is_same_log(index, last.index)
         if last is not None and is_comparable and not end.at_least(last.read_point.end):
-            detail = "the hot tier is being read again and is still behind earlier answers"
-            raise NotReady(table=self.name, detail=detail)
+            raise self.not_ready("the hot tier is being read again and is still behind earlier answers")
         read_point = ReadPoint(index.snapshot_id, index.seam, end)
         read_point_json = msgspec.json.encode(read_point.to_dict())
         self._reached = _Reached(

@@ -14,21 +14,24 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from serving.layout import TAILER_STATUS
+from serving.hot.disk import try_lock
+from serving.layout import LOCK, TAILER_STATUS
 from serving.measures import MULTIPROCESS_FOLDER
 from thermocline import logs
 from thermocline.catalog import definition_of, load_table, open_catalog
 from thermocline.clock import SystemClock
-from thermocline.errors import PortTaken, ThermoclineError
+from thermocline.errors import PortTaken, StateDirUnusable, ThermoclineError
 from thermocline.failpoints import arm_from
 from thermocline.logs import fields
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
+    from pathlib import Path
 
     from thermocline.clock import Clock
     from thermocline.definition import LiveTable
@@ -55,9 +58,11 @@ def serve(settings: Settings, log_level: logs.Level = "info", log_json: bool = F
 
     Raises:
         PortTaken: another process listens there.
+        StateDirUnusable: the state folder can't be written, or another server holds it.
         ThermoclineError: the catalog can't be reached, or a table is not there or not ours.
     """
-    with _reserved(settings.serving.host, settings.serving.port) as port:
+    serving = settings.serving
+    with _reserved(serving.host, serving.port) as port, _held(serving.state_dir, settings.tables):
         definitions = load_definitions(settings)
         for name in definitions:
             _forget_status(settings, name)
@@ -215,12 +220,13 @@ def _run_worker(
         log_config=None,
         access_log=False,
         server_header=False,
+        backlog=BACKLOG,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
-    # A socket of its own: the kernel spreads connections over those of a port, and passes over a dead
-    # worker's. Of a socket that all share, the first worker to wake would accept a whole burst.
-    listener = socket.create_server(address[:2], family=_family(address[0]), backlog=BACKLOG, reuse_port=True)
-    uvicorn.Server(config).run(sockets=[listener])
+    # A socket of its own: the kernel spreads connections over those of a port that listen, and passes over a
+    # dead worker's. Of a socket that all share, the first worker to wake would accept a whole burst. uvicorn
+    # listens once the app has started up, so no connection waits for a worker that can't answer yet.
+    uvicorn.Server(config).run(sockets=[_bound(address)])
 
 
 def _become_child(log_level: logs.Level, log_json: bool, stop: Callable[[], object]) -> None:
@@ -239,17 +245,39 @@ def _become_child(log_level: logs.Level, log_json: bool, stop: Callable[[], obje
     threading.Thread(target=follow, name="follow parent", daemon=True).start()
 
 
+@contextmanager
+def _held(state_dir: Path, tables: Iterable[str]) -> Iterator[None]:
+    """The state folder, for this server alone, with a folder in it for each table; all can be written."""
+    try:
+        for folder in (state_dir, *(state_dir / table for table in tables)):
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        lock = try_lock(state_dir / LOCK)
+    except OSError as error:
+        raise StateDirUnusable(path=str(state_dir), detail=str(error)) from error
+    if lock is None:
+        raise StateDirUnusable(path=str(state_dir), detail="another server holds it")
+    with lock:
+        yield
+
+
 def _reserved(host: str, port: int) -> socket.socket:
     """The port, for this server's workers alone: bound, but nobody listens here."""
     try:
         with socket.create_server((host, port), family=_family(host)) as alone:
             address = alone.getsockname()
-        reserved = socket.socket(_family(host))
-        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        reserved.bind(address)
+        return _bound(address)
     except OSError as error:
         raise PortTaken(host=host, port=port) from error
-    return reserved
+
+
+def _bound(address: tuple[Any, ...]) -> socket.socket:
+    """A socket at the server's address, which it shares; it does not listen."""
+    bound = socket.socket(_family(address[0]))
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    bound.bind(address)
+    return bound
 
 
 def _family(host: str) -> socket.AddressFamily:

@@ -70,6 +70,7 @@ class ServedTable:
             clock,
             stale_after_seconds,
             is_filled=lambda: bool(self.tailer().get("caught_up_to_start_ends")),
+            tailer_problem=self._tailer_problem,
         )
 
     @property
@@ -118,9 +119,9 @@ class ServedTable:
             try:
                 with storage_named(self.name):
                     return self._extract(wanted, floor)
-            except NotReady:
+            except NotReady as error:
                 if attempt + 1 == PIN_ATTEMPTS:
-                    raise
+                    raise self._reader.not_ready(error.detail) from error
         raise AssertionError("unreachable")
 
     def tailer(self) -> Mapping[str, Any]:
@@ -130,6 +131,17 @@ class ServedTable:
         except (OSError, msgspec.DecodeError):
             return {}
         return status
+
+    def _tailer_problem(self) -> str:
+        """What keeps the tailer from reading on, or how much is still to be read; or nothing."""
+        status = self.tailer()
+        for problem in (status.get("problem"), status.get("catalog_problem")):
+            if problem:
+                return f"[{problem['code']}] {problem['what']}"
+        if status.get("paused"):
+            return "the tailer pauses: serving.hot_bytes_max is used up, or the disk is nearly full"
+        left = status.get("offsets_to_ready", 0)
+        return f"{left:,} offsets are still to be read" if left else ""
 
     def status(self) -> dict[str, Any]:
         """The table's part of ``/status``."""

@@ -123,6 +123,7 @@ class Tailer:
         self._tombstones_since_ms: Mapping[str, int] = NO_TIMES
         self._empty_at = float("-inf")  # when the tier was last known to hold no row
         self._problem: ThermoclineError | None = None
+        self._problem_since = float("-inf")
         self._checked_at = float("-inf")
         self._retry_at = float("-inf")  # what failed is not tried again before
         self._status_at = float("-inf")
@@ -185,7 +186,7 @@ class Tailer:
         assert self._tier is not None
         self._check_log(newest)
         self._tail = self._source.tail(self._tier.end)
-        self._problem = None
+        self._recover()
 
     def _leave_log(self) -> None:
         if self._tail is not None:
@@ -354,6 +355,11 @@ class Tailer:
         if not self._is_paused:
             with failstep("tailer.poll"):
                 chunks = tail.poll(ROUND_SECONDS)
+            silence = tail.silence()
+            if silence is None:
+                self._recover()
+            else:
+                self._note(silence, silence.cause)
             positions, reached = tail.positions(), tail.reached_end_at()
             if self._is_other_log(tail) or (self._is_news(positions, reached) and self._is_check_due()):
                 # What came may be of another topic, or lack tombstones: none is taken. Where nothing came,
@@ -379,7 +385,11 @@ class Tailer:
             self._say(self._state())
 
     def _note(self, problem: ThermoclineError, cause: str) -> None:
-        if self._problem is None or self._problem.what != problem.what:
+        """Logs a problem once; what passes by itself may be worded differently each time."""
+        before = self._problem
+        if before is None:
+            self._problem_since = self._clock.monotonic()
+        if before is None or (before.code, _worded(before)) != (problem.code, _worded(problem)):
             subject = (
                 "hot tier cannot be written" if isinstance(problem, StorageFailed) else "log cannot be read"
             )
@@ -389,12 +399,26 @@ class Tailer:
             log.error("the %s; answers grow old", subject, extra=extra)
         self._problem = problem
 
+    def _recover(self) -> None:
+        problem, self._problem = self._problem, None
+        if problem is not None:
+            seconds = round(self._clock.monotonic() - self._problem_since, 1)
+            extra = fields(table=self._table, code=problem.code, seconds=seconds)
+            log.info("the log is read again", extra=extra)
+
     def _state(self) -> str:
         if self._problem is not None:
             return "waiting" if self._problem.retryable else "failed"
         if self._is_paused:
             return "paused"
         return "running" if self._goal is not None else "starting"
+
+    def _offsets_to_ready(self) -> int:
+        """How many offsets lie before the ends that it has to pass once."""
+        if self._goal is None or self._tier is None or self._is_caught_up:
+            return 0
+        end = self._tier.end
+        return sum(max(goal - end.get((topic, p)), 0) for topic, p, goal in self._goal.items())
 
     def _say(self, state: str) -> None:
         """Writes the status where it can be written: reading goes on without it."""
@@ -414,6 +438,7 @@ class Tailer:
             "state": state,
             "paused": self._is_paused,
             "caught_up_to_start_ends": self._is_caught_up,
+            "offsets_to_ready": self._offsets_to_ready(),
             "problem": shown(self._problem),
             "hot_bytes_max": self._settings.hot_bytes_max,
             **follower_status(self._follower),
@@ -421,3 +446,8 @@ class Tailer:
         if tier is not None and feed is not None:
             status |= tier_status(tier, feed, self._clock)
         write_status(self._folder, self._table, self._clock, status)
+
+
+def _worded(problem: ThermoclineError) -> str:
+    """What of its words tells a problem from another one of its code."""
+    return "" if problem.retryable else problem.what

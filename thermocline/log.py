@@ -45,6 +45,8 @@ CONSUME_RECORDS_MAX = 10_000
 CONSUME_WAIT_SECONDS = 0.2
 # The end offsets are asked for this often while tailing; it bounds how old "read up to the end" can look.
 END_PROBE_SECONDS = 0.25
+# The end offsets are answered several times a second; a silence as long as this is an outage.
+SILENCE_SECONDS_MAX = 5.0
 # A topic that grows or is made anew while it is tailed is noticed within this.
 FACTS_PROBE_SECONDS = 2.0
 # A topic or partition that was just made is known to one broker before the others, and a new leader takes a
@@ -478,6 +480,8 @@ class Tail:
         self._consumer.assign([TopicPartition(*place, offset) for place, offset in self._positions.items()])
         self._probes = _Probes(client_config, list(self._positions), self._clock)
         self._facts: dict[str, TopicFacts] = {}
+        self._bootstrap_servers = str(client_config["bootstrap.servers"])
+        self._heard_at = self._clock.monotonic()
 
     def poll(self, timeout_seconds: float, records_max: int = CONSUME_RECORDS_MAX) -> list[RecordChunk]:
         """The next records, a chunk a partition, offsets ascending; empty when nothing came in time.
@@ -496,11 +500,21 @@ class Tail:
                 self._positions[place] = max(self._positions[place], message.offset())
             elif error.code() == _OFFSET_OUT_OF_LOG:
                 raise _offsets_gone(self._consumer, self._table, *place, self._positions[place])
-        for place, end, asked_at in self._probes.ends():
+        ends, facts = self._probes.ends(), self._probes.facts()
+        for place, end, asked_at in ends:
             if self._positions[place] >= end:
                 self._reached_end_at[place] = max(asked_at, self._reached_end_at.get(place, asked_at))
-        self._facts |= self._probes.facts()
+        self._facts |= facts
+        if records or ends or facts:
+            self._heard_at = self._clock.monotonic()
         return [RecordChunk.of(*place, read) for place, read in records.items()]
+
+    def silence(self) -> KafkaUnreachable | None:
+        """The error, where no broker has answered anything for a while; `poll` goes on all the same."""
+        if self._clock.monotonic() - self._heard_at < SILENCE_SECONDS_MAX:
+            return None
+        detail = f"no answer for {SILENCE_SECONDS_MAX:.0f} s"
+        return KafkaUnreachable(bootstrap_servers=self._bootstrap_servers, detail=detail)
 
     def positions(self) -> Seam:
         """The next offset to be read of each partition."""

@@ -177,6 +177,27 @@ def test_a_killed_tailer_is_replaced_and_goes_on_where_it_was(
     assert tailer_pid(stack) != pid
 
 
+def test_a_worker_that_is_started_again_refuses_nothing_that_another_could_answer(
+    stack: Stack, server: Command
+) -> None:
+    """Method: a worker is killed; each request has a connection of its own, until the new worker answers."""
+
+    def worker() -> int:
+        """Who answers; 0 where the connection was the killed one's."""
+        try:
+            answer = httpx.get(f"{stack.url}/status", timeout=60)
+        except httpx.TransportError:
+            return 0
+        status = answer.json()["tables"][TABLE]
+        assert status["ready"], status
+        return int(status["worker_pid"])
+
+    workers = {worker() for _ in range(64)}
+    assert len(workers) == stack.settings.serving.workers == 2
+    os.kill(min(workers), signal.SIGKILL)
+    stack.wait_for(lambda: worker() not in {0, *workers}, "a new worker answers")
+
+
 def test_garbage_neither_stops_the_server_nor_hides_good_records(topic: Topic, client: Client) -> None:
     row = (APP, "garbage", "plan")
     topic.send(row, "good", partition=1)
@@ -193,6 +214,7 @@ def test_waiting_for_a_record_that_never_comes_ends_with_a_clear_error(stack: St
         timeout=60,
     )
     assert (answer.status_code, answer.json()["code"]) == (503, "read-after-timeout")
+    assert f"the log ends at {TOPIC}/0@" in answer.json()["detail"]
     assert answer.headers["content-type"].startswith("application/problem+json")
 
 

@@ -20,7 +20,7 @@ from serving import server
 from serving.server import load_definitions, serve
 from thermocline import catalog as catalogs
 from thermocline.definition import LiveTable
-from thermocline.errors import PortTaken, TableMissing
+from thermocline.errors import PortTaken, StateDirUnusable, TableMissing
 from thermocline.settings import CatalogSettings, KafkaSettings, ServingSettings, Settings, TableSettings
 
 START_SECONDS_MAX = 60.0
@@ -121,6 +121,7 @@ def test_killed_processes_come_back_and_a_stop_leaves_none(running: tuple[Settin
     """
     settings, process = running
     _until(lambda: _status(settings).get("tailer", {}).get("pid"))
+    _until(lambda: "[kafka-unreachable]" in _get(settings, "/readyz")[1]["detail"])
     status, problem = _get(settings, "/readyz")
     assert (status, problem["code"]) == (503, "not-ready")
     before = _status(settings)
@@ -148,6 +149,21 @@ def test_children_end_when_the_server_is_killed(running: tuple[Settings, Any]) -
 def test_a_port_in_use_is_said_before_anything_starts(settings: Settings) -> None:
     with socket.create_server(("127.0.0.1", settings.serving.port)), pytest.raises(PortTaken):
         serve(settings)
+
+
+def test_a_state_folder_that_cannot_be_written_or_is_in_use_is_said_before_anything_starts(
+    settings: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    for state_dir in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nowhere")):
+        serving = settings.serving.model_copy(update={"state_dir": state_dir})
+        with pytest.raises(StateDirUnusable, match=str(state_dir)):
+            serve(settings.model_copy(update={"serving": serving}))
+    state_dir = settings.serving.state_dir
+    with server._held(state_dir, settings.tables), pytest.raises(StateDirUnusable, match="another server"):
+        serve(settings)
+    with server._held(state_dir, settings.tables):
+        assert {path.name for path in state_dir.iterdir()} == {"profiles", "server.lock"}
 
 
 def test_a_port_is_held_before_any_worker_listens() -> None:

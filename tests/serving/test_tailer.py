@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -57,6 +58,7 @@ class Kafka:
     topic_id: str = "t"
     is_away: bool = False
     config: TopicConfig = NOT_COMPACTED
+    is_silent: bool = False  # it never answers, and nothing is raised
     records_a_poll: int = 1_000_000  # of each partition
 
     def log_now(self) -> Any:
@@ -111,6 +113,11 @@ class FakeTail:
 
     def positions(self) -> Seam:
         return Seam(self.at)
+
+    def silence(self) -> KafkaUnreachable | None:
+        if self.kafka.is_silent:
+            return KafkaUnreachable(bootstrap_servers="nowhere", detail="no answer")
+        return None
 
     def reached_end_at(self) -> dict[tuple[str, int], float]:
         return self.at_its_end(SystemClock())
@@ -173,6 +180,28 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     thread.join()
     tailer.close()
     assert msgspec.json.decode((tmp_path / TAILER_STATUS).read_bytes())["state"] == "stopped"
+
+
+@pytest.mark.parametrize("how", ["is_silent", "is_away"])
+def test_an_outage_and_its_end_are_logged_once_each(
+    world: World, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    """Method: brokers that fall silent while they are read, and brokers that refuse; two outages of each."""
+    caplog.set_level(logging.INFO, "serving.tailer")
+    world.wait_for(lambda status: status.get("caught_up_to_start_ends"))
+    for number in range(1, 3):
+        setattr(world.kafka, how, True)
+        if how == "is_away":
+            world.kafka.topic_id += "again"  # so that the tailer asks
+        world.wait_for(lambda status: (status.get("problem") or {}).get("code") == "kafka-unreachable")
+        time.sleep(0.2)
+        if how == "is_away":
+            world.kafka.topic_id = world.kafka.topic_id.removesuffix("again")
+        setattr(world.kafka, how, False)
+        world.wait_for(lambda status: status.get("problem") is None)
+        said = [record.getMessage() for record in caplog.records if record.levelno != logging.DEBUG]
+        assert said.count("the log cannot be read; answers grow old") == number
+        assert said.count("the log is read again") == number
 
 
 def test_it_reads_what_comes_and_counts_what_is_bad(world: World) -> None:

@@ -314,6 +314,9 @@ class FakeTail:
         """The next offset to be read of each partition."""
         return Seam(self._positions)
 
+    def silence(self) -> None:
+        """A silence is only ever told of, so it need not be simulated."""
+
     def reached_end_at(self) -> dict[Place, float]:
         """When (monotonic seconds) each partition was last known to be read up to its end."""
         return dict(self._reached_end_at)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from thermocline.log import UNKNOWN_CONFIG, TopicConfig, config_of
+from thermocline.clock import ManualClock
+from thermocline.log import SILENCE_SECONDS_MAX, UNKNOWN_CONFIG, Tail, TopicConfig, config_of
+from thermocline.seam import Seam
 
 
 def test_what_a_broker_leaves_out_is_taken_for_the_most_careful_reading() -> None:
@@ -10,3 +12,16 @@ def test_what_a_broker_leaves_out_is_taken_for_the_most_careful_reading() -> Non
     assert config_of({"cleanup.policy": "delete", "delete.retention.ms": "5"}) == TopicConfig(
         is_compacted=False, delete_retention_ms=5, is_log_append_time=False
     )
+
+
+def test_a_tail_of_brokers_that_never_answer_is_silent() -> None:
+    clock = ManualClock()
+    tail = Tail({"bootstrap.servers": "127.0.0.1:9"}, Seam({("t", 0): 0}), clock=clock)
+    assert tail.poll(0) == []
+    assert tail.silence() is None
+    clock.advance(SILENCE_SECONDS_MAX)
+    assert tail.poll(0) == []
+    silence = tail.silence()
+    assert silence is not None
+    assert "127.0.0.1:9" in silence.what
+    tail.close()

@@ -11,6 +11,7 @@
     │   ├── PurgeRefused             a dropped table's files cannot be deleted with it
     │   ├── TableNotConfigured       no [tables.NAME] of that name
     │   ├── PortTaken                another process listens there
+    │   ├── StateDirUnusable         the server's state folder can't be written, or is in use
     │   └── DependencyMissing        a program or package is not installed
     ├── SourceError                  Kafka
     │   ├── KafkaUnreachable         no broker answered
@@ -83,6 +84,7 @@ from thermocline.errors.configuration import (
     DependencyMissing,
     PortTaken,
     PurgeRefused,
+    StateDirUnusable,
     TableNotConfigured,
 )
 from thermocline.errors.ours import (
@@ -203,6 +205,7 @@ __all__ = [
     "SeamBeyondLog",
     "ServerUnreachable",
     "SourceError",
+    "StateDirUnusable",
     "StorageFailed",
     "StoreUnreachable",
     "TableError",

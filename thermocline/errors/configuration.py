@@ -190,6 +190,23 @@ class PortTaken(ConfigurationError):
     port: int
 
 
+class StateDirUnusable(ConfigurationError):
+    """The folder of a server's state can't be used.
+
+    serving.state_dir holds what the server has read of the log, and the indexes of the tables' files. The
+    server must be able to write there, and no other server may use the same folder.
+
+    No data was touched. Free the folder or make it writable, or set serving.state_dir to another one.
+    """
+
+    code = "state-dir-unusable"
+    _what = "serving.state_dir {path} can't be used: {detail}."
+    _next = "make it writable, stop the other server, or set serving.state_dir to another folder"
+
+    path: str
+    detail: str
+
+
 class DependencyMissing(ConfigurationError):
     """A program or package that this command needs is not installed.
 
