@@ -1195,6 +1195,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         test="tests/serving/test_extract.py",
     ),
     Mutant(
+        name="extract-names",
+        keeps="an extract tells a table's columns from DuckDB's own, whatever they are named",
+        file="serving/extract.py",
+        line='return {name: f"c{place}" for place, name in enumerate(file.types)}',
+        without="return {name: f'\"{name}\"' for name in file.types}",
+        test="tests/serving/test_extract.py::test_columns_named_as_duckdbs_own_change_no_row",
+    ),
+    Mutant(
         name="index-deletes",
         keeps="a lookup leaves out the table's deleted rows",
         file="serving/cold/reader.py",
