@@ -1674,6 +1674,31 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         without="",
         test="tests/ingest/test_alter.py::test_what_another_alteration_changed_meanwhile_is_not_lost",
     ),
+    Mutant(
+        name="new-names-create",
+        keeps="no table is created with a column that breaks its views",
+        file="ingest/create.py",
+        line="if problems := tuple(problems_of_new_names(definition.row_schema.names)):",
+        without="if problems := ():",
+        test="tests/thermocline/test_cli.py::test_a_new_table_may_have_no_column_named_as_trinos_hidden_ones",
+    ),
+    Mutant(
+        name="new-names-alter",
+        keeps="nor is one added",
+        file="thermocline/alteration.py",
+        line="problems_of_new_names(column.name for column in wanted.columns if column.name not in names)",
+        without="()",
+        test="tests/thermocline/test_alteration.py"
+        "::test_a_column_named_as_trinos_hidden_ones_is_not_added_but_stays_where_it_is",
+    ),
+    Mutant(
+        name="new-names-check",
+        keeps="and `config check` says so beforehand",
+        file="thermocline/cli/config.py",
+        line="if problems := tuple(_problems_of_new_tables(settings)):",
+        without="if problems := ():",
+        test="tests/thermocline/test_cli.py::test_a_new_table_may_have_no_column_named_as_trinos_hidden_ones",
+    ),
     # Verify, files and history.
     Mutant(
         name="verify-deletes-kept",
