@@ -1459,6 +1459,32 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         test="tests/serving/test_tailer_storage.py::test_a_merge_whose_step_failed_is_never_called_done",
     ),
     Mutant(
+        name="hot-room-records",
+        keeps="a batch of many small records that is said to fit into a hot tier's file does fit",
+        file="serving/hot/generation.py",
+        line="return len(records) * PAGES_PER_RECORD * self._page_bytes + 2 * sum",
+        without="return 2 * sum",
+        test="tests/serving/test_generation.py"
+        "::test_small_records_that_are_said_to_fit_do_so_at_the_end_of_the_map",
+    ),
+    Mutant(
+        name="hot-room-values",
+        keeps="so does one of large records",
+        file="serving/hot/generation.py",
+        line=" + 2 * sum(map(len, records.values()))\n",
+        without="\n",
+        test="tests/serving/test_hot_tier.py::test_a_batch_larger_than_a_map_gets_a_generation_of_its_own",
+    ),
+    Mutant(
+        name="hot-room-seal",
+        keeps="and the seal after it",
+        file="serving/hot/generation.py",
+        line="return self.map_bytes - self.used_bytes - SEAL_BYTES",
+        without="return self.map_bytes - self.used_bytes",
+        test="tests/serving/test_generation.py"
+        "::test_small_records_that_are_said_to_fit_do_so_at_the_end_of_the_map",
+    ),
+    Mutant(
         name="room-to-write",
         keeps="a write to the hot tier that the disk has no room for is refused, and kills no process",
         file="serving/hot/generation.py",
