@@ -374,7 +374,10 @@ refuses a file that says otherwise; `serve` warns."""
 
 _TYPES_INTRODUCTION: Final = """\
 A value that is missing or null is null. Any other value that is not of the column's type makes its record
-bad."""
+bad. Nested types (struct, list, map) are not supported.
+
+A column's name may not begin with `_`. Nor may that of a new column begin with `$`, since Trino's hidden
+columns have such names."""
 
 
 def _commands(

@@ -20,7 +20,8 @@ from thermocline.catalog import (
     open_catalog,
 )
 from thermocline.clock import SystemClock
-from thermocline.errors import TableExists
+from thermocline.definition import problems_of_new_names
+from thermocline.errors import DefinitionInvalid, TableExists
 from thermocline.log import Log
 
 if TYPE_CHECKING:
@@ -48,8 +49,11 @@ def create_table(settings: Settings, name: str) -> SnapshotState:
     Raises:
         TopicMissing: a topic of the definition does not exist.
         TableExists: the catalog has the table already.
+        DefinitionInvalid: a column has a name that new columns may not have.
     """
     definition = settings.table(name).definition(name)
+    if problems := tuple(problems_of_new_names(definition.row_schema.names)):
+        raise DefinitionInvalid(table=name, problems=problems)
     created_ms = SystemClock().now_ms()  # before the log is asked: what is appended from here on is not known
     log = Log(settings.kafka)
     facts = log.describe(definition.topics)

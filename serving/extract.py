@@ -2,6 +2,10 @@
 
 DuckDB reads a bucket's files and leaves out the deleted positions and the keys that the hot tier mentions;
 the hot winners follow. What one bucket needs is all that is in memory.
+
+The queries never name a table's columns: a column named ``file_row_number`` or ``file_index`` would hide
+DuckDB's own column of that name, which tells where a row stands. A file's columns are ``c0``, ``c1`` and so
+on, in the file's order; the columns that a query gives are ``n0``, ``n1`` and so on.
 """
 
 from __future__ import annotations
@@ -73,6 +77,8 @@ class Extract:
         self._cold = cold
         self._hot = hot
         self._columns = tuple(columns)
+        wanted = dict.fromkeys((*index.definition.identity, *columns))
+        self._names = {name: f"n{place}" for place, name in enumerate(wanted)}
         self._spill_folder = spill_folder
         self.age_seconds = age_seconds
         self.rows = 0
@@ -84,7 +90,9 @@ class Extract:
         metadata = {READ_POINT_METADATA: self.read_point.to_header()}
         known = index.definition.table_schema
         self.schema = pa.schema([known.field(name).remove_metadata() for name in columns], metadata)
-        self._key_schema = pa.schema([known.field(name) for name in index.definition.identity])
+        self._key_schema = pa.schema(
+            [known.field(name).with_name(self._names[name]) for name in index.definition.identity]
+        )
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Every row once, in no order beyond that of the buckets. Called once, in any one thread.
@@ -134,23 +142,30 @@ class Extract:
             selects.append(self._cold_select(files, number))
         if selects:
             connection.register("hot", hot.keys)
-            cold = f"SELECT * FROM ({' UNION ALL '.join(selects)}) c"  # noqa: S608  # all names are quoted
+            cold = f"SELECT * FROM ({' UNION ALL '.join(selects)}) c"  # noqa: S608  # all names are ours
             if hot.keys.num_rows:
-                cold += f" ANTI JOIN hot USING ({_names(self._definition.identity)})"
-            yield from self._conform(connection.sql(f"SELECT {_names(self._columns)} FROM ({cold})"))  # noqa: S608
+                cold += f" ANTI JOIN hot USING ({self._named(self._definition.identity)})"
+            yield from self._conform(connection.sql(f"SELECT {self._named(self._columns)} FROM ({cold})"))  # noqa: S608
         yield from filter(len, hot.rows)
 
     def _cold_select(self, files: Sequence[ColdFile], number: int) -> str:
         """The wanted and the key columns of files that are alike, without their deleted positions."""
-        wanted = dict.fromkeys((*self._definition.identity, *self._columns))
-        columns = ", ".join(_expression(name, files[0], self._definition) for name in wanted)
+        first = files[0]
+        columns = ", ".join(
+            f"{_expression(name, first, self._definition)} AS {given}" for name, given in self._names.items()
+        )
+        stored = ", ".join(_stored_names(first).values())
         paths = ", ".join(_literal(_readable(file)) for file in files)
-        select = f"SELECT {columns} FROM read_parquet([{paths}], hive_partitioning = false) f"  # noqa: S608
+        select = f"SELECT {columns} FROM read_parquet([{paths}], hive_partitioning = false) f({stored})"  # noqa: S608
         if any(file.data.deletes for file in files):
             select += (
                 f" ANTI JOIN deleted_{number} d ON f.file_index = d.file AND f.file_row_number = d.position"
             )
         return select
+
+    def _named(self, columns: Sequence[str]) -> str:
+        """The names of the columns in the queries."""
+        return ", ".join(self._names[name] for name in columns)
 
     def _conform(self, relation: duckdb.DuckDBPyRelation) -> Iterator[pa.RecordBatch]:
         # A connection takes no other query while a result is open, also one that the caller gave up.
@@ -227,14 +242,19 @@ def _alike(files: Iterable[ColdFile]) -> Iterator[list[ColdFile]]:
     return (list(group) for _, group in groupby(sorted(files, key=shape), key=shape))
 
 
+def _stored_names(file: ColdFile) -> dict[str, str]:
+    """Each column's name in the queries, in the file's order."""
+    return {name: f"c{place}" for place, name in enumerate(file.types)}
+
+
 def _expression(name: str, file: ColdFile, definition: LiveTable) -> str:
-    quoted = _quoted(name)
     if name not in file.types:
         kinds = {column.name: column.type for column in definition.columns}
-        return f"CAST(NULL AS {_duckdb_type(name, kinds.get(name))}) AS {quoted}"
+        return f"CAST(NULL AS {_duckdb_type(name, kinds.get(name))})"
+    stored = f"f.{_stored_names(file)[name]}"
     if name in file.uuids:
-        return f"unhex(replace(CAST(f.{quoted} AS VARCHAR), '-', '')) AS {quoted}"
-    return f"f.{quoted}"
+        return f"unhex(replace(CAST({stored} AS VARCHAR), '-', ''))"
+    return stored
 
 
 def _duckdb_type(name: str, column_type: Any) -> str:
@@ -276,14 +296,6 @@ def _readable(file: ColdFile) -> str:
 
 def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     return column if column.type == wanted else column.cast(wanted)
-
-
-def _names(columns: Sequence[str]) -> str:
-    return ", ".join(_quoted(name) for name in columns)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _literal(text: str) -> str:

@@ -10,7 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Final
 
-from thermocline.definition import PROVENANCE, Column, ColumnType, Kind, LiveTable
+from thermocline.definition import (
+    PROVENANCE,
+    Column,
+    ColumnType,
+    Kind,
+    LiveTable,
+    problems_of_new_names,
+)
 from thermocline.errors import AlterationRefused
 
 __all__ = ["Alteration", "plan_alteration"]
@@ -126,6 +133,8 @@ def _problems_of_columns(current: LiveTable, wanted: LiveTable) -> Iterator[str]
             )
         elif types[column.name] != column.type:
             yield from _problem_of_type(current, column, types[column.name])
+    names = {column.name for column in current.columns}
+    yield from problems_of_new_names(column.name for column in wanted.columns if column.name not in names)
     kept = [column.name for column in current.columns if column.name in types]
     in_the_file = [column.name for column in wanted.columns if column.name in kept]
     if kept != in_the_file:

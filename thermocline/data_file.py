@@ -94,11 +94,16 @@ def _describe(path: str, file_bytes: int, definition: LiveTable, table: pa.Table
 
 
 def _lower(value: Any) -> Any:
+    """A lower bound that is no greater than the value."""
+    if _is_zero(value):
+        return -0.0
     return value[:_BOUND_CHARACTERS] if isinstance(value, str) else value
 
 
 def _upper(value: Any) -> Any:
     """An upper bound that is no smaller than the value; None when a cut string can't be raised."""
+    if _is_zero(value):
+        return 0.0
     if not isinstance(value, str) or len(value) <= _BOUND_CHARACTERS:
         return value
     cut = value[:_BOUND_CHARACTERS]
@@ -109,3 +114,8 @@ def _upper(value: Any) -> Any:
         if following <= 0x10FFFF:
             return cut[: end - 1] + chr(following)
     return None
+
+
+def _is_zero(value: Any) -> bool:
+    """Whether it is a floating zero: to Iceberg -0.0 lies below 0.0, and Arrow takes the two for one."""
+    return isinstance(value, float) and value == 0

@@ -29,6 +29,7 @@ from thermocline.errors import DefinitionInvalid
 __all__ = [
     "BUCKET_FIELD",
     "KEY",
+    "NESTED_REFUSED",
     "PROVENANCE",
     "TOMBSTONE",
     "Column",
@@ -37,6 +38,7 @@ __all__ = [
     "LiveTable",
     "OnError",
     "OnErrorMode",
+    "problems_of_new_names",
 ]
 
 PROVENANCE: Final = ("_kafka_topic", "_kafka_partition", "_kafka_offset", "_kafka_timestamp")
@@ -52,7 +54,13 @@ DECIMAL_PRECISION_MAX: Final = 38  # Iceberg's limit, and that of a 128-bit deci
 PARTITION_FIELD_ID: Final = 1000  # where Iceberg starts to number partition fields
 TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
 COLUMN_NAME: Final = re.compile(r"""[^"'`\\\x00-\x1f\x7f]+""")  # what SQL and JSON spell without escapes
+# Trino adds hidden columns with such names to each Iceberg table ("$path", "$partition"), and a later release
+# may add more. Iceberg's own metadata columns begin with "_".
+TRINO_PREFIX: Final = "$"
+NESTED_TYPE: Final = re.compile(r"(struct|list|map|array|row)\b")  # as Iceberg, Spark and Trino spell them
+NESTED_REFUSED: Final = "nested types are not supported"
 DECIMAL_TYPE: Final = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)")
+
 
 Epoch = Literal["s", "ms", "us"]
 EPOCHS: Final[dict[str, Epoch]] = {"s": "s", "ms": "ms", "us": "us"}
@@ -112,6 +120,8 @@ class ColumnType:
         if not isinstance(text, str):
             return _parse_with_epoch(text)
         word = text.strip().lower()
+        if NESTED_TYPE.match(word):
+            raise ValueError(f'"{text}": {NESTED_REFUSED}')
         if word.startswith(Kind.DECIMAL):
             return _parse_decimal(word)
         if word not in set(Kind):
@@ -419,11 +429,30 @@ _PROVENANCE_ARROW: Final = tuple(_ARROW[kind] for kind in _PROVENANCE_KINDS)
 _STORED_FIELDS: Final = tuple(sorted(set(LiveTable.__dataclass_fields__) - {"name"}))
 
 
+def problems_of_new_names(names: Iterable[str]) -> Iterable[str]:
+    """Why a table can't be given columns of these names, a sentence for each.
+
+    A definition may have such a name: a table that got the column earlier is still read and written.
+    """
+    for name in names:
+        if name.startswith(TRINO_PREFIX):
+            yield (
+                f'the column name "{name}" begins with "{TRINO_PREFIX}": Trino has hidden columns with such '
+                "names, so the table's views could fail"
+            )
+
+
 def _parse_with_epoch(fields: Mapping[str, str]) -> ColumnType:
+    declared = fields.get("type")
     unknown = sorted(set(fields) - {"type", "epoch"})
-    if unknown or not isinstance(fields.get("type"), str):
-        raise ValueError(f'{_spelled(dict(fields))} is not of the form {{ type = "...", epoch = "ms" }}')
-    column_type = ColumnType.parse(fields["type"])
+    if isinstance(declared, str) and NESTED_TYPE.match(declared.strip().lower()):
+        raise ValueError(f'"{declared}": {NESTED_REFUSED}')
+    if unknown or not isinstance(declared, str):
+        hint = f"; {NESTED_REFUSED}" if declared is None else ""
+        raise ValueError(
+            f'{_spelled(dict(fields))} is not of the form {{ type = "...", epoch = "ms" }}{hint}'
+        )
+    column_type = ColumnType.parse(declared)
     epoch = fields.get("epoch")
     if epoch is None:
         return column_type

@@ -227,6 +227,24 @@ def test_files_of_a_narrower_type_are_extracted_beside_wider_ones(
     assert extracted(world, table, monkeypatch) == looked_up(table) == world.rows()
 
 
+def test_added_columns_named_as_duckdbs_own_change_no_row(
+    served: tuple[Any, ServedTable], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: files with such a column, and files without it, lose their deleted rows and no others."""
+    chance = random.Random(seed)
+    world, table = served
+    for count in range(4):
+        if count == 2:
+            world.alter(definition_of(2, file_row_number="long", FILE_INDEX="int", count="int"))
+        for _ in range(60):
+            produce(world, chance, count=count, file_row_number=chance.randrange(4), FILE_INDEX=0)
+        world.commit()
+    world.publish()
+    follow(world, table)
+    assert extracted(world, table, monkeypatch) == looked_up(table) == world.rows()
+    assert sum(file.data.deletes is not None for file in table.reader.cold.index.files) > 4
+
+
 def test_a_dropped_table_is_refused_by_name_and_served_again_when_it_is_back(
     served: tuple[Any, ServedTable],
 ) -> None:

@@ -95,6 +95,14 @@ def test_the_table_then_says_what_the_file_says() -> None:
     assert plan_alteration(planned.definition, file).changes == ()
 
 
+def test_a_column_named_as_trinos_hidden_ones_is_not_added_but_stays_where_it_is() -> None:
+    hidden = {"$path": "string"}
+    (problem,) = reasons(columns=COLUMNS | hidden)
+    assert '"$path" begins with "$"' in problem
+    planned = plan_alteration(wanted(columns=COLUMNS | hidden), wanted(columns=columns(note="date") | hidden))
+    assert [column.name for column in planned.added] == ["note"]
+
+
 def test_topics_in_another_order_are_a_change_and_no_new_topics() -> None:
     current = wanted(topics=["orders", "more"])
     planned = plan_alteration(current, wanted(topics=["more", "orders"]))

@@ -231,6 +231,18 @@ def test_config_check_says_ok_or_every_problem(call: Call, config: Path) -> None
     assert "kafkaa: unknown name" in err
 
 
+@pytest.mark.parametrize("command", [("config", "check"), ("table", "create", "profiles")])
+def test_a_new_table_may_have_no_column_named_as_trinos_hidden_ones(
+    call: Call, config: Path, command: tuple[str, ...]
+) -> None:
+    """Such a table can't be queried through its views. Nothing is asked of a server before it is refused."""
+    config.write_text(config.read_text().replace('id = "int"', 'id = "int"\n"$Partition" = "string"'))
+    code, out, err = call(*command)
+    assert (code, out) == (2, "")
+    assert 'the column name "$Partition" begins with "$"' in err
+    assert call("config", "show")[0] == 0
+
+
 def test_config_show_is_a_configuration_without_its_secrets(call: Call, tmp_path: Path) -> None:
     out = call("config", "show")[1]
     assert "hunter2" not in out

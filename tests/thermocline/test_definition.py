@@ -9,7 +9,14 @@ import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from thermocline.decode import Stage
-from thermocline.definition import PROVENANCE, ColumnType, Kind, LiveTable, OnError
+from thermocline.definition import (
+    PROVENANCE,
+    ColumnType,
+    Kind,
+    LiveTable,
+    OnError,
+    problems_of_new_names,
+)
 from thermocline.errors import DefinitionInvalid
 
 SETTINGS: dict[str, Any] = {
@@ -63,6 +70,14 @@ def test_an_epoch_reads_back_from_what_it_declares() -> None:
         ("decimal(0,0)", "1 to 38"),
         ({"type": "timestamptz", "epoch": "ns"}, "none of s, ms, us"),
         ({"type": "string", "epoch": "ms"}, "belongs to timestamptz"),
+        ("struct<street: string>", '"struct<street: string>": nested types are not supported'),
+        ("list", '"list": nested types are not supported'),
+        ("Map<string, int>", '"Map<string, int>": nested types are not supported'),
+        ("array(int)", "nested types are not supported"),
+        ("row(a int)", "nested types are not supported"),
+        ("lists", "known: "),
+        ({"type": "list", "element": "string"}, '"list": nested types are not supported'),
+        ({"street": "string"}, "nested types are not supported"),
         ({"kind": "string"}, "form"),
         ({"epoch": "ms"}, "form"),
     ],
@@ -114,6 +129,18 @@ def test_a_bad_type_says_what_is_wrong(text: Any, says: str) -> None:
 def test_a_bad_definition_says_what_is_wrong(changes: dict[str, Any], says: str) -> None:
     (problem,) = problems_of(**changes)
     assert says in problem
+
+
+@pytest.mark.parametrize("name", ["$path", "$partition", "$FILE_MODIFIED_TIME", "$row_id", "$"])
+def test_a_new_column_may_not_be_named_as_trinos_hidden_ones(name: str) -> None:
+    (problem,) = problems_of_new_names([*SETTINGS["columns"], name, f"a{name}"])
+    assert problem.startswith(f'the column name "{name}" begins with "$"')
+    assert "Trino" in problem
+
+
+def test_a_definition_with_such_a_name_can_still_be_read() -> None:
+    definition = LiveTable.build(**SETTINGS | {"columns": SETTINGS["columns"] | {"$path": "string"}})
+    assert LiveTable.from_json(definition.to_json(), "profiles") == definition
 
 
 @pytest.mark.parametrize("kind", ["double", "boolean", "decimal(5,0)", "timestamptz"])

@@ -184,6 +184,28 @@ def test_a_table_definition_that_cannot_work_is_a_problem(
     assert '"integr"' in problems[0]
 
 
+@pytest.mark.parametrize(
+    "column",
+    [
+        'tags = "list<string>"',
+        'tags = ["string"]',
+        'tags = { type = "struct", fields = { street = "string" } }',
+        'tags = { street = "string" }',
+    ],
+)
+def test_a_nested_type_is_refused_as_one(problems_of: Callable[..., tuple[str, ...]], column: str) -> None:
+    (problem,) = problems_of(columns=column)
+    assert problem.startswith(("tables.profiles: column tags: ", "tables.profiles.columns.tags: "))
+    assert "nested types are not supported" in problem
+
+
+def test_a_column_named_as_trinos_hidden_ones_is_loaded_for_tables_that_have_it(
+    load: Callable[..., Settings],
+) -> None:
+    settings = load(columns='"$path" = "string"')
+    assert "$path" in settings.table("profiles").definition("profiles").row_schema.names
+
+
 def test_two_names_for_one_table_are_a_problem(problems_of: Callable[..., tuple[str, ...]]) -> None:
     again = another_table("again", identifier="app.profiles")
     assert problems_of(again) == ("tables.again: app.profiles is the table of tables.profiles already",)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.text import Text
 
 from thermocline.cli.output import show
 from thermocline.cli.session import AsJson, session_of
+from thermocline.errors import ConfigInvalid
+
+if TYPE_CHECKING:
+    from thermocline.settings import Settings
 
 app = typer.Typer(help="Check and show the configuration.", no_args_is_help=True)
 
@@ -22,7 +26,10 @@ def check(context: typer.Context, as_json: AsJson = False) -> None:
 
     session = session_of(context)
     file = find_file(session.config)
-    tables = sorted(session.settings().tables)
+    settings = session.settings()
+    if problems := tuple(_problems_of_new_tables(settings)):
+        raise ConfigInvalid(path=str(file), problems=problems)
+    tables = sorted(settings.tables)
     document = {"path": str(file), "tables": tables, "problems": []}
     show(document, Text(f"ok: {file} (tables: {', '.join(tables) or 'none'})"), as_json)
 
@@ -32,6 +39,14 @@ def show_settings(context: typer.Context, as_json: AsJson = False) -> None:
     """Show every setting with its value, from wherever it came. Secrets are masked."""
     document = session_of(context).settings().shown()
     show(document, Text("\n".join(_toml(document)).strip()), as_json)
+
+
+def _problems_of_new_tables(settings: Settings) -> Iterator[str]:
+    """What `table create` would refuse of the tables, though one that is there already is still read."""
+    from thermocline.definition import problems_of_new_names
+
+    for name, table in settings.tables.items():
+        yield from (f"tables.{name}: {problem}" for problem in problems_of_new_names(table.columns))
 
 
 def _toml(section: Mapping[str, Any], name: str = "") -> Iterator[str]:

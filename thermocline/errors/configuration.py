@@ -55,6 +55,9 @@ class DefinitionInvalid(Listing, ConfigurationError):
     by. Its problems are listed together. Key columns must be declared and exact (no double, boolean, decimal
     or timestamptz), the entity is a leading part of the key, and names that begin with "_" are reserved.
 
+    Names that begin with "$" are refused when a table is created or a column is added, since Trino's hidden
+    columns have such names. A table that has such a column already is still read and written.
+
     Nothing was written. Correct the table's section in the configuration, and check it.
     """
 

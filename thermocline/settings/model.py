@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from thermocline.definition import LiveTable
+from thermocline.definition import NESTED_REFUSED, LiveTable
 from thermocline.errors import TableNotConfigured
 from thermocline.masking import MASK, mask_password
 
@@ -78,7 +78,8 @@ def _column(value: object) -> object:
         return value
     if isinstance(value, dict) and all(isinstance(part, str) for part in value.values()):
         return value
-    raise ValueError('a column is a type such as "int", or { type = "timestamptz", epoch = "ms" }')
+    hint = f"; {NESTED_REFUSED}" if isinstance(value, dict | list) else ""
+    raise ValueError(f'a column is a type such as "int", or {{ type = "timestamptz", epoch = "ms" }}{hint}')
 
 
 def _on_error(value: object) -> object:
