@@ -15,7 +15,6 @@ from rich.console import Console
 from thermocline.clock import Clock, SystemClock
 from thermocline.embedded.demo.document import document_of
 from thermocline.embedded.demo.examination import examine
-from thermocline.embedded.demo.interrupts import as_keyboard_interrupt, undisturbed
 from thermocline.embedded.demo.lines import Lines
 from thermocline.embedded.demo.opening import open_site, running_stack
 from thermocline.embedded.demo.options import DemoOptions
@@ -27,6 +26,7 @@ from thermocline.embedded.demo.traffic import Traffic
 from thermocline.embedded.demo.verdict import Check
 from thermocline.embedded.demo.view_door import Connect
 from thermocline.embedded.demo.view_words import how_to_ask, query_to_type
+from thermocline.embedded.interrupts import as_keyboard_interrupt, undisturbed
 from thermocline.embedded.stack import TABLE, Stack
 from thermocline.embedded.workload import Workload
 from thermocline.errors import ExitCode, VerdictBad
