@@ -529,6 +529,38 @@ def test_a_server_that_is_not_there_is_named_with_how_to_go_on(
     assert not list(tmp_path.glob("*rows*"))
 
 
+# dev
+
+
+@pytest.mark.parametrize(
+    ("topic", "words"),
+    [
+        ("", '"" is not a topic name'),
+        ("a b", '"a b" is not a topic name'),
+        ("a:", '"" is not a number of partitions'),
+        ("a:0", '"0" is not a number of partitions'),
+        ("a:1001", '"1001" is not a number of partitions from 1 to 1,000'),
+        ("a:2:3", '"2:3" is not a number of partitions'),
+        ("a:²", '"²" is not a number of partitions'),
+    ],
+)
+def test_a_topic_that_cannot_be_is_refused_before_a_broker_starts(call: Call, topic: str, words: str) -> None:
+    code, out, err = call("dev", "--topic", "good:4", "--topic", topic)
+    assert (code, out) == (2, "")
+    assert f"[bad-parameter]: --topic: {words}" in err
+
+
+@pytest.mark.parametrize("how", ["option", "variable"])
+def test_a_configuration_that_was_named_for_the_broker_must_exist(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    missing = str(tmp_path / "missing.toml")
+    if how == "variable":
+        monkeypatch.setenv("THERMOCLINE_CONFIG", missing)
+    assert cli.run([*(["--config", missing] if how == "option" else []), "dev"]) == 2
+    assert "[config-file-missing]" in capfd.readouterr().err
+
+
 # Signals
 
 

@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import io
 import json
 import math
+import subprocess
+import sys
 import threading
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -14,11 +20,15 @@ from thermocline.embedded.demo import DemoOptions
 from thermocline.embedded.demo.background import Background
 from thermocline.embedded.demo.commits import Commit, batches_of, seconds_of
 from thermocline.embedded.demo.document import document_of
+from thermocline.embedded.demo.invocation import path_typed, program
 from thermocline.embedded.demo.lines import Lines, pulse_line
 from thermocline.embedded.demo.scene import Reading, Scene, ViewFigures, reading_of
+from thermocline.embedded.demo.screen import Screen
 from thermocline.embedded.demo.story import FROM_ICEBERG, Step
 from thermocline.embedded.demo.timings import Summary, Timings, percentile
 from thermocline.embedded.demo.verdict import Check
+from thermocline.embedded.demo.view_door import rows_sql
+from thermocline.embedded.demo.view_words import how_to_ask
 from thermocline.embedded.demo.views import scene_view, size_text, sparkline
 from thermocline.seam import Seam
 
@@ -114,6 +124,54 @@ def test_with_trino_the_screen_has_its_figures_too(width: int) -> None:
         assert figure in screen
     near = replace(WITH_TRINO.story[0], why=f"offset 13,430 < seam 23,375: {FROM_ICEBERG}")
     assert "Trino 412 ms" in "\n".join(drawn(replace(WITH_TRINO, story=(near,)), width, 30))
+
+
+def test_a_command_is_not_broken_by_a_narrow_terminal() -> None:
+    command = "thermocline --config thermocline.toml extract profiles -o profiles.parquet"
+    console = Console(width=40, force_terminal=True, color_system=None, file=io.StringIO())
+    with Screen(ManualClock(), console) as screen, console.capture() as capture:
+        screen.say(f"  {command}")
+    assert command in capture.get()
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of an environment's programs, below the current folder, and not on PATH."""
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    for name in ("python", "thermocline"):
+        (programs / name).touch(mode=0o755)
+    monkeypatch.setattr(sys, "executable", str(programs / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    monkeypatch.chdir(tmp_path)
+    return programs
+
+
+def test_a_program_is_called_by_its_name_only_where_that_finds_it(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert program("thermocline") == ".venv/bin/thermocline"
+    monkeypatch.setenv("PATH", str(installed))
+    assert program("thermocline") == "thermocline"
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thermocline").touch(mode=0o755)
+    monkeypatch.setenv("PATH", f"{other}:{installed}")
+    assert program("thermocline") == ".venv/bin/thermocline"
+
+
+def test_a_program_is_called_by_its_whole_path_from_elsewhere(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "else where"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert program("thermocline") == str(installed / "thermocline")
+    assert path_typed(elsewhere / "thermocline.toml") == "thermocline.toml"
+    monkeypatch.chdir(tmp_path)
+    assert path_typed(elsewhere / "thermocline.toml") == "'else where/thermocline.toml'"
+    (installed / "thermocline").unlink()
+    assert program("thermocline") == ".venv/bin/python -m thermocline"
 
 
 def test_a_sparkline_shows_the_last_values_against_the_greatest() -> None:
@@ -240,3 +298,25 @@ def test_a_server_that_is_not_ready_leaves_the_last_reading() -> None:
 
 def test_uncommitted_counts_the_offsets_beyond_the_seam() -> None:
     assert FULL.reading.uncommitted == 20_000
+
+
+def test_the_query_that_is_printed_for_a_shell_reaches_trino_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a line to paste, quoted right. Method: a shell runs it, with a client that prints its query."""
+    (tmp_path / "trino").mkdir()
+    (tmp_path / "trino" / "__init__.py").touch()
+    (tmp_path / "trino" / "dbapi.py").write_text(
+        "class connect:\n"
+        "    def __init__(self, **place): print(place)\n"
+        "    def cursor(self): return self\n"
+        "    def execute(self, sql): print(sql); return self\n"
+        "    def fetchall(self): return 'rows'\n"
+    )
+    stack: Any = SimpleNamespace(trino=SimpleNamespace(url="http://127.0.0.1:4567"))
+    lines = how_to_ask(stack, "thermocline", "profiles", "lake.app.profiles").splitlines()
+    (query,) = [line for line in lines if " -c " in line]
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    printed = subprocess.check_output(["/bin/sh", "-c", query], text=True).splitlines()
+    sql = rows_sql("lake.app.profiles_live_by_key", [(7, "ada")])
+    assert printed == ["{'host': '127.0.0.1', 'port': 4567, 'user': 'ana'}", sql, "rows"]

@@ -18,6 +18,7 @@ from thermocline import logs
 from thermocline.cli import (
     config,
     demo,
+    dev,
     explain,
     ingest,
     quarantine,
@@ -65,6 +66,7 @@ app.add_typer(table.app, name="table")
 app.add_typer(ingest.app, name="ingest")
 app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(views.app, name="views")
+app.command("dev")(dev.dev)
 app.command("demo")(demo.demo)
 app.command("status")(status.status)
 app.command("serve")(serve.serve)

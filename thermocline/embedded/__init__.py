@@ -1,6 +1,6 @@
-"""Real local processes for the demo and the tests.
+"""Real local processes for `dev`, the demo and the tests.
 
-Read `broker` (Kafka) first, then `stack`: all of Thermocline on it. `workload` writes records that a
-person can believe; `oracle` says what they must come to. `demo` is the command. Java and the jars are
-in `thermocline.jvm`.
+Read `broker` (Kafka) first, which `dev` runs as a command of its own. Then `stack`: all of Thermocline on it.
+`workload` writes records that a person can believe; `oracle` says what they must come to. `demo` is the
+command. Java and the jars are in `thermocline.jvm`.
 """

@@ -1,4 +1,4 @@
-"""A real Apache Kafka broker of our own, for the demo, the tests and the benchmarks: KRaft, one process."""
+"""A real Apache Kafka broker of our own, for `dev`, the demo, the tests and the benchmarks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from thermocline.embedded.ports import HOST, is_free, ports_of
+from thermocline.embedded.ports import HOST, free_ports, is_free, ports_of
 from thermocline.embedded.process import GuardedProcess, end_of
 from thermocline.errors import KafkaUnreachable, PortTaken
 from thermocline.jvm.jars import Report, in_silence, jars_of
@@ -44,7 +44,8 @@ _POLL_SECONDS = 0.05
 class LocalKafka:
     """One broker on a data folder: started, stopped, killed and started again on the same data and port.
 
-    It does not outlive this process, however that ends. Topics are not created by themselves.
+    It is broker and KRaft controller in one process, and does not outlive this process, however that
+    ends. Topics are not created by themselves.
 
         with LocalKafka(folder / "kafka") as kafka:
             kafka.create_topic("profiles", 4, {"message.timestamp.type": "LogAppendTime"})
@@ -54,10 +55,14 @@ class LocalKafka:
         self,
         folder: Path,
         *,
+        port: int | None = None,
         java: JavaHome | None = None,
         report: Report = in_silence,
     ) -> None:
         """Takes the folder for data, configuration and log; fetches the broker's jars if they are not there.
+
+        Args:
+            port: Where it listens. Without one, at the folder's own: a free one at first, then the same.
 
         Raises:
             DependencyMissing: no Java that fits, or jars that could not be fetched.
@@ -66,7 +71,10 @@ class LocalKafka:
         self._java = java or find_java()
         self._classpath = ":".join(map(str, jars_of("kafka", java=self._java, report=report)))
         self._folder.mkdir(parents=True, exist_ok=True)
-        self.port, self._controller_port = ports_of(self._folder, 2)
+        # Nobody but the broker itself asks the controller, so its port need not stay the same.
+        self.port, self._controller_port = (
+            (port, *free_ports(1, other_than=port)) if port else ports_of(self._folder, 2)
+        )
         self._process: GuardedProcess | None = None
         self._admin_client: AdminClient | None = None
 
@@ -143,6 +151,15 @@ class LocalKafka:
     def kill(self) -> None:
         """Ends the broker at once, as a crash of its machine would."""
         self._end(signal.SIGKILL)
+
+    def topics(self) -> dict[str, int]:
+        """The number of partitions of each topic, by its name.
+
+        Raises:
+            KafkaException: it does not answer.
+        """
+        found = self._admin.list_topics(timeout=_REQUEST_TIMEOUT_SECONDS).topics
+        return {name: len(topic.partitions) for name, topic in found.items()}
 
     def create_topic(self, name: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
         """Creates a topic and returns when the broker serves it.

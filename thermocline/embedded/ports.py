@@ -26,12 +26,22 @@ def ports_of(folder: Path, count: int) -> tuple[int, ...]:
     note = folder / "ports.json"
     if note.exists():
         return tuple(map(int, json.loads(note.read_text())))
+    free = free_ports(count)
+    note.write_text(json.dumps(free))
+    return free
+
+
+def free_ports(count: int, other_than: int | None = None) -> tuple[int, ...]:
+    """Gives ports that are free now, none of them `other_than`.
+
+    Raises:
+        PortTaken: none of many is free.
+    """
     # No seed: two processes that start together should not try the same ports.
     tried = random.sample(_PORTS, _PORT_ATTEMPTS)
-    free = [port for port in tried if is_free(port)][:count]
+    free = [port for port in tried if port != other_than and is_free(port)][:count]
     if len(free) < count:
         raise PortTaken(host=HOST, port=tried[0])
-    note.write_text(json.dumps(free))
     return tuple(free)
 
 

@@ -16,6 +16,7 @@
     ├── SourceError                  Kafka
     │   ├── KafkaUnreachable         no broker answered
     │   ├── TopicMissing             the topic does not exist
+    │   ├── TopicRefused             the broker of `thermocline dev` refuses to create a topic
     │   ├── OffsetsGone              the log was cut beyond what was still needed
     │   ├── SeamBeyondLog            the log ends before what was already read from it
     │   ├── ClusterReplaced          the cluster is not the one that the table was fed from
@@ -141,6 +142,7 @@ from thermocline.errors.source import (
     TombstonesGone,
     TooManyBadRecords,
     TopicMissing,
+    TopicRefused,
     TopicReplaced,
     TransactionOpen,
 )
@@ -218,6 +220,7 @@ __all__ = [
     "TombstonesGone",
     "TooManyBadRecords",
     "TopicMissing",
+    "TopicRefused",
     "TopicReplaced",
     "TransactionOpen",
     "TrinoRefused",

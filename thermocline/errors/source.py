@@ -39,8 +39,9 @@ class TopicMissing(SourceError):
     """A topic of the table does not exist.
 
     Its name is misspelt, the cluster is another one, or it has not been created yet. Thermocline never
-    creates a topic, since its partitions and retention are the producers' decision. A user without the right
-    to describe a topic sees it as missing, too.
+    creates a topic on your cluster, since its partitions and retention are the producers' decision (only the
+    broker that `thermocline dev` runs gets those of the configuration). A user without the right to describe
+    a topic sees it as missing, too.
 
     Nothing was written. Create the topic, or correct `topics` and `kafka.bootstrap_servers`, and repeat the
     command.
@@ -54,6 +55,26 @@ class TopicMissing(SourceError):
 
     topic: str
     bootstrap_servers: str
+
+
+class TopicRefused(SourceError):
+    """The broker refuses to create a topic.
+
+    `thermocline dev` creates the topics that it is asked for, and the broker says why it did not create this
+    one. Mostly another topic has the same name but for "." and "_", which Kafka does not tell apart.
+
+    No table was touched; the broker was stopped again. Choose another name, or another folder for --data.
+    """
+
+    code = "topic-refused"
+    exit_code = ExitCode.USAGE
+    _what = "the broker at {bootstrap_servers} refuses to create the topic {topic}."
+    _cause = "{detail}"
+    _next = "choose another name for the topic, then repeat the command"
+
+    topic: str
+    bootstrap_servers: str
+    detail: str
 
 
 class OffsetsGone(Resumable, SourceError):

@@ -15,7 +15,7 @@ from rich.console import Console
 from thermocline.clock import Clock, SystemClock
 from thermocline.embedded.demo.document import document_of
 from thermocline.embedded.demo.examination import examine
-from thermocline.embedded.demo.interrupts import as_keyboard_interrupt, undisturbed
+from thermocline.embedded.demo.invocation import path_typed, program
 from thermocline.embedded.demo.lines import Lines
 from thermocline.embedded.demo.opening import open_site, running_stack
 from thermocline.embedded.demo.options import DemoOptions
@@ -26,7 +26,8 @@ from thermocline.embedded.demo.stage import Stage
 from thermocline.embedded.demo.traffic import Traffic
 from thermocline.embedded.demo.verdict import Check
 from thermocline.embedded.demo.view_door import Connect
-from thermocline.embedded.demo.view_words import how_to_ask, query_to_type
+from thermocline.embedded.demo.view_words import how_to_ask, why_no_faster
+from thermocline.embedded.interrupts import as_keyboard_interrupt, undisturbed
 from thermocline.embedded.stack import TABLE, Stack
 from thermocline.embedded.workload import Workload
 from thermocline.errors import ExitCode, VerdictBad
@@ -51,7 +52,7 @@ def run(options: DemoOptions, connect: Connect | None = None) -> int:
         stage.say(f"\n{OPENING}\n", "bold")
         with running_stack(folder, stage, connect is not None) as stack:
             site, scene, checks = _play(options, stack, stage, clock, connect)
-            _conclude(site, stage, scene, checks)
+            _conclude(stage, scene, checks)
             if options.as_json:
                 document = document_of(options, stage.tasks, scene, checks, stack.url, site.trino_url)
                 print(json.dumps(document, indent=2, ensure_ascii=False), flush=True)
@@ -61,9 +62,7 @@ def run(options: DemoOptions, connect: Connect | None = None) -> int:
             bad = (f"{name}: {check.outcome}" for name, check in checks.items() if not check.agrees)
             raise VerdictBad(detail="; ".join(bad))
         if not options.keep:
-            stage.say(f"\nTo stay and look around:  {_again(connect)} --keep")
-            if connect is None:
-                stage.say("The same with Trino beside it:  make demo ARGS=--trino")
+            stage.say(_how_to_go_further(connect))
     return ExitCode.DONE
 
 
@@ -80,7 +79,7 @@ def _play(
     return site, scene, examine(site, traffic, stage)
 
 
-def _conclude(site: Site, stage: Stage, scene: Scene, checks: Mapping[str, Check]) -> None:
+def _conclude(stage: Stage, scene: Scene, checks: Mapping[str, Check]) -> None:
     if not _all_agree(checks):
         stage.say("\n✗ Answers differ from the oracle: that is a bug.\n", "bold red")
         return
@@ -91,7 +90,7 @@ def _conclude(site: Site, stage: Stage, scene: Scene, checks: Mapping[str, Check
     stage.say(f"  What Kafka had acknowledged was in a lookup {figures}.")
     if scene.views:
         stage.say(_in_trino(scene.views))
-        stage.say(f"\n  In Trino, for one:  {query_to_type(site.table_in_trino)}")
+        stage.say(f"  {why_no_faster()}")
     stage.say("")
 
 
@@ -101,8 +100,13 @@ def _in_trino(views: ViewFigures) -> str:
     return f"  Through Trino it was there {by_key}; {live}."
 
 
-def _again(connect: Connect | None) -> str:
-    return "thermocline demo" if connect is None else "thermocline demo --trino"
+def _how_to_go_further(connect: Connect | None) -> str:
+    demo = f"{program('thermocline')} demo"
+    if connect is not None:
+        return f"\nTo stay and look around:  {demo} --trino --keep"
+    return f"""
+To stay and look around:  {demo} --keep
+The same with Trino beside it (820 MB to fetch, once):  {demo} --trino"""
 
 
 def _stay(site: Site, stage: Stage, clock: Clock) -> None:
@@ -116,10 +120,7 @@ def _stay(site: Site, stage: Stage, clock: Clock) -> None:
 
 def _how_to_go_on(site: Site) -> str:
     stack = site.stack
-    config = stack.config_path
-    with suppress(ValueError):
-        config = config.relative_to(Path.cwd())
-    command = f"thermocline --config {config}"
+    command = f"{program('thermocline')} --config {path_typed(stack.config_path)}"
     in_trino = how_to_ask(stack, command, TABLE, site.table_in_trino) if stack.trino else ""
     return f"""\
 It stays up until Ctrl-C, at {stack.url} (described at {stack.url}/docs):

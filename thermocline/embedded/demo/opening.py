@@ -11,12 +11,12 @@ from typing import Any, Final
 from thermocline.clock import Clock
 from thermocline.embedded.demo.background import Background
 from thermocline.embedded.demo.commits import Commits
-from thermocline.embedded.demo.interrupts import undisturbed
 from thermocline.embedded.demo.opening_trino import await_views, fetch_trino, trino_starting
 from thermocline.embedded.demo.site import Site
 from thermocline.embedded.demo.stage import Stage, Task
 from thermocline.embedded.demo.view_door import Connect
 from thermocline.embedded.demo.waiting import Pending, await_all
+from thermocline.embedded.interrupts import undisturbed
 from thermocline.embedded.stack import Stack
 from thermocline.embedded.workload import Event, produce
 from thermocline.seam import Seam

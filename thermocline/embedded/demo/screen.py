@@ -48,7 +48,8 @@ class Screen(Stage):
     def say(self, text: str, style: str = "") -> None:
         """Lines that stay."""
         self._leave_scene()
-        self._console.print(Text(text, style=style))
+        # The terminal may break a line: a command that we broke could not be pasted.
+        self._console.print(Text(text, style=style), soft_wrap=True)
 
     def __enter__(self) -> Self:
         self._live.start()

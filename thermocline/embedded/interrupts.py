@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a closed terminal end the demo in order; while it cleans up, they are not heard."""
+"""Ctrl-C, SIGTERM and a closed terminal end a command in order; while it cleans up, they are ignored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def as_keyboard_interrupt() -> Iterator[None]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """None of the signals is heard."""
+    """Each of the signals is ignored."""
     with _handled(signal.SIG_IGN):
         yield
 
