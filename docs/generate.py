@@ -61,6 +61,10 @@ SETTINGS: Final[Mapping[str, str]] = {
         "stops."
     ),
     "serving.read_after_seconds_max": "How long a request with `Thermocline-Read-After` waits.",
+    "serving.expose_without_authentication": (
+        "Serve other machines, too. Without it `serving.host` must be a loopback address: there is no "
+        "authentication yet, so whoever reaches the port reads every table."
+    ),
     "serving.stale_after_seconds": "The age from which an answer is marked stale.",
     "views.enabled": "Whether `ingest run` publishes the tables' views in Trino after each commit.",
     "views.url": "Where Trino is: `https://host:port`.",

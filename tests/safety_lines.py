@@ -1581,6 +1581,24 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         test="tests/serving/test_private.py::test_an_earlier_read_point_whose_tombstones_may_be_gone_is_refused",
     ),
     Mutant(
+        name="loopback-only",
+        keeps="without authentication, other machines are served only where the configuration says so",
+        file="thermocline/settings/model.py",
+        line="if not (self.expose_without_authentication or _is_loopback(self.host)):",
+        without="if False:",
+        test="tests/thermocline/test_settings.py::"
+        "test_what_other_machines_reach_is_served_only_where_that_is_said",
+    ),
+    Mutant(
+        name="state-dir-held",
+        keeps="two servers never share a state folder",
+        file="serving/server.py",
+        line="    if lock is None:\n        raise StateDirUnusable",
+        without="    if False:\n        raise StateDirUnusable",
+        test="tests/serving/test_server.py::"
+        "test_a_state_folder_that_cannot_be_written_or_is_in_use_is_said_before_anything_starts",
+    ),
+    Mutant(
         name="refused-kept",
         keeps="whoever waits for a record that was refused is told so",
         file="serving/hot/tier.py",

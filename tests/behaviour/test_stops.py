@@ -71,7 +71,7 @@ def values(users: range, value: str) -> Rows:
 def accepted(live: Live, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     """What `status` says was accepted in the table's life."""
     capsys.readouterr()
-    assert live.run("status", "--json") == 0
+    assert live.run("status", "--without", "server", "--json") == 0
     tables = {entry["table"]: entry for entry in json.loads(capsys.readouterr().out)["tables"]}
     found: list[dict[str, Any]] = tables[live.name]["accepted"]
     return found

@@ -28,6 +28,8 @@ from views import transactions
 
 REQUEST_SECONDS = 30
 
+STATUS = ("status", "--without", "server")
+
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
@@ -170,11 +172,11 @@ def test_a_hanging_transaction_is_the_named_cause_of_standing_still(
     assert offsets["open_transactions"] == [
         {"topic": TOPIC, "partition": 1, "begins_at": begins_at, "held_back": 4}
     ]
-    (entry_of,) = json_of(stack, capsys, "status")["tables"]
+    (entry_of,) = json_of(stack, capsys, *STATUS)["tables"]
     assert entry_of["lag"]["open_transactions"] == [
         {"partition": f"{TOPIC}/1", "begins_at": begins_at, "held_back": 4}
     ]
-    for words in (("ingest", "offsets", TABLE), ("status",)):
+    for words in (("ingest", "offsets", TABLE), STATUS):
         assert run(stack, *words) == 0
         assert "[transaction-open]" in capsys.readouterr().out, held
     assert run(stack, "ingest", "run", TABLE, "--once") == 10

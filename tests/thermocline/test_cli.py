@@ -26,7 +26,7 @@ from pyiceberg.types import IntegerType, NestedField
 from thermocline import cli
 from thermocline.catalog import open_catalog
 from thermocline.cli.output import as_typed
-from thermocline.cli.status import _lag
+from thermocline.cli.status import _exit_code, _lag
 from thermocline.cli.stopping import stop_event
 from thermocline.errors import KafkaUnreachable, all_errors
 from thermocline.log import Log
@@ -327,7 +327,7 @@ def test_status_says_what_it_can_where_one_source_is_away(
     call: Call, away: None, foreign_table: Table
 ) -> None:
     code, out, _ = call("status")
-    assert code == 0
+    assert code == 3
     assert "away [kafka-unreachable] refused" in out
     assert "[table-unowned]" in out
 
@@ -356,7 +356,47 @@ def answering(status: object, config: Path) -> Iterator[None]:
 def test_status_tells_what_the_server_says(call: Call, config: Path, away: None) -> None:
     with answering({"ready": True}, config):
         code, out, _ = call("status", "--json")
-    assert (code, json.loads(out)["server"]["status"]) == (0, {"ready": True})
+    assert (code, json.loads(out)["server"]["status"]) == (3, {"ready": True})
+
+
+@pytest.mark.parametrize(
+    ("entry", "code"),
+    [({"ready": True, "stale": False}, 0), ({"ready": True, "stale": True}, 1), ({"ready": False}, 1)],
+)
+def test_status_is_a_probe_of_what_is_deployed(
+    call: Call, config: Path, away: None, entry: dict[str, bool], code: int
+) -> None:
+    only_the_server = ("--without", "kafka", "--without", "catalog")
+    with answering({"tables": {"profiles": entry}}, config):
+        assert call("status", *only_the_server)[0] == code
+
+
+def test_a_table_that_cannot_go_on_is_the_exit_code_where_everything_answers() -> None:
+    report: dict[str, Any] = {"kafka": {}, "tables": [{"table": "a"}, {"table": "b"}]}
+    assert _exit_code(report) == 0
+    report["tables"][0]["error"] = {"exit_code": 40}
+    assert _exit_code(report) == 40
+    report["tables"][1]["unanswered"] = True
+    assert _exit_code(report) == 3
+
+
+def test_status_does_not_wait_for_what_hangs(
+    call: Call, monkeypatch: pytest.MonkeyPatch, catalog: Catalog
+) -> None:
+    """Method: Kafka's first answer never comes, and Kafka's answer for a table neither."""
+    go_on = threading.Event()
+
+    def hang(*_: object) -> None:
+        go_on.wait()
+        raise KafkaUnreachable(bootstrap_servers="nowhere", detail="too late")
+
+    monkeypatch.setattr("thermocline.log.Log.cluster_id", hang)
+    code, out, _ = call("status", "--json", "--without", "server")
+    report = json.loads(out)
+    assert code == 3
+    assert "no answer within" in report["kafka"]["error"]["cause"]
+    assert report["tables"][0]["error"]["code"] == "table-missing"
+    go_on.set()
 
 
 def test_status_has_a_line_for_each_served_table(call: Call, config: Path, away: None) -> None:

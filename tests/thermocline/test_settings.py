@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from thermocline.errors import ConfigFileMissing, ConfigInvalid, TableNotConfigured
-from thermocline.settings import Settings, load_settings
+from thermocline.settings import ServingSettings, Settings, load_settings
 
 BASE = """
 [kafka]
@@ -399,3 +400,19 @@ def test_a_table_setting_that_cannot_work_says_why(
 def test_a_table_without_a_key_says_what_it_needs(problems_of: Callable[..., tuple[str, ...]]) -> None:
     (problem,) = problems_of(another_table("events", "app.events").replace('["id"]', "[]"))
     assert 'set key_from = "value"' in problem
+
+
+@pytest.mark.parametrize(
+    ("host", "is_loopback"),
+    [
+        ("127.0.0.1", True), ("127.8.8.8", True), ("::1", True), ("localhost", True),
+        ("0.0.0.0", False), ("::", False), ("192.0.2.7", False), ("lake.example", False), ("", False),
+    ],
+)  # fmt: skip
+def test_what_other_machines_reach_is_served_only_where_that_is_said(host: str, is_loopback: bool) -> None:
+    if is_loopback:
+        ServingSettings(host=host)
+    else:
+        with pytest.raises(ValidationError, match="expose_without_authentication"):
+            ServingSettings(host=host)
+    ServingSettings(host=host, expose_without_authentication=True)

@@ -30,6 +30,7 @@ from thermocline.cli import (
     version,
     views,
 )
+from thermocline.cli.answered import exit_now
 from thermocline.cli.output import error_document, show_error
 from thermocline.cli.session import Session
 from thermocline.errors import DependencyMissing, ExitCode, InternalError, ThermoclineError
@@ -98,7 +99,9 @@ def global_options(
 
 def main() -> None:
     """The ``thermocline`` command."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    exit_now(code)
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:

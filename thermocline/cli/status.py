@@ -5,76 +5,155 @@ from __future__ import annotations
 import http.client
 import json
 import urllib.request
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Group
 from rich.text import Text
 
+from thermocline.cli.answered import answered
 from thermocline.cli.output import as_typed, error_document, show, table
 from thermocline.cli.session import AsJson, session_of
 from thermocline.cli.status_views import ask_trino, rows_of, views_of
 from thermocline.cli.table import snapshot_document
-from thermocline.errors import ExitCode, ServerUnreachable, ThermoclineError
+from thermocline.errors import (
+    CatalogUnreachable,
+    ExitCode,
+    KafkaUnreachable,
+    ServerUnreachable,
+    ThermoclineError,
+    TrinoUnreachable,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
     from thermocline.log import Log, OpenTransaction
     from thermocline.seam import Seam
-    from thermocline.settings import ServingSettings, Settings
+    from thermocline.settings import CatalogSettings, ServingSettings, Settings
     from views.trino_client import Trino
 
-SERVER_TIMEOUT_SECONDS: Final = 2.0  # a server that is well answers in milliseconds
+# A probe's own timeout is seldom shorter than three seconds, and starting takes half a second of them.
+ANSWER_SECONDS_MAX: Final = 2.4
+TABLES_SECONDS_MIN: Final = 0.9  # of these, so much is kept for what is asked of each table
+SERVER_TIMEOUT_SECONDS: Final = 1.4  # a server that is well answers in milliseconds
 ANSWER_BYTES_MAX: Final = 1 << 20  # ours is a few kilobytes; whatever else listens there may send without end
 ACCEPTED_SHOWN_MAX: Final = 10  # of what was accepted in the table's life, the newest
 LISTENING_ON_ALL: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 -- to be asked, not listened on
 
 
-def status(context: typer.Context, as_json: AsJson = False) -> int:
-    """Show whether Kafka, the catalog and a server answer, and for each table its snapshot, seam and lag."""
+class Source(StrEnum):
+    """What a status asks."""
+
+    KAFKA = "kafka"
+    CATALOG = "catalog"
+    SERVER = "server"
+    TRINO = "trino"
+
+
+def status(
+    context: typer.Context,
+    without: Annotated[
+        list[Source] | None, typer.Option(help="Don't ask this one; repeatable, for what isn't deployed.")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show whether Kafka, the catalog and a server answer, and for each table its snapshot, seam and lag.
+
+    It answers within three seconds, and is a probe: it ends with 0 where all is well, with 3 where something
+    doesn't answer, with 40 where a table's ingest has to stop, and with 1 where the server's answers are
+    stale or it is not ready.
+    """
     session = session_of(context)
-    report = _report(session.settings())
+    report = _report(session.settings(), set(without or ()))
     for entry in report["tables"]:
         if "error" in entry:
             entry["error"]["next"] = as_typed(entry["error"]["next"], session.config)
     show(report, _described(report), as_json)
-    sources = (report["kafka"], report["catalog"], report["server"])
-    return ExitCode.DONE if any("error" not in source for source in sources) else ExitCode.AWAY
+    return _exit_code(report)
 
 
-def _report(settings: Settings) -> dict[str, Any]:
-    """What could be found out, and the error of each source that is away.
+def _exit_code(report: dict[str, Any]) -> int:
+    problems: list[int] = [entry["error"]["exit_code"] for entry in report["tables"] if "error" in entry]
+    is_away = any("error" in report[source] for source in Source if source in report)
+    if is_away or ExitCode.AWAY in problems or any("unanswered" in entry for entry in report["tables"]):
+        return ExitCode.AWAY
+    if problems:
+        return max(problems)
+    served = _served_tables(report.get("server", {})).values()
+    is_well = all(entry["ready"] and not entry.get("stale") for entry in served)
+    return ExitCode.DONE if is_well else ExitCode.BAD_ANSWER
 
-    Such a source is asked once, not for every table: each question waits for its timeout.
-    """
-    log, kafka = _ask_kafka(settings)
-    catalog, answer = _ask_catalog(settings)
-    trino, views = ask_trino(settings) if settings.views.enabled else (None, None)
+
+def _report(settings: Settings, without: AbstractSet[Source]) -> dict[str, Any]:
+    """What could be found out, and the error of each source that is away."""
+    # Imported first, all of them: that takes a second on a slow machine, and is not the sources' silence.
+    from thermocline.catalog import open_catalog
+    from thermocline.clock import SystemClock
+    from thermocline.log import Log
+
+    deadline = SystemClock().monotonic() + ANSWER_SECONDS_MAX
+    questions: dict[Source, Callable[[], tuple[Any, dict[str, Any]]]] = {
+        Source.KAFKA: lambda: _ask_kafka(settings, Log),
+        Source.CATALOG: lambda: _ask_catalog(settings, open_catalog),
+        Source.SERVER: lambda: (None, _ask_server(settings.serving)),
+    }
+    if settings.views.enabled:
+        questions[Source.TRINO] = lambda: ask_trino(settings)
+    asked = {source: ask for source, ask in questions.items() if source not in without}
+    answers = answered(asked, deadline - TABLES_SECONDS_MIN)
+    found = {source: answers.get(source) or _silent(settings, source) for source in asked}
+    log, catalog, trino = (
+        found[source][0] if source in found else None
+        for source in (Source.KAFKA, Source.CATALOG, Source.TRINO)
+    )
+    entries: dict[str, dict[str, Any]] = {
+        name: {"table": name, "identifier": table.identifier} for name, table in settings.tables.items()
+    }
+    if catalog is not None:
+        tables = {
+            name: partial(_look, settings, entry, catalog, log, trino) for name, entry in entries.items()
+        }
+        for name in entries.keys() - answered(tables, deadline).keys():
+            entries[name] = {**entries[name], "unanswered": True}
     return {
-        "kafka": kafka,
-        "catalog": answer,
-        "server": _ask_server(settings.serving),
-        **({} if views is None else {"trino": views}),
-        "tables": [_table(settings, name, catalog, log, trino) for name in settings.tables],
+        **{source.value: answer for source, (_, answer) in found.items()},
+        "tables": list(entries.values()),
     }
 
 
-def _ask_kafka(settings: Settings) -> tuple[Log | None, dict[str, Any]]:
-    from thermocline.log import Log
+def _silent(settings: Settings, source: Source) -> tuple[None, dict[str, Any]]:
+    """What is said of a source that has not answered in time."""
+    detail = f"no answer within {ANSWER_SECONDS_MAX - TABLES_SECONDS_MIN:g} s"
+    servers, uri = settings.kafka.bootstrap_servers, settings.catalog.shown()["uri"]
+    error, at = {
+        Source.KAFKA: (KafkaUnreachable(bootstrap_servers=servers, detail=detail), servers),
+        Source.CATALOG: (CatalogUnreachable(uri=uri, detail=detail), uri),
+        Source.TRINO: (TrinoUnreachable(url=settings.views.url, detail=detail), settings.views.url),
+        Source.SERVER: (
+            ServerUnreachable(url=_url_of(settings.serving), detail=detail),
+            _url_of(settings.serving),
+        ),
+    }[source]
+    return None, {"at": at, "error": error_document(error)}
 
+
+def _ask_kafka(settings: Settings, log_of: type[Log]) -> tuple[Log | None, dict[str, Any]]:
     answer: dict[str, Any] = {"at": settings.kafka.bootstrap_servers}
     try:
-        log = Log(settings.kafka)
+        log = log_of(settings.kafka)
         return log, answer | {"cluster_id": log.cluster_id()}
     except ThermoclineError as error:
         return None, answer | {"error": error_document(error)}
 
 
-def _ask_catalog(settings: Settings) -> tuple[Catalog | None, dict[str, Any]]:
-    from thermocline.catalog import open_catalog
-
+def _ask_catalog(
+    settings: Settings, open_catalog: Callable[[CatalogSettings], Catalog]
+) -> tuple[Catalog | None, dict[str, Any]]:
     answer: dict[str, Any] = {"at": settings.catalog.shown()["uri"], "type": settings.catalog.type}
     try:
         return open_catalog(settings.catalog), answer
@@ -83,7 +162,7 @@ def _ask_catalog(settings: Settings) -> tuple[Catalog | None, dict[str, Any]]:
 
 
 def _ask_server(serving: ServingSettings) -> dict[str, Any]:
-    url = f"http://{LISTENING_ON_ALL.get(serving.host, serving.host)}:{serving.port}"
+    url = _url_of(serving)
     try:
         with urllib.request.urlopen(f"{url}/status", timeout=SERVER_TIMEOUT_SECONDS) as response:  # noqa: S310
             return {"at": url, "status": json.loads(response.read(ANSWER_BYTES_MAX))}
@@ -92,35 +171,36 @@ def _ask_server(serving: ServingSettings) -> dict[str, Any]:
         return {"at": url, "error": error_document(ServerUnreachable(url=url, detail=detail))}
 
 
-def _table(
-    settings: Settings, name: str, catalog: Catalog | None, log: Log | None, trino: Trino | None
-) -> dict[str, Any]:
+def _url_of(serving: ServingSettings) -> str:
+    return f"http://{LISTENING_ON_ALL.get(serving.host, serving.host)}:{serving.port}"
+
+
+def _look(
+    settings: Settings, entry: dict[str, Any], catalog: Catalog, log: Log | None, trino: Trino | None
+) -> None:
+    """Adds to a table's entry what it finds, piece by piece: of what hangs, the rest is there."""
     from thermocline.catalog import ACCEPTED_PROPERTY, current_state, definition_of, load_table
     from thermocline.clock import SystemClock
     from thermocline.identity import check_log
 
-    identifier = settings.tables[name].identifier
-    found: dict[str, Any] = {"table": name, "identifier": identifier}
-    if catalog is None:
-        return found
+    name = entry["table"]
     try:
-        loaded = load_table(catalog, name, identifier)
+        loaded = load_table(catalog, name, entry["identifier"])
         # Before anything that may fail: whoever looks why wants to see what was done before.
-        found["accepted"] = json.loads(loaded.properties.get(ACCEPTED_PROPERTY, "[]"))[-ACCEPTED_SHOWN_MAX:]
+        entry["accepted"] = json.loads(loaded.properties.get(ACCEPTED_PROPERTY, "[]"))[-ACCEPTED_SHOWN_MAX:]
         state = current_state(loaded, name)
-        found["snapshot"] = snapshot_document(state)
+        entry["snapshot"] = snapshot_document(state)
         definition = definition_of(loaded, name)
-        if trino is not None:
-            found["views"] = views_of(settings, name, definition, state, trino)
         if log is not None:
             topics = state.seam.topics
-            found["lag"] = _lag(
+            entry["lag"] = _lag(
                 state.seam, log.starts(topics), log.ends(topics), log.open_transactions(topics)
             )
             check_log(name, state, log, definition, SystemClock().now_ms())
+        if trino is not None:
+            entry["views"] = views_of(settings, name, definition, state, trino)
     except ThermoclineError as error:
-        found["error"] = error_document(error)
-    return found
+        entry["error"] = error_document(error)
 
 
 def _lag(seam: Seam, starts: Seam, ends: Seam, held: Sequence[OpenTransaction]) -> dict[str, Any]:
@@ -154,7 +234,7 @@ def _places(places: Iterable[tuple[str, int]]) -> list[str]:
 
 
 def _described(report: dict[str, Any]) -> Group:
-    asked = [name for name in ("kafka", "catalog", "server", "trino") if name in report]
+    asked = [name for name in Source if name in report]
     sources = [(name, report[name]["at"], _source(report[name])) for name in asked]
     tables = [
         (
@@ -168,21 +248,26 @@ def _described(report: dict[str, Any]) -> Group:
     ]
     listed = table(("table", "snapshot", "seam", "lag (offsets)", ""), tables)
     parts = [table(("source", "at", ""), sources), listed if tables else Text("no table configured")]
-    if served := list(_served(report["server"])):
+    if served := list(_served(report.get("server", {}))):
         parts.append(table(("served", "ready", "age (s)", "stale", "tailer"), served))
     if views := list(rows_of(report)):
         parts.append(table(("view", "snapshot", "ends at", ""), views))
     return Group(*[line for part in parts for line in (part, Text())][:-1])
 
 
-def _served(server: dict[str, Any]) -> Iterator[tuple[object, ...]]:
-    """What the server says of each of its tables; nothing where what listens there is no server of ours."""
+def _served_tables(server: dict[str, Any]) -> dict[str, Any]:
+    """What the server says of each of its tables; empty where what listens there is no server of ours."""
     match server:
         case {"status": {"tables": dict(tables)}}:
-            for name, entry in tables.items():
-                age, tailer = entry.get("age_seconds"), entry.get("tailer", {})
-                shown_age = "unknown" if age is None else f"{age:.2f}"
-                yield name, entry["ready"], shown_age, entry.get("stale"), tailer.get("state", "not started")
+            return tables
+    return {}
+
+
+def _served(server: dict[str, Any]) -> Iterator[tuple[object, ...]]:
+    for name, entry in _served_tables(server).items():
+        age, tailer = entry.get("age_seconds"), entry.get("tailer", {})
+        shown_age = "unknown" if age is None else f"{age:.2f}"
+        yield name, entry["ready"], shown_age, entry.get("stale"), tailer.get("state", "not started")
 
 
 def _source(source: dict[str, Any]) -> str:
@@ -199,10 +284,12 @@ def _remark(entry: dict[str, Any]) -> str:
     if "error" in entry:
         error = entry["error"]
         return f"[{error['code']}] {error['what']}  next: {_first_line(error['next'])}"
+    if "unanswered" in entry:
+        return f"no answer within {ANSWER_SECONDS_MAX:g} s"
     if "snapshot" not in entry:
-        return "the catalog is away"
+        return "the catalog was not asked, or does not answer"
     if "lag" not in entry:
-        return "Kafka is away"
+        return "Kafka was not asked, or does not answer"
     outside, new = entry["lag"]["outside_log"], entry["lag"]["new_partitions"]
     remarks = [f"the log does not hold the seam of {', '.join(outside)}"] if outside else []
     remarks += [f"new: {', '.join(new)}"] if new else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import date, datetime
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -80,6 +81,14 @@ def _column(value: object) -> object:
         return value
     hint = f"; {NESTED_REFUSED}" if isinstance(value, dict | list) else ""
     raise ValueError(f'a column is a type such as "int", or {{ type = "timestamptz", epoch = "ms" }}{hint}')
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it; of a name other than localhost that isn't known."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def _on_error(value: object) -> object:
@@ -162,6 +171,16 @@ class ServingSettings(_Section):
     hot_bytes_max: Bytes = 8_000_000_000
     read_after_seconds_max: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 10.0
     stale_after_seconds: Seconds = 5.0
+    expose_without_authentication: bool = False
+
+    @model_validator(mode="after")
+    def _check_exposed(self) -> Self:
+        if not (self.expose_without_authentication or _is_loopback(self.host)):
+            raise ValueError(
+                f'host = "{self.host}" lets other machines in, and nobody is asked who they are: set '
+                'expose_without_authentication = true to allow it, or host = "127.0.0.1"'
+            )
+        return self
 
 
 class ViewsSettings(_Section):
