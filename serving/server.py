@@ -226,7 +226,7 @@ def _run_worker(
     # A socket of its own: the kernel spreads connections over those of a port that listen, and passes over a
     # dead worker's. Of a socket that all share, the first worker to wake would accept a whole burst. uvicorn
     # listens once the app has started up, so no connection waits for a worker that can't answer yet.
-    uvicorn.Server(config).run(sockets=[_bound(address)])
+    uvicorn.Server(config).run(sockets=[_bound(address, socket.SO_REUSEPORT, socket.SO_REUSEADDR)])
 
 
 def _become_child(log_level: logs.Level, log_json: bool, stop: Callable[[], object]) -> None:
@@ -267,15 +267,20 @@ def _reserved(host: str, port: int) -> socket.socket:
     try:
         with socket.create_server((host, port), family=_family(host)) as alone:
             address = alone.getsockname()
-        return _bound(address)
+        return _bound(address, socket.SO_REUSEPORT)
     except OSError as error:
         raise PortTaken(host=host, port=port) from error
 
 
-def _bound(address: tuple[Any, ...]) -> socket.socket:
-    """A socket at the server's address, which it shares; it does not listen."""
+def _bound(address: tuple[Any, ...], *options: int) -> socket.socket:
+    """A socket at the server's address that does not listen (yet).
+
+    ``SO_REUSEPORT`` lets the server's sockets share the address. With ``SO_REUSEADDR`` its closed connections
+    don't keep the address from the next server, nor would the socket itself: so the reserved one is without.
+    """
     bound = socket.socket(_family(address[0]))
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    for option in options:
+        bound.setsockopt(socket.SOL_SOCKET, option, 1)
     bound.bind(address)
     return bound
 

@@ -1599,6 +1599,15 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "test_a_state_folder_that_cannot_be_written_or_is_in_use_is_said_before_anything_starts",
     ),
     Mutant(
+        name="worker-loads-first",
+        keeps="a worker that is started again takes no request that another one could answer and it can't",
+        file="serving/app.py",
+        line="        await door.refreshed(FIRST_REFRESH_SECONDS_MAX)\n",
+        without="",
+        test="tests/behaviour/test_server.py::"
+        "test_a_worker_that_is_started_again_refuses_nothing_that_another_could_answer",
+    ),
+    Mutant(
         name="refused-kept",
         keeps="whoever waits for a record that was refused is told so",
         file="serving/hot/tier.py",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from itertools import cycle, islice, pairwise
@@ -178,24 +179,38 @@ def test_a_killed_tailer_is_replaced_and_goes_on_where_it_was(
 
 
 def test_a_worker_that_is_started_again_refuses_nothing_that_another_could_answer(
-    stack: Stack, server: Command
+    stack: Stack, server: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Method: a worker is killed; each request has a connection of its own, until the new worker answers."""
+    """Method: one of two is killed; each request has a connection of its own, until the new one answers."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    options = {"PORT": str(port), "WORKERS": "2", "STATE_DIR": str(stack.folder / "second")}
+    for name, value in options.items():
+        monkeypatch.setenv(f"THERMOCLINE_SERVING__{name}", value)
+    second = stack.serve()
+    heard: dict[int, list[bool]] = {}
 
-    def worker() -> int:
-        """Who answers; 0 where the connection was the killed one's."""
+    def ask() -> int:
+        """Who answers; 0 where nobody does, or the connection was the killed one's."""
         try:
-            answer = httpx.get(f"{stack.url}/status", timeout=60)
+            answer = httpx.get(f"http://127.0.0.1:{port}/status", timeout=60)
         except httpx.TransportError:
             return 0
         status = answer.json()["tables"][TABLE]
-        assert status["ready"], status
+        heard.setdefault(status["worker_pid"], []).append(status["ready"])
         return int(status["worker_pid"])
 
-    workers = {worker() for _ in range(64)}
-    assert len(workers) == stack.settings.serving.workers == 2
-    os.kill(min(workers), signal.SIGKILL)
-    stack.wait_for(lambda: worker() not in {0, *workers}, "a new worker answers")
+    def are_both_ready() -> bool:
+        ask()
+        return len(heard) == 2 and all(said[-1] for said in heard.values())
+
+    stack.wait_for(are_both_ready, "both are ready", second)
+    before = set(heard)
+    os.kill(min(before), signal.SIGKILL)
+    stack.wait_for(lambda: ask() not in {0, *before}, "the new one answers", second)
+    (new,) = set(heard) - before
+    assert heard[new] == [True], "it listened before it could answer"
+    assert second.stop() == 0
 
 
 def test_garbage_neither_stops_the_server_nor_hides_good_records(topic: Topic, client: Client) -> None:
