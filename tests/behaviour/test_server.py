@@ -23,6 +23,7 @@ from thermocline.embedded.oracle import Oracle, RowKey
 from thermocline.embedded.stack import TABLE, TOPIC, Command, Stack
 from thermocline.embedded.workload import Workload, produce
 from thermocline.errors import ReadPointGone
+from thermocline.failpoints.arming import TEXT_VARIABLE
 from thermocline.read_point import ReadPoint
 from thermocline.seam import Seam
 
@@ -181,7 +182,11 @@ def test_a_killed_tailer_is_replaced_and_goes_on_where_it_was(
 def test_a_worker_that_is_started_again_refuses_nothing_that_another_could_answer(
     stack: Stack, server: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Method: one of two is killed; each request has a connection of its own, until the new one answers."""
+    """Method: one of two is killed; each request has a connection of its own, until the new one answers.
+
+    Loading its tables takes a worker seconds, by a failpoint.
+    """
+    monkeypatch.setenv(TEXT_VARIABLE, "reader.refresh=sleep:2@1")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     options = {"PORT": str(port), "WORKERS": "2", "STATE_DIR": str(stack.folder / "second")}
