@@ -44,7 +44,7 @@ from thermocline.errors import ReadAfterTimeout
 from thermocline.logs import fields
 from thermocline.metrics import CONTENT_TYPE
 from thermocline.read_point import HEADER as READ_AFTER
-from thermocline.read_point import check_known, ends_before, includes, parse_read_after
+from thermocline.read_point import check_partitions, check_topics, ends_before, includes, parse_read_after
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -270,12 +270,13 @@ class _Door:
         if text is None:
             return {}
         wanted, seconds_max = parse_read_after(text), self._read_after_seconds_max
+        check_topics(reader.cold.index.definition, wanted)
         clock = asyncio.get_running_loop().time
         began_at = clock()
         while not includes((look := reader.look(())).read_point.end, wanted):
             waited_seconds = clock() - began_at
             if waited_seconds > min(seconds_max, PARTITION_SECONDS_MAX):
-                check_known(look.cold.index.definition, look.read_point.end, wanted)
+                check_partitions(look.read_point.end, wanted)
             if waited_seconds > seconds_max:
                 # Read to its end since the request came: what is not there now, the log did not hold then.
                 is_log_read = look.age_seconds < waited_seconds

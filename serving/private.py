@@ -40,7 +40,7 @@ from thermocline.identity import (
     has_rows_to_delete,
 )
 from thermocline.log import Log
-from thermocline.read_point import check_known, ends_before, includes, parse_read_after
+from thermocline.read_point import check_partitions, check_topics, ends_before, includes, parse_read_after
 from thermocline.seam import Seam
 
 if TYPE_CHECKING:
@@ -117,8 +117,9 @@ class Private:
         """As the function ``lookup``."""
         entity = entity_of(self.definition, parameters)
         wanted = parse_read_after(read_after) if read_after else {}
+        check_topics(self.definition, wanted)
         look, results = self.reader.lookup((entity,))
-        check_known(self.definition, look.read_point.end, wanted)
+        check_partitions(look.read_point.end, wanted)
         if not includes(look.read_point.end, wanted):
             log_ends = ends_before(look.read_point.end, wanted)
             raise ReadAfterTimeout(

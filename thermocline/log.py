@@ -47,6 +47,8 @@ CONSUME_WAIT_SECONDS = 0.2
 END_PROBE_SECONDS = 0.25
 # The end offsets are answered several times a second; a silence as long as this is an outage.
 SILENCE_SECONDS_MAX = 5.0
+# Rounds of a tailer take milliseconds; after a longer one it paused, was frozen, or the machine slept.
+LISTENING_GAP_SECONDS_MAX = 1.0
 # A topic that grows or is made anew while it is tailed is noticed within this.
 FACTS_PROBE_SECONDS = 2.0
 # A topic or partition that was just made is known to one broker before the others, and a new leader takes a
@@ -481,7 +483,7 @@ class Tail:
         self._probes = _Probes(client_config, list(self._positions), self._clock)
         self._facts: dict[str, TopicFacts] = {}
         self._bootstrap_servers = str(client_config["bootstrap.servers"])
-        self._heard_at = self._clock.monotonic()
+        self._polled_at = self._heard_at = self._clock.monotonic()
 
     def poll(self, timeout_seconds: float, records_max: int = CONSUME_RECORDS_MAX) -> list[RecordChunk]:
         """The next records, a chunk a partition, offsets ascending; empty when nothing came in time.
@@ -489,6 +491,10 @@ class Tail:
         A broker that is away does not raise: nothing comes, and `reached_end_at` grows old.
         Raises `OffsetsGone` when the log was cut beyond a partition's position.
         """
+        now = self._clock.monotonic()
+        if now - self._polled_at > LISTENING_GAP_SECONDS_MAX:
+            self._heard_at = now  # nobody listened, so nothing could be heard
+        self._polled_at = now
         records: dict[tuple[str, int], list[Message]] = {}
         for message in _take(self._consumer, records_max, timeout_seconds):
             place = (message.topic(), message.partition())

@@ -14,7 +14,14 @@ from thermocline.seam import Seam
 if TYPE_CHECKING:
     from thermocline.definition import LiveTable
 
-__all__ = ["ReadPoint", "check_known", "ends_before", "includes", "parse_read_after"]
+__all__ = [
+    "ReadPoint",
+    "check_partitions",
+    "check_topics",
+    "ends_before",
+    "includes",
+    "parse_read_after",
+]
 
 HEADER: Final = "Thermocline-Read-After"
 READ_AFTER: Final = re.compile(r"([A-Za-z0-9._-]{1,249})/(\d{1,10})@(\d{1,19})", re.ASCII)
@@ -95,11 +102,16 @@ def ends_before(end: Seam, wanted: Mapping[tuple[str, int], int]) -> tuple[str, 
     )
 
 
-def check_known(definition: LiveTable, end: Seam, wanted: Mapping[tuple[str, int], int]) -> None:
-    """Makes sure that each record wanted is of a partition that feeds the table. Raises `BadParameter`."""
-    for topic, partition in wanted:
+def check_topics(definition: LiveTable, wanted: Mapping[tuple[str, int], int]) -> None:
+    """Makes sure that each record wanted is of a topic that feeds the table. Raises `BadParameter`."""
+    for topic, _ in wanted:
         if topic not in definition.topics:
             raise BadParameter(name=HEADER, problem=f"the table is not fed from topic {topic}")
+
+
+def check_partitions(end: Seam, wanted: Mapping[tuple[str, int], int]) -> None:
+    """Makes sure that each record wanted is of a partition that an answer reflects. Raises `BadParameter`."""
+    for topic, partition in wanted:
         if (topic, partition) not in end:
             count = sum(of == topic for of, _, _ in end.items())
             problem = f"topic {topic} has no partition {partition}; there are {count}, numbered from 0"
