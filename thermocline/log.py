@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import (
+    OFFSET_INVALID,  # the offset that a question for offsets gives, without an error, when its time is over
     Consumer,
     IsolationLevel,
     KafkaError,
@@ -356,10 +357,13 @@ class Log:
         futures = self._admin.list_offsets(
             asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_SECONDS
         )
-        return {
+        found = {
             (place.topic, place.partition): self._answer(future, place.topic).offset
             for place, future in futures.items()
         }
+        if OFFSET_INVALID in found.values():
+            raise self._unreachable(f"no answer within {REQUEST_TIMEOUT_SECONDS:.0f} s")
+        return found
 
     def _once_known(self, ask: Callable[[], _Answer]) -> _Answer:
         """The answer, waited for a little where a topic or a partition's leader is not known (yet)."""
@@ -493,7 +497,7 @@ class Tail:
         """
         now = self._clock.monotonic()
         if now - self._polled_at > LISTENING_GAP_SECONDS_MAX:
-            self._heard_at = now  # nobody listened, so nothing could be heard
+            self._heard_at += now - self._polled_at  # nobody listened, so nothing could be heard
         self._polled_at = now
         records: dict[tuple[str, int], list[Message]] = {}
         for message in _take(self._consumer, records_max, timeout_seconds):
@@ -554,7 +558,11 @@ class _Probes:
     def ends(self) -> list[tuple[tuple[str, int], int, float]]:
         """(partition, end offset, when it was asked) of a question answered since the last call."""
         asked_at, answers = self._ends.answers()
-        return [((place.topic, place.partition), found.offset, asked_at) for place, found in answers]
+        return [
+            ((place.topic, place.partition), found.offset, asked_at)
+            for place, found in answers
+            if found.offset != OFFSET_INVALID
+        ]
 
     def facts(self) -> dict[str, TopicFacts]:
         """The facts of the topics, where a question for them was answered since the last call."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,6 +13,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
 from tests.transactions import wait_for_markers
+from thermocline import log as log_module
 from thermocline.clock import ManualClock, SystemClock
 from thermocline.embedded.broker import LocalKafka
 from thermocline.errors import ConfigInvalid, KafkaUnreachable, RangeIncomplete, TopicMissing
@@ -230,6 +233,38 @@ def test_a_tail_notices_that_a_topic_has_grown(broker: LocalKafka, settings: Kaf
         tail.close()
     assert before.partitions == 1
     assert tail.facts()["growing"].topic_id == before.topic_id
+
+
+def test_a_frozen_broker_is_silent_and_no_partition_was_read_to_its_end_meanwhile(
+    broker: LocalKafka, settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: the age of answers grows while no broker answers.
+
+    Method: a question for offsets whose time is over gives an offset, and no error. The broker is stopped
+    until several of them were given up; a log's ends are asked for with what was described before.
+    """
+    broker.create_topic("frozen", 1)
+    log = Log(settings)
+    facts = log.describe(["frozen"])
+    tail = Tail(settings.client_config(), Seam.of({"frozen": {0: 0}}), clock=SystemClock())
+    wait_for(lambda: not tail.poll(0.05) and bool(tail.reached_end_at()))
+    monkeypatch.setattr(log_module, "REQUEST_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(log_module, "SILENCE_SECONDS_MAX", 4.0)
+    monkeypatch.setattr(log, "_describe", lambda _: facts)
+    assert broker.pid is not None
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        tail.poll(0.05)
+        frozen_at = SystemClock().monotonic()
+        wait_for(lambda: not tail.poll(0.05) and tail.silence() is not None)
+        assert tail.reached_end_at()["frozen", 0] <= frozen_at
+        with pytest.raises(KafkaUnreachable):
+            log.ends(["frozen"])
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+    wait_for(lambda: not tail.poll(0.05) and tail.reached_end_at()["frozen", 0] > frozen_at)
+    assert tail.silence() is None
+    tail.close()
 
 
 def test_what_cannot_be_asked_is_a_named_error(settings: KafkaSettings) -> None:

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from views.trino_client import Trino
 
 # A probe's own timeout is seldom shorter than three seconds, and starting takes half a second of them.
-ANSWER_SECONDS_MAX: Final = 2.4
-TABLES_SECONDS_MIN: Final = 0.9  # of these, so much is kept for what is asked of each table
-SERVER_TIMEOUT_SECONDS: Final = 1.4  # a server that is well answers in milliseconds
+ANSWER_SECONDS_MAX: Final = 2.0
+TABLES_SECONDS_MIN: Final = 0.8  # of these, so much is kept for what is asked of each table
+SERVER_TIMEOUT_SECONDS: Final = 1.1  # a server that is well answers in milliseconds
 ANSWER_BYTES_MAX: Final = 1 << 20  # ours is a few kilobytes; whatever else listens there may send without end
 ACCEPTED_SHOWN_MAX: Final = 10  # of what was accepted in the table's life, the newest
 LISTENING_ON_ALL: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 -- to be asked, not listened on
