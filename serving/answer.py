@@ -80,9 +80,9 @@ def batch_json(
     return _answer(look, refused, {"table": table, "results": items})
 
 
-def refused_json(table: str, look: Look, refused: Sequence[Refused]) -> bytes:
+def refused_json(table: str, look: Look, refused: Sequence[Refused], has_more: bool) -> bytes:
     """The JSON answer to which records were refused, also where none was."""
-    return _answer(look, (), {"table": table, "refused": refused})
+    return _answer(look, (), {"table": table, "refused": refused, "more": has_more})
 
 
 def age_or_none(age_seconds: float) -> float | None:

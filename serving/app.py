@@ -64,11 +64,12 @@ JSON: Final = "application/json"
 
 # A new snapshot or a status of the tailer is noticed within this; each look is one stat call per table.
 REFRESH_SECONDS: Final = 0.1
-# A worker that starts loads its tables' indexes in seconds. One that takes longer listens, and says why.
-FIRST_REFRESH_SECONDS_MAX: Final = 30.0
+# A worker that starts loads its tables' indexes in seconds. One that takes longer listens, and says why; and
+# as it stops only once it has started, this is shorter than the time that it has for stopping.
+FIRST_REFRESH_SECONDS_MAX: Final = 8.0
 # The tailer commits every 20 ms; looking twice as often costs a waiting request microseconds.
 READ_AFTER_POLL_SECONDS: Final = 0.01
-# A partition that a topic gains is taken up within about two seconds; one that is not there then never was.
+# A partition that a topic gains is read within about two seconds. One that isn't by then does not exist.
 PARTITION_SECONDS_MAX: Final = 4.0
 # Local reads take turns at the interpreter for half of their time; a remote one waits for its request alone.
 COLD_THREADS: Final = 4
@@ -178,8 +179,8 @@ class _Door:
         reader = self.table(request.scope).reader
         count_max = limit_of_query(request.scope["query_string"])
         look = reader.look(())
-        found = reader.refused_between(look.read_point.seam, look.read_point.end, count_max)
-        return Response(refused_json(reader.name, look, found), media_type=JSON)
+        found = reader.refused_since(look.read_point, count_max)
+        return Response(refused_json(reader.name, look, *found), media_type=JSON)
 
     async def extract(self, request: Request) -> Response:
         """All rows, as a stream."""
@@ -188,8 +189,7 @@ class _Door:
         wanted = columns_of_body(await body_of(request))
         columns_of(table.reader.cold.index.definition, wanted)  # refused before it waits in line
         included = await self.read_after(table.reader, request.scope)
-        look = table.reader.look(())
-        floor = look.read_point.end
+        floor = table.reader.end()
         response = _ExtractResponse(
             open_extract=lambda: table.extract(wanted, floor),
             format_name=format_name,
@@ -197,7 +197,7 @@ class _Door:
             slots=self._extracts,
             threads=self._extract_threads,
         )
-        if refused := table.reader.refused(look, included, ()):
+        if refused := table.reader.refused_up_to(included):
             response.headers[REFUSED] = ", ".join(
                 f"{one.topic}/{one.partition}@{one.offset}" for one in refused
             )
@@ -275,11 +275,11 @@ class _Door:
         began_at = clock()
         while not includes((look := reader.look(())).read_point.end, wanted):
             waited_seconds = clock() - began_at
-            if waited_seconds > min(seconds_max, PARTITION_SECONDS_MAX):
+            # Read to its end since the request came: what is not there now, the log did not hold then.
+            is_log_read = look.age_seconds < waited_seconds
+            if is_log_read and waited_seconds > min(seconds_max, PARTITION_SECONDS_MAX):
                 check_partitions(look.read_point.end, wanted)
             if waited_seconds > seconds_max:
-                # Read to its end since the request came: what is not there now, the log did not hold then.
-                is_log_read = look.age_seconds < waited_seconds
                 log_ends = ends_before(look.read_point.end, wanted) if is_log_read else ()
                 raise ReadAfterTimeout(
                     table=reader.name, wanted=text, waited_seconds=seconds_max, log_ends=log_ends

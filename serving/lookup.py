@@ -39,7 +39,7 @@ ENTITY_CACHE_BYTES_MAX: Final = 64 * 1024 * 1024
 # What a dictionary entry, its key and the value object take beside their bytes.
 ROW_OVERHEAD_BYTES: Final = 160
 
-# More than anybody waits for at once; the route of refused records gives more.
+# In one answer, or one of each partition; the route of refused records gives more.
 REFUSED_SHOWN_MAX: Final = 20
 
 Hits = Mapping[bytes, "HotRow | None"]
@@ -208,21 +208,29 @@ class TableReader:
         """The refused records to tell whoever gets these results of, the newest of a partition first.
 
         Those up to the records that the answer was ``wanted`` to include. Where it was not wanted to include
-        any, and an entity has no rows, those since the seam. At most `REFUSED_SHOWN_MAX`.
+        any, and an entity has no rows, those since the seam. Some of each partition.
         """
         if wanted:
-            end = Seam({place: offset + 1 for place, offset in wanted.items()})
-            return self.refused_between(Seam(), end, REFUSED_SHOWN_MAX)
+            return self.refused_up_to(wanted)
         if not all(results):
             point = look.read_point
-            return self.refused_between(point.seam, point.end, REFUSED_SHOWN_MAX)
+            return self._refused_between(point.seam, point.end, _shared(point.end))
         return []
 
-    def refused_between(self, first: Seam, end: Seam, count_max: int) -> list[Refused]:
-        """As ``HotView.refused``. Raises as ``look``."""
+    def refused_up_to(self, wanted: Mapping[tuple[str, int], int]) -> list[Refused]:
+        """The newest refused records up to given ones: a given one that was refused is among them."""
+        end = Seam({place: offset + 1 for place, offset in wanted.items()})
+        return self._refused_between(Seam(), end, _shared(end))
+
+    def refused_since(self, point: ReadPoint, count_max: int) -> tuple[list[Refused], bool]:
+        """The refused records of a read point beyond its seam, and whether there are more."""
+        found = self._refused_between(point.seam, point.end, count_max + 1)
+        return found[:count_max], len(found) > count_max
+
+    def _refused_between(self, first: Seam, end: Seam, count_max_each: int) -> list[Refused]:
         try:
             with self.hot.view() as view:
-                return view.refused(first, end, count_max)
+                return view.refused(first, end, count_max_each)
         except STORAGE_ERRORS as error:
             raise storage_failed(self.name, error) from error
 
@@ -308,6 +316,11 @@ class TableReader:
             index, view.start, view.end, read_point, read_point_json, _has_all_partitions(index, view)
         )
         return self._reached
+
+
+def _shared(end: Seam) -> int:
+    """How many refused records of each partition an answer lists."""
+    return max(1, REFUSED_SHOWN_MAX // max(1, len(end)))
 
 
 def _is_same_log(one: ColdIndex, other: ColdIndex) -> bool:

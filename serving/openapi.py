@@ -45,7 +45,6 @@ _SCHEMAS: Final[dict[Kind, Document]] = {
 _EVERYWHERE: Final = (MethodNotAllowed, InternalError)
 _ANSWERING: Final = (
     UnknownTable,
-    RequestMalformed,
     BadParameter,
     UnknownColumn,
     NotReady,
@@ -173,7 +172,7 @@ def _rows(definition: LiveTable) -> Document:
         ),
         "tags": [definition.name],
         "parameters": [*parameters, _READ_AFTER],
-        "responses": {"200": _json(answer), **_errors(RowNotFound, *_ANSWERING)},
+        "responses": {"200": _json(answer), **_errors(RowNotFound, RequestMalformed, *_ANSWERING)},
     }
 
 
@@ -199,7 +198,8 @@ def _batch(definition: LiveTable) -> Document:
 def _refused(definition: LiveTable) -> Document:
     limit = {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT}
     listed = _array({"$ref": "#/components/schemas/Refused"})
-    answer = _object({"table": {"type": "string"}, "refused": listed, **_FRESHNESS})
+    more = {"type": "boolean", "description": "Whether there are more than the limit."}
+    answer = _object({"table": {"type": "string"}, "refused": listed, "more": more, **_FRESHNESS})
     return {
         "summary": f"The records that {definition.name} can't take, and that are not committed yet",
         "description": "The newest of a partition first. Once they are committed, they are in quarantine.",

@@ -31,7 +31,7 @@ from serving.lookup import TableReader
 from serving.storage import storage_named
 from thermocline.catalog import TOMBSTONES_PROPERTY, current_state, definition_of, open_table, state_of
 from thermocline.clock import SystemClock
-from thermocline.errors import ReadAfterTimeout, ReadPointGone, TombstonesGone
+from thermocline.errors import NotReady, ReadAfterTimeout, ReadPointGone, TombstonesGone
 from thermocline.identity import (
     check_log,
     check_not_superseded,
@@ -55,7 +55,7 @@ FOLDER_PREFIX: Final = "thermocline-"
 # The seal is made before it is waited for.
 SEAL_WAIT_SECONDS: Final = 1.0
 # As of now, what compaction drops while the log is read has come again behind the ends: reading on finds it,
-# and each time there is less to read. Transactions leave gaps, too; on a busy log that never ends by itself.
+# and each time there is less to read. Transactions leave gaps, too, so there this is all that can be done.
 READS_MAX: Final = 4
 
 
@@ -133,9 +133,8 @@ class Private:
     def refused(self, count_max: int) -> dict[str, Any]:
         """As the function ``refused``."""
         look = self.reader.look(())
-        point = look.read_point
-        found = self.reader.refused_between(point.seam, point.end, count_max)
-        answer: dict[str, Any] = msgspec.json.decode(refused_json(self.definition.name, look, found))
+        found = self.reader.refused_since(look.read_point, count_max)
+        answer: dict[str, Any] = msgspec.json.decode(refused_json(self.definition.name, look, *found))
         return answer
 
     def extract(
@@ -219,13 +218,16 @@ def _fill(
         log_ends = _checked_ends(definition, state, at, log)
         try:
             now_ms = SystemClock().now_ms()
-            check_not_superseded(definition.name, state, ends, log_ends, gaps, log, now_ms)
+            check_not_superseded(definition, state, ends, log_ends, gaps, log, now_ms)
         except ReadPointGone:
             if at is not None:
                 raise
         else:
-            break
+            return
         start, ends = ends, Seam({(topic, p): log_ends.get((topic, p)) for topic, p, _ in ends.items()})
+    if not definition.transactional:
+        detail = "compaction drops records of its topics faster than they can be read"
+        raise NotReady(table=definition.name, detail=detail)
 
 
 def _state_at(table: Table, definition: LiveTable, at: ReadPoint) -> SnapshotState:

@@ -27,8 +27,9 @@ NEVER_MS: Final = (1 << 63) - 1
 
 MARGIN_PARTS: Final = 10
 MARGIN_MS_MAX: Final = 3_600_000
-"""A tenth of what a topic promises is left out, an hour at most: whoever began to read in time has to end in
-time, and the clocks of the broker, of Trino and ours differ."""
+MARGIN_MS_MIN: Final = 5_000
+"""A tenth of what a topic promises is left out, from five seconds to an hour: whoever began to read in time
+has to end in time, and the clocks of the broker, of Trino and ours differ."""
 
 TRANSACTION_MS_MAX: Final = 900_000
 """For how long a transaction may be open: Kafka's `transaction.max.timeout.ms`, where it is not set. Its
@@ -152,13 +153,20 @@ def check_tombstones(table: str, at: Fed, ends: Seam, log: Log, now_ms: int) -> 
 
 
 def check_not_superseded(
-    table: str, at: Fed, end: Seam, log_ends: Seam, gaps: Collection[tuple[str, int]], log: Log, now_ms: int
+    definition: LiveTable,
+    at: Fed,
+    end: Seam,
+    log_ends: Seam,
+    gaps: Collection[tuple[str, int]],
+    log: Log,
+    now_ms: int,
 ) -> None:
     """Checks that no record between the seam and an end was dropped for one that lies beyond that end.
 
     Compaction drops a record once a later one of its key exists. Where that one lies beyond the end, nothing
     between seam and end says what the record said. A dropped record leaves a gap in the offsets, and is not
-    dropped before the later one is ``min.compaction.lag.ms`` old.
+    dropped before the later one is ``min.compaction.lag.ms`` old. So where all beyond the seam is younger, it
+    is transactions that left the gaps; and where all beyond the end is, what replaced a record is before it.
 
     Args:
         log_ends: The log's, asked for after the records were read.
@@ -177,9 +185,11 @@ def check_not_superseded(
             continue
         kept = less_margin(promised_ms(config, retentions[topic], lag_ms))
         since_ms = beyond_since_ms(at, config, now_ms) - TRANSACTION_MS_MAX
-        if now_ms - since_ms >= kept and not _is_all_young(end, cut, log, topic, config, now_ms - kept):
+        is_by_transactions = definition.transactional and now_ms - since_ms < kept
+        is_young = kept > 0 and _is_all_young(end, cut, log, topic, config, now_ms - kept)
+        if not is_by_transactions and not is_young:
             raise ReadPointGone(
-                table=table,
+                table=definition.name,
                 detail=f"topic {topic} is compacted, and may have dropped records up to there for later ones "
                 f"(its min.compaction.lag.ms of {lag_ms:,} keeps them no longer).",
             )
@@ -197,7 +207,8 @@ def promised_ms(config: TopicConfig, retention: TopicRetention, kept: int) -> in
 
 def less_margin(kept: int) -> int:
     """What to count on of a time that a topic promises."""
-    return kept - min(kept // MARGIN_PARTS, MARGIN_MS_MAX)
+    margin = min(max(kept // MARGIN_PARTS, MARGIN_MS_MIN), MARGIN_MS_MAX)
+    return max(kept - margin, 0)
 
 
 def beyond_since_ms(at: Fed, config: TopicConfig, now_ms: int) -> int:

@@ -9,12 +9,13 @@ generation.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from serving.hot.record import BUCKET, PLACE
+from serving.hot.record import BUCKET, META_KEY, PLACE
 
 if TYPE_CHECKING:
     import lmdb
@@ -31,7 +32,7 @@ REFUSED: Final = BUCKET.pack(0xFFFE)
 KEPT_MAX: Final = 1_000
 # A reason may quote what the producer sent.
 REASON_CHARACTERS_MAX: Final = 300
-MORE: Final = " (more records were refused after this one than are kept here)"
+LAST: Final = " (no record that was refused after this one is kept here)"
 
 _OFFSET: Final = Struct(">Q")
 _OFFSET_MAX: Final = (1 << 64) - 1
@@ -50,10 +51,10 @@ class Refused(msgspec.Struct, frozen=True):
 def stored_refused(
     definition: LiveTable, chunk: RecordChunk, decoded: Decoded, room: int
 ) -> Iterator[tuple[bytes, bytes]]:
-    """The stored key and value of the first ``room`` refused records of a chunk; the last says that it is."""
+    """The stored key and value of the first ``room`` refused records of a chunk; what fills it up says so."""
     start = REFUSED + PLACE.pack(definition.topics.index(chunk.topic), chunk.partition)
     for count, bad in enumerate(decoded.bad[:room], start=1):
-        reason = bad.reason[:REASON_CHARACTERS_MAX] + (MORE if count == room else "")
+        reason = bad.reason[:REASON_CHARACTERS_MAX] + (LAST if count == room else "")
         yield start + _counted_down(chunk.offsets[bad.index]), _encode((bad.stage.value, reason))
 
 
@@ -62,28 +63,34 @@ def refused_among(
     topics: Sequence[str],
     first: Seam,
     end: Seam,
-    count_max: int,
+    count_max_each: int,
 ) -> list[Refused]:
-    """Those of each partition in [first, end), the newest first; not more than ``count_max`` of all."""
+    """Those of each partition in [first, end), the newest first; at most ``count_max_each`` of each."""
+    holding = [transaction for transaction in newest_first if _holds_any(transaction)]
     found: list[Refused] = []
-    for topic, partition, before in end.items():
+    for topic, partition, before in end.items() if holding else ():
         if topic in topics and before > first.get((topic, partition)):
             start = REFUSED + PLACE.pack(topics.index(topic), partition)
             wanted = (start + _counted_down(before - 1), start + _counted_down(first.get((topic, partition))))
-            for transaction in newest_first:
-                for key, value in _between(transaction, *wanted, count_max - len(found)):
-                    (counted_down,) = _OFFSET.unpack_from(key, len(start))
-                    found.append(Refused(topic, partition, _OFFSET_MAX - counted_down, *_decode(value)))
+            of_partition = chain.from_iterable(_between(transaction, *wanted) for transaction in holding)
+            for key, value in islice(of_partition, count_max_each):
+                (counted_down,) = _OFFSET.unpack_from(key, len(start))
+                found.append(Refused(topic, partition, _OFFSET_MAX - counted_down, *_decode(value)))
     return found
 
 
+def _holds_any(transaction: lmdb.Transaction[bytes]) -> bool:
+    """Mostly there is none, and whoever finds no row asks."""
+    return any(key.startswith(REFUSED) for key, _ in _between(transaction, REFUSED, META_KEY))
+
+
 def _between(
-    transaction: lmdb.Transaction[bytes], lowest: bytes, highest: bytes, count_max: int
+    transaction: lmdb.Transaction[bytes], lowest: bytes, highest: bytes
 ) -> Iterator[tuple[bytes, bytes]]:
     cursor = transaction.cursor()
-    if count_max > 0 and cursor.set_range(lowest):
-        for count, (key, value) in enumerate(cursor):
-            if count == count_max or key > highest:
+    if cursor.set_range(lowest):
+        for key, value in cursor:
+            if key > highest:
                 return
             yield key, value
 

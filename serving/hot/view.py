@@ -208,13 +208,13 @@ class HotView:
         """
         return winners_of_bucket(self._transactions, self._extent.opened.manifest.topics, bucket, seam)
 
-    def refused(self, first: Seam, end: Seam, count_max: int) -> list[Refused]:
-        """The refused records of each partition in [first, end), the newest first; at most ``count_max``.
+    def refused(self, first: Seam, end: Seam, count_max_each: int) -> list[Refused]:
+        """The refused records of each partition in [first, end), the newest first.
 
-        Those before the seam of the newest snapshot may be gone.
+        At most ``count_max_each`` of each. Those before the seam of the newest snapshot may be gone.
         """
         topics = self._extent.opened.manifest.topics
-        return refused_among(self._transactions, topics, first, end, count_max)
+        return refused_among(self._transactions, topics, first, end, count_max_each)
 
 
 def open_manifest(folder: Path, table: str, known: Mapping[str, Generation]) -> Opened:

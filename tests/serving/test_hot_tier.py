@@ -73,9 +73,9 @@ def offsets(world: World, seam: Seam) -> dict[str, int | None]:
     return {key.decode("latin1")[-3:-2]: row and row.offset for key, row in found.items()}
 
 
-def refused(world: World, first: Seam, end: Seam, count_max: int = 100) -> list[tuple[int, int]]:
+def refused(world: World, first: Seam, end: Seam, each: int = 100) -> list[tuple[int, int]]:
     with world.reader.view() as view:
-        return [(one.partition, one.offset) for one in view.refused(first, end, count_max)]
+        return [(one.partition, one.offset) for one in view.refused(first, end, each)]
 
 
 def test_refused_records_are_kept_with_their_reasons_over_generations_and_merges(
@@ -93,6 +93,9 @@ def test_refused_records_are_kept_with_their_reasons_over_generations_and_merges
     end = Seam({P0: 104, P1: 104, OTHER: 100})
     assert refused(world, START, end) == [(0, 103), (0, 102), (0, 101), (0, 100)]
     assert refused(world, START, end, 2) == [(0, 103), (0, 102)]
+    world.log.add(P1, KEY, "v", 0, is_bad=True)
+    world.add(P1)
+    assert refused(world, START, world.tier.end, 1) == [(0, 103), (1, 104)], "no partition hides another"
     assert refused(world, Seam({P0: 101}), Seam({P0: 103})) == [(0, 102), (0, 101)]
     with world.reader.view() as one_view:
         (newest,) = one_view.refused(START, end, 1)
@@ -110,8 +113,8 @@ def test_more_refused_records_than_are_kept_is_said(world: World, monkeypatch: p
     with world.reader.view() as one_view:
         last, first = one_view.refused(START, world.tier.end, 100)
     assert (first.offset, last.offset) == (100, 101)
-    assert "more records were refused" in last.reason
-    assert "more" not in first.reason
+    assert "no record that was refused after this one" in last.reason
+    assert "after this one" not in first.reason
 
 
 def test_records_before_the_seam_never_count(world: World) -> None:

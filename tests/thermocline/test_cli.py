@@ -25,9 +25,11 @@ from pyiceberg.types import IntegerType, NestedField
 
 from thermocline import cli
 from thermocline.catalog import open_catalog
+from thermocline.cli.answered import answered
 from thermocline.cli.output import as_typed
 from thermocline.cli.status import _exit_code, _lag
 from thermocline.cli.stopping import stop_event
+from thermocline.clock import SystemClock
 from thermocline.errors import KafkaUnreachable, all_errors
 from thermocline.log import Log
 from thermocline.read_point import ReadPoint
@@ -374,6 +376,10 @@ def test_status_is_a_probe_of_what_is_deployed(
 def test_a_table_that_cannot_go_on_is_the_exit_code_where_everything_answers() -> None:
     report: dict[str, Any] = {"kafka": {}, "tables": [{"table": "a"}, {"table": "b"}]}
     assert _exit_code(report) == 0
+    report["server"] = {"status": {"tables": {"a": {"ready": True}}}}
+    assert _exit_code(report) == 1, "the server does not serve a table"
+    report["server"]["status"]["tables"]["b"] = {"ready": True, "stale": False}
+    assert _exit_code(report) == 0
     report["tables"][0]["error"] = {"exit_code": 40}
     assert _exit_code(report) == 40
     report["tables"][1]["unanswered"] = True
@@ -383,7 +389,7 @@ def test_a_table_that_cannot_go_on_is_the_exit_code_where_everything_answers() -
 def test_status_does_not_wait_for_what_hangs(
     call: Call, monkeypatch: pytest.MonkeyPatch, catalog: Catalog
 ) -> None:
-    """Method: Kafka's first answer never comes, and Kafka's answer for a table neither."""
+    """Method: Kafka's answer never comes."""
     go_on = threading.Event()
 
     def hang(*_: object) -> None:
@@ -397,6 +403,15 @@ def test_status_does_not_wait_for_what_hangs(
     assert "no answer within" in report["kafka"]["error"]["cause"]
     assert report["tables"][0]["error"]["code"] == "table-missing"
     go_on.set()
+
+
+def test_questions_that_hang_or_fail_keep_no_other_from_its_answer() -> None:
+    go_on = threading.Event()
+    deadline = SystemClock().monotonic() + 2
+    assert answered({"hangs": go_on.wait, "answers": lambda: True}, deadline) == {"answers": True}
+    go_on.set()
+    with pytest.raises(ZeroDivisionError):
+        answered({"fails": lambda: 1 / 0}, SystemClock().monotonic() + 60)
 
 
 def test_status_has_a_line_for_each_served_table(call: Call, config: Path, away: None) -> None:
@@ -466,12 +481,12 @@ def test_a_lookup_says_which_records_were_refused(call: Call, serving: Any) -> N
     serving.lookup = lambda *_: answer([]) | {"refused": [REFUSED]}
     text = call("lookup", "profiles", "id=1", "--read-after", "profiles/0@7")[1]
     assert "refused: profiles/0@7 (contract): id is no int" in text
-    serving.refused = lambda *_: answer([]) | {"refused": [REFUSED]}
+    serving.refused = lambda *_: answer([]) | {"refused": [REFUSED], "more": True}
     text = call("refused", "profiles")[1]
     assert ["profiles/0@7", "contract", "id", "is", "no", "int"] in [
         line.split() for line in text.splitlines()
     ]
-    assert "1 refused record as of snapshot 9" in text
+    assert "the first 1 refused record as of snapshot 9" in text
 
 
 def test_an_extract_becomes_a_file_of_the_format_of_its_name(

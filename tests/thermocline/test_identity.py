@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
 from thermocline.catalog import SnapshotState
 from thermocline.definition import LiveTable
-from thermocline.errors import ClusterReplaced, TombstonesGone, TopicReplaced
-from thermocline.identity import KEPT_MS_MIN, check_identity, check_log, check_tombstones
-from thermocline.log import UNKNOWN_CONFIG, TopicConfig, TopicFacts
+from thermocline.errors import ClusterReplaced, ReadPointGone, TombstonesGone, TopicReplaced
+from thermocline.identity import (
+    KEPT_MS_MIN,
+    check_identity,
+    check_log,
+    check_not_superseded,
+    check_tombstones,
+)
+from thermocline.log import UNKNOWN_CONFIG, TopicConfig, TopicFacts, TopicRetention
 from thermocline.seam import Seam
 
 DAY_MS = 86_400_000
@@ -134,6 +142,63 @@ def test_a_retention_that_no_batch_could_keep_to_counts_as_ten_minutes(retention
     late = stop_of(answers, At(LATE.seam, NOON_MS - KEPT_MS_MIN - 1))
     assert late is not None
     assert "0:10:00" in late.what
+
+
+@pytest.mark.parametrize(
+    ("lag_ms", "since_ms", "transactional", "young", "is_refused"),
+    [
+        (
+            DAY_MS,
+            0,
+            True,
+            None,
+            False,
+        ),  # what is beyond the seam is all too young: the gaps are transactions'
+        (DAY_MS, DAY_MS, True, None, True),
+        (DAY_MS, 0, False, None, True),
+        (DAY_MS, DAY_MS, False, 20, False),  # by the broker's times, what is beyond the end is
+        (DAY_MS, DAY_MS, False, 21, True),
+        (0, 0, True, 20, True),
+    ],
+)
+def test_gaps_before_an_end_that_is_not_the_logs_are_explained_or_refused(
+    lag_ms: int, since_ms: int, transactional: bool, young: int | None, is_refused: bool
+) -> None:
+    answers: Any = Lagging(
+        config=replace(APPENDED, is_log_append_time=young is not None),
+        young=Seam({("a", 0): young or 0}),
+        lag_ms=lag_ms,
+    )
+    definition = LiveTable.build(
+        name="t",
+        identifier="a.t",
+        topics=["a"],
+        key=["id"],
+        columns={"id": "int"},
+        transactional=transactional,
+    )
+    at = At(Seam({("a", 0): 10}), NOON_MS - since_ms)
+
+    def check(gaps: set[tuple[str, int]], log_end: int) -> None:
+        ends = (Seam({("a", 0): 20}), Seam({("a", 0): log_end}))
+        check_not_superseded(definition, at, *ends, gaps, answers, NOON_MS)
+
+    check(set(), 30)
+    check({("a", 0)}, 20)
+    with pytest.raises(ReadPointGone) if is_refused else nullcontext():
+        check({("a", 0)}, 30)
+
+
+@dataclass
+class Lagging(Answers):
+    lag_ms: int = 0
+
+    def retentions(self, topics: Sequence[str]) -> dict[str, TopicRetention]:
+        kept = TopicRetention(None, False, self.lag_ms, backdated_ms_max=0)
+        return dict.fromkeys(topics, kept)
+
+    def offsets_at(self, topics: Sequence[str], epoch_ms: int) -> Seam:
+        return self.young
 
 
 def checked(has_key: bool, read: int) -> TombstonesGone | None:

@@ -82,9 +82,8 @@ def refused(
     rows = [
         (f"{one['topic']}/{one['partition']}@{one['offset']}", one["stage"], one["reason"]) for one in found
     ]
-    words = Text(
-        f"{counted(len(rows), 'refused record')} as of {_read_point(answer)}, {_age(answer)}", style="dim"
-    )
+    count = f"{'the first ' if answer['more'] else ''}{counted(len(rows), 'refused record')}"
+    words = Text(f"{count} as of {_read_point(answer)}, {_age(answer)}", style="dim")
     show(answer, Group(table(("record", "stage", "reason"), rows), words) if rows else words, as_json)
 
 
@@ -207,8 +206,8 @@ def _read_point(answer: Mapping[str, Any]) -> str:
 
 
 def _age(answer: Mapping[str, Any]) -> str:
-    stale = ", stale" if answer.get("stale") else ""
-    return f"{answer.get('age_seconds') or 0.0:.2f} s old{stale}"
+    age, stale = answer.get("age_seconds"), ", stale" if answer.get("stale") else ""
+    return f"{'of unknown age' if age is None else f'{age:.2f} s old'}{stale}"
 
 
 @contextmanager

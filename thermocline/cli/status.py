@@ -57,16 +57,14 @@ class Source(StrEnum):
 
 def status(
     context: typer.Context,
-    without: Annotated[
-        list[Source] | None, typer.Option(help="Don't ask this one; repeatable, for what isn't deployed.")
-    ] = None,
+    without: Annotated[list[Source] | None, typer.Option(help="Skip this source; repeatable.")] = None,
     as_json: AsJson = False,
 ) -> int:
     """Show whether Kafka, the catalog and a server answer, and for each table its snapshot, seam and lag.
 
-    It answers within three seconds, and is a probe: it ends with 0 where all is well, with 3 where something
-    doesn't answer, with 40 where a table's ingest has to stop, and with 1 where the server's answers are
-    stale or it is not ready.
+    It answers within about three seconds, whatever hangs, and can serve as a probe. Exit code 0: all is well;
+    3: something is unreachable; 40: ingest of a table has to stop; 1: the server is stale, not ready, or
+    doesn't serve a table.
     """
     session = session_of(context)
     report = _report(session.settings(), set(without or ()))
@@ -84,9 +82,12 @@ def _exit_code(report: dict[str, Any]) -> int:
         return ExitCode.AWAY
     if problems:
         return max(problems)
-    served = _served_tables(report.get("server", {})).values()
-    is_well = all(entry["ready"] and not entry.get("stale") for entry in served)
-    return ExitCode.DONE if is_well else ExitCode.BAD_ANSWER
+    if "server" in report:
+        served = _served_tables(report["server"])
+        answers = [served.get(entry["table"], {}) for entry in report["tables"]]
+        if not all(answer.get("ready") and not answer.get("stale") for answer in answers):
+            return ExitCode.BAD_ANSWER
+    return ExitCode.DONE
 
 
 def _report(settings: Settings, without: AbstractSet[Source]) -> dict[str, Any]:
@@ -116,7 +117,9 @@ def _report(settings: Settings, without: AbstractSet[Source]) -> dict[str, Any]:
     }
     if catalog is not None:
         tables = {
-            name: partial(_look, settings, entry, catalog, log, trino) for name, entry in entries.items()
+            # Each with a catalog of its own: not every client may be used by several threads.
+            name: partial(_look, settings, entry, open_catalog, log, trino)
+            for name, entry in entries.items()
         }
         for name in entries.keys() - answered(tables, deadline).keys():
             entries[name] = {**entries[name], "unanswered": True}
@@ -176,7 +179,11 @@ def _url_of(serving: ServingSettings) -> str:
 
 
 def _look(
-    settings: Settings, entry: dict[str, Any], catalog: Catalog, log: Log | None, trino: Trino | None
+    settings: Settings,
+    entry: dict[str, Any],
+    open_catalog: Callable[[CatalogSettings], Catalog],
+    log: Log | None,
+    trino: Trino | None,
 ) -> None:
     """Adds to a table's entry what it finds, piece by piece: of what hangs, the rest is there."""
     from thermocline.catalog import ACCEPTED_PROPERTY, current_state, definition_of, load_table
@@ -185,7 +192,7 @@ def _look(
 
     name = entry["table"]
     try:
-        loaded = load_table(catalog, name, entry["identifier"])
+        loaded = load_table(open_catalog(settings.catalog), name, entry["identifier"])
         # Before anything that may fail: whoever looks why wants to see what was done before.
         entry["accepted"] = json.loads(loaded.properties.get(ACCEPTED_PROPERTY, "[]"))[-ACCEPTED_SHOWN_MAX:]
         state = current_state(loaded, name)
@@ -267,7 +274,7 @@ def _served(server: dict[str, Any]) -> Iterator[tuple[object, ...]]:
     for name, entry in _served_tables(server).items():
         age, tailer = entry.get("age_seconds"), entry.get("tailer", {})
         shown_age = "unknown" if age is None else f"{age:.2f}"
-        yield name, entry["ready"], shown_age, entry.get("stale"), tailer.get("state", "not started")
+        yield name, entry.get("ready"), shown_age, entry.get("stale"), tailer.get("state", "not started")
 
 
 def _source(source: dict[str, Any]) -> str:
