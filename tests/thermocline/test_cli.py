@@ -222,13 +222,18 @@ def test_version_names_what_it_stands_on(call: Call) -> None:
     assert versions["pyarrow"].count(".") == 2
 
 
-def test_config_check_says_ok_or_every_problem(call: Call, config: Path) -> None:
+def test_config_check_says_ok_or_every_problem(
+    call: Call, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert call("config", "check")[:2] == (0, f"ok: {config} (tables: profiles)\n")
+    monkeypatch.setenv("THERMOCLINE_SERVING__STATE_DIR", "/proc/state")
     config.write_text(config.read_text().replace('"int"', '"integr"') + "[kafkaa]\n")
     code, out, err = call("config", "check")
     assert (code, out) == (2, "")
     assert "Error [config-invalid]" in err
     assert "kafkaa: unknown name" in err
+    assert 'column id: "integr"' in err
+    assert "serving.state_dir: /proc/state can't be written" in err
 
 
 def test_config_show_is_a_configuration_without_its_secrets(call: Call, tmp_path: Path) -> None:

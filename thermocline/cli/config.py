@@ -17,12 +17,15 @@ app = typer.Typer(help="Check and show the configuration.", no_args_is_help=True
 
 @app.command()
 def check(context: typer.Context, as_json: AsJson = False) -> None:
-    """Check the configuration file and the environment, and say "ok" or every problem. Asks no server."""
-    from thermocline.settings import find_file
+    """Check the configuration file and the environment, and say "ok" or every problem.
 
-    session = session_of(context)
-    file = find_file(session.config)
-    tables = sorted(session.settings().tables)
+    Also checks that the folders it names can be written from here. Asks no server.
+    """
+    from thermocline.settings import check_settings, find_file
+
+    config = session_of(context).config
+    file = find_file(config)
+    tables = sorted(check_settings(config).tables)
     document = {"path": str(file), "tables": tables, "problems": []}
     show(document, Text(f"ok: {file} (tables: {', '.join(tables) or 'none'})"), as_json)
 
