@@ -16,6 +16,7 @@ from thermocline.errors import (
     InternalError,
     MethodNotAllowed,
     NotAcceptable,
+    NotKeyColumn,
     NotReady,
     ReadAfterTimeout,
     RowNotFound,
@@ -134,7 +135,7 @@ def _rows(definition: LiveTable) -> Document:
         ),
         "tags": [definition.name],
         "parameters": [*parameters, _READ_AFTER],
-        "responses": {"200": _json(answer), **_errors(RowNotFound, *_ANSWERING)},
+        "responses": {"200": _json(answer), **_errors(RowNotFound, NotKeyColumn, *_ANSWERING)},
     }
 
 
@@ -153,7 +154,7 @@ def _batch(definition: LiveTable) -> Document:
         "tags": [definition.name],
         "parameters": [_READ_AFTER],
         "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
-        "responses": {"200": _json(answer), **_errors(*_ANSWERING)},
+        "responses": {"200": _json(answer), **_errors(NotKeyColumn, *_ANSWERING)},
     }
 
 

@@ -988,8 +988,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="no-lookup-without-key",
         keeps="a lookup where there is no key is refused",
         file="serving/entity.py",
-        line="    check_has_key(definition)\n    for name",
-        without="    for name",
+        line="    check_has_key(definition)\n    check_key",
+        without="    check_key",
         test="tests/serving/test_other_tables.py::test_lookups_in_a_table_without_a_key_are_refused_and_point_to_extracts",
     ),
     Mutant(

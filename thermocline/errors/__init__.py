@@ -42,6 +42,7 @@
     ├── RequestError                 the caller's request, or an answer that cannot be given now
     │   ├── UnknownTable             the server has no such table
     │   ├── UnknownColumn            the table has no such column
+    │   ├── NotKeyColumn             a lookup by a column that is not in the key
     │   ├── BadParameter             a parameter cannot be used
     │   ├── NoKey                    a lookup in a table without a key
     │   ├── RowNotFound              no row has that key
@@ -102,6 +103,7 @@ from thermocline.errors.request import (
     MethodNotAllowed,
     NoKey,
     NotAcceptable,
+    NotKeyColumn,
     NotQuarantined,
     NotReady,
     ReadAfterTimeout,
@@ -180,6 +182,7 @@ __all__ = [
     "MethodNotAllowed",
     "NoKey",
     "NotAcceptable",
+    "NotKeyColumn",
     "NotQuarantined",
     "NotReady",
     "OffsetsGone",

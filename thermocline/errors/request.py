@@ -45,6 +45,24 @@ class UnknownColumn(Misnaming, RequestError):
     known: tuple[str, ...]
 
 
+class NotKeyColumn(RequestError):
+    """A lookup asks by a column that is not in the table's key.
+
+    Rows are found by their key alone: by the columns of the entity, and maybe those that follow in the key.
+    Any other column can be read, and not be asked by.
+
+    Ask by key columns, or take an extract and filter that.
+    """
+
+    code = "not-a-key-column"
+    _what = 'column "{column}" of table {table} is not a key column; the key is {key}.'
+    _next = "ask by key columns, or filter what this gives: thermocline extract {table}"
+
+    table: str
+    column: str
+    key: tuple[str, ...]
+
+
 class BadParameter(RequestError):
     """A parameter of the request cannot be used.
 
