@@ -193,7 +193,7 @@ class _Replaying:
             log=Log(settings.kafka),
             client_config=settings.kafka.client_config(),
             history=history_of(table, definition),
-            files=live_files(table, state.snapshot_id),
+            files=live_files(table, state.snapshot_id, name),
             decoder=decoder_for(definition),
             clock=clock,
             progress=progress,

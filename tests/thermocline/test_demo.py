@@ -2,8 +2,12 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import threading
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -11,6 +15,7 @@ from rich.console import Console
 from thermocline.catalog import SnapshotState
 from thermocline.clock import ManualClock
 from thermocline.embedded.demo import DemoOptions
+from thermocline.embedded.demo.acts import _how_to_go_on
 from thermocline.embedded.demo.background import Background
 from thermocline.embedded.demo.commits import Commit, batches_of, seconds_of
 from thermocline.embedded.demo.document import document_of
@@ -240,3 +245,11 @@ def test_a_server_that_is_not_ready_leaves_the_last_reading() -> None:
 
 def test_uncommitted_counts_the_offsets_beyond_the_seam() -> None:
     assert FULL.reading.uncommitted == 20_000
+
+
+def test_the_commands_to_go_on_with_take_a_path_with_spaces(tmp_path: Path) -> None:
+    config = tmp_path / "a folder" / "thermocline.toml"
+    stack: Any = SimpleNamespace(config_path=config, url="http://127.0.0.1:1", trino=None)
+    site: Any = SimpleNamespace(stack=stack)
+    commands = [shlex.split(line) for line in _how_to_go_on(site).splitlines() if "thermocline --" in line]
+    assert [words[:3] for words in commands] == [["thermocline", "--config", str(config)]] * 3

@@ -12,7 +12,7 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from thermocline.cli.output import as_typed, error_document, show, table
+from thermocline.cli.output import error_document, show, table
 from thermocline.cli.session import AsJson, session_of
 from thermocline.cli.status_views import ask_trino, rows_of, views_of
 from thermocline.cli.table import snapshot_document
@@ -34,11 +34,7 @@ LISTENING_ON_ALL: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 
 
 def status(context: typer.Context, as_json: AsJson = False) -> int:
     """Show whether Kafka, the catalog and a server answer, and for each table its snapshot, seam and lag."""
-    session = session_of(context)
-    report = _report(session.settings())
-    for entry in report["tables"]:
-        if "error" in entry:
-            entry["error"]["next"] = as_typed(entry["error"]["next"], session.config)
+    report = _report(session_of(context).settings())
     show(report, _described(report), as_json)
     sources = (report["kafka"], report["catalog"], report["server"])
     return ExitCode.DONE if any("error" not in source for source in sources) else ExitCode.AWAY

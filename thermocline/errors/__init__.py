@@ -117,6 +117,7 @@ from thermocline.errors.request import (
     UnknownTable,
 )
 from thermocline.errors.root import (
+    SAME_COMMAND,
     ExitCode,
     Resumable,
     ThermoclineError,
@@ -157,6 +158,7 @@ from thermocline.errors.table import (
 )
 
 __all__ = [
+    "SAME_COMMAND",
     "AlterationRefused",
     "BadParameter",
     "BadRecord",

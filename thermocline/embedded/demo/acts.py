@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -119,7 +120,7 @@ def _how_to_go_on(site: Site) -> str:
     config = stack.config_path
     with suppress(ValueError):
         config = config.relative_to(Path.cwd())
-    command = f"thermocline --config {config}"
+    command = f"thermocline --config {shlex.quote(str(config))}"
     in_trino = how_to_ask(stack, command, TABLE, site.table_in_trino) if stack.trino else ""
     return f"""\
 It stays up until Ctrl-C, at {stack.url} (described at {stack.url}/docs):
