@@ -14,7 +14,7 @@ from typing import Final
 from thermocline.errors import SAME_COMMAND
 from thermocline.masking import mask_password
 
-__all__ = ["PROGRAM", "as_typed", "command", "typed"]
+__all__ = ["PROGRAM", "again", "as_typed", "command", "typed"]
 
 PROGRAM: Final = "thermocline"
 # Those that read the configuration, however they stand in a text.
@@ -50,14 +50,18 @@ def command(words: str) -> str:
     return as_typed(f"{PROGRAM} {words}")
 
 
+def again(*more: str) -> str:
+    """The command line of this call, with more words behind it."""
+    return mask_password(shlex.join([PROGRAM, *_call.arguments, *more]))
+
+
 def as_typed(text: str) -> str:
     """The text with the ``--config`` of this call in its commands, and this call for "the same command"."""
     given = _config()
     if given is not None:
         option = f"--config {shlex.quote(given)} "
         text = _OF_CONFIG.sub(lambda found: found[0] + option, text)
-    again = mask_password(shlex.join([PROGRAM, *_call.arguments]))
-    return text.replace(_SAME_COMMAND, f"{again}      (")
+    return text.replace(_SAME_COMMAND, f"{again()}      (")
 
 
 def _config() -> str | None:

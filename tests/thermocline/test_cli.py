@@ -540,6 +540,52 @@ def test_an_extract_becomes_a_file_of_the_format_of_its_name(
     assert asked == [("profiles", ["id", "at"], "parquet", POINT)]
 
 
+@pytest.mark.parametrize(
+    ("name", "option", "written"),
+    [
+        ("rows.arrow", None, "arrow"),
+        ("rows.arrows", None, "arrow"),
+        ("rows.ARROW", None, "arrow"),
+        ("rows.parquet", None, "parquet"),
+        ("rows.pq", None, "parquet"),
+        ("rows", None, "arrow"),
+        (".rows", None, "arrow"),
+        ("rows.csv", "parquet", "parquet"),
+        ("rows.parquet", "arrow", "arrow"),
+    ],
+)
+def test_an_ending_says_the_format_unless_an_option_does(
+    call: Call, serving: Any, tmp_path: Path, name: str, option: str | None, written: str
+) -> None:
+    asked = []
+
+    def write(*arguments: object) -> ReadPoint:
+        asked.append(arguments[3])
+        return POINT
+
+    serving.extract = write
+    arguments = [] if option is None else ["--format", option]
+    assert call("extract", "profiles", "-o", str(tmp_path / name), *arguments)[0] == 0
+    assert asked == [written]
+
+
+def test_an_ending_of_no_format_is_refused_before_anything_is_read(
+    call: Call, serving: Any, config: Path, tmp_path: Path
+) -> None:
+    """Goal: nobody finds Arrow in a file that is called CSV."""
+    for name in ("rows.csv", "rows.json", "rows.parquet.gz"):
+        path = tmp_path / "a folder" / name
+        code, out, err = call("extract", "profiles", "-o", str(path), "--json")
+        error = json.loads(err)
+        assert (code, out, error["code"]) == (2, "", "unknown-ending")
+        assert f'"{path.suffix}"' in error["what"]
+        assert error["cause"] == "known: .arrow, .arrows, .parquet, .pq."
+        arguments = ["extract", "profiles", "-o", str(path), "--json", "--format", "arrow"]
+        printed = shlex.split(error["next"].partition("      (")[0])
+        assert printed == ["thermocline", "--config", str(config), *arguments]
+        assert not path.exists()
+
+
 def test_an_extract_that_fails_leaves_the_old_file_and_no_other(
     call: Call, serving: Any, tmp_path: Path
 ) -> None:

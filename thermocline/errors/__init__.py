@@ -44,6 +44,7 @@
     │   ├── UnknownColumn            the table has no such column
     │   ├── NotKeyColumn             a lookup by a column that is not in the key
     │   ├── BadParameter             a parameter cannot be used
+    │   ├── UnknownEnding            a file's name says none of the formats of an extract
     │   ├── NoKey                    a lookup in a table without a key
     │   ├── RowNotFound              no row has that key
     │   ├── NotQuarantined           the quarantine holds no such record
@@ -114,6 +115,7 @@ from thermocline.errors.request import (
     ServerUnreachable,
     StorageFailed,
     UnknownColumn,
+    UnknownEnding,
     UnknownTable,
 )
 from thermocline.errors.root import (
@@ -221,6 +223,7 @@ __all__ = [
     "TrinoRefused",
     "TrinoUnreachable",
     "UnknownColumn",
+    "UnknownEnding",
     "UnknownTable",
     "VerdictBad",
     "ViewContended",

@@ -77,6 +77,28 @@ class BadParameter(RequestError):
     problem: str
 
 
+class UnknownEnding(RequestError):
+    """A file's name ends as that of no format in which an extract can be written.
+
+    Without --format the name decides: .arrow and .arrows are a stream of Arrow, .parquet and .pq a Parquet
+    file, and a name without an ending is Arrow, too. An ending of another format is refused, since what is in
+    the file would not be what its name says.
+
+    Nothing was read or written. Choose a name that says the format, or say --format.
+    """
+
+    code = "unknown-ending"
+    _what = '{path} ends in "{ending}", which is no format of an extract.'
+    _state = "nothing was read or written."
+    _cause = "known: {known}."
+    _next = "{command}      (or a name with one of these endings)"
+
+    path: str
+    ending: str
+    known: tuple[str, ...]
+    command: str
+
+
 class NoKey(RequestError):
     """The table has no key, so that none of its rows can be looked up.
 
