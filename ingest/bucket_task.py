@@ -68,7 +68,8 @@ def run_bucket_task(
         files: the bucket's live data files in the snapshot that the batch was planned on.
         records: ``definition.records_schema``, at least one, all of this bucket.
         is_replay: the records lie before the seam, so that even where a record is its own key, in a table
-            without one, it may be in the table already.
+            without one, it may be in the table already. A row is written though it says the same as the one
+            that is there: by where it comes from, a later replay knows that its record was applied.
     """
     failpoint("bucket-task.probe")
     folded = fold(records)
@@ -81,7 +82,7 @@ def run_bucket_task(
     for hit in hits:
         was_live[hit.key_indexes] = True
     is_unchanged = is_tombstone & ~was_live
-    if definition.suppress_unchanged:
+    if definition.suppress_unchanged and not is_replay:
         is_unchanged |= unchanged_keys(io, definition, hits, winners)
 
     deleted: dict[str, BitMap] = {}

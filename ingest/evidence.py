@@ -1,10 +1,15 @@
-"""What table and log say of the keys of candidates: the rows they have, and what was read of them since."""
+"""What table and log say of the keys of candidates: the rows they have, and what was read of them since.
+
+A record of the log is judged by the definition of the commit that read it, not by today's: an alteration
+makes records good that the table left out, and others bad that it took in.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +20,9 @@ from pyiceberg.table.snapshots import ancestors_of
 from ingest.judgement import Found, Ground, Heard, History, Origin, Partition
 from ingest.probe import probe
 from ingest.stored_rows import rows_at
+from thermocline.alteration import definition_by
 from thermocline.catalog import SUMMARY_ACCEPTED, SUMMARY_DRAINED, SnapshotState, state_of, summary_of
-from thermocline.decode import Decoded, Decoder, decoder_for, records_table
+from thermocline.decode import Decoded, decoder_for, records_table
 from thermocline.definition import KEY, PROVENANCE, TOMBSTONE
 from thermocline.errors import TableUnowned
 from thermocline.fold import OFFSET
@@ -49,9 +55,10 @@ class Kept:
 
 @dataclass(slots=True)
 class LogEvidence:
-    """What the log holds of the candidates' keys from before their batches on.
+    """What the table took in of the candidates' keys from before their batches on, as the log shows it.
 
-    ``last`` has the last good record of each key in each partition before the seam, candidates included.
+    ``last`` has the last such record of each key in each partition before the seam: it was good when it was
+    read, or was replayed since.
     ``is_there`` says, for the places of candidates where the log shows a record, whether it is the one that
     the quarantine keeps. ``hiding`` has the last record of a key that is bad or beyond the seam in each
     partition of a compacted topic.
@@ -65,9 +72,13 @@ class LogEvidence:
         """Take up good records from before the seam, in any order."""
         columns = (records.column(KEY).to_pylist(), records.column(TOMBSTONE).to_pylist())
         for key, is_tombstone, origin in zip(*columns, origins(records), strict=True):
-            last = self.last.setdefault(key, {})
-            if origin.place not in last or last[origin.place].origin.offset < origin.offset:
-                last[origin.place] = Found(origin, is_tombstone)
+            self.add(key, Found(origin, is_tombstone))
+
+    def add(self, key: bytes, found: Found) -> None:
+        """Take up one record that the table took in, or would have, had it been good."""
+        last, origin = self.last.setdefault(key, {}), found.origin
+        if origin.place not in last or last[origin.place].origin.offset < origin.offset:
+            last[origin.place] = found
 
     def hide(self, key: bytes, origin: Origin) -> None:
         """Take up a record of a compacted topic that may have made compaction drop another one of its key."""
@@ -77,39 +88,48 @@ class LogEvidence:
 
     def of(self, candidate: Candidate) -> Heard:
         """What concerns one candidate."""
-        origin = candidate.origin
+        origin, last = candidate.origin, dict(self.last.get(candidate.key, {}))
+        if origin.place not in last or last[origin.place].origin.offset < origin.offset:
+            last[origin.place] = Found(origin, candidate.is_tombstone)
         hiding = self.hiding.get(candidate.key, {}).values()
         return Heard(
-            last=list(self.last[candidate.key].values()),
+            last=list(last.values()),
             is_there=self.is_there.get((*origin.place, origin.offset)),
             hiding=next((o for o in hiding if o.place != origin.place or o.offset > origin.offset), None),
         )
 
 
-def history_of(table: Table, name: str) -> History:
+def history_of(table: Table, definition: LiveTable) -> History:
     """The snapshots of main for as long as each went on where the one before it was, oldest first.
 
     They begin where the table was told to go on with another log, or behind a gap, and what was expired is
-    missing at their beginning.
+    missing at their beginning. They also begin after a snapshot of which the metadata does not say by which
+    definition its batch was decoded.
     """
-    current = table.current_snapshot()
+    current, schemas = table.current_snapshot(), table.schemas()
     states: list[SnapshotState] = []
     taken: list[Snapshot] = []
+    definitions: list[LiveTable] = []
     for snapshot in ancestors_of(current, table.metadata) if current is not None else ():
         try:
-            state = state_of(snapshot, name)
+            state = state_of(snapshot, definition.name)
         except TableUnowned:
+            break
+        schema = None if snapshot.schema_id is None else schemas.get(snapshot.schema_id)
+        if schema is None:
             break
         if states and not _goes_on(state, states[-1], taken[-1]):
             break
         states.append(state)
         taken.append(snapshot)
+        definitions.append(definition_by(definition, schema))
     states, taken = states[::-1], taken[::-1]
     pairs = list(zip([None, *states], states, taken, strict=False))
     return History(
         [state.seam for state in states],
         [state.drained_ms if _is_drained(before, state, one) else None for before, state, one in pairs],
         Seam({place: offset for before, state, _ in pairs for place, offset in _joined(before, state)}),
+        definitions[::-1],
     )
 
 
@@ -158,8 +178,9 @@ def read_log(
     log: Log,
     client_config: Mapping[str, Any],
     definition: LiveTable,
-    candidates: pa.Table,
+    candidates: Sequence[Candidate],
     kept: Mapping[tuple[str, int, int], Kept],
+    live: Mapping[bytes, Origin],
     ground: Ground,
     progress: Progress,
 ) -> LogEvidence:
@@ -167,12 +188,12 @@ def read_log(
 
     Then compacted topics are read on to their ends: a record beyond the seam may have made compaction drop
     another one, which was to be seen otherwise. Candidates for which no such snapshot is left add nothing.
-    ``candidates`` have the ``definition.records_schema``.
+    ``live`` says where the keys' rows come from. None of the candidates is part of the evidence.
 
     Raises:
         OffsetsGone: the log was cut beyond the ground's ``starts`` meanwhile.
     """
-    search = _Search(definition, candidates, kept, ground)
+    search = _Search(definition, candidates, kept, live, ground)
     ranges = _ranges(candidates, ground)
     _read(client_config, ranges, definition.name, search, progress)
     if ranges and ground.compacted:
@@ -210,42 +231,42 @@ class _Search:
     def __init__(
         self,
         definition: LiveTable,
-        candidates: pa.Table,
+        candidates: Sequence[Candidate],
         kept: Mapping[tuple[str, int, int], Kept],
+        live: Mapping[bytes, Origin],
         ground: Ground,
     ) -> None:
         self._definition = definition
-        self._decoder: Decoder = decoder_for(definition)
-        self._keys = candidates.column(KEY).combine_chunks().unique()
+        self._key_decoder = decoder_for(definition)  # of keys alone, which no alteration changes
+        self._keys = pa.array(list({one.key for one in candidates}), pa.binary())
         self._kept = kept
+        self._rows = {(*row.place, row.offset): (key, row) for key, row in live.items()}
         self._seam = ground.seam
         self._compacted = frozenset(ground.compacted)
+        self._as_read = _AsRead(ground.history)
         self.evidence = LogEvidence()
-        self.evidence.hear(candidates)
 
     def hear(self, chunk: RecordChunk) -> None:
         """Take up what a chunk says."""
         self._identify(chunk)
         if self._definition.key_from == "value":  # a bad record has no key then, and nothing is ever deleted
-            indexes = range(self._before_seam(chunk))
-            values = [chunk.values[i] for i in indexes]
-            decoded = self._decoder.decode([chunk.keys[i] for i in indexes], values)
-            self.evidence.hear(self._ours(self._table(decoded, chunk, indexes)))
+            before_seam = chunk.offsets[: self._before_seam(chunk)]
+            for _, _, good in self._as_read.decode(chunk, before_seam):
+                self.evidence.hear(self._ours(good))
             return
         # Keys alone first: few records are of ours, and of a bad record the key may be readable.
-        by_key = self._decoder.decode(chunk.keys, [None] * len(chunk.keys))
-        keyed = self._ours(self._table(by_key, chunk, range(len(chunk.offsets))))
+        by_key = self._key_decoder.decode(chunk.keys, [None] * len(chunk.keys))
+        keyed = self._ours(_table(self._definition, by_key, chunk, range(len(chunk.offsets))))
         is_before = pc.less(keyed.column(OFFSET), self._seam.get((chunk.topic, chunk.partition)))
         self._hear_good(chunk, keyed.filter(is_before))
         self._hide(chunk, keyed.filter(pc.invert(is_before)))
 
     def _hear_good(self, chunk: RecordChunk, keyed: pa.Table) -> None:
         """Of records before the seam whose keys are ours, take up the good ones; the bad may hide others."""
-        indexes = np.searchsorted(chunk.offsets, keyed.column(OFFSET).to_numpy()).tolist()
-        values = [chunk.values[i] for i in indexes]
-        decoded = self._decoder.decode([chunk.keys[i] for i in indexes], values)
-        self._hide(chunk, keyed.take(pa.array([bad.index for bad in decoded.bad], pa.int64())))
-        self.evidence.hear(self._table(decoded, chunk, indexes))
+        for first, decoded, good in self._as_read.decode(chunk, keyed.column(OFFSET).to_pylist()):
+            bad = pa.array([first + bad.index for bad in decoded.bad], pa.int64())
+            self._hide(chunk, keyed.take(bad))
+            self.evidence.hear(good)
 
     def _hide(self, chunk: RecordChunk, keyed: pa.Table) -> None:
         if chunk.topic in self._compacted:
@@ -257,18 +278,59 @@ class _Search:
 
     def _identify(self, chunk: RecordChunk) -> None:
         for index, offset in enumerate(chunk.offsets):
-            kept = self._kept.get((chunk.topic, chunk.partition, offset))
+            place = (chunk.topic, chunk.partition, offset)
+            kept = self._kept.get(place)
             if kept is not None:
                 found = Kept(chunk.keys[index], chunk.values[index], chunk.timestamps_ms[index])
-                self.evidence.is_there[chunk.topic, chunk.partition, offset] = found == kept
-
-    def _table(self, decoded: Decoded, chunk: RecordChunk, indexes: Sequence[int]) -> pa.Table:
-        offsets = [chunk.offsets[i] for i in indexes]
-        times = [chunk.timestamps_ms[i] for i in indexes]
-        return records_table(self._definition, decoded, chunk.topic, chunk.partition, offsets, times)
+                self.evidence.is_there[place] = found == kept
+            # Bad or not when it was read: if it was, a replay has applied it.
+            key, row = self._rows.get(place, (b"", None))
+            if row is not None and row.timestamp_ms == chunk.timestamps_ms[index]:
+                self.evidence.add(key, Found(row, is_tombstone=False))
 
     def _ours(self, records: pa.Table) -> pa.Table:
         return records.filter(pc.is_in(records.column(KEY), value_set=self._keys))
+
+
+class _AsRead:
+    """Decodes records by the definitions of the commits that read them."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._definitions = list(dict.fromkeys(history.definitions))
+        self._decoders = [decoder_for(definition) for definition in self._definitions]
+        self._numbers = np.array([self._definitions.index(one) for one in history.definitions], np.int64)
+        self._reached: dict[Partition, list[int]] = {}
+
+    def decode(self, chunk: RecordChunk, offsets: Sequence[int]) -> Iterator[tuple[int, Decoded, pa.Table]]:
+        """Some records of a chunk, all before the seam, in runs of one definition.
+
+        Of each run where it begins among the offsets, what became of its records, and the good ones.
+        """
+        indexes = np.searchsorted(chunk.offsets, offsets).tolist()
+        for first, end, number in self._runs((chunk.topic, chunk.partition), offsets):
+            some = indexes[first:end]
+            decoded = self._decoders[number].decode(
+                [chunk.keys[i] for i in some], [chunk.values[i] for i in some]
+            )
+            yield first, decoded, _table(self._definitions[number], decoded, chunk, some)
+
+    def _runs(self, place: Partition, offsets: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+        """Where each run of one definition begins and ends, and the definition's number."""
+        if not offsets:
+            return
+        if place not in self._reached:
+            self._reached[place] = [self._history.reached(i, place) for i in range(len(self._numbers))]
+        numbers = self._numbers[np.searchsorted(self._reached[place], offsets, side="right")]
+        edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(offsets)]
+        for first, end in pairwise(edges):
+            yield first, end, int(numbers[first])
+
+
+def _table(definition: LiveTable, decoded: Decoded, chunk: RecordChunk, indexes: Sequence[int]) -> pa.Table:
+    offsets = [chunk.offsets[i] for i in indexes]
+    times = [chunk.timestamps_ms[i] for i in indexes]
+    return records_table(definition, decoded, chunk.topic, chunk.partition, offsets, times)
 
 
 def origins(records: pa.Table, topic_ids: Mapping[str, str] | None = None) -> list[Origin]:
@@ -280,10 +342,10 @@ def origins(records: pa.Table, topic_ids: Mapping[str, str] | None = None) -> li
     return [Origin(*place, ids.get(place[0], "")) for place in zip(*columns, strict=True)]
 
 
-def _ranges(candidates: pa.Table, ground: Ground) -> list[OffsetRange]:
+def _ranges(candidates: Sequence[Candidate], ground: Ground) -> list[OffsetRange]:
     """What was read after the oldest of the snapshots from before the candidates' batches, up to the seam."""
     history, seam = ground.history, ground.seam
-    before = [index for origin in origins(candidates) if (index := history.before(origin)) is not None]
+    before = [index for one in candidates if (index := history.before(one.origin)) is not None]
     return [
         OffsetRange(
             topic, p, max(history.reached(min(before), (topic, p)), start), seam.get((topic, p), start)

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 FilesByBucket = Mapping[int, Sequence[DataFile]]
 
 
-def live_files(table: Table, snapshot_id: int) -> FilesByBucket:
-    """The live files of a snapshot, as its manifests say.
+def live_files(table: Table, snapshot_id: int, name: str) -> FilesByBucket:
+    """The live files of a snapshot, as its manifests say; ``name`` is what the configuration calls the table.
 
     Raises what `plan_files` raises, and `StoreUnreachable` where a manifest can't be read.
     """
     try:
-        return by_bucket(plan_files(table, snapshot_id))
+        return by_bucket(plan_files(table, snapshot_id, name))
     except (OSError, pa.ArrowException) as error:
         path = f"{table.location()}/metadata"
-        raise StoreUnreachable(table=".".join(table.name()), path=path, detail=first_line(error)) from error
+        raise StoreUnreachable(table=name, path=path, detail=first_line(error)) from error
 
 
 def by_bucket(files: Iterable[DataFile]) -> FilesByBucket:

@@ -55,14 +55,17 @@ class JavaCatalog:
         except JAVA_ERRORS as error:
             raise CatalogUnreachable(uri=self._uri, detail=first_line(error)) from error
 
-    def load(self, identifier: str) -> Any:
-        """The ``org.apache.iceberg.Table``. Raises `TableMissing` and `CatalogUnreachable`."""
+    def load(self, identifier: str, name: str = "") -> Any:
+        """The ``org.apache.iceberg.Table``. Raises `TableMissing` and `CatalogUnreachable`.
+
+        ``name`` is what the configuration calls it, for the commands that errors print.
+        """
         try:
             with self.errors():
                 return self._catalog.loadTable(self._identifier(identifier))
         except CatalogUnreachable as error:
             if class_name(error.__cause__) == NO_SUCH_TABLE:
-                raise TableMissing(table=identifier, identifier=identifier) from error
+                raise TableMissing(table=name or identifier, identifier=identifier) from error
             raise
 
     def create(

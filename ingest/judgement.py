@@ -2,9 +2,10 @@
 
 A replayed record is old. It may go into the table only where it would be there, had it been good when it was
 read. That is decided as ingest decides: a later batch's record wins over an earlier one's, and within a batch
-the fold does. So all is asked of what the table read from the record's own batch on, and whoever cannot
-answer for all of that (a snapshot is expired, the log is cut, compaction may have dropped a tombstone) makes
-it a refusal: an old record must neither overwrite newer data nor bring back a row that was deleted.
+the fold does. Another record that was bad when it was read decides nothing unless it was replayed since: the
+table does not have it. So all is asked of what the table read from the record's own batch on, and whoever
+cannot answer for all of that (a snapshot is expired, the log is cut, compaction may have dropped a tombstone)
+makes it a refusal: an old record must neither overwrite newer data nor bring back a row that was deleted.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from thermocline.fold import order_of
 from thermocline.seam import Seam
 
 if TYPE_CHECKING:
+    from thermocline.definition import LiveTable
     from thermocline.log import TopicConfig
 
 Partition = tuple[str, int]
@@ -78,11 +80,12 @@ class Candidate:
 
     origin: Origin
     key: bytes
+    is_tombstone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A record that the log shows."""
+    """A record that the log shows, and that the table took in."""
 
     origin: Origin
     is_tombstone: bool
@@ -94,12 +97,14 @@ class History:
 
     All of them read one log, and no seam in it lies before an earlier one. ``drained_ms`` is by our clock:
     what the log held by then is in that snapshot; None where it says nothing of that. ``begins``: from where
-    topics that joined on the way are read; a new partition is read from 0.
+    topics that joined on the way are read; a new partition is read from 0. ``definitions`` are those by which
+    the snapshots' batches were decoded.
     """
 
     seams: Sequence[Seam]
     drained_ms: Sequence[int | None]
     begins: Seam = field(default_factory=Seam)
+    definitions: Sequence[LiveTable] = ()
 
     def batch(self, origin: Origin) -> int:
         """The index of the snapshot whose batch read the record; 0 may stand for any earlier one, too."""
@@ -151,14 +156,34 @@ class Ground:
 class Heard:
     """What the log says of a candidate and its key.
 
-    ``last`` has the last good record of the key before the seam in each partition, the candidate among them.
-    ``is_there``: the record stands in the log as it does in quarantine (None: the log shows no record there).
+    ``last`` has the last record of the key that the table took in from each partition, the candidate among
+    them, as if it had been good. ``is_there``: the record stands in the log as it does in quarantine (None:
+    the log shows no record there).
     ``hiding``: a record of the key, bad or beyond the seam, for which compaction may have dropped another.
     """
 
     last: Sequence[Found]
     is_there: bool | None
     hiding: Origin | None
+
+
+def newest_first(candidates: Sequence[Candidate], history: History) -> list[Candidate]:
+    """In the order in which they can be judged, each by what the ones before it are found to be.
+
+    As ingest would have it: later batches win, and within one, among the last records of the partitions, the
+    fold decides.
+    """
+    last: dict[tuple[bytes, Partition, int], int] = {}
+    for one in candidates:
+        among = (one.key, one.origin.place, history.batch(one.origin))
+        last[among] = max(last.get(among, 0), one.origin.offset)
+
+    def rank(one: Candidate) -> tuple[int, bool, tuple[int, str, int]]:
+        origin, batch = one.origin, history.batch(one.origin)
+        is_last = last[one.key, origin.place, batch] == origin.offset
+        return (batch, is_last, order_of(origin.timestamp_ms, *origin.place))
+
+    return sorted(candidates, key=rank, reverse=True)
 
 
 def judge_by_place(origin: Origin, ground: Ground) -> Verdict | None:
@@ -283,4 +308,5 @@ __all__ = [
     "judge_by_log",
     "judge_by_place",
     "judge_by_table",
+    "newest_first",
 ]

@@ -113,7 +113,7 @@ class Owner:
     bad_records: BadRecords
     position: Position
     clock: Clock
-    live_files: Callable[[Table, int], FilesByBucket] = live_files
+    live_files: Callable[[Table, int, str], FilesByBucket] = live_files
     on_commit: Callable[[], None] = lambda: None
     bytes_per_record: float = 0.0
     must_reload: bool = False
@@ -161,7 +161,7 @@ class Owner:
                 committer=owned.committer,
                 lease=owned.lease,
                 bad_records=BadRecords(policy, quarantine, client_config),
-                position=Position.of(state, live_files(table, state.snapshot_id)),
+                position=Position.of(state, live_files(table, state.snapshot_id, name)),
                 clock=clock,
             )
             undo.pop_all()
@@ -338,7 +338,7 @@ class Owner:
         state = current_state(self.table, self._name)
         if state.epoch != self.committer.epoch:
             raise OwnerLost(table=self._name, epoch_ours=self.committer.epoch, epoch_found=state.epoch)
-        self.position = Position.of(state, self.live_files(self.table, state.snapshot_id))
+        self.position = Position.of(state, self.live_files(self.table, state.snapshot_id, self._name))
         self.must_reload = False
 
     @property

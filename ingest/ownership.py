@@ -131,7 +131,7 @@ class Claim:
         Raises what `own_table` raises, and `CommitUnknown`, after which it may be tried again.
         """
         catalog = JavaCatalog(jvm, self.settings.catalog)
-        store = JavaMetadata(jvm, catalog.load(self.definition.identifier))
+        store = JavaMetadata(jvm, catalog.load(self.definition.identifier, self.definition.name))
         committer = Committer(store, self.name, self.definition.version, self.table)
         log = Log(self.settings.kafka)
         taken = self.take_as(committer, onto)

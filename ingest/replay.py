@@ -34,6 +34,7 @@ from ingest.files_by_bucket import FilesByBucket, after_commit, live_files
 from ingest.judgement import (
     SETTLED,
     Candidate,
+    Found,
     Ground,
     History,
     Origin,
@@ -42,6 +43,7 @@ from ingest.judgement import (
     judge_by_log,
     judge_by_place,
     judge_by_table,
+    newest_first,
 )
 from ingest.ownership import Owned, own_table
 from ingest.quarantine import Seen, open_quarantine, read_rows, remove
@@ -55,7 +57,7 @@ from thermocline.catalog import (
     open_table,
 )
 from thermocline.decode import Decoder, decoder_for, records_table
-from thermocline.definition import KEY
+from thermocline.definition import KEY, TOMBSTONE
 from thermocline.errors import ExitCode, OffsetsGone
 from thermocline.failpoints import failpoint
 from thermocline.files import data_location, delete_files
@@ -190,8 +192,8 @@ class _Replaying:
             state=state,
             log=Log(settings.kafka),
             client_config=settings.kafka.client_config(),
-            history=history_of(table, name),
-            files=live_files(table, state.snapshot_id),
+            history=history_of(table, definition),
+            files=live_files(table, state.snapshot_id, name),
             decoder=decoder_for(definition),
             clock=clock,
             progress=progress,
@@ -235,7 +237,8 @@ class _Replaying:
             else:
                 verdicts[_origin(row)] = verdict
         records = self._decode(readable, verdicts)
-        live = live_rows(self.table.io, self.definition, self.files, records)
+        found = live_rows(self.table.io, self.definition, self.files, records)
+        live: dict[bytes, Origin | None] = {**found}
         open_questions = []
         for candidate in _candidates(records, ground):
             verdict = judge_by_table(candidate, live.get(candidate.key), ground)
@@ -244,13 +247,16 @@ class _Replaying:
             else:
                 verdicts[candidate.origin] = verdict
         if open_questions:
-            evidence = self._read_log(records, open_questions, readable, ground)
+            evidence = self._read_log(open_questions, readable, found, ground)
             # By now the topic may have been made anew, and tombstones have grown old.
             ground = replace(self._ground(), starts=ground.starts)
-            for candidate in open_questions:
-                verdicts[candidate.origin] = judge_by_place(candidate.origin, ground) or judge_by_log(
-                    candidate, live.get(candidate.key), evidence.of(candidate), ground
-                )
+            for candidate in newest_first(open_questions, ground.history):
+                verdict = _verdict(candidate, live, evidence, ground)
+                verdicts[candidate.origin] = verdict
+                if verdict.outcome in SETTLED:
+                    evidence.add(candidate.key, Found(candidate.origin, candidate.is_tombstone))
+                if verdict.outcome is Outcome.APPLIED:
+                    live[candidate.key] = None if candidate.is_tombstone else candidate.origin
         is_applied = [verdicts[one.origin].outcome is Outcome.APPLIED for one in _candidates(records, ground)]
         return _Judged(verdicts, records.filter(pa.array(is_applied, pa.bool_())))
 
@@ -295,19 +301,15 @@ class _Replaying:
         return pa.concat_tables(tables)
 
     def _read_log(
-        self, records: pa.Table, candidates: Sequence[Candidate], rows: Sequence[Row], ground: Ground
+        self,
+        candidates: Sequence[Candidate],
+        rows: Sequence[Row],
+        live: Mapping[bytes, Origin],
+        ground: Ground,
     ) -> LogEvidence:
-        asked = {candidate.origin for candidate in candidates}
         kept = {place_of(row): Kept(row["key"], row["value"], _timestamp_ms(row)) for row in rows}
-        is_asked = pa.array([one.origin in asked for one in _candidates(records, ground)], pa.bool_())
         return read_log(
-            self.log,
-            self.client_config,
-            self.definition,
-            records.filter(is_asked),
-            kept,
-            ground,
-            self.progress,
+            self.log, self.client_config, self.definition, candidates, kept, live, ground, self.progress
         )
 
     def _write(self, records: pa.Table) -> list[BucketResult]:
@@ -364,9 +366,24 @@ def _rounds(quarantine: Table, wanted: Sequence[Place] | None) -> Iterator[list[
         yield rows
 
 
+def _verdict(
+    candidate: Candidate, live: Mapping[bytes, Origin | None], evidence: LogEvidence, ground: Ground
+) -> Verdict:
+    """The verdict on a candidate once the log was read, and the newer ones of its key were judged."""
+    row = live.get(candidate.key)
+    return (
+        judge_by_place(candidate.origin, ground)
+        or judge_by_table(candidate, row, ground)
+        or judge_by_log(candidate, row, evidence.of(candidate), ground)
+    )
+
+
 def _candidates(records: pa.Table, ground: Ground) -> Iterable[Candidate]:
-    pairs = zip(origins(records, ground.topic_ids), records.column(KEY).to_pylist(), strict=True)
-    return [Candidate(origin, key) for origin, key in pairs]
+    columns = (records.column(KEY).to_pylist(), records.column(TOMBSTONE).to_pylist())
+    return [
+        Candidate(origin, key, is_tombstone)
+        for origin, key, is_tombstone in zip(origins(records, ground.topic_ids), *columns, strict=True)
+    ]
 
 
 def _origin(row: Row) -> Origin:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from serving.cold.reader import Entity
-from thermocline.errors import BadParameter, NoKey, UnknownColumn
-from thermocline.keys import parse_value
+from thermocline.errors import BadParameter, NoKey
+from thermocline.keys import check_key_columns, parse_value
 
 if TYPE_CHECKING:
     from thermocline.definition import LiveTable
@@ -18,13 +18,11 @@ def entity_of(definition: LiveTable, parameters: Mapping[str, str]) -> Entity:
 
     Raises:
         NoKey: the table has none.
-        UnknownColumn: a parameter is not a key column.
+        NotKeyColumn, UnknownColumn: a parameter is another column of the table, or none.
         BadParameter: a column is missing, or its text is no value of its type.
     """
     check_has_key(definition)
-    for name in parameters:
-        if name not in definition.key:
-            raise UnknownColumn(table=definition.name, column=name, known=definition.key)
+    check_key_columns(definition, parameters)
     values = []
     for place, column in enumerate(definition.key_columns):
         if column.name not in parameters:

@@ -16,6 +16,7 @@ from thermocline.errors import (
     InternalError,
     MethodNotAllowed,
     NotAcceptable,
+    NotKeyColumn,
     NotReady,
     ReadAfterTimeout,
     RequestMalformed,
@@ -172,7 +173,10 @@ def _rows(definition: LiveTable) -> Document:
         ),
         "tags": [definition.name],
         "parameters": [*parameters, _READ_AFTER],
-        "responses": {"200": _json(answer), **_errors(RowNotFound, RequestMalformed, *_ANSWERING)},
+        "responses": {
+            "200": _json(answer),
+            **_errors(RowNotFound, RequestMalformed, NotKeyColumn, *_ANSWERING),
+        },
     }
 
 
@@ -191,7 +195,7 @@ def _batch(definition: LiveTable) -> Document:
         "tags": [definition.name],
         "parameters": [_READ_AFTER],
         "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
-        "responses": {"200": _json(answer), **_errors(*_ANSWERING)},
+        "responses": {"200": _json(answer), **_errors(NotKeyColumn, *_ANSWERING)},
     }
 
 

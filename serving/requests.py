@@ -61,7 +61,8 @@ def entities_of_body(definition: LiveTable, content: bytes) -> list[Entity]:
     """The entities of a batch, in their order; integers as JSON numbers, all else as strings.
 
     Raises:
-        NoKey, BadParameter, UnknownColumn: as ``entity_of``, or the body is of another form or too long.
+        NoKey, NotKeyColumn, UnknownColumn: as ``entity_of``.
+        BadParameter: as ``entity_of``, or the body is of another form or too long.
     """
     check_has_key(definition)
     body = _decoded(content, BatchBody)

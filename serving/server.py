@@ -25,9 +25,10 @@ from serving.measures import MULTIPROCESS_FOLDER
 from thermocline import logs
 from thermocline.catalog import definition_of, load_table, open_catalog
 from thermocline.clock import SystemClock
-from thermocline.errors import PortTaken, StateDirUnusable, ThermoclineError
+from thermocline.errors import ConfigInvalid, PortTaken, StateDirUnusable, ThermoclineError
 from thermocline.failpoints import arm_from
 from thermocline.logs import fields
+from thermocline.settings import problems_of_exposure
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -57,11 +58,14 @@ def serve(settings: Settings, log_level: logs.Level = "info", log_json: bool = F
     """Serves all configured tables until SIGTERM or SIGINT; the exit code.
 
     Raises:
+        ConfigInvalid: other machines could reach it, and the configuration doesn't allow that.
         PortTaken: another process listens there.
         StateDirUnusable: the state folder can't be written, or another server holds it.
         ThermoclineError: the catalog can't be reached, or a table is not there or not ours.
     """
     serving = settings.serving
+    if problems := tuple(problems_of_exposure(serving)):
+        raise ConfigInvalid(path="[serving]", problems=problems)
     with _reserved(serving.host, serving.port) as port, _held(serving.state_dir, settings.tables):
         definitions = load_definitions(settings)
         for name in definitions:

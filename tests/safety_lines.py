@@ -848,6 +848,54 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         test="tests/ingest/test_replay.py::test_compaction_by_another_key_than_the_tables_is_refused",
     ),
     Mutant(
+        name="replay-as-read",
+        keeps="a replay counts the records that the table took in, by the definition that read them",
+        file="ingest/evidence.py",
+        line='np.searchsorted(self._reached[place], offsets, side="right")',
+        without="np.full(len(offsets), len(self._numbers) - 1)",
+        test="tests/ingest/test_replay.py::test_replays_of_one_key_leave_the_table_as_if_what_they_settle_had_been_good",
+    ),
+    Mutant(
+        name="replay-definition-unknown",
+        keeps="a replay is refused where it is not known by which definition records were read",
+        file="ingest/evidence.py",
+        line="        if schema is None:\n            break\n",
+        without="        schema = schema or table.schema()\n",
+        test="tests/ingest/test_replay.py::test_a_history_begins_after_what_was_decoded_by_a_definition_that_is_not_known",
+    ),
+    Mutant(
+        name="replay-replayed-since",
+        keeps="a bad record counts once it was replayed",
+        file="ingest/evidence.py",
+        line="            if row is not None and row.timestamp_ms == chunk.timestamps_ms[index]:",
+        without="            if False:",
+        test="tests/ingest/test_replay.py::test_replays_of_one_key_leave_the_table_as_if_what_they_settle_had_been_good",
+    ),
+    Mutant(
+        name="replay-leaves-its-row",
+        keeps="what was replayed is known by its row, also where the row said the same already",
+        file="ingest/bucket_task.py",
+        line="    if definition.suppress_unchanged and not is_replay:",
+        without="    if definition.suppress_unchanged:",
+        test="tests/ingest/test_unchanged.py::test_a_replayed_record_leaves_its_row_though_the_same_was_there",
+    ),
+    Mutant(
+        name="replay-settled-ones-count",
+        keeps="a record that is refused itself supersedes none that is replayed with it",
+        file="ingest/replay.py",
+        line="                if verdict.outcome in SETTLED:",
+        without="                if True:",
+        test="tests/ingest/test_replay.py::test_replays_of_one_key_leave_the_table_as_if_what_they_settle_had_been_good",
+    ),
+    Mutant(
+        name="replay-newest-first",
+        keeps="of several records replayed at once, the one that ingest would have kept wins",
+        file="ingest/replay.py",
+        line="newest_first(open_questions, ground.history)",
+        without="open_questions",
+        test="tests/ingest/test_replay.py::test_of_two_candidates_of_a_key_the_one_of_the_later_batch_is_applied_whatever_their_times",
+    ),
+    Mutant(
         name="replay-removed-after-commit",
         keeps="a record leaves the quarantine only after its commit",
         file="ingest/replay.py",
@@ -996,8 +1044,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="no-lookup-without-key",
         keeps="a lookup where there is no key is refused",
         file="serving/entity.py",
-        line="    check_has_key(definition)\n    for name",
-        without="    for name",
+        line="    check_has_key(definition)\n    check_key",
+        without="    check_key",
         test="tests/serving/test_other_tables.py::test_lookups_in_a_table_without_a_key_are_refused_and_point_to_extracts",
     ),
     Mutant(
@@ -1583,8 +1631,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="loopback-only",
         keeps="without authentication, other machines are served only where the configuration says so",
-        file="thermocline/settings/model.py",
-        line="if not (self.expose_without_authentication or _is_loopback(self.host)):",
+        file="thermocline/settings/checks.py",
+        line="if not (serving.expose_without_authentication or _is_loopback(serving.host)):",
         without="if False:",
         test="tests/thermocline/test_settings.py::"
         "test_what_other_machines_reach_is_served_only_where_that_is_said",
@@ -1833,14 +1881,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         without="()",
         test="tests/thermocline/test_alteration.py"
         "::test_a_column_named_as_trinos_hidden_ones_is_not_added_but_stays_where_it_is",
-    ),
-    Mutant(
-        name="new-names-check",
-        keeps="and `config check` says so beforehand",
-        file="thermocline/cli/config.py",
-        line="if problems := tuple(_problems_of_new_tables(settings)):",
-        without="if problems := ():",
-        test="tests/thermocline/test_cli.py::test_a_new_table_may_have_no_column_named_as_trinos_hidden_ones",
     ),
     # Verify, files and history.
     Mutant(
@@ -2224,8 +2264,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="views-margin",
         keeps="a life ends before the promise does",
         file="thermocline/identity.py",
-        line=" - min(kept // MARGIN_PARTS, MARGIN_MS_MAX)",
-        without="",
+        line="    return max(kept - margin, 0)",
+        without="    return kept",
         test="tests/views/test_lifetime.py::test_a_short_retention_gives_up_a_tenth_of_it",
     ),
     Mutant(

@@ -1,14 +1,17 @@
 """What an alteration changes: the definition that a table has against the one that is wanted of it.
 
 Pure: `plan_alteration` gives the definition that follows, or every reason why there is none. What may change
-is what leaves each row, key, index and delete that is there as it is.
+is what leaves each row, key, index and delete that is there as it is. `definition_by` goes the other way: the
+definition as it was before alterations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg import types
 
 from thermocline.definition import (
     PROVENANCE,
@@ -20,7 +23,10 @@ from thermocline.definition import (
 )
 from thermocline.errors import AlterationRefused
 
-__all__ = ["Alteration", "plan_alteration"]
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+__all__ = ["Alteration", "definition_by", "plan_alteration"]
 
 # What may change as a whole, since it only says how records to come are dealt with.
 FREE: Final = ("on_error", "suppress_unchanged", "transactional")
@@ -113,6 +119,17 @@ def plan_alteration(current: LiveTable, wanted: LiveTable, last_column_id: int =
     return Alteration(definition, added, widened, topics, changes)
 
 
+def definition_by(definition: LiveTable, schema: Schema) -> LiveTable:
+    """The definition as it was when the table had an older schema: fewer columns, or narrower ones."""
+    by_id = {one.field_id: one.field_type for one in schema.fields}
+    columns = tuple(
+        Column(column.name, _type_by(column.type, by_id[column.field_id]), column.field_id)
+        for column in definition.columns
+        if column.field_id in by_id
+    )
+    return definition if columns == definition.columns else replace(definition, columns=columns)
+
+
 def _fixed_fields(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
     for field in fields(LiveTable):
         if field.name in (*FREE, *_WITH_RULES, *_NAMES):
@@ -160,6 +177,14 @@ def _is_widening(before: ColumnType, after: ColumnType) -> bool:
         assert after.precision is not None
         return after.precision > before.precision and after.scale == before.scale
     return False
+
+
+def _type_by(now: ColumnType, then: types.IcebergType) -> ColumnType:
+    if now.kind is Kind.LONG and isinstance(then, types.IntegerType):
+        return ColumnType(Kind.INT)
+    if now.kind is Kind.DECIMAL and isinstance(then, types.DecimalType):
+        return ColumnType(Kind.DECIMAL, then.precision, then.scale)
+    return now
 
 
 def _columns_with_ids(current: LiveTable, wanted: LiveTable, last_column_id: int) -> Iterator[Column]:

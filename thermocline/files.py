@@ -99,8 +99,10 @@ def listed_files(io: FileIO, manifest: ManifestFile) -> Iterator[ListedFile]:
         )
 
 
-def plan_files(table: Table, snapshot_id: int) -> tuple[DataFile, ...]:
+def plan_files(table: Table, snapshot_id: int, name: str = "") -> tuple[DataFile, ...]:
     """The live data files of a snapshot with their deletes, sorted by bucket and path.
+
+    ``name`` is what the configuration calls the table, for the commands that errors print.
 
     Raises:
         TableUnowned: the snapshot holds deletes that we never write (equality deletes, position deletes
@@ -109,7 +111,8 @@ def plan_files(table: Table, snapshot_id: int) -> tuple[DataFile, ...]:
     """
     data: list[_Version3File] = []
     deletes: dict[str, Deletes] = {}
-    for file in _live_files(table, snapshot_id):
+    name = name or ".".join(table.name())
+    for file in _live_files(table, snapshot_id, name):
         if file.content == DataFileContent.DATA:
             data.append(file)
             continue
@@ -117,7 +120,7 @@ def plan_files(table: Table, snapshot_id: int) -> tuple[DataFile, ...]:
         # A second file of deletes would need to be united with the first one; ours take its place.
         if file.content != DataFileContent.POSITION_DELETES or not referenced or referenced in deletes:
             raise TableUnowned(
-                table=".".join(table.name()),
+                table=name,
                 snapshot_id=snapshot_id,
                 detail=f"{file.file_path} holds {file.content.name.lower()} of another writer",
             )
@@ -185,13 +188,11 @@ class _Version3File(ManifestDataFile):
         return self._data[_FIELDS.index(field)]
 
 
-def _live_files(table: Table, snapshot_id: int) -> Iterator[_Version3File]:
+def _live_files(table: Table, snapshot_id: int, name: str) -> Iterator[_Version3File]:
     failpoint("catalog.files")
     snapshot = table.snapshot_by_id(snapshot_id)
     if snapshot is None:
-        raise TableUnowned(
-            table=".".join(table.name()), snapshot_id=snapshot_id, detail="the snapshot is not in the table"
-        )
+        raise TableUnowned(table=name, snapshot_id=snapshot_id, detail="the snapshot is not in the table")
     for manifest in snapshot.manifests(table.io):
         for entry in _live_entries(table.io, manifest):
             yield cast(_Version3File, entry.data_file)

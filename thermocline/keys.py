@@ -10,7 +10,7 @@ all its rows, and comparing bytes compares keys column by column:
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from typing import Any, Final
 from uuid import UUID
@@ -23,11 +23,13 @@ from pyiceberg_core import transform
 
 from thermocline import scalars
 from thermocline.cells import Bytes, Positions, big_endian, positions_and_bytes, text
-from thermocline.definition import Column, Kind, LiveTable
+from thermocline.definition import PROVENANCE, Column, Kind, LiveTable
+from thermocline.errors import NotKeyColumn, UnknownColumn
 
 __all__ = [
     "bucket_of",
     "buckets",
+    "check_key_columns",
     "decode_arrays",
     "decode_many",
     "decode_one",
@@ -135,6 +137,16 @@ def buckets(definition: LiveTable, array: pa.Array | pa.ChunkedArray) -> np.ndar
     values = _flat(array, definition.bucket_column)
     numbers: np.ndarray[Any, np.dtype[np.int32]] = transform.bucket(values, definition.buckets).to_numpy()
     return numbers
+
+
+def check_key_columns(definition: LiveTable, names: Iterable[str]) -> None:
+    """Raises `NotKeyColumn` or `UnknownColumn` for the first name that is none of the key's columns."""
+    for name in names:
+        if name in definition.key:
+            continue
+        if name in (*PROVENANCE, *(column.name for column in definition.columns)):
+            raise NotKeyColumn(table=definition.name, column=name, key=definition.key)
+        raise UnknownColumn(table=definition.name, column=name, known=definition.key)
 
 
 def parse_value(column: Column, text: str) -> object:

@@ -122,7 +122,7 @@ class Verification:
         point = point or _as_it_is(table, definition)
         self.report.read_point = point
         reading = Reading.of(table, point.snapshot_id, definition)
-        files = plan_files(table, point.snapshot_id)
+        files = plan_files(table, point.snapshot_id, self.name)
         if reading.lacks_beginning:
             reading = reading.with_evidence(least_offsets(table.io, files))
         log = self._checked_log(table, definition, point)

@@ -15,10 +15,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from pyiceberg import types
 
+from thermocline.alteration import definition_by
 from thermocline.catalog import ACCEPTED_PROPERTY, SUMMARY_ACCEPTED, state_of
-from thermocline.definition import Column, ColumnType, Kind, LiveTable
 from thermocline.errors import ClusterReplaced, OffsetsGone, ReadPointGone, TombstonesGone
 from thermocline.seam import Seam
 from verify.lineage import Link, lineage
@@ -26,6 +25,8 @@ from verify.lineage import Link, lineage
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
+
+    from thermocline.definition import LiveTable
 
 __all__ = ["Life", "Place", "Reading"]
 
@@ -206,25 +207,6 @@ def reading_of(
         has_grown=len(partitions) > 1 or len(places[-1]) > 1,
         suppressed=definition.suppress_unchanged or definition.version > 1,
     )
-
-
-def definition_by(definition: LiveTable, schema: Schema) -> LiveTable:
-    """The definition as it was when the table had an older schema: fewer columns, or narrower ones."""
-    by_id = {one.field_id: one.field_type for one in schema.fields}
-    columns = tuple(
-        Column(column.name, _type_by(column.type, by_id[column.field_id]), column.field_id)
-        for column in definition.columns
-        if column.field_id in by_id
-    )
-    return definition if columns == definition.columns else replace(definition, columns=columns)
-
-
-def _type_by(now: ColumnType, then: types.IcebergType) -> ColumnType:
-    if now.kind is Kind.LONG and isinstance(then, types.IntegerType):
-        return ColumnType(Kind.INT)
-    if now.kind is Kind.DECIMAL and isinstance(then, types.DecimalType):
-        return ColumnType(Kind.DECIMAL, then.precision, then.scale)
-    return now
 
 
 def _definition_of(link: Link, schemas: Mapping[int, Schema], definition: LiveTable) -> LiveTable:

@@ -12,8 +12,8 @@ import mmh3
 import numpy as np
 import pyarrow as pa
 
-from thermocline.errors import BadParameter, NoKey, UnknownColumn
-from thermocline.keys import encode_one, encode_table, parse_value
+from thermocline.errors import BadParameter, NoKey
+from thermocline.keys import check_key_columns, encode_one, encode_table, parse_value
 
 if TYPE_CHECKING:
     from thermocline.definition import LiveTable
@@ -104,18 +104,21 @@ def named(definition: LiveTable, parameters: Mapping[str, str]) -> bytes:
 
     Raises:
         NoKey: the table has none.
-        UnknownColumn, BadParameter: a column is none of the entity's, missing, or its text no value of it.
+        NotKeyColumn, UnknownColumn, BadParameter: a column is none of the entity's, missing, or its text no
+            value of it.
     """
     if not definition.has_key:
         raise NoKey(table=definition.name)
+    check_key_columns(definition, parameters)
+    entity = ", ".join(definition.entity)
     for name in parameters:
         if name not in definition.entity:
-            raise UnknownColumn(table=definition.name, column=name, known=definition.entity)
+            problem = f"{name} is in the key, and not in the entity: an entity is {entity}"
+            raise BadParameter(name="--entity", problem=problem)
     values = []
     for column in definition.key_columns[: len(definition.entity)]:
         if column.name not in parameters:
-            needed = ", ".join(definition.entity)
-            raise BadParameter(name="--entity", problem=f"{column.name} is missing: an entity is {needed}")
+            raise BadParameter(name="--entity", problem=f"{column.name} is missing: an entity is {entity}")
         try:
             values.append(parse_value(column, parameters[column.name]))
         except ValueError as error:

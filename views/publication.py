@@ -43,7 +43,7 @@ class Publication:
             self.name,
             open_catalog(self.settings.catalog),
             Log(self.settings.kafka),
-            Trino(self.settings.views),
+            Trino(self.settings.views, table=self.name),
             self.clock,
         )
         done = self._publisher.publish()

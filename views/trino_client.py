@@ -44,11 +44,16 @@ _CONTENDED: Final = (
 
 
 class Trino:
-    """Trino as the settings name it. Each statement has a connection of its own."""
+    """Trino as the settings name it. Each statement has a connection of its own.
 
-    def __init__(self, views: ViewsSettings, connect: Callable[..., Any] = trino.dbapi.connect) -> None:
+    ``table`` is the one whose views are asked for, for the commands that errors print.
+    """
+
+    def __init__(
+        self, views: ViewsSettings, connect: Callable[..., Any] = trino.dbapi.connect, table: str = ""
+    ) -> None:
         """Takes the settings; asks nobody yet."""
-        self._connect, self._views = connect, views
+        self._connect, self._views, self._table = connect, views, table
         self.url = views.url
 
     def rows(self, sql: str, view: str = "") -> list[tuple[Any, ...]]:
@@ -67,10 +72,10 @@ class Trino:
             said = _said(error)
             detail = _detail(said[0], said[-1])
             if view and any(words in one.lower() for one in said for words in _CONTENDED):
-                raise ViewContended(view=view, detail=detail) from error
-            raise TrinoRefused(url=self.url, name=str(error.error_name), detail=detail) from error
+                raise ViewContended(view=view, detail=detail, table=self._table) from error
+            raise self._refused(str(error.error_name), detail) from error
         except TrinoAuthError as error:
-            raise TrinoRefused(url=self.url, name="AUTHENTICATION", detail=first_line(error)) from error
+            raise self._refused("AUTHENTICATION", first_line(error)) from error
         except (TrinoConnectionError, Error, requests.RequestException) as error:
             raise TrinoUnreachable(url=self.url, detail=first_line(error)) from error
 
@@ -87,6 +92,9 @@ class Trino:
         )
         parts = [select] if names is None else [f"{select} AND table_name = {literal(one)}" for one in names]
         return {str(name): comment for name, comment in self.rows(" UNION ALL ".join(parts))}
+
+    def _refused(self, name: str, detail: str) -> TrinoRefused:
+        return TrinoRefused(url=self.url, name=name, detail=detail, table=self._table)
 
     def _open(self) -> Any:
         place = urlsplit(self._views.url)

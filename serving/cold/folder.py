@@ -115,7 +115,9 @@ def publish(folder: Path, table: Table, definition: LiveTable, state: SnapshotSt
     (folder / FILES).mkdir(parents=True, exist_ok=True)
     with _exclusive(folder):
         before = _read_manifest(folder)
-        manifest = manifest_of(table, definition, state, plan_files(table, state.snapshot_id))
+        manifest = manifest_of(
+            table, definition, state, plan_files(table, state.snapshot_id, definition.name)
+        )
         if before is not None and not is_newer(manifest, before):
             if (
                 before.snapshot_id == manifest.snapshot_id

@@ -354,6 +354,7 @@ def test_a_table_that_is_owned_is_not_altered(story: Owner, stack: Stack, told: 
     code, said = exit_code(stack, "table", "alter", TABLE)
     assert code == ExitCode.NOT_OWNER, said
     assert "table-held" in said
+    assert f"thermocline --config {stack.config_path} --log-json table alter {TABLE}      (when" in said
     with pytest.raises(DefinitionDiffers) as differs:
         Owner.open(stack.settings, TABLE, story.clock)
     assert differs.value.next.startswith(f"thermocline table alter {TABLE} ")

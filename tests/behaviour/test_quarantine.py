@@ -405,6 +405,89 @@ def test_replay_applies_what_is_the_newest_of_its_key_and_nothing_else(
     assert live.scores() == {**rows, "updated": 7}, "ingest goes on over it"
 
 
+def test_only_a_record_that_the_table_took_in_supersedes_an_older_one(
+    new_scores: Callable[..., Scores], show: Show
+) -> None:
+    """Goal: a later record that was bad itself when it was read, and stays out of the table, decides nothing.
+
+    Method: after each record of the quarantine comes a bad one that could be read by now: one in quarantine
+    too, and one that was skipped. The first ones are replayed alone, then the rest.
+    """
+    live = new_scores(partitions=1)
+    live.put("both in quarantine", LARGE)  # 0@0
+    live.put("both in quarantine", LARGE + 1)  # 0@1
+    live.put("then skipped", LARGE)  # 0@2
+    live.ingest()
+    live.set("buckets = 2\n", 'buckets = 2\non_error = "skip"\n')
+    assert live.run("table", "alter", live.name) == 0
+    live.put("then skipped", LARGE + 1)  # 0@3
+    live.ingest()
+    live.widen()
+
+    first = show(live, "replay", f"{live.name}/0@0", f"{live.name}/0@2")
+
+    assert outcomes(first) == {"0@0": "applied", "0@2": "applied"}
+    assert live.scores() == {"both in quarantine": LARGE, "then skipped": LARGE}
+    assert live.kept() == {"0@1": 1}
+    assert outcomes(show(live, "replay", "--all")) == {"0@1": "applied"}
+    assert live.scores() == {"both in quarantine": LARGE + 1, "then skipped": LARGE}
+
+
+def test_a_record_that_was_good_when_read_supersedes_though_bad_now(
+    new_scores: Callable[..., Scores], show: Show
+) -> None:
+    """Goal: an alteration makes no record undone that the table took in.
+
+    Method: the newest record says what the row says already, so the row keeps its older place, and its
+    field ``plan`` is no string, as the column that is added later wants it.
+    """
+    live = new_scores(partitions=1, more="suppress_unchanged = true")
+    live.put("u1", 1)  # 0@0
+    live.ingest()
+    live.put("u1", LARGE)  # 0@1
+    live.topic.send_raw(key_bytes((APP, "u1", "plan")), b'{"score": 1, "plan": 5}', 0)
+    live.topic.flush()
+    live.ingest()
+    live.set('score = "int"', 'score = "long"\nplan = "string"')
+    assert live.run("table", "alter", live.name) == 0
+
+    replayed = show(live, "replay", "--all")
+
+    assert outcomes(replayed) == {"0@1": "superseded"}
+    assert live.scores() == {"u1": 1}
+
+
+def test_replayed_one_by_one_records_end_as_replayed_together(
+    new_scores: Callable[..., Scores], show: Show
+) -> None:
+    """Goal: what was replayed counts from then on, also where the row said the same already.
+
+    Method: three records of a key, the first and the last with the same score; by producers' times the row
+    alone decides nothing.
+    """
+    times = {"message.timestamp.type": "CreateTime"}
+    live = new_scores(partitions=1, config=times, more="suppress_unchanged = true")
+    orders = {"012": (0, 1, 2), "021": (0, 2, 1), "102": (1, 0, 2), "210": (2, 1, 0)}
+    offset, offsets = 0, {}
+    for user in (*orders, "together"):
+        offsets[user] = offset
+        for score in (LARGE, LARGE + 1, LARGE):
+            live.put(user, score)
+            offset += 1
+    live.ingest()
+    live.widen()
+    for user, order in orders.items():
+        for number in order:
+            record = f"0@{offsets[user] + number}"
+            replayed = outcomes(show(live, "replay", f"{live.name}/{record}"))
+            newer = order[: order.index(number)]
+            assert replayed == {record: "superseded" if any(n > number for n in newer) else "applied"}
+    together = outcomes(show(live, "replay", "--all"))
+    assert [together[f"0@{place}"] for place in (12, 13, 14)] == ["superseded", "superseded", "applied"]
+    assert live.scores() == dict.fromkeys((*orders, "together"), LARGE)
+    assert live.kept() == {}
+
+
 def test_a_crash_after_the_commit_of_a_replay_repeats_nothing(
     new_scores: Callable[..., Scores], show: Show, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,8 +22,8 @@ from serving.encode import READ_POINT_METADATA
 from tests.behaviour.live import Live, Rows, replayed, spark_of, wait_for
 from tests.behaviour.topic import APP, Topic
 from tests.ingest.small_ingest import java_store
+from thermocline import typed as command_line
 from thermocline.catalog import ACCEPTED_PROPERTY, DEFINITION_PROPERTY, SUMMARY_ACCEPTED
-from thermocline.cli.output import as_typed
 from thermocline.clock import ManualClock, SystemClock
 from thermocline.embedded.broker import LocalKafka
 from thermocline.embedded.stack import Stack
@@ -79,7 +79,8 @@ def accepted(live: Live, capsys: pytest.CaptureFixture[str]) -> list[dict[str, A
 
 def typed(live: Live, stop: TableUnowned | TopicReplaced | OffsetsGone | TombstonesGone) -> str:
     """The command that resumes, as it is printed for the configuration that was given."""
-    return as_typed(stop.resume, live.config_path)
+    with command_line.typed(["--config", str(live.config_path)]):
+        return command_line.as_typed(stop.resume)
 
 
 def assert_stops_every_command(live: Live, code: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +18,7 @@ import pytest
 from ingest.judgement import History, Origin, Outcome, Verdict
 from ingest.replay import _Replaying
 from thermocline.decode import decoder_for
-from thermocline.definition import LiveTable
+from thermocline.definition import Column, ColumnType, Kind, LiveTable
 from thermocline.fold import newest
 from thermocline.keys import encode_one
 from thermocline.log import OffsetRange, RecordChunk, TopicConfig, TopicFacts
@@ -29,9 +29,13 @@ DEFINITION = LiveTable.build(
     identifier="a.t",
     topics=["A", "B"],
     key=["k"],
-    columns={"k": "int", "v": "string"},
+    columns={"k": "int", "v": "string", "n": "long", "w": "string"},
     buckets=1,
 )
+EARLIER = replace(DEFINITION, columns=(*DEFINITION.columns[:2], Column("n", ColumnType(Kind.INT), 3)))
+"""The definition before it was altered: ``n`` was an int, and there was no ``w``."""
+WIDENED, OUTDATED = {"n": 2**40}, {"w": 5}
+"""Fields of records that are good by one of the definitions alone: by the later one, and by the earlier."""
 KEY = encode_one(DEFINITION, [1])
 KEPT_MS = 60  # for which tombstones are kept
 Place = tuple[str, int]
@@ -49,11 +53,15 @@ class Surroundings:
     suppresses: bool = False
     is_compacted: bool = False
     is_rebased: bool = False
+    is_altered: bool = False
 
 
 @dataclass(eq=False)
 class Record:
-    """A record of the key. ``at_ms``: when it was appended; the spelling is of the key's bytes."""
+    """A record of the key. ``at_ms``: when it was appended; the spelling is of the key's bytes.
+
+    ``is_bad``: by the definition of the batch that read it. ``more`` are fields beside the value.
+    """
 
     topic: str
     offset: int
@@ -63,11 +71,17 @@ class Record:
     at_ms: int
     spelling: bytes
     partition: int = 0
+    more: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def content(self) -> object:
+        """What its row says; the earlier definition, which alone reads outdated fields, leaves them out."""
+        return (self.value, self.more.get("n"))
 
     def shown(self, is_readable: bool) -> bytes | None:
-        if not is_readable:
+        if not is_readable and not self.more:
             return b"oops"
-        return None if self.value is None else json.dumps({"v": self.value}).encode()
+        return None if self.value is None else json.dumps({"v": self.value, **self.more}).encode()
 
     def __repr__(self) -> str:
         bad = " bad" if self.is_bad else ""
@@ -76,13 +90,18 @@ class Record:
 
 @dataclass
 class RandomHistory:
-    """One history, made from a seed; ``candidate`` is None where nothing was bad."""
+    """One history, made from a seed; ``candidate`` is None where nothing was bad.
+
+    ``row`` is that of the key as the table has it.
+    """
 
     seed: int
     around: Surroundings
     batches: list[list[Record]] = field(default_factory=list)
     seams: list[Seam] = field(default_factory=list)
     drained_ms: list[int | None] = field(default_factory=list)
+    definitions: list[LiveTable] = field(default_factory=list)
+    row: Record | None = None
     begins: Seam = field(default_factory=Seam)
     first_known: int = 0
     candidate: Record | None = None
@@ -93,13 +112,15 @@ class RandomHistory:
         self._places: list[Place] = [("A", 0), ("B", 0)][: self.around.partitions]
         self.log: dict[Place, list[Record]] = {place: [] for place in self._places}
         self.ends = dict.fromkeys(self._places, 0)
+        self._definition = EARLIER if self.around.is_altered else DEFINITION
         self._run()
+        self.row = self.table()
 
-    def table(self, candidate: Record | None = None) -> Record | None:
-        """The row of the key after all batches; with one bad record taken for good."""
+    def table(self, taken_for_good: Collection[Record] = ()) -> Record | None:
+        """The row of the key after all batches; with some bad records taken for good."""
         row: Record | None = None
         for batch in self.batches:
-            good = [record for record in batch if not record.is_bad or record is candidate]
+            good = [record for record in batch if not record.is_bad or record in taken_for_good]
             winner = newest(good) if good else None
             if winner is None or self._is_suppressed(winner, row):
                 continue
@@ -111,9 +132,18 @@ class RandomHistory:
         (verdict,) = self.replaying(monkeypatch).judge([self.kept()]).verdicts.values()
         return verdict
 
-    def kept(self) -> dict[str, Any]:
-        """The candidate as the quarantine has it."""
-        candidate = self.candidate
+    def readable(self) -> list[Record]:
+        """The records of the log that were bad when they were read, and are good since the alteration."""
+        return [
+            record
+            for batch in self.batches
+            for record in batch
+            if record.is_bad and record.more == WIDENED and record in self.log[record.topic, 0]
+        ]
+
+    def kept(self, candidate: Record | None = None) -> dict[str, Any]:
+        """A record, or the candidate, as the quarantine has it."""
+        candidate = candidate or self.candidate
         assert candidate is not None
         return {
             "topic": candidate.topic,
@@ -127,7 +157,7 @@ class RandomHistory:
 
     def replaying(self, monkeypatch: pytest.MonkeyPatch) -> _Replaying:
         """A replay of this history: all its own, but for the log and the table's files."""
-        row = self.table()
+        row = self.row
         live = {} if row is None else {KEY: Origin(row.topic, 0, row.offset, row.timestamp_ms)}
         monkeypatch.setattr("ingest.evidence.read_ranges", self._read)
         monkeypatch.setattr("ingest.replay.live_rows", lambda *_: live)
@@ -141,28 +171,30 @@ class RandomHistory:
         return _Replaying(
             definition=DEFINITION,
             client_config={},
-            history=History(self.seams[known], self.drained_ms[known], self.begins),
+            history=History(self.seams[known], self.drained_ms[known], self.begins, self.definitions[known]),
             files={},
             decoder=decoder_for(DEFINITION),
             progress=lambda _done, _total: None,
             **stand_ins,
         )
 
-    def is_right(self, verdict: Verdict) -> bool:
-        """Whether the table is after that verdict as it would be, had the candidate been good."""
-        candidate, row, wanted = self.candidate, self.table(), self.table(self.candidate)
-        assert candidate is not None
-        values = [None if one is None else one.value for one in (row, wanted)]
+    def is_right(self, verdict: Verdict, candidate: Record, replayed: Collection[Record] = ()) -> bool:
+        """Whether the table is after that verdict as it would be, had the record been good.
+
+        ``replayed``: with others that were applied before.
+        """
+        wanted = self.table([*replayed, candidate])
         match verdict.outcome:
             case Outcome.APPLIED:
-                return candidate.value == values[1]
+                applied = None if candidate.value is None else candidate
+                return content_of(applied) == content_of(wanted)
             case Outcome.SUPERSEDED:
-                return values[0] == values[1]
+                return content_of(self.row) == content_of(wanted)
             case _:
                 return verdict.outcome is Outcome.REFUSED
 
     def _is_suppressed(self, winner: Record, row: Record | None) -> bool:
-        is_same = row is not None and row.value == winner.value
+        is_same = row is not None and row.content == winner.content
         return self.around.suppresses and is_same
 
     def _run(self) -> None:
@@ -170,10 +202,14 @@ class RandomHistory:
         count = choose.randint(1, 4)
         joins_at = choose.randint(1, count - 1) if around.joins_later and count > 1 else 0
         rebased_at = choose.randint(1, count - 1) if around.is_rebased and count > 1 else None
+        altered_at = choose.randint(1, count) if around.is_altered else None
         known = [place for place in self._places if not (joins_at and place[0] == "B")]
         self._note(Seam(dict.fromkeys(known, 0)), None)
         read = dict.fromkeys(self._places, 0)
         for number in range(count):
+            if number == altered_at:
+                self._definition = DEFINITION
+                self._note(self.seams[-1], None)
             if number == rebased_at:
                 self.log["B", 0], self.ends["B", 0] = [], 0
                 for _ in range(choose.randint(0, 3)):
@@ -184,7 +220,7 @@ class RandomHistory:
             if number == joins_at and joins_at:
                 self._join(known, read)
             for place in self._places:
-                for _ in range(choose.randint(0, 2)):
+                for _ in range(choose.randint(0, 3 if around.is_altered else 2)):
                     self._append(place)
             self._batch(known, read, is_last=number == count - 1)
         self._lose()
@@ -192,14 +228,20 @@ class RandomHistory:
     def _append(self, place: Place) -> None:
         choose = self._random
         self.now_ms += choose.randint(1, 9)
+        is_hopeless = choose.random() < (0.1 if self.around.is_altered else 0.35)
+        value = choose.choice([None, "x", "y"])
+        more = {}
+        if self.around.is_altered and value is not None and not is_hopeless:
+            more = choose.choice([{}, WIDENED, WIDENED, OUTDATED])
         record = Record(
             topic=place[0],
             offset=self.ends[place],
             timestamp_ms=self.now_ms if self.around.is_append_time else choose.randint(1, 99),
-            value=choose.choice([None, "x", "y"]),
-            is_bad=choose.random() < 0.35,
+            value=value,
+            is_bad=is_hopeless,
             at_ms=self.now_ms,
             spelling=choose.choice([b'{"k":1}', b'{"k": 1}']) if self.around.is_compacted else b'{"k":1}',
+            more=more,
         )
         self.log[place].append(record)
         self.ends[place] += 1
@@ -220,6 +262,8 @@ class RandomHistory:
             end = self.ends[place] if all_of_it else self._random.randint(read[place], self.ends[place])
             batch += [record for record in self.log[place] if read[place] <= record.offset < end]
             read[place] = end
+        for record in batch:
+            record.is_bad |= record.more == (WIDENED if self._definition is EARLIER else OUTDATED)
         self.batches.append(batch)
         is_drained = all(read[place] == self.ends[place] for place in known)
         self._note(Seam({place: read[place] for place in known}), self.now_ms if is_drained else None)
@@ -227,11 +271,14 @@ class RandomHistory:
     def _note(self, seam: Seam, drained_ms: int | None) -> None:
         self.seams.append(seam)
         self.drained_ms.append(drained_ms)
+        self.definitions.append(self._definition)
 
     def _lose(self) -> None:
         choose, around = self._random, self.around
         stands = {id(record) for records in self.log.values() for record in records}
         bad = [record for batch in self.batches for record in batch if record.is_bad and id(record) in stands]
+        if around.is_altered:
+            bad = [record for record in bad if record.more == WIDENED]
         self.candidate = choose.choice(bad) if bad else None
         if around.is_expired:
             self.first_known = choose.randint(self.first_known, len(self.seams) - 1)
@@ -279,6 +326,11 @@ class RandomHistory:
                     [record.offset for record in found],
                     [record.timestamp_ms for record in found],
                 )
+
+
+def content_of(row: Record | None) -> object:
+    """What a row says; None where there is none."""
+    return None if row is None else row.content
 
 
 class _Log:

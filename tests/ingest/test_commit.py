@@ -211,8 +211,9 @@ def test_a_table_that_lost_a_property_of_ours_stops_with_its_name(ingest: Ingest
 
 
 def test_a_catalog_that_java_cannot_reach_is_named(ingest: Ingest, jvm: Any, tmp_path: Path) -> None:
-    with pytest.raises(TableMissing):
-        JavaCatalog(jvm, ingest.settings.catalog).load("app.other")
+    with pytest.raises(TableMissing) as missing:
+        JavaCatalog(jvm, ingest.settings.catalog).load("app.other", "other")
+    assert missing.value.next == "thermocline table create other"
     catalog = JavaCatalog(jvm, ingest.settings.catalog)
     (tmp_path / "catalog.db").write_bytes(b"not a database" * 1000)
     with pytest.raises(CatalogUnreachable):

@@ -36,11 +36,12 @@ def test_a_store_that_fails_on_reading_manifests_is_waited_for(table: Table) -> 
     """Goal: an owner that reads its table again goes on trying, as when the catalog is away."""
     snapshot = table.current_snapshot()
     assert snapshot is not None
-    assert {bucket: len(files) for bucket, files in live_files(table, snapshot.snapshot_id).items()} == {7: 1}
+    by_bucket = live_files(table, snapshot.snapshot_id, "profiles")
+    assert {bucket: len(files) for bucket, files in by_bucket.items()} == {7: 1}
     (manifest,) = snapshot.manifests(table.io)
     path = Path(local_path(manifest.manifest_path) or "")
     for break_it in (path.unlink, path.mkdir):
         break_it()
         with pytest.raises(StoreUnreachable, match="metadata could not be read") as away:
-            live_files(table, snapshot.snapshot_id)
+            live_files(table, snapshot.snapshot_id, "profiles")
         assert away.value.retryable

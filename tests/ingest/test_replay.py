@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from pyiceberg.table import Table
 
 from ingest.evidence import LogEvidence, history_of, live_rows
 from ingest.judgement import (
+    SETTLED,
     Candidate,
     Found,
     Ground,
@@ -26,6 +28,7 @@ from ingest.judgement import (
     judge_by_log,
     judge_by_place,
     judge_by_table,
+    newest_first,
 )
 from ingest.quarantine import (
     SCHEMA,
@@ -39,11 +42,13 @@ from ingest.quarantine import (
 )
 from ingest.replay import Replayed
 from tests.ingest.one_bucket import DEFINITION, IO, OneBucketTable, records_of
-from tests.ingest.random_history import RandomHistory, Record, Surroundings
+from tests.ingest.random_history import DEFINITION as KEYED
+from tests.ingest.random_history import EARLIER, WIDENED, RandomHistory, Record, Surroundings, content_of
 from tests.ingest.test_probe import Reads
 from thermocline.catalog import open_catalog
 from thermocline.data_file import ROW_GROUP_ROWS
 from thermocline.errors import ExitCode
+from thermocline.fold import fold
 from thermocline.keys import decode_one
 from thermocline.log import TopicConfig
 from thermocline.seam import Seam
@@ -321,10 +326,26 @@ ALL_SURROUNDINGS = {
     "suppressed, broker's times": Surroundings(suppresses=True, is_append_time=True),
     "compacted": Surroundings(is_compacted=True),
     "compacted, broker's times": Surroundings(is_compacted=True, is_append_time=True),
+    "altered": Surroundings(partitions=1, is_altered=True),
+    "altered, broker's times": Surroundings(partitions=1, is_altered=True, is_append_time=True),
+    "altered, partitions": Surroundings(is_altered=True),
+    "altered, partitions, broker's times": Surroundings(is_altered=True, is_append_time=True),
+    "altered, suppressed": Surroundings(is_altered=True, suppresses=True),
+    "altered, cut": Surroundings(is_altered=True, is_cut=True),
+    "altered, compacted": Surroundings(is_altered=True, is_compacted=True, is_append_time=True),
     "rebased": Surroundings(is_rebased=True),
     "rebased, broker's times": Surroundings(is_rebased=True, is_append_time=True),
     "all at once": Surroundings(
         is_append_time=True, is_cut=True, is_expired=True, suppresses=True, is_compacted=True, is_rebased=True
+    ),
+    "all at once, altered": Surroundings(
+        is_append_time=True,
+        is_cut=True,
+        is_expired=True,
+        suppresses=True,
+        is_compacted=True,
+        is_rebased=True,
+        is_altered=True,
     ),
 }
 HISTORIES = 100
@@ -345,9 +366,48 @@ def test_a_replay_leaves_the_table_as_if_the_record_had_been_good_when_it_was_re
             continue
         verdict = history.verdict(monkeypatch)
         outcomes[verdict.outcome] += 1
-        assert history.is_right(verdict), (verdict, history.candidate, history)
+        assert history.is_right(verdict, history.candidate), (verdict, history.candidate, history)
     assert min(outcomes[Outcome.APPLIED], outcomes[Outcome.SUPERSEDED]) > 0, outcomes
     if around.partitions == 1:
+        assert not outcomes[Outcome.REFUSED]
+
+
+@pytest.mark.parametrize("name", [name for name in ALL_SURROUNDINGS if "altered" in name])
+def test_replays_of_one_key_leave_the_table_as_if_what_they_settle_had_been_good(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a record in quarantine decides nothing before it is replayed, and does from then on.
+
+    Method: all of a history at once, and one by one in any order. Not one by one by producers' times in
+    several partitions: a record may then be newer than one that is newer than a third, and older than that.
+    """
+    around, outcomes = ALL_SURROUNDINGS[name], Counter[Outcome]()
+    for seed in range(3 * HISTORIES):
+        history = RandomHistory(seed, around)
+        readable = history.readable()
+        random.Random(seed).shuffle(readable)
+        judged = history.replaying(monkeypatch).judge([history.kept(one) for one in readable])
+        by_place = {(one.topic, one.offset): one for one in readable}
+        settled = [
+            by_place[origin.topic, origin.offset]
+            for origin, verdict in judged.verdicts.items()
+            if verdict.outcome in SETTLED
+        ]
+        outcomes.update(verdict.outcome for verdict in judged.verdicts.values())
+        winners = fold(judged.applied).winners
+        rows = [by_place[row["_kafka_topic"], row["_kafka_offset"]] for row in winners.to_pylist()]
+        row = rows[0] if rows else history.row
+        assert content_of(row) == content_of(history.table(settled)), (judged.verdicts, history)
+        replayed: list[Record] = []
+        for one in readable if around.partitions == 1 or around.is_append_time else ():
+            (verdict,) = history.replaying(monkeypatch).judge([history.kept(one)]).verdicts.values()
+            assert history.is_right(verdict, one, replayed), (verdict, one, replayed, history)
+            outcomes[verdict.outcome] += 1
+            if verdict.outcome is Outcome.APPLIED:
+                replayed.append(one)
+                history.row = one
+    assert min(outcomes[Outcome.APPLIED], outcomes[Outcome.SUPERSEDED]) > 0, outcomes
+    if around in (Surroundings(1, is_altered=True), Surroundings(is_append_time=True, is_altered=True)):
         assert not outcomes[Outcome.REFUSED]
 
 
@@ -362,12 +422,53 @@ def test_a_record_beyond_the_seam_that_made_compaction_drop_a_tombstone_is_seen(
         for offset, spelling in enumerate(spellings)
     )
     history.batches, history.candidate, history.first_known = [[bad, deleting]], bad, 0
+    history.row, history.definitions = None, [KEYED] * 2
     history.seams, history.drained_ms = [Seam.of({"A": {0: 0}}), Seam.of({"A": {0: 2}})], [None, None]
     history.starts, history.ends, history.now_ms = Seam.of({"A": {0: 0}}), {("A", 0): 3}, 3
     history.log = {("A", 0): [bad, beyond]}
     assert history.verdict(monkeypatch).outcome == Outcome.REFUSED
     history.log, history.ends = {("A", 0): [bad, deleting]}, {("A", 0): 2}
     assert history.verdict(monkeypatch).outcome == Outcome.SUPERSEDED
+
+
+def test_candidates_are_judged_as_ingest_would_have_had_them() -> None:
+    """Goal: later batches first, and of one batch the last of each partition first, by its time."""
+    of_the_later_batch = [Origin(T, 1, 40, 1), Origin(T, 0, 70, 1)]  # at one time, the greater partition
+    of_the_earlier = [Origin(T, 1, 25, 9_000), Origin(T, 0, 55, 8_000)]
+    before_these = [Origin(T, 1, 24, 9_999), Origin(T, 0, 50, 5_000)]
+    expected = [*of_the_later_batch, *of_the_earlier, *before_these]
+    shuffled = [Candidate(origin, b"key") for origin in reversed(expected)]
+    assert [one.origin for one in newest_first(shuffled, HISTORY)] == expected
+
+
+def test_of_two_candidates_of_a_key_the_one_of_the_later_batch_is_applied_whatever_their_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    history = RandomHistory(0, Surroundings(is_altered=True))
+    earlier, later = (
+        Record(topic, 0, time_ms, "x", True, 1, b'{"k":1}', more=WIDENED)
+        for topic, time_ms in (("A", 9), ("B", 1))
+    )
+    history.batches, history.row = [[earlier], [later]], None
+    history.seams = [Seam({("A", 0): a, ("B", 0): b}) for a, b in ((0, 0), (1, 0), (1, 1))]
+    history.drained_ms, history.definitions = [None] * 3, [EARLIER] * 3
+    history.starts, history.ends = Seam({("A", 0): 0, ("B", 0): 0}), {("A", 0): 1, ("B", 0): 1}
+    history.log = {("A", 0): [earlier], ("B", 0): [later]}
+    judged = history.replaying(monkeypatch).judge([history.kept(one) for one in (earlier, later)])
+    outcomes = {origin.topic: verdict.outcome for origin, verdict in judged.verdicts.items()}
+    assert outcomes == {"A": Outcome.SUPERSEDED, "B": Outcome.APPLIED}
+
+
+def test_a_history_begins_after_what_was_decoded_by_a_definition_that_is_not_known(
+    quarantine: Table,
+) -> None:
+    """Goal: where it can't be known which records were good, a replay is refused."""
+    steps = [({"a": {0: offset}}, {"a": "1"}, 1, False) for offset in (1, 2, 3)]
+    assert len(history_after(quarantine, steps).definitions) == 3
+    snapshots = quarantine.metadata.snapshots
+    snapshots[1] = snapshots[1].model_copy(update={"schema_id": 99})
+    history = history_of(quarantine, DEFINITION)
+    assert (len(history.seams), len(history.definitions)) == (1, 1)
 
 
 def test_only_the_brokers_times_say_from_where_on_records_are_young(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -381,7 +482,7 @@ def test_records_of_two_lives_of_a_topic_at_one_place_are_judged_each_by_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     chosen = (RandomHistory(seed, PLAIN) for seed in range(HISTORIES))
-    history = next(one for one in chosen if one.candidate and one.table() != one.table(one.candidate))
+    history = next(one for one in chosen if one.candidate and one.table() != one.table([one.candidate]))
     kept = history.kept()
     judged = history.replaying(monkeypatch).judge([{**kept, "topic_id": "earlier"}, kept])
     by_life = {origin.topic_id: verdict.outcome for origin, verdict in judged.verdicts.items()}
@@ -496,7 +597,7 @@ def history_after(table: Table, steps: Sequence[Step]) -> History:
         }
         accepted = {"thermocline.accepted": "{}"} if is_accepted else {}
         table.append(SCHEMA.empty_table(), snapshot_properties={**summary, **accepted})
-    return history_of(table, T)
+    return history_of(table, DEFINITION)
 
 
 def test_the_history_begins_where_the_table_went_on_with_another_log(quarantine: Table) -> None:

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.files_by_bucket import by_bucket
+from ingest.bucket_task import run_bucket_task
+from ingest.files_by_bucket import after_commit, by_bucket
 from tests.ingest.one_bucket import IO, OneBucketTable
 from tests.ingest.test_probe import Reads
 from thermocline.data_file import ROW_GROUP_ROWS
@@ -153,6 +154,16 @@ def test_a_replay_says_what_is_live_what_is_written_and_what_is_unchanged(batche
                 for row in rows
             }
             assert found == expected
+
+
+def test_a_replayed_record_leaves_its_row_though_the_same_was_there(table: OneBucketTable) -> None:
+    """Goal: by its row, a later replay of an older record knows that this one was applied."""
+    table.run(records_of(SMALL, [(1, {"text": "a"})], first_offset=4))
+    again = records_of(SMALL, [(1, {"text": "a"})], first_offset=7)
+    done = run_bucket_task(IO, SMALL, table.location, 0, table.files[0], again, is_replay=True)
+    table.files = after_commit(table.files, [done])
+    assert (done.applied, done.unchanged) == (1, 0)
+    assert [row["_kafka_offset"] for row in live_rows(table).to_pylist()] == [7]
 
 
 @pytest.mark.parametrize(

@@ -260,7 +260,9 @@ def seed() -> int:
 def new_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., World]]:
     """Makes worlds whose row groups are small, so that few rows fill several."""
     monkeypatch.setattr(data_file, "ROW_GROUP_ROWS", 8)
-    monkeypatch.setattr(cold_folder, "plan_files", lambda table, snapshot_id: table.planned[snapshot_id])
+    monkeypatch.setattr(
+        cold_folder, "plan_files", lambda table, snapshot_id, _name: table.planned[snapshot_id]
+    )
 
     made: list[World] = []
 

@@ -13,7 +13,7 @@ import pytest
 from serving.app import EXTRACTS_MAX, create_app
 from serving.client import Client
 from serving.tables import ServedTable, Tables
-from thermocline.errors import RowNotFound, ServerUnreachable, UnknownColumn
+from thermocline.errors import NotKeyColumn, RowNotFound, ServerUnreachable, UnknownColumn
 from thermocline.read_point import ReadPoint
 from thermocline.settings import ServingSettings
 
@@ -119,6 +119,7 @@ def test_a_batch_is_answered_in_order_from_one_view(served: SimpleNamespace) -> 
         ('{"entities": [{"app_id": 7, "user_id": 1}]}', "bad-parameter"),
         ('{"entities": [{"app_id": 7}]}', "bad-parameter"),
         ('{"entities": [{"app_id": 7, "user_id": "u1", "x": 1}]}', "unknown-column"),
+        ('{"entities": [{"app_id": 7, "user_id": "u1", "value": 1}]}', "not-a-key-column"),
         ('{"entities": [' + ",".join(['{"app_id": 7, "user_id": "u"}'] * 1001) + "]}", "bad-parameter"),
     ],
 )
@@ -341,6 +342,8 @@ def test_the_client_reads_what_the_server_says(served: SimpleNamespace) -> None:
         client.lookup("profiles", {"app_id": "7", "user_id": "u1", "key": "zz"})
     assert missing.value.read_point == found["read_point"]
     assert client.refused("profiles", 10)["refused"] == []
+    with pytest.raises(NotKeyColumn, match="not a key column; the key is app_id, user_id, key"):
+        client.lookup("profiles", {"app_id": "7", "user_id": "u1", "value": "x"})
     with pytest.raises(UnknownColumn) as error:
         client.extract("profiles", ["nope"], "arrow", sink, told.append)
     assert "updated_at" in error.value.known

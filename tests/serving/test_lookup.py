@@ -11,7 +11,7 @@ import pytest
 from serving.entity import entity_of
 from serving.hot.view import HotReader
 from serving.lookup import TableReader
-from thermocline.errors import BadParameter, NotReady, UnknownColumn
+from thermocline.errors import BadParameter, NotKeyColumn, NotReady, UnknownColumn
 from thermocline.seam import Seam
 
 STALE_AFTER_SECONDS = 5.0
@@ -204,7 +204,12 @@ def test_an_older_snapshot_is_not_gone_back_to(new_world: Callable[..., Any]) ->
         ({"user_id": "u"}, BadParameter, "app_id"),
         ({"app_id": "7.5", "user_id": "u"}, BadParameter, "not an integer"),
         ({"app_id": "2147483648", "user_id": "u"}, BadParameter, "out of range"),
-        ({"app_id": "7", "user_id": "u", "value": "x"}, UnknownColumn, "value"),
+        (
+            {"app_id": "7", "user_id": "u", "value": "x"},
+            NotKeyColumn,
+            "not a key column; .* app_id, user_id, key",
+        ),
+        ({"app_id": "7", "user_id": "u", "_kafka_offset": "1"}, NotKeyColumn, "not a key column"),
         ({"app_id": "7", "user_id": "u", "nope": "x"}, UnknownColumn, "nope"),
     ],
 )

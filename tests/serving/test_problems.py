@@ -32,6 +32,7 @@ def table(new_world: Callable[..., Any]) -> ServedTable:
         ("GET", "/v1/tables/profiles/rows", 422, "bad-parameter"),
         ("GET", "/v1/tables/profiles/rows?app_id=7&app_id=8&user_id=u", 422, "bad-parameter"),
         ("GET", "/v1/tables/profiles/rows?app_id=7&user_id=u&other=1", 422, "unknown-column"),
+        ("GET", "/v1/tables/profiles/rows?app_id=7&user_id=u&value=1", 422, "not-a-key-column"),
         ("DELETE", "/v1/tables/profiles/rows", 405, "method-not-allowed"),
         ("GET", "/v1/tables/profiles/extract", 405, "method-not-allowed"),
         ("POST", "/livez", 405, "method-not-allowed"),

@@ -20,7 +20,7 @@ from serving import server
 from serving.server import load_definitions, serve
 from thermocline import catalog as catalogs
 from thermocline.definition import LiveTable
-from thermocline.errors import PortTaken, StateDirUnusable, TableMissing
+from thermocline.errors import ConfigInvalid, PortTaken, StateDirUnusable, TableMissing
 from thermocline.settings import CatalogSettings, KafkaSettings, ServingSettings, Settings, TableSettings
 
 START_SECONDS_MAX = 60.0
@@ -164,6 +164,12 @@ def test_a_state_folder_that_cannot_be_written_or_is_in_use_is_said_before_anyth
         serve(settings)
     with server._held(state_dir, settings.tables):
         assert {path.name for path in state_dir.iterdir()} == {"profiles", "server.lock"}
+
+
+def test_it_does_not_listen_where_other_machines_could_read_everything(settings: Settings) -> None:
+    serving = settings.serving.model_copy(update={"host": "0.0.0.0"})
+    with pytest.raises(ConfigInvalid, match="no authentication"):
+        serve(settings.model_copy(update={"serving": serving}))
 
 
 def test_a_port_is_held_before_any_worker_listens() -> None:

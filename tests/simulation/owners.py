@@ -211,7 +211,7 @@ class Process:
             committer=committer,
             lease=cast(Any, FreeLease()),
             bad_records=BadRecords(policy, quarantine, {}),
-            position=Position.of(taken.state, live_files(taken.table, taken.state.snapshot_id)),
+            position=Position.of(taken.state, live_files(taken.table, taken.state.snapshot_id, NAME)),
             clock=clock,
             live_files=live_files,
         )
@@ -231,7 +231,7 @@ class Process:
             raise Violation("files-differ", f"{self.by} of snapshot {position.snapshot_id}")
 
 
-def live_files(table: Any, snapshot_id: int) -> Mapping[int, Sequence[DataFile]]:
+def live_files(table: Any, snapshot_id: int, name: str) -> Mapping[int, Sequence[DataFile]]:
     """The live files of a snapshot of a fake table."""
     snapshot = cast(FakeTable, table).snapshot_by_id(snapshot_id)
     assert snapshot is not None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import logging
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -13,6 +15,7 @@ import threading
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,17 +27,18 @@ from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, NestedField
 
 from thermocline import cli
-from thermocline.catalog import open_catalog
+from thermocline.alteration import Alteration
+from thermocline.catalog import SnapshotState, open_catalog
 from thermocline.cli.answered import answered
-from thermocline.cli.output import as_typed
 from thermocline.cli.status import _exit_code, _lag
 from thermocline.cli.stopping import stop_event
 from thermocline.clock import SystemClock
-from thermocline.errors import KafkaUnreachable, all_errors
+from thermocline.errors import ExitCode, KafkaUnreachable, TableHeld, all_errors
 from thermocline.log import Log
 from thermocline.read_point import ReadPoint
 from thermocline.seam import Seam
 from thermocline.settings import Settings, load_settings
+from thermocline.typed import as_typed, typed
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -224,24 +228,29 @@ def test_version_names_what_it_stands_on(call: Call) -> None:
     assert versions["pyarrow"].count(".") == 2
 
 
-def test_config_check_says_ok_or_every_problem(call: Call, config: Path) -> None:
+def test_config_check_says_ok_or_every_problem(
+    call: Call, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert call("config", "check")[:2] == (0, f"ok: {config} (tables: profiles)\n")
+    monkeypatch.setenv("THERMOCLINE_SERVING__STATE_DIR", "/proc/state")
     config.write_text(config.read_text().replace('"int"', '"integr"') + "[kafkaa]\n")
     code, out, err = call("config", "check")
     assert (code, out) == (2, "")
     assert "Error [config-invalid]" in err
     assert "kafkaa: unknown name" in err
+    assert 'column id: "integr"' in err
+    assert "serving.state_dir: /proc/state can't be written" in err
 
 
-@pytest.mark.parametrize("command", [("config", "check"), ("table", "create", "profiles")])
-def test_a_new_table_may_have_no_column_named_as_trinos_hidden_ones(
-    call: Call, config: Path, command: tuple[str, ...]
-) -> None:
+def test_a_new_table_may_have_no_column_named_as_trinos_hidden_ones(call: Call, config: Path) -> None:
     """Such a table can't be queried through its views. Nothing is asked of a server before it is refused."""
     config.write_text(config.read_text().replace('id = "int"', 'id = "int"\n"$Partition" = "string"'))
-    code, out, err = call(*command)
+    code, out, err = call("table", "create", "profiles")
     assert (code, out) == (2, "")
     assert 'the column name "$Partition" begins with "$"' in err
+    code, out, _ = call("config", "check")
+    assert code == 0, "a table that has such a column already can be used"
+    assert 'note: tables.profiles: the column name "$Partition"' in out
     assert call("config", "show")[0] == 0
 
 
@@ -289,15 +298,106 @@ def test_a_printed_command_names_the_configuration_that_was_given(
         assert cli.run([*option, "table", "show", "profile", "--json"]) == 2
         printed = json.loads(capfd.readouterr().err)["next"]
         assert shlex.split(printed.partition("      (")[0])[:3] == ["thermocline", "--config", str(spaced)]
-    assert as_typed("thermocline ingest run t", None) == "thermocline ingest run t"
-    assert as_typed("raise it, then: thermocline ingest run t\nthermocline explain a-code", "c.toml") == (
-        "raise it, then: thermocline --config c.toml ingest run t\nthermocline explain a-code"
+    with typed(["ingest", "run", "t"]):
+        assert as_typed("thermocline ingest run t") == "thermocline ingest run t"
+    with typed(["--config", "c.toml", "ingest", "run", "t"]):
+        assert as_typed("raise it, then: thermocline ingest run t\nthermocline explain a-code") == (
+            "raise it, then: thermocline --config c.toml ingest run t\nthermocline explain a-code"
+        )
+
+
+def raising(error: Exception) -> Callable[..., None]:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+QUARANTINED = {
+    "topic": "profiles",
+    "topic_id": "id",
+    "partition": 0,
+    "offset": 5,
+    "timestamp": datetime(2025, 1, 1, tzinfo=UTC),
+}
+HELD = TableHeld(table="profiles", host="h", pid=7, since="then", renewed="now", epoch=3)
+
+
+@pytest.mark.parametrize("is_named", [True, False], ids=["with --config", "without"])
+@pytest.mark.parametrize("as_json", [True, False], ids=["json", "text"])
+def test_what_meets_a_living_owner_prints_itself_as_the_command_to_repeat(
+    config: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    is_named: bool,
+    as_json: bool,
+) -> None:
+    """Goal: after `table alter` or `quarantine purge` was held, nobody is told to run ingest."""
+    monkeypatch.chdir(config.parent)
+    for place in ("ingest.alter.alter_table", "ingest.drop.drop_table"):
+        monkeypatch.setattr(place, raising(HELD))
+    option = ["--config", str(config)] if is_named else []
+    ending = ["--json"] if as_json else []
+    for words in (["table", "alter", "profiles"], ["table", "drop", "profiles", "--yes"]):
+        arguments = [*option, *words, *ending]
+        assert cli.run(arguments) == ExitCode.NOT_OWNER
+        err = capfd.readouterr().err
+        printed = json.loads(err)["next"] if as_json else err.partition("Next    ")[2].partition("\n")[0]
+        command, _, remark = printed.partition("      (")
+        assert shlex.split(command) == ["thermocline", *arguments]
+        assert remark == "when that process has ended)"
+
+
+def test_commands_that_texts_name_have_the_configuration_that_was_given(
+    call: Call, config: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = f"thermocline --config {config}"
+    assert f"none yet: {given} table create profiles" in call("table", "list")[1]
+    definition = load_settings(config).table("profiles").definition("profiles")
+    altered = Alteration(definition, (), (), (), ("a change",))
+    monkeypatch.setattr("ingest.alter.alter_table", lambda *_: altered)
+    assert f"next: {given} table alter profiles\n" in call("table", "alter", "profiles", "--dry-run")[1]
+    assert f"next: {given} ingest run profiles\n" in call("table", "alter", "profiles")[1]
+    state = SnapshotState(1, Seam(), 1, "b", "c", {}, 1, -1, 0)
+    monkeypatch.setattr("ingest.create.create_table", lambda *_: state)
+    assert f"next: {given} ingest run profiles\n" in call("table", "create", "profiles")[1]
+
+
+def test_a_command_that_wants_a_yes_is_printed_as_it_is_to_be_typed(
+    call: Call, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingest.quarantine.read_rows", lambda *_: iter([QUARANTINED]))
+    monkeypatch.setattr("thermocline.cli.quarantine._opened", lambda *_: None)
+    err = call("quarantine", "purge", "profiles", "--before", "2026-01-01 00:00:00Z", "--json")[2]
+    printed = shlex.split(json.loads(err)["next"])
+    assert printed[:3] == ["thermocline", "--config", str(config)]
+    assert printed[3:] == ["quarantine", "purge", "profiles", "--before", "2026-01-01 00:00:00Z", "--yes"]
+
+
+def test_no_text_of_the_command_line_names_a_command_by_itself() -> None:
+    """Goal: each is made by `command` or passes `as_typed`, so none can lack the configuration."""
+    config_commands = (
+        r"thermocline (config|extract|ingest|lookup|quarantine|serve|status|table|verify|views)\b"
     )
+    found = []
+    for file in sorted(Path(cli.__file__).parent.glob("*.py")):
+        tree = ast.parse(file.read_text())
+        documented = (ast.Module, ast.FunctionDef, ast.ClassDef)
+        docstrings = {
+            ast.get_docstring(one, clean=False) for one in ast.walk(tree) if isinstance(one, documented)
+        }
+        texts = [one.value for one in ast.walk(tree) if isinstance(one, ast.Constant)]
+        found += [
+            f"{file.name}: {text}"
+            for text in texts
+            if isinstance(text, str) and text not in docstrings and re.search(config_commands, text)
+        ]
+    assert found == []
 
 
 def test_the_list_says_which_tables_exist(call: Call, catalog: Catalog) -> None:
     assert json.loads(call("table", "list", "--json")[1])[0]["exists"] is False
-    assert "thermocline table create profiles" in call("table", "list")[1]
+    assert "table create profiles" in call("table", "list")[1]
 
 
 def test_a_table_of_others_is_shown_as_such(call: Call, foreign_table: Table) -> None:
@@ -520,6 +620,52 @@ def test_an_extract_becomes_a_file_of_the_format_of_its_name(
         "bytes": 4,
     }
     assert asked == [("profiles", ["id", "at"], "parquet", POINT)]
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "written"),
+    [
+        ("rows.arrow", None, "arrow"),
+        ("rows.arrows", None, "arrow"),
+        ("rows.ARROW", None, "arrow"),
+        ("rows.parquet", None, "parquet"),
+        ("rows.pq", None, "parquet"),
+        ("rows", None, "arrow"),
+        (".rows", None, "arrow"),
+        ("rows.csv", "parquet", "parquet"),
+        ("rows.parquet", "arrow", "arrow"),
+    ],
+)
+def test_an_ending_says_the_format_unless_an_option_does(
+    call: Call, serving: Any, tmp_path: Path, name: str, option: str | None, written: str
+) -> None:
+    asked = []
+
+    def write(*arguments: object) -> ReadPoint:
+        asked.append(arguments[3])
+        return POINT
+
+    serving.extract = write
+    arguments = [] if option is None else ["--format", option]
+    assert call("extract", "profiles", "-o", str(tmp_path / name), *arguments)[0] == 0
+    assert asked == [written]
+
+
+def test_an_ending_of_no_format_is_refused_before_anything_is_read(
+    call: Call, serving: Any, config: Path, tmp_path: Path
+) -> None:
+    """Goal: nobody finds Arrow in a file that is called CSV."""
+    for name in ("rows.csv", "rows.json", "rows.parquet.gz"):
+        path = tmp_path / "a folder" / name
+        code, out, err = call("extract", "profiles", "-o", str(path), "--json")
+        error = json.loads(err)
+        assert (code, out, error["code"]) == (2, "", "unknown-ending")
+        assert f'"{path.suffix}"' in error["what"]
+        assert error["cause"] == "known: .arrow, .arrows, .parquet, .pq."
+        arguments = ["extract", "profiles", "-o", str(path), "--json", "--format", "arrow"]
+        printed = shlex.split(error["next"].partition("      (")[0])
+        assert printed == ["thermocline", "--config", str(config), *arguments]
+        assert not path.exists()
 
 
 def test_an_extract_that_fails_leaves_the_old_file_and_no_other(

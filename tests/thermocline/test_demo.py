@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import shlex
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from rich.console import Console
 from thermocline.catalog import SnapshotState
 from thermocline.clock import ManualClock
 from thermocline.embedded.demo import DemoOptions
+from thermocline.embedded.demo.acts import _how_to_go_on
 from thermocline.embedded.demo.background import Background
 from thermocline.embedded.demo.commits import Commit, batches_of, seconds_of
 from thermocline.embedded.demo.document import document_of
@@ -320,3 +322,11 @@ def test_the_query_that_is_printed_for_a_shell_reaches_trino_as_it_is(
     printed = subprocess.check_output(["/bin/sh", "-c", query], text=True).splitlines()
     sql = rows_sql("lake.app.profiles_live_by_key", [(7, "ada")])
     assert printed == ["{'host': '127.0.0.1', 'port': 4567, 'user': 'ana'}", sql, "rows"]
+
+
+def test_the_commands_to_go_on_with_take_a_path_with_spaces(tmp_path: Path) -> None:
+    config = tmp_path / "a folder" / "thermocline.toml"
+    stack: Any = SimpleNamespace(config_path=config, url="http://127.0.0.1:1", trino=None)
+    site: Any = SimpleNamespace(stack=stack)
+    commands = [shlex.split(line) for line in _how_to_go_on(site).splitlines() if "thermocline --" in line]
+    assert [words[1:3] for words in commands] == [["--config", str(config)]] * 3

@@ -98,7 +98,7 @@ class Lake:
             self.expected.pop(key, None) if value is None else self.expected.update({key: value})
 
     def files(self) -> tuple[DataFile, ...]:
-        return plan_files(load_table(self.catalog, "profiles", "app.profiles"), self.snapshot_id)
+        return plan_files(load_table(self.catalog, "profiles", "app.profiles"), self.snapshot_id, "profiles")
 
     def commit_by_others(self, change: Callable[[Any, ContentFiles], object]) -> None:
         self.java_table.refresh()
@@ -262,5 +262,6 @@ def test_equality_deletes_are_refused(new_lake: Callable[[int], Lake]) -> None:
         "sort-order-id": 0,
     }
     lake.commit_by_others(lambda delta, files: files.add_deletes(delta, [equality]))
-    with pytest.raises(TableUnowned, match="equality_deletes of another writer"):
+    with pytest.raises(TableUnowned, match="equality_deletes of another writer") as unowned:
         lake.files()
+    assert unowned.value.table == "profiles", "commands take the name that the configuration has"

@@ -8,10 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
 from thermocline.errors import ConfigFileMissing, ConfigInvalid, TableNotConfigured
-from thermocline.settings import ServingSettings, Settings, load_settings
+from thermocline.settings import (
+    ServingSettings,
+    Settings,
+    check_settings,
+    load_settings,
+    problems_of_exposure,
+)
 
 BASE = """
 [kafka]
@@ -163,6 +168,186 @@ def test_all_problems_are_told_together(
     )
     assert len(problems) == 4
     assert any("THERMOCLINE_SERVING__WORKERS" in problem for problem in problems)
+
+
+def test_problems_of_every_kind_are_told_together(
+    problems_of: Callable[..., tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: what is wrong in one place hides nothing that is wrong in another."""
+    monkeypatch.setenv("THERMOCLINE_SERVNG__PORT", "1")
+    monkeypatch.setenv("THERMOCLINE_KAFKA__BOOTSTRAP_SERVERS", "a:9092,b")
+    monkeypatch.setenv("THERMOCLINE_CATALOG__URI", "postgress://lake:hunter2@db/lake")
+    other = another_table("other", identifier="app.profiles") + "buckets = 0\n"
+    problems = problems_of(
+        f'[serving]\nport = "http"\n[views]\npassword = "hunter2"\n{other}',
+        table='start = "yesterday"\nbucket = 1\ndead_letter_topic = "profiles"\n',
+        columns='age = "integr"\nsize = 5\n',
+    )
+    found = {problem.partition(": ")[0] for problem in problems}
+    assert found == {
+        "THERMOCLINE_SERVNG__PORT",
+        "kafka.bootstrap_servers",
+        "catalog.uri",
+        "serving.port",
+        "views",
+        "tables.profiles.start",
+        "tables.profiles.bucket",
+        "tables.profiles",
+        "tables.profiles.columns.size",
+        "tables.other",
+    }
+    of_profiles = [problem for problem in problems if problem.startswith("tables.profiles: ")]
+    assert ["dead_letter" in problem or "column age" in problem for problem in of_profiles] == [True, True]
+    of_other = [problem for problem in problems if problem.startswith("tables.other: ")]
+    assert ["already" in problem or "buckets is 0" in problem for problem in of_other] == [True, True]
+    assert len(problems) == len(set(problems)) == 12
+
+
+@pytest.mark.parametrize(
+    ("broken", "place"),
+    [
+        ("kafka = 5\n", "kafka"),
+        ("catalog = 5\n", "catalog"),
+        ('catalog = { type = "sqll", uri = "x", warehouse = "y" }\n', "catalog.type"),
+        ("tables = 5\n", "tables"),
+        ("serving = 5\n", "serving"),
+    ],
+)
+def test_a_section_that_is_wrong_is_one_problem_beside_the_others(
+    tmp_path: Path, broken: str, place: str
+) -> None:
+    file = tmp_path / "thermocline.toml"
+    sound = {
+        "kafka": 'kafka = { bootstrap_servers = "b:1" }\n',
+        "catalog": 'catalog = { uri = "sqlite:///c.db", warehouse = "w" }\n',
+        "spark": "spark = { mster = 1 }\n",
+    }
+    sound.pop(place.partition(".")[0], None)
+    file.write_text("".join(sound.values()) + broken)
+    with pytest.raises(ConfigInvalid) as caught:
+        load_settings(file)
+    found = sorted(problem.partition(": ")[0] for problem in caught.value.problems)
+    assert found == sorted([place, "spark.mster"])
+
+
+@pytest.mark.parametrize("field", ["identifier", "topics", "key", "columns"])
+def test_what_a_table_lacks_is_one_problem_beside_its_others(tmp_path: Path, field: str) -> None:
+    file = tmp_path / "thermocline.toml"
+    fields = {
+        "identifier": 'identifier = "a.t"\n',
+        "topics": 'topics = ["t"]\n',
+        "key": 'key = ["id"]\n',
+        "columns": 'columns = { id = "int" }\n',
+        "buckets": "buckets = 0\n",
+    }
+    del fields[field]
+    head = BASE.partition("[tables.")[0].format(**PARTS)
+    file.write_text(head + "[tables.t]\n" + "".join(fields.values()))
+    with pytest.raises(ConfigInvalid) as caught:
+        load_settings(file)
+    assert caught.value.problems == (
+        f"tables.t.{field}: is missing",
+        "tables.t: buckets is 0, not from 1 to 4096",
+    )
+
+
+def test_variables_are_checked_though_the_file_is_not_toml(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "thermocline.toml"
+    file.write_text("[kafka\n")
+    monkeypatch.setenv("THERMOCLINE_SERVNG", "1")
+    monkeypatch.setenv("THERMOCLINE_SERVING__WORKERS", "0")
+    monkeypatch.setenv("THERMOCLINE_CATALOG__URI", "sqlite:///c.db")
+    with pytest.raises(ConfigInvalid) as caught:
+        load_settings(file)
+    not_toml, *others = caught.value.problems
+    assert "it is not TOML" in not_toml
+    assert [problem.partition(" (from")[0].partition(":")[0] for problem in others] == [
+        "serving.workers",
+        "THERMOCLINE_SERVNG",
+    ]
+
+
+@pytest.mark.parametrize(
+    "servers", ["a:9092", "a:1, b:65535", "PLAINTEXT://a:9092", "[::1]:9092", "10.0.0.1:9"]
+)
+def test_brokers_have_a_port(
+    load: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch, servers: str
+) -> None:
+    monkeypatch.setenv("THERMOCLINE_KAFKA__BOOTSTRAP_SERVERS", servers)
+    assert load().kafka.bootstrap_servers == servers
+
+
+@pytest.mark.parametrize("broker", ["a", "a:", "a:b", "a:0", "a:65536", "::1", "", "a:9092/x"])
+def test_a_broker_without_a_port_is_a_problem(
+    problems_of: Callable[..., tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, broker: str
+) -> None:
+    monkeypatch.setenv("THERMOCLINE_KAFKA__BOOTSTRAP_SERVERS", f"b:9092,{broker}")
+    assert problems_of() == (f'kafka.bootstrap_servers: "{broker}" is not HOST:PORT, such as broker:9092',)
+
+
+@pytest.mark.parametrize(
+    ("uri", "says"),
+    [
+        (
+            "postgress://lake:hunter2@db/lake",
+            '"postgress" is not a database that SQLAlchemy knows; did you mean ',
+        ),
+        ("postgresql+psycop://lake:hunter2@db/lake", '"postgresql+psycop" is not a database that SQLAlchemy'),
+        ("redshift://lake:hunter2@db/lake", "knows; use sqlite:///"),
+        ("data/catalog.db", "is not the address of a database"),
+        ("postgresql://lake:hunter2@db:http/lake", "is not the address of a database"),
+    ],
+)
+def test_a_database_that_nothing_can_open_is_a_problem(
+    problems_of: Callable[..., tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, uri: str, says: str
+) -> None:
+    monkeypatch.setenv("THERMOCLINE_CATALOG__URI", uri)
+    (problem,) = problems_of()
+    assert problem.startswith("catalog.uri: ")
+    assert says in problem
+    assert "hunter2" not in problem
+
+
+def test_folders_that_cannot_be_written_are_problems_of_a_check_alone(
+    load: Callable[..., Settings], tmp_path: Path
+) -> None:
+    """Goal: each by its setting, its path and the reason; a command that only reads does not mind."""
+    (tmp_path / "file").write_text("")
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    places = {
+        "THERMOCLINE_CATALOG__URI": f"sqlite:///{tmp_path}/file/catalog.db",
+        "THERMOCLINE_CATALOG__WAREHOUSE": f"file://{tmp_path}/gone/warehouse",
+        "THERMOCLINE_SERVING__STATE_DIR": "/proc/thermocline/state",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for variable, place in places.items():
+            patch.setenv(variable, place)
+        load()
+        with pytest.raises(ConfigInvalid) as caught:
+            check_settings(tmp_path / "thermocline.toml")
+    gone = tmp_path / "gone"
+    assert caught.value.problems == (
+        "serving.state_dir: /proc/thermocline/state can't be written: /proc: No such file or directory",
+        f"catalog.warehouse: {gone}/warehouse can't be written: {gone}: No such file or directory",
+        f"catalog.uri: {tmp_path}/file can't be written: Not a directory",
+    )
+
+
+def test_a_check_leaves_nothing_behind(load: Callable[..., Settings], tmp_path: Path) -> None:
+    load()
+    check_settings(tmp_path / "thermocline.toml")
+    assert [path.name for path in tmp_path.iterdir()] == ["thermocline.toml"]
+
+
+def test_places_that_are_not_this_machines_are_not_tried(
+    load: Callable[..., Settings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THERMOCLINE_CATALOG__URI", "postgresql://lake@db/lake")
+    monkeypatch.setenv("THERMOCLINE_CATALOG__WAREHOUSE", "s3://bucket/warehouse")
+    load()
+    check_settings(tmp_path / "thermocline.toml")
 
 
 def test_a_missing_section_is_told_by_what_it_needs(tmp_path: Path) -> None:
@@ -410,9 +595,6 @@ def test_a_table_without_a_key_says_what_it_needs(problems_of: Callable[..., tup
     ],
 )  # fmt: skip
 def test_what_other_machines_reach_is_served_only_where_that_is_said(host: str, is_loopback: bool) -> None:
-    if is_loopback:
-        ServingSettings(host=host)
-    else:
-        with pytest.raises(ValidationError, match="expose_without_authentication"):
-            ServingSettings(host=host)
-    ServingSettings(host=host, expose_without_authentication=True)
+    problems = list(problems_of_exposure(ServingSettings(host=host)))
+    assert ["expose_without_authentication" in problem for problem in problems] == [True] * (not is_loopback)
+    assert not list(problems_of_exposure(ServingSettings(host=host, expose_without_authentication=True)))

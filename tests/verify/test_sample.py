@@ -7,7 +7,9 @@ import random
 import pyarrow as pa
 import pytest
 
-from verify.sample import Sample
+from tests.ingest.one_bucket import DEFINITION
+from thermocline.errors import BadParameter, NotKeyColumn, UnknownColumn
+from verify.sample import Sample, named
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -45,3 +47,18 @@ def test_whoever_is_met_first_has_had_all_records_kept() -> None:
         sample.offer(pa.array([f"e{chance.randrange(80)}".encode()], pa.binary()))
         dropped |= before - set(sample.prefixes)
         assert not dropped & set(sample.prefixes)
+
+
+@pytest.mark.parametrize(
+    ("column", "error", "message"),
+    [
+        ("value", NotKeyColumn, "not a key column; the key is app_id, user_id, key"),
+        ("key", BadParameter, "in the key, and not in the entity: an entity is app_id, user_id"),
+        ("nope", UnknownColumn, "no column"),
+    ],
+)
+def test_an_entity_named_by_another_column_is_refused_with_what_it_is(
+    column: str, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        named(DEFINITION, {"app_id": "7", "user_id": "ada", column: "1"})

@@ -32,8 +32,8 @@ class FakeTrino:
         self.options: dict[str, Any] = {}
 
     def client(self, settings: ViewsSettings | None = None) -> Trino:
-        """Our client on this Trino."""
-        return Trino(settings or ViewsSettings(), self.connect)
+        """Our client on this Trino, for the views of a table that is called t."""
+        return Trino(settings or ViewsSettings(), self.connect, table="t")
 
     def connect(self, **options: Any) -> _Connection:
         self.options = options

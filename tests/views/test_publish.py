@@ -625,6 +625,7 @@ def test_no_answer_and_a_refusal_are_told_apart(world: World) -> None:
         world.publisher().publish()
     assert caught.value.name == "PERMISSION_DENIED"
     assert caught.value.detail == "Access Denied: Cannot create view"
+    assert caught.value.next == "thermocline views check t"
 
     def broken(_: str) -> None:
         raise trino_error("Failed to load view: t_live", "wrapped", "No space left on device\nat a.b.C")

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from thermocline.cli.output import show
 from thermocline.cli.session import AsJson, session_of
-from thermocline.errors import ConfigInvalid
 
 if TYPE_CHECKING:
     from thermocline.settings import Settings
@@ -21,17 +20,19 @@ app = typer.Typer(help="Check and show the configuration.", no_args_is_help=True
 
 @app.command()
 def check(context: typer.Context, as_json: AsJson = False) -> None:
-    """Check the configuration file and the environment, and say "ok" or every problem. Asks no server."""
-    from thermocline.settings import find_file
+    """Check the configuration file and the environment, and say "ok" or every problem.
 
-    session = session_of(context)
-    file = find_file(session.config)
-    settings = session.settings()
-    if problems := tuple(_problems_of_new_tables(settings)):
-        raise ConfigInvalid(path=str(file), problems=problems)
-    tables = sorted(settings.tables)
-    document = {"path": str(file), "tables": tables, "problems": []}
-    show(document, Text(f"ok: {file} (tables: {', '.join(tables) or 'none'})"), as_json)
+    Also checks that the folders it names can be written from here. Asks no server.
+    """
+    from thermocline.settings import check_settings, find_file
+
+    config = session_of(context).config
+    file = find_file(config)
+    settings = check_settings(config)
+    tables, notes = sorted(settings.tables), list(_notes_on_new_tables(settings))
+    document = {"path": str(file), "tables": tables, "problems": [], "notes": notes}
+    lines = [f"ok: {file} (tables: {', '.join(tables) or 'none'})", *(f"note: {note}" for note in notes)]
+    show(document, Text("\n".join(lines)), as_json)
 
 
 @app.command("show")
@@ -41,12 +42,13 @@ def show_settings(context: typer.Context, as_json: AsJson = False) -> None:
     show(document, Text("\n".join(_toml(document)).strip()), as_json)
 
 
-def _problems_of_new_tables(settings: Settings) -> Iterator[str]:
-    """What `table create` would refuse of the tables, though one that is there already is still read."""
+def _notes_on_new_tables(settings: Settings) -> Iterator[str]:
+    """What `table create` refuses of the tables: one that is there already can be used all the same."""
     from thermocline.definition import problems_of_new_names
 
     for name, table in settings.tables.items():
-        yield from (f"tables.{name}: {problem}" for problem in problems_of_new_names(table.columns))
+        for problem in problems_of_new_names(table.columns):
+            yield f"tables.{name}: {problem}; `table create` refuses it"
 
 
 def _toml(section: Mapping[str, Any], name: str = "") -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 import os
@@ -36,6 +35,7 @@ from thermocline.cli.session import Session
 from thermocline.errors import DependencyMissing, ExitCode, InternalError, ThermoclineError
 from thermocline.failpoints import arm_from
 from thermocline.logs import fields
+from thermocline.typed import typed
 
 INTERRUPTED: Final = 130  # what shells give for a command that ended by Ctrl-C
 READER_GONE: Final = 141  # and for one whose output nobody reads any more
@@ -106,6 +106,11 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one command; its exit code. Prints at most one error."""
+    with typed(arguments):
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
     try:
         result = app(list(arguments), prog_name="thermocline", standalone_mode=False)
         sys.stdout.flush()
@@ -130,25 +135,14 @@ def run(arguments: Sequence[str]) -> int:
 
 def _fail(error: ThermoclineError, arguments: Sequence[str], bug: Exception | None = None) -> int:
     """With --log-json stderr is a log, and the error is a line of it."""
-    given = _config_of(arguments)
     if "--log-json" in arguments:
-        log.error("command failed", extra=fields(**error_document(error, given)))
+        log.error("command failed", extra=fields(**error_document(error)))
     else:
-        show_error(error, as_json="--json" in arguments, config=given)
+        show_error(error, as_json="--json" in arguments)
     log.debug("where it came from", exc_info=bug or error)
     if os.environ.get(TRACEBACK_VARIABLE) == "1":
         traceback.print_exception(bug or error)
     return error.exit_code
-
-
-def _config_of(arguments: Sequence[str]) -> str | None:
-    """What --config said: no command has another option of that name."""
-    for argument, following in itertools.pairwise([*arguments, ""]):
-        if argument == "--config":
-            return following
-        if argument.startswith("--config="):
-            return argument.partition("=")[2]
-    return None
 
 
 def _refuse(error: typer.TyperException, arguments: Sequence[str]) -> int:

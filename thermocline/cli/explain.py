@@ -25,7 +25,7 @@ def explain(
         from verify.finding import CODES
 
         if code in CODES:
-            text = f"{code}   a difference that thermocline verify finds\n\n{CODES[code]}"
+            text = f"{code}   a difference that `verify` finds\n\n{CODES[code]}"
             show({"code": code, "title": CODES[code]}, Text(text), as_json)
             return
         known = did_you_mean(code, all_errors()) or "; thermocline explain lists them"

@@ -11,11 +11,12 @@ from rich.console import Group
 from rich.text import Text
 
 from thermocline.cli.metrics_port import MetricsPort, metrics_served
-from thermocline.cli.output import as_typed, counted, say, show, table
+from thermocline.cli.output import counted, say, show, table
 from thermocline.cli.publishing import published
 from thermocline.cli.session import AsJson, TableName, session_of
 from thermocline.cli.stopping import stop_event
 from thermocline.errors import ExitCode, TransactionOpen
+from thermocline.typed import command
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -123,7 +124,7 @@ def accept_gap(context: typer.Context, name: TableName, fact: Facts, as_json: As
     from thermocline.clock import SystemClock
 
     done = resume.accept_gap(settings, name, fact, SystemClock(), say)
-    return _show_accepted(context, name, done, as_json)
+    return _show_accepted(name, done, as_json)
 
 
 @app.command()
@@ -155,7 +156,7 @@ def rebase(
             done = resume.rebase(settings, name, fact or (), _place_in_time(to), SystemClock(), say)
         case _:
             raise typer.BadParameter("give either --onto or --to, with the facts")
-    return _show_accepted(context, name, done, as_json)
+    return _show_accepted(name, done, as_json)
 
 
 def _resuming(context: typer.Context, name: str) -> Settings:
@@ -176,7 +177,7 @@ def _place_in_time(text: str) -> str:
     return text
 
 
-def _show_accepted(context: typer.Context, name: str, done: Accepted | None, as_json: bool) -> int:
+def _show_accepted(name: str, done: Accepted | None, as_json: bool) -> int:
     if done is None:
         text = Text(f"{name}: nothing to do, ingest can go on as it is")
         show({"table": name, "accepted": None, "exit_code": ExitCode.NOTHING_TO_DO}, text, as_json)
@@ -189,7 +190,7 @@ def _show_accepted(context: typer.Context, name: str, done: Accepted | None, as_
             for partition, offset in partitions.items()
         ]
     lines += [f"  given up: snapshot {snapshot_id}" for snapshot_id in done.given_up]
-    lines.append(as_typed(f"next: thermocline ingest run {name}", session_of(context).config))
+    lines.append(f"next: {command(f'ingest run {name}')}")
     show(
         {"table": name, "accepted": done.to_dict(), "exit_code": ExitCode.DONE},
         Text("\n".join(lines)),
@@ -207,4 +208,4 @@ def _described_transaction(name: str, partition: dict[str, Any]) -> Text:
     place = f"{partition['topic']}/{partition['partition']}"
     held = f"{place}@{partition['log_end']}-{partition['log_end'] + partition['held_back']}"
     error = TransactionOpen(table=name, held=(held,))
-    return Text(f"[{error.code}] {error.what}  next: thermocline explain {error.code}")
+    return Text(f"[{error.code}] {error.what}  next: {command(f'explain {error.code}')}")

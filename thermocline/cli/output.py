@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -17,10 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from thermocline.errors import ConfirmationMissing
+from thermocline.typed import PROGRAM, as_typed
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.console import RenderableType
 
     from thermocline.errors import ThermoclineError
@@ -28,11 +25,7 @@ if TYPE_CHECKING:
 # Where nobody looks at the width, nothing is wrapped or cut: a pipe's reader wants whole lines.
 UNBOUNDED_WIDTH: Final = 100_000
 LABEL_WIDTH: Final = 10
-COMMAND: Final = "thermocline "
-# Commands as errors print them: of those that read the configuration.
-_OF_CONFIG: Final = re.compile(
-    rf"(?<![\w./-]){COMMAND}(?=(?:config|extract|ingest|lookup|quarantine|refused|serve|status|table|verify|views)\b)"
-)
+COMMAND: Final = f"{PROGRAM} "
 
 
 def show(document: object, text: RenderableType, as_json: bool) -> None:
@@ -75,29 +68,23 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def as_typed(text: str, config: Path | str | None) -> str:
-    """The text with the ``--config`` of this call in its commands, so that they run as printed."""
-    option = f"--config {shlex.quote(str(config))} "
-    return text if config is None else _OF_CONFIG.sub(lambda found: found[0] + option, text)
-
-
-def error_document(error: ThermoclineError, config: Path | str | None = None) -> dict[str, object]:
-    """The facts of an error, for programs; its commands as `as_typed`."""
+def error_document(error: ThermoclineError) -> dict[str, object]:
+    """The facts of an error, for programs; its commands as they are to be typed."""
     return {
         "code": error.code,
         "what": error.what,
         "state": error.state,
-        "cause": error.cause,
-        "next": as_typed(error.next, config),
-        "docs": f"thermocline explain {error.code}",
+        "cause": as_typed(error.cause),
+        "next": as_typed(error.next),
+        "docs": f"{COMMAND}explain {error.code}",
         "retryable": error.retryable,
         "exit_code": int(error.exit_code),
     }
 
 
-def show_error(error: ThermoclineError, as_json: bool, config: Path | str | None = None) -> None:
-    """An error, on stderr; its commands as `as_typed`."""
-    document = error_document(error, config)
+def show_error(error: ThermoclineError, as_json: bool) -> None:
+    """An error, on stderr."""
+    document = error_document(error)
     if as_json:
         sys.stderr.write(json.dumps(document, ensure_ascii=False) + "\n")
         return

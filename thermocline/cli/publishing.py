@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from thermocline.cli.output import say
 from thermocline.errors import ThermoclineError
+from thermocline.typed import command
 
 if TYPE_CHECKING:
     from thermocline.settings import Settings
@@ -40,7 +41,7 @@ def publish_once(settings: Settings, name: str) -> None:
     from thermocline.clock import SystemClock
     from views.publication import Publication
 
-    with _softly(f"its views are older; next: thermocline views publish {name}"):
+    with _softly(f"its views are older; next: {command(f'views publish {name}')}"):
         Publication(settings, name, SystemClock())()
 
 
@@ -52,8 +53,8 @@ def drop_with_table(settings: Settings, name: str) -> None:
     from views.drop import drop_views
     from views.trino_client import Trino
 
-    with _softly(f"its views are left; next: thermocline views drop {name}"):
-        drop_views(settings, name, open_catalog(settings.catalog), Trino(settings.views))
+    with _softly(f"its views are left; next: {command(f'views drop {name}')}"):
+        drop_views(settings, name, open_catalog(settings.catalog), Trino(settings.views, table=name))
 
 
 @contextmanager

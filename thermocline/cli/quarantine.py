@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import heapq
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from thermocline.cli.session import AsJson, TableName, session_of
 from thermocline.errors import BadParameter, ExitCode
 from thermocline.read_point import parse_read_after
 from thermocline.stage import Stage
+from thermocline.typed import command
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -171,7 +173,7 @@ def purge(
 
     if places is not None:
         check_quarantined(quarantine, name, sorted(places))
-    choice = f"--before {before}" if before else "--all" if everything else " ".join(records or [])
+    choice = ["--before", before] if before else ["--all"] if everything else records or []
     chosen = wanted if yes else _confirmed(name, quarantine, wanted, choice)
     count = purge_now(settings, name, chosen, SystemClock(), say) if chosen else 0
     words = f"{name}: {counted(count, 'record')} purged" if count else f"{name}: nothing was purged"
@@ -234,7 +236,7 @@ def _time(option: str, text: str) -> datetime:
 
 
 def _confirmed(
-    name: str, quarantine: Table, wanted: Callable[[Row], bool], choice: str
+    name: str, quarantine: Table, wanted: Callable[[Row], bool], choice: Sequence[str]
 ) -> Callable[[Row], bool] | None:
     """Which records were counted for the person who said yes; None where there are none, or it was a no.
 
@@ -247,8 +249,8 @@ def _confirmed(
         if wanted(row):
             seen.add(*_coordinates(row))
     goes = f"{counted(len(seen), 'record')} of the quarantine of {name}"
-    command = f"thermocline quarantine purge {name} {choice} --yes"
-    if not len(seen) or not confirmed(f"{goes} will be gone for good. Go on?", goes, command):
+    again = command(f"quarantine purge {name} {shlex.join(choice)} --yes")
+    if not len(seen) or not confirmed(f"{goes} will be gone for good. Go on?", goes, again):
         return None
     return lambda row: _coordinates(row) in seen
 

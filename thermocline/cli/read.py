@@ -16,7 +16,8 @@ from rich.text import Text
 
 from thermocline.cli.output import counted, say, show, table
 from thermocline.cli.session import AsJson, TableName, Url, session_of
-from thermocline.errors import BadParameter, RequestMalformed, refusal
+from thermocline.errors import BadParameter, RequestMalformed, UnknownEnding, refusal
+from thermocline.typed import again
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -31,6 +32,14 @@ class Format(StrEnum):
 
     ARROW = "arrow"
     PARQUET = "parquet"
+
+
+ENDINGS: Final = {
+    ".arrow": Format.ARROW,
+    ".arrows": Format.ARROW,  # what Arrow itself calls a stream
+    ".parquet": Format.PARQUET,
+    ".pq": Format.PARQUET,
+}
 
 
 def lookup(
@@ -104,7 +113,7 @@ def extract(
     as_json: AsJson = False,
 ) -> None:
     """Write the whole table, as of one read point, as an Arrow stream or a Parquet file."""
-    chosen = format or (Format.PARQUET if output and output.suffix == ".parquet" else Format.ARROW)
+    chosen = format or _format_of(output)
     wanted = [column.strip() for column in columns.split(",")] if columns else None
     if url and at:
         raise BadParameter(name="--at", problem="a server extracts as of now; leave --at or --url out")
@@ -112,6 +121,17 @@ def extract(
     with _sink(output) as sink, _progress(in_bytes=url is not None) as progress:
         point = read(sink, progress)
     _report(name, output, point, as_json)
+
+
+def _format_of(output: Path | None) -> Format:
+    """The format that a file's name says; Arrow, where it has no ending. Raises `UnknownEnding`."""
+    ending = output.suffix if output else ""
+    if not ending:
+        return Format.ARROW
+    if ending.lower() not in ENDINGS:
+        command = again("--format", Format.ARROW)
+        raise UnknownEnding(path=str(output), ending=ending, known=tuple(ENDINGS), command=command)
+    return ENDINGS[ending.lower()]
 
 
 def _asked(url: str, name: str, key: dict[str, str], read_after: str | None) -> dict[str, Any]:

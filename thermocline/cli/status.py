@@ -16,7 +16,7 @@ from rich.console import Group
 from rich.text import Text
 
 from thermocline.cli.answered import answered
-from thermocline.cli.output import as_typed, error_document, show, table
+from thermocline.cli.output import error_document, show, table
 from thermocline.cli.session import AsJson, session_of
 from thermocline.cli.status_views import ask_trino, rows_of, views_of
 from thermocline.cli.table import snapshot_document
@@ -66,11 +66,7 @@ def status(
     3: something is unreachable; 40: ingest of a table has to stop; 1: the server is stale, not ready, or
     doesn't serve a table.
     """
-    session = session_of(context)
-    report = _report(session.settings(), set(without or ()))
-    for entry in report["tables"]:
-        if "error" in entry:
-            entry["error"]["next"] = as_typed(entry["error"]["next"], session.config)
+    report = _report(session_of(context).settings(), set(without or ()))
     show(report, _described(report), as_json)
     return _exit_code(report)
 

@@ -15,6 +15,7 @@ from thermocline.cli.output import confirmed, error_document, say, show, table
 from thermocline.cli.publishing import drop_with_table, publish_once
 from thermocline.cli.session import AsJson, TableName, session_of
 from thermocline.errors import ExitCode, TableMissing, TableUnowned
+from thermocline.typed import command
 
 if TYPE_CHECKING:
     from ingest.drop import Dropped
@@ -35,7 +36,7 @@ def create(context: typer.Context, name: TableName, as_json: AsJson = False) -> 
     begins = "\n".join(
         f"  {topic}/{partition} from offset {at:,}" for topic, partition, at in state.seam.items()
     )
-    text = f"created {identifier}, to be read\n{begins}\nnext: thermocline ingest run {name}"
+    text = f"created {identifier}, to be read\n{begins}\nnext: {command(f'ingest run {name}')}"
     show(document, Text(text), as_json)
 
 
@@ -69,9 +70,9 @@ def alter(
         return ExitCode.NOTHING_TO_DO
     lines = "\n".join(f"  {change}" for change in altered.changes)
     after = (
-        f"next: thermocline table alter {name}"
+        f"next: {command(f'table alter {name}')}"
         if dry_run
-        else f"running servers follow by themselves; next: thermocline ingest run {name}"
+        else f"running servers follow by themselves; next: {command(f'ingest run {name}')}"
     )
     verb = "would be altered to" if dry_run else "altered to"
     show(document, Text(f"{name} {verb} version {version} of its definition\n{lines}\n{after}"), as_json)
@@ -180,13 +181,13 @@ def _confirmed(name: str, what_goes: Dropped, purge: bool) -> bool:
     goes = " and ".join(what_goes.identifiers)
     if purge:
         goes += f" with the files below {' and '.join(what_goes.locations)}"
-    command = f"thermocline table drop {name}{' --purge' if purge else ''} --yes"
-    return confirmed(f"Drop {goes}?", goes, command)
+    words = f"table drop {name}{' --purge' if purge else ''} --yes"
+    return confirmed(f"Drop {goes}?", goes, command(words))
 
 
 def _presence(entry: dict[str, Any]) -> str:
     if not entry["exists"]:
-        return f"none yet: thermocline table create {entry['table']}"
+        return f"none yet: {command('table create ' + entry['table'])}"
     if problem := entry["snapshot"].get("problem"):
         return f"[{problem['code']}] {problem['what']}"
     return f"{entry['snapshot']['snapshot_id']} of {entry['snapshot']['committed_at']}"

@@ -16,6 +16,7 @@ from rich.text import Text
 from thermocline.cli.output import counted, say, show, table
 from thermocline.cli.session import TableName, Url, session_of
 from thermocline.errors import BadParameter, ExitCode
+from thermocline.typed import command
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -140,7 +141,7 @@ def _described(report: Report, seed: int) -> Iterator[RenderableType]:
             words += f"; {counted(unjudged, 'key')} could not be judged"
         yield Text(f"{report.table}: {words}", style="bold green" if report.is_complete else "bold yellow")
     else:
-        yield Text("\nwhat a kind of difference is: thermocline explain CODE", style="dim")
+        yield Text("\nwhat a kind of difference is: " + command("explain CODE"), style="dim")
         yield Text(f"{report.table}: {counted(report.counts.total(), 'difference')}", style="bold red")
 
 

@@ -12,10 +12,11 @@ from rich.console import Group
 from rich.text import Text
 
 from thermocline.cli.metrics_port import MetricsPort, metrics_served
-from thermocline.cli.output import as_typed, show, table
+from thermocline.cli.output import show, table
 from thermocline.cli.session import AsJson, TableName, session_of
 from thermocline.cli.stopping import stop_event
 from thermocline.errors import ExitCode, TrinoUnreachable, ViewsLate
+from thermocline.typed import as_typed
 
 if TYPE_CHECKING:
     from views.plan import PlannedView
@@ -152,7 +153,7 @@ def pin(
     from views.trino_client import Trino
 
     point = ReadPoint.parse(at)
-    loaded, log, trino = open_table(settings, name), Log(settings.kafka), Trino(settings.views)
+    loaded, log, trino = open_table(settings, name), Log(settings.kafka), Trino(settings.views, table=name)
     pinned = pin_view(settings, name, loaded, point, log, trino, SystemClock(), called)
     ends_at = None if pinned.until_ms is None else iso_time(pinned.until_ms)
     document = {
@@ -179,7 +180,7 @@ def check(context: typer.Context, name: TableName, as_json: AsJson = False) -> i
     from views.trino_client import Trino
 
     findings, is_away = [], False
-    log, trino = Log(settings.kafka), Trino(settings.views)
+    log, trino = Log(settings.kafka), Trino(settings.views, table=name)
     try:
         for finding in check_table(settings, name, open_table(settings, name), log, trino, SystemClock()):
             findings.append(finding)  # noqa: PERF402  those before an error count
@@ -194,16 +195,11 @@ def check(context: typer.Context, name: TableName, as_json: AsJson = False) -> i
         else ExitCode.BAD_ANSWER
     )
     rows = [(one.subject, one.found, "ok" if one.is_good else "mend") for one in findings]
-    fixes = [
-        as_typed(line, session.config)
-        for one in findings
-        if one.fix
-        for line in (f"{one.subject}:", f"  {one.fix}")
-    ]
+    fixes = [line for one in findings if one.fix for line in (f"{one.subject}:", f"  {as_typed(one.fix)}")]
     document = {
         "table": name,
         "findings": [
-            {"subject": one.subject, "found": one.found, "fix": one.fix or None} for one in findings
+            {"subject": one.subject, "found": one.found, "fix": as_typed(one.fix) or None} for one in findings
         ],
         "exit_code": code,
     }
@@ -227,7 +223,9 @@ def drop(
     from views.drop import drop_views
     from views.trino_client import Trino
 
-    dropped = drop_views(settings, name, open_catalog(settings.catalog), Trino(settings.views), pinned)
+    dropped = drop_views(
+        settings, name, open_catalog(settings.catalog), Trino(settings.views, table=name), pinned
+    )
     code = ExitCode.DONE if dropped else ExitCode.NOTHING_TO_DO
     words = f"dropped {', '.join(dropped)}" if dropped else f"{name}: nothing to do, there is no such view"
     show({"table": name, "dropped": dropped, "exit_code": code}, Text(words), as_json)

@@ -44,8 +44,10 @@
     ├── RequestError                 the caller's request, or an answer that cannot be given now
     │   ├── UnknownTable             the server has no such table
     │   ├── UnknownColumn            the table has no such column
+    │   ├── NotKeyColumn             a lookup by a column that is not in the key
     │   ├── BadParameter             a parameter cannot be used
     │   ├── RequestMalformed         the request is not UTF-8
+    │   ├── UnknownEnding            a file's name says none of the formats of an extract
     │   ├── NoKey                    a lookup in a table without a key
     │   ├── RowNotFound              no row has that key
     │   ├── NotQuarantined           the quarantine holds no such record
@@ -106,6 +108,7 @@ from thermocline.errors.request import (
     MethodNotAllowed,
     NoKey,
     NotAcceptable,
+    NotKeyColumn,
     NotQuarantined,
     NotReady,
     ReadAfterTimeout,
@@ -117,10 +120,12 @@ from thermocline.errors.request import (
     ServerUnreachable,
     StorageFailed,
     UnknownColumn,
+    UnknownEnding,
     UnknownTable,
     refusal,
 )
 from thermocline.errors.root import (
+    SAME_COMMAND,
     ExitCode,
     Resumable,
     ThermoclineError,
@@ -162,6 +167,7 @@ from thermocline.errors.table import (
 )
 
 __all__ = [
+    "SAME_COMMAND",
     "AlterationRefused",
     "BadParameter",
     "BadRecord",
@@ -187,6 +193,7 @@ __all__ = [
     "MethodNotAllowed",
     "NoKey",
     "NotAcceptable",
+    "NotKeyColumn",
     "NotQuarantined",
     "NotReady",
     "OffsetsGone",
@@ -226,6 +233,7 @@ __all__ = [
     "TrinoRefused",
     "TrinoUnreachable",
     "UnknownColumn",
+    "UnknownEnding",
     "UnknownTable",
     "VerdictBad",
     "ViewContended",

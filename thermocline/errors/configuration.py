@@ -34,8 +34,10 @@ class ConfigInvalid(Listing, ConfigurationError):
     """The configuration has problems.
 
     All problems of the file and of the THERMOCLINE_* variables are listed together: unknown names (with the
-    closest known one), missing and wrong values, paths, sizes, and table definitions that cannot work. A
-    value of a variable such as THERMOCLINE_KAFKA__BOOTSTRAP_SERVERS takes precedence over the file's.
+    closest known one), missing and wrong values, brokers without a port, databases that SQLAlchemy does not
+    know, and table definitions that cannot work. `thermocline config check` also lists the folders that this
+    machine is to write and can't. A value of a variable such as THERMOCLINE_KAFKA__BOOTSTRAP_SERVERS takes
+    precedence over the file's.
 
     Nothing was read or written. Correct them, and let `thermocline config check` say "ok".
     """

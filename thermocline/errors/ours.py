@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from thermocline.errors.root import ExitCode, ThermoclineError
+from thermocline.errors.root import SAME_COMMAND, ExitCode, ThermoclineError
 from thermocline.masking import mask_password
 
 
@@ -21,7 +21,7 @@ class VerdictBad(ThermoclineError):
     http_status = 500
     exit_code = ExitCode.BAD_ANSWER
     _what = "the answers differ from the oracle: {detail}"
-    _next = "thermocline demo --keep --seed SEED      (with the same seed), and please report it"
+    _next = f"{SAME_COMMAND}      (with --keep, to look around), and please report it"
 
     detail: str
 

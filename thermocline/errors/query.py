@@ -47,11 +47,16 @@ class TrinoRefused(QueryError):
     code = "trino-refused"
     _what = "Trino at {url} answered {name}: {detail}"
     _state = "the views are as last published."
-    _next = "thermocline views check TABLE"
+    _next = "thermocline views check {_of_table}"
 
     url: str
     name: str  # Trino's name of the error, such as PERMISSION_DENIED
     detail: str
+    table: str = ""  # the one whose views were asked for; empty where it was none of them
+
+    @property
+    def _of_table(self) -> str:
+        return self.table or "TABLE"
 
 
 class ViewContended(QueryError):
@@ -68,10 +73,15 @@ class ViewContended(QueryError):
     _what = "view {view} could not be replaced: others changed the catalog at the same moment."
     _state = "the view is as another publisher made it, or as it was."
     _cause = "{detail}"
-    _next = "thermocline views publish TABLE      (where no other process publishes; safe to repeat)"
+    _next = "thermocline views publish {_of_table}      (where no other process publishes; safe to repeat)"
 
     view: str
     detail: str
+    table: str = ""  # the one whose view it is, where that is known
+
+    @property
+    def _of_table(self) -> str:
+        return self.table or "TABLE"
 
 
 class ViewForeign(QueryError):

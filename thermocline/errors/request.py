@@ -48,6 +48,24 @@ class UnknownColumn(Misnaming, RequestError):
     known: tuple[str, ...]
 
 
+class NotKeyColumn(RequestError):
+    """A lookup asks by a column that is not in the table's key.
+
+    Rows are found by their key alone: by the columns of the entity, and maybe those that follow in the key.
+    Any other column can be read, and not be asked by.
+
+    Ask by key columns, or take an extract and filter that.
+    """
+
+    code = "not-a-key-column"
+    _what = 'column "{column}" of table {table} is not a key column; the key is {key}.'
+    _next = "ask by key columns, or filter what this gives: thermocline extract {table}"
+
+    table: str
+    column: str
+    key: tuple[str, ...]
+
+
 class BadParameter(RequestError):
     """A parameter of the request cannot be used.
 
@@ -76,6 +94,28 @@ class RequestMalformed(RequestError):
 
     part: str
     detail: str
+
+
+class UnknownEnding(RequestError):
+    """A file's name ends as that of no format in which an extract can be written.
+
+    Without --format the name decides: .arrow and .arrows are a stream of Arrow, .parquet and .pq a Parquet
+    file, and a name without an ending is Arrow, too. An ending of another format is refused, since what is in
+    the file would not be what its name says.
+
+    Nothing was read or written. Choose a name that says the format, or say --format.
+    """
+
+    code = "unknown-ending"
+    _what = '{path} ends in "{ending}", which is no format of an extract.'
+    _state = "nothing was read or written."
+    _cause = "known: {known}."
+    _next = "{command}      (or a name with one of these endings)"
+
+    path: str
+    ending: str
+    known: tuple[str, ...]
+    command: str
 
 
 class NoKey(RequestError):

@@ -7,7 +7,10 @@ import difflib
 import inspect
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar, Final, dataclass_transform
+
+SAME_COMMAND: Final = "run the same command again"
+"""What to do next, where any command may have met the error; on the command line, that command is printed."""
 
 
 class ExitCode(IntEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from thermocline.errors import places
-from thermocline.errors.root import ExitCode, Resumable, ThermoclineError
+from thermocline.errors.root import SAME_COMMAND, ExitCode, Resumable, ThermoclineError
 
 
 class SourceError(ThermoclineError):
@@ -442,7 +442,7 @@ class RangeIncomplete(SourceError):
     _what = "{topic}/{partition} was read up to offset {reached:,} only, of {first:,} to {end:,}."
     _state = "the batch was not committed; its records are still in the log."
     _cause = "the broker stopped sending before the end of the range."
-    _next = "run the same command again; thermocline status says whether the brokers answer"
+    _next = f"{SAME_COMMAND}      (safe to repeat)\nthermocline status      (says whether the brokers answer)"
 
     topic: str
     partition: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from thermocline.errors import places
-from thermocline.errors.root import ExitCode, Resumable, ThermoclineError
+from thermocline.errors.root import SAME_COMMAND, ExitCode, Resumable, ThermoclineError
 from thermocline.masking import mask_password
 
 
@@ -164,7 +164,7 @@ class CommitRejected(TableError):
     _what = "the commit of batch {batch_id} to {table} was rejected."
     _state = "nothing of the batch is in the table; its records are still in the log."
     _cause = "{detail}"
-    _next = "thermocline ingest run {table}      (plans again from the seam; safe to repeat)"
+    _next = f"{SAME_COMMAND}      (safe to repeat: what it does is planned again)"
 
     table: str
     batch_id: str
@@ -211,7 +211,7 @@ class OwnerLost(TableError):
     exit_code = ExitCode.NOT_OWNER
     _what = "another process owns table {table} now: its epoch is {epoch_found}, ours was {epoch_ours}."
     _state = "nothing of this process's last batch is in the table; the new owner reads the same records."
-    _next = "thermocline ingest run {table}      (says who owns it, or goes on where nobody does any more)"
+    _next = f"{SAME_COMMAND}      (says who owns the table, or goes on where nobody does any more)"
 
     table: str
     epoch_ours: int
@@ -234,7 +234,7 @@ class TableHeld(TableError):
     exit_code = ExitCode.NOT_OWNER
     _what = "process {pid} on {host} holds table {table} since {since} (last renewed at {renewed})."
     _state = "nothing was written."
-    _next = "thermocline ingest run {table}      (when that process has ended)"
+    _next = f"{SAME_COMMAND}      (when that process has ended)"
 
     table: str
     host: str
@@ -261,7 +261,7 @@ class StoreUnreachable(TableError):
     _what = "{path} could not be read."
     _state = "the table is as last committed."
     _cause = "{detail}"
-    _next = "thermocline ingest run {table}      (when the store answers; safe to repeat)"
+    _next = f"{SAME_COMMAND}      (when the store answers; safe to repeat)"
 
     table: str
     path: str
@@ -282,7 +282,7 @@ class EngineFailed(TableError):
     _what = "a job of {engine} failed."
     _state = "the batch was not committed; its records are still in the log."
     _cause = "{detail}"
-    _next = "run the same command again, with --log-level debug if it fails once more"
+    _next = f"{SAME_COMMAND}      (with --log-level debug, if it fails once more)"
 
     engine: str
     detail: str

@@ -5,14 +5,15 @@
 
 The environment takes precedence over the file, the file over the defaults. A name that is not known is a
 problem wherever it stands, all problems are reported together, and no value of a pass-through section
-(``kafka.client``, ``catalog.properties``, ``spark.conf``) is ever shown. ``model`` has the types and ``load``
-the reading; it lays the variables over the file itself, since pydantic-settings lets an unknown top-level
-variable pass in silence.
+(``kafka.client``, ``catalog.properties``, ``spark.conf``) is ever shown. ``model`` has the types, ``checks``
+what a type does not say, and ``load`` the reading; it lays the variables over the file itself, since
+pydantic-settings lets an unknown top-level variable pass in silence.
 """
 
 from __future__ import annotations
 
-from thermocline.settings.load import find_file, load_settings
+from thermocline.settings.checks import problems_of_exposure
+from thermocline.settings.load import check_settings, find_file, load_settings
 from thermocline.settings.model import (
     CatalogSettings,
     IngestSettings,
@@ -35,6 +36,8 @@ __all__ = [
     "SparkSettings",
     "TableSettings",
     "ViewsSettings",
+    "check_settings",
     "find_file",
     "load_settings",
+    "problems_of_exposure",
 ]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from thermocline.errors import ConfigFileMissing, ConfigInvalid, DefinitionInvalid, did_you_mean
 from thermocline.failpoints import FILE_VARIABLE as FAILPOINTS_FILE_VARIABLE
 from thermocline.failpoints import TEXT_VARIABLE as FAILPOINTS_VARIABLE
+from thermocline.settings.checks import problems_of_addresses, problems_of_exposure, problems_of_folders
 from thermocline.settings.model import (
     CatalogSettings,
     IngestSettings,
@@ -25,6 +26,10 @@ from thermocline.settings.model import (
     TableSettings,
     ViewsSettings,
 )
+from thermocline.settings.stand_ins import put_right
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 FILE_NAME: Final = "thermocline.toml"
 FILE_VARIABLE: Final = "THERMOCLINE_CONFIG"
@@ -52,6 +57,8 @@ SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
 PASS_THROUGH: Final = (("kafka", "client"), ("catalog", "properties"), ("spark", "conf"))
 # A table's name stands in URLs, on command lines, and as the name of a folder.
 TABLE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+# Once for names and types, once for what sections ask of their parts, and once for what is left of them.
+ROUNDS_MAX: Final = 3
 
 
 def load_settings(path: Path | None = None) -> Settings:
@@ -64,20 +71,22 @@ def load_settings(path: Path | None = None) -> Settings:
         ConfigInvalid: with every problem found.
     """
     file = find_file(path)
-    problems: list[str] = []
-    tree = {"kafka": {}, "catalog": {}} | _read(file)
-    origins = _lay_environment_over(tree, problems)
-    _prepare_pass_through(tree, problems)
-    settings = None
-    try:
-        settings = Settings.model_validate(tree)
-    except ValidationError as error:
-        problems += _problems_of(error, origins)
+    return _without_problems(file, *_loaded(file))
+
+
+def check_settings(path: Path | None = None) -> Settings:
+    """The same, once this machine can write the folders that they name, and may serve where they say.
+
+    Raises:
+        ConfigFileMissing: no file is there.
+        ConfigInvalid: with every problem found.
+    """
+    file = find_file(path)
+    settings, problems = _loaded(file)
     if settings is not None:
-        problems += _problems_of_tables(settings)
-    if problems or settings is None:
-        raise ConfigInvalid(path=str(file), problems=tuple(problems))
-    return _with_absolute_paths(settings, file.parent)
+        problems += problems_of_exposure(settings.serving)
+        problems += problems_of_folders(settings)
+    return _without_problems(file, settings, problems)
 
 
 def find_file(path: Path | None = None) -> Path:
@@ -88,6 +97,42 @@ def find_file(path: Path | None = None) -> Path:
         origin = "--config" if path else FILE_VARIABLE if named else "the current folder"
         raise ConfigFileMissing(path=str(file), searched=(f"{file} ({origin})",))
     return file
+
+
+def _without_problems(file: Path, settings: Settings | None, problems: Sequence[str]) -> Settings:
+    if problems or settings is None:
+        raise ConfigInvalid(path=str(file), problems=tuple(problems))
+    return settings
+
+
+def _loaded(file: Path) -> tuple[Settings | None, list[str]]:
+    """The settings, and every problem of them; where there is one, what is right of them to look for others.
+
+    None where the file can't be read, or what is right does not make any.
+    """
+    problems: list[str] = []
+    try:
+        read = _read(file)
+    except ConfigInvalid as error:
+        problems += error.problems
+        read = None
+    tree = {"kafka": {}, "catalog": {}} | (read or {})
+    origins = _lay_environment_over(tree, problems)
+    _prepare_pass_through(tree, problems)
+    for _ in range(ROUNDS_MAX):
+        try:
+            settings = Settings.model_validate(tree)
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_context=False, include_input=False)
+        else:
+            problems += [*_problems_of_tables(settings), *problems_of_addresses(settings)]
+            return _with_absolute_paths(settings, file.parent), problems
+        problems += _problems_of(found, origins, is_file_unread=read is None)
+        if read is None:
+            break
+        for one in found:
+            put_right(tree, one["loc"])
+    return None, problems
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -170,11 +215,18 @@ def _section(tree: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
     return node if isinstance(node, dict) else {}
 
 
-def _problems_of(error: ValidationError, origins: Mapping[tuple[str, ...], str]) -> Iterator[str]:
-    """A sentence each, from pydantic's findings; never with the value, which may be a secret."""
-    for found in error.errors(include_url=False, include_context=False, include_input=False):
+def _problems_of(
+    findings: Iterable[ErrorDetails], origins: Mapping[tuple[str, ...], str], is_file_unread: bool
+) -> Iterator[str]:
+    """A sentence each, from pydantic's findings; never with the value, which may be a secret.
+
+    Where the file could not be read, those that variables have by themselves.
+    """
+    for found in findings:
         place = tuple(str(part) for part in found["loc"])
         variables = [name for at, name in origins.items() if at[: len(place)] == place]
+        if is_file_unread and place not in origins and found["type"] != "extra_forbidden":
+            continue
         match found["type"]:
             case "extra_forbidden" if variables:
                 yield from (_unknown_variable(name, place) for name in variables)

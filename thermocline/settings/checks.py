@@ -1,0 +1,113 @@
+"""What a type does not say of a setting: whether an address can be one, and whether a folder can be written.
+
+Each check gives a sentence for a problem, never with a secret.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from sqlalchemy.dialects import __all__ as databases
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+from thermocline.errors import did_you_mean
+from thermocline.settings.model import CatalogSettings, KafkaSettings, ServingSettings, Settings
+
+__all__ = ["problems_of_addresses", "problems_of_exposure", "problems_of_folders"]
+
+# As librdkafka takes them, perhaps with a protocol; but the port, which it would guess.
+_BROKER: Final = re.compile(r"(?:\w+://)?(?:\[[\da-fA-F:.]+\]|[^\s:/\[\]]+):(\d{1,5})")
+_PORT_MAX: Final = 65_535
+_EXAMPLES: Final = "sqlite:///catalog.db or postgresql://USER@HOST/NAME"
+
+
+def problems_of_addresses(settings: Settings) -> Iterator[str]:
+    """Addresses that can't be those of brokers or of a database. Asks nobody."""
+    yield from _problems_of_brokers(settings.kafka)
+    if settings.catalog.type == "sql":
+        yield from _problems_of_database(settings.catalog.uri)
+
+
+def problems_of_folders(settings: Settings) -> Iterator[str]:
+    """Folders of this machine that are to be written and can't be. Leaves nothing behind.
+
+    Of a folder that does not exist yet, the closest one above it that does is tried.
+    """
+    for name, folder in _folders(settings):
+        reason = _why_not_writable(folder)
+        if reason is not None:
+            yield f"{name}: {folder} can't be written: {reason}"
+
+
+def problems_of_exposure(serving: ServingSettings) -> Iterator[str]:
+    """Why the server must not listen there: other machines could read every table."""
+    if not (serving.expose_without_authentication or _is_loopback(serving.host)):
+        yield (
+            f'serving.host: other machines can reach "{serving.host}", and there is no authentication: '
+            'set serving.expose_without_authentication = true to allow that, or host = "127.0.0.1"'
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it; of a name other than localhost that isn't known."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _problems_of_brokers(kafka: KafkaSettings) -> Iterator[str]:
+    for broker in kafka.bootstrap_servers.split(","):
+        match = _BROKER.fullmatch(broker.strip())
+        if match is None or not 0 < int(match[1]) <= _PORT_MAX:
+            problem = f'"{broker.strip()}" is not HOST:PORT, such as broker:9092'
+            yield f"kafka.bootstrap_servers: {problem}"
+
+
+def _problems_of_database(uri: str) -> Iterator[str]:
+    try:
+        make_url(uri).get_dialect()
+    except NoSuchModuleError:
+        scheme = uri.partition("://")[0]
+        hint = did_you_mean(scheme.partition("+")[0], databases) or f"; use {_EXAMPLES}"
+        yield f'catalog.uri: "{scheme}" is not a database that SQLAlchemy knows{hint}'
+    except (ArgumentError, ValueError):
+        yield f"catalog.uri: is not the address of a database, such as {_EXAMPLES}"
+
+
+def _folders(settings: Settings) -> Iterator[tuple[str, Path]]:
+    yield "serving.state_dir", settings.serving.state_dir
+    warehouse = _local_warehouse(settings.catalog)
+    if warehouse is not None:
+        yield "catalog.warehouse", warehouse
+    scheme, _, database = settings.catalog.uri.partition(":///")
+    if settings.catalog.type == "sql" and scheme.startswith("sqlite") and database not in ("", ":memory:"):
+        yield "catalog.uri", Path(database.partition("?")[0]).parent
+
+
+def _local_warehouse(catalog: CatalogSettings) -> Path | None:
+    """The warehouse's folder; None where it is elsewhere, or a name that the catalog's server knows."""
+    place = urlsplit(catalog.warehouse)
+    if catalog.type not in ("sql", "hive") or not catalog.warehouse or place.scheme not in ("", "file"):
+        return None
+    return Path(unquote(place.path) if place.scheme else catalog.warehouse)
+
+
+def _why_not_writable(folder: Path) -> str | None:
+    """Why no file can be made there; None where one can."""
+    existing = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+    try:
+        # On Linux it never has a name, and it is gone when it is closed.
+        with tempfile.TemporaryFile(dir=existing):
+            return None
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        return reason if existing == folder else f"{existing}: {reason}"
