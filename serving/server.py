@@ -261,7 +261,7 @@ def _held(state_dir: Path, tables: Iterable[str]) -> Iterator[None]:
     except OSError as error:
         raise StateDirUnusable(path=str(state_dir), detail=str(error)) from error
     if lock is None:
-        raise StateDirUnusable(path=str(state_dir), detail="another server holds it")
+        raise StateDirUnusable(path=str(state_dir), detail="another server is using it")
     with lock:
         yield
 

@@ -404,7 +404,7 @@ class Tailer:
         if problem is not None:
             seconds = round(self._clock.monotonic() - self._problem_since, 1)
             extra = fields(table=self._table, code=problem.code, seconds=seconds)
-            log.info("the log is read again", extra=extra)
+            log.info("reading goes on", extra=extra)
 
     def _state(self) -> str:
         if self._problem is not None:
