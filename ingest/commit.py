@@ -257,7 +257,7 @@ class Committer:
                 raise TableUnowned(
                     table=self._name,
                     snapshot_id=plan.snapshot_id,
-                    detail=f"planned with {plan.seam!r}, found {seam!r}",
+                    detail=f"planned with {plan.seam}, found {seam}",
                 )
         version = self._version_in(start.properties.get(DEFINITION_PROPERTY))
         if version != self._definition_version:

@@ -48,9 +48,11 @@ from thermocline.errors import (
 from thermocline.failpoints import failpoint
 from thermocline.files import data_location, delete_files
 from thermocline.identity import check_identity, check_log, check_tombstones
+from thermocline.keys import named_columns
 from thermocline.log import Log
 from thermocline.logs import fields
 from thermocline.seam import check_against_log
+from thermocline.shown import json_text
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -311,7 +313,10 @@ class Owner:
         if self.definition.has_key:
             check_tombstones(self._name, at, batch.end, self.log, self.clock.now_ms())
         if not accounting.is_closed():
-            raise InternalError(detail=f"the records of a batch do not add up: {accounting}", where="ingest")
+            raise InternalError(
+                detail=f"the records of a batch do not add up: {json_text(accounting.counts())}",
+                where="ingest",
+            )
 
     def _learn(self, result: BatchResult) -> None:
         """How large records are, for the bound of the next batch; and of keys that change partition."""
@@ -319,13 +324,14 @@ class Owner:
         if read:
             self.bytes_per_record = sum(report.value_bytes for report in result.reports) / read
         conflicts = [done for done in result.buckets if done.keys_in_several_partitions]
-        if conflicts:
+        example = next((one.conflict_example for one in conflicts if one.conflict_example is not None), None)
+        if example is not None:
             _logger.warning(
                 "keys in several partitions",
                 extra=fields(
                     table=self._name,
                     keys=sum(done.keys_in_several_partitions for done in conflicts),
-                    example=repr(conflicts[0].conflict_example),
+                    example=named_columns(self.definition, example),
                 ),
             )
 

@@ -11,6 +11,7 @@ import msgspec
 from thermocline.decode import Unpacker, json_row
 from thermocline.errors import RowNotFound
 from thermocline.keys import decode_one
+from thermocline.shown import Columns
 
 if TYPE_CHECKING:
     from serving.cold.reader import Entity, Row
@@ -60,10 +61,9 @@ def answer_json(
     """
     definition = look.cold.index.definition
     if not rows and len(entity.values) == len(definition.key):
-        pairs = zip(definition.key, entity.values, strict=True)
         raise RowNotFound(
             table=table,
-            key=", ".join(f"{name}={value}" for name, value in pairs),
+            key=str(Columns(zip(definition.key, entity.values, strict=True))),
             read_point=look.read_point.to_dict(),
             age_seconds=age_or_none(look.age_seconds),
             stale=look.is_stale,

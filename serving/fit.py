@@ -65,5 +65,5 @@ def misfit(snapshot: Snapshot, hot: Held) -> str | None:
     if hot.complete_from_ms > snapshot.tombstones_from_ms:
         return "the hot tier may lack deletes that compaction dropped; it is being read again"
     if not snapshot.seam.at_least(hot.start):
-        return f"the hot tier begins at {hot.start!r}, beyond the snapshot's {snapshot.seam!r}"
+        return f"the hot tier begins at {hot.start}, beyond the snapshot's {snapshot.seam}"
     return None

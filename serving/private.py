@@ -240,7 +240,7 @@ def _state_at(table: Table, definition: LiveTable, at: ReadPoint) -> SnapshotSta
     if state.seam != at.seam:
         raise ReadPointGone(
             table=definition.name,
-            detail=f"the seam of snapshot {at.snapshot_id} is {state.seam!r}, not {at.seam!r}",
+            detail=f"the seam of snapshot {at.snapshot_id} is {state.seam}, not {at.seam}",
         )
     if state.definition_version != definition.version:
         raise ReadPointGone(table=definition.name, detail="the table's definition was altered since")
@@ -257,7 +257,7 @@ def _checked_ends(definition: LiveTable, state: SnapshotState, at: ReadPoint | N
         return ends
     _, ends = check_source(definition.name, state, log, definition.topics)
     if not (ends.at_least(at.end) and at.end.at_least(at.seam)):
-        raise ReadPointGone(table=definition.name, detail=f"the log ends at {ends!r}, before {at.end!r}")
+        raise ReadPointGone(table=definition.name, detail=f"the log ends at {ends}, before {at.end}")
     _check_tombstones_until(definition, state, at.end, log)
     return ends
 

@@ -22,6 +22,7 @@ from thermocline.definition import (
     problems_of_new_names,
 )
 from thermocline.errors import AlterationRefused
+from thermocline.shown import json_text
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -104,7 +105,7 @@ def plan_alteration(current: LiveTable, wanted: LiveTable, last_column_id: int =
         *(f"column {one.name} is widened from {one.before} to {one.after}" for one in widened),
         *_changed_topics(current, wanted, topics),
         *(
-            f"{field} becomes {getattr(wanted, field)}, from {getattr(current, field)}"
+            f"{field} becomes {_spelled(getattr(wanted, field))}, from {_spelled(getattr(current, field))}"
             for field in FREE
             if getattr(wanted, field) != getattr(current, field)
         ),
@@ -204,4 +205,6 @@ def _changed_topics(current: LiveTable, wanted: LiveTable, added: Sequence[str])
 
 
 def _spelled(value: object) -> str:
-    return (", ".join(map(str, value)) or "nothing") if isinstance(value, tuple) else str(value)
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "nothing"
+    return json_text(value) if isinstance(value, bool) else str(value)

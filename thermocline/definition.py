@@ -24,7 +24,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import PrimitiveType
 
-from thermocline.errors import DefinitionInvalid
+from thermocline.errors import DefinitionInvalid, first_line
 
 __all__ = [
     "BUCKET_FIELD",
@@ -313,7 +313,7 @@ class LiveTable:
             types = {column: spec if "epoch" in spec else spec["type"] for column, spec in columns.items()}
             return cls.build(name=name, columns=types, field_ids=ids, **fields)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            problem = f"the definition stored in the table can't be read: {error}"
+            problem = f"the definition stored in the table can't be read: {first_line(error)}"
             raise DefinitionInvalid(table=name, problems=(problem,)) from error
 
     def to_json(self) -> str:

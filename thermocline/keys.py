@@ -25,6 +25,7 @@ from thermocline import scalars
 from thermocline.cells import Bytes, Positions, big_endian, positions_and_bytes, text
 from thermocline.definition import PROVENANCE, Column, Kind, LiveTable
 from thermocline.errors import NotKeyColumn, UnknownColumn
+from thermocline.shown import Columns
 
 __all__ = [
     "bucket_of",
@@ -35,6 +36,7 @@ __all__ = [
     "decode_one",
     "encode_one",
     "encode_table",
+    "named_columns",
     "parse_value",
     "prefix_end",
 ]
@@ -137,6 +139,11 @@ def buckets(definition: LiveTable, array: pa.Array | pa.ChunkedArray) -> np.ndar
     values = _flat(array, definition.bucket_column)
     numbers: np.ndarray[Any, np.dtype[np.int32]] = transform.bucket(values, definition.buckets).to_numpy()
     return numbers
+
+
+def named_columns(definition: LiveTable, key: bytes) -> Columns:
+    """The columns that identify a row, by name, as natural Python values; from its key's bytes."""
+    return Columns(zip(definition.identity, decode_one(definition, key), strict=True))
 
 
 def check_key_columns(definition: LiveTable, names: Iterable[str]) -> None:

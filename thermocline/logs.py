@@ -6,11 +6,13 @@ log.info("batch committed", extra=fields(table="profiles", snapshot_id=123, rows
 
 from __future__ import annotations
 
-import json as json_text
 import logging
 import sys
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, get_args
+
+from thermocline.shown import as_field, json_text
+from thermocline.typed import as_typed
 
 Level = Literal["debug", "info", "warning", "error"]
 LEVELS: Final[tuple[Level, ...]] = get_args(Level)
@@ -20,7 +22,7 @@ CHATTY: Final = ("py4j", "httpx", "httpcore", "uvicorn.access", "uvicorn.error",
 
 
 def fields(**data: object) -> dict[str, object]:
-    """The data of a message, for ``extra=``. Values that JSON has no form for are written as text."""
+    """The data of a message, for ``extra=``, as ``thermocline.shown`` shows values."""
     return {"fields": data}
 
 
@@ -42,7 +44,7 @@ class _PlainLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S.%f")[:-3]
-        data = "".join(f" {name}={_plain(value)}" for name, value in _fields_of(record).items())
+        data = "".join(f" {name}={as_field(value)}" for name, value in _fields_of(record).items())
         line = (
             f"{time} {record.levelname} {record.name}: {_one_line(record.getMessage())}{data and ' ' + data}"
         )
@@ -62,16 +64,13 @@ class _JsonLines(logging.Formatter):
         line |= {name: value for name, value in _fields_of(record).items() if name not in line}
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json_text.dumps(line, default=str, ensure_ascii=False)
+        return json_text(line)
 
 
 def _fields_of(record: logging.LogRecord) -> dict[str, object]:
-    return getattr(record, "fields", {})
-
-
-def _plain(value: object) -> str:
-    text = _one_line(str(value))
-    return json_text.dumps(text, ensure_ascii=False) if " " in text or not text else text
+    data: dict[str, object] = getattr(record, "fields", {})
+    # Of an error, what to do next is a command.
+    return {name: as_typed(str(value)) if name == "next" else value for name, value in data.items()}
 
 
 def _one_line(text: str) -> str:

@@ -162,6 +162,9 @@ class Seam:
     def __hash__(self) -> int:
         return hash(tuple(self._offsets.items()))
 
+    def __str__(self) -> str:
+        return ", ".join(f"{topic}/{p}@{offset}" for topic, p, offset in self.items()) or "no partition"
+
     def __repr__(self) -> str:
         return f"Seam({', '.join(f'{topic}/{p}@{offset}' for topic, p, offset in self.items())})"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from thermocline.keys import decode_one
+from thermocline.keys import named_columns
 
 if TYPE_CHECKING:
     from thermocline.definition import LiveTable
@@ -74,10 +74,10 @@ class Finding:
         return replace(self, history=lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """The form in JSON; key values that JSON has no form for are written as text by the writer."""
+        """The form in JSON; what JSON has no form for is left to its writer."""
         return asdict(self)
 
 
 def key_of(definition: LiveTable, key: bytes) -> Key:
     """The columns that identify a row, by name, from its key's bytes."""
-    return dict(zip(definition.identity, decode_one(definition, key), strict=True))
+    return named_columns(definition, key)

@@ -188,8 +188,6 @@ def _link(snapshot: Snapshot) -> Link:
         try:
             with suppress(ThermoclineError):  # it carries no seam
                 state = state_of(snapshot, "")
-        except KeyError as error:
-            problem = f"it has no {error.args[0]}"
-        except (ValueError, TypeError, AttributeError) as error:
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
             problem = first_line(error)
     return Link(snapshot, summary, state, problem)

@@ -170,7 +170,7 @@ class _Case:
             return None
         if self.ground.reading.replaced and not self.possible:
             return Verdict(reason=Reason.REPLACED)
-        return Verdict("row-beyond-seam", f"the row comes from {self.row}, and the seam is {seam!r}")
+        return Verdict("row-beyond-seam", f"the row comes from {self.row}, and the seam is {seam}")
 
     def _same(self, own: Heard) -> Verdict:
         if own.is_tombstone:

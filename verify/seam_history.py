@@ -19,6 +19,7 @@ from thermocline.catalog import (
     SUMMARY_BATCH,
     SUMMARY_EPOCH,
 )
+from thermocline.errors import first_line
 from thermocline.seam import Seam
 from verify.finding import Finding
 
@@ -135,7 +136,7 @@ def _same_log(pair: str, earlier: SnapshotState, state: SnapshotState) -> Iterat
         yield Finding("seam-not-joined", f"{pair}: {facts}, and nobody accepted it")
     for topic, topic_id in earlier.topic_ids.items():
         if state.topic_ids.get(topic) != topic_id:
-            facts = f"topic {topic} {topic_id} became {state.topic_ids.get(topic)}"
+            facts = f"topic {topic} {topic_id} became {state.topic_ids.get(topic, 'none of the table')}"
             yield Finding("seam-not-joined", f"{pair}: {facts}, and nobody accepted it")
 
 
@@ -147,10 +148,12 @@ def _accepted(pair: str, link: Link, earlier: SnapshotState, state: SnapshotStat
         note = json.loads(link.summary[SUMMARY_ACCEPTED])
         said = Seam.from_dict(note["seam_before"]), Seam.from_dict(note["seam_after"])
     except (ValueError, TypeError, KeyError) as error:
-        yield Finding("summary-unreadable", f"{name_of(link)}: what it accepts can't be read: {error!r}")
+        yield Finding(
+            "summary-unreadable", f"{name_of(link)}: what it accepts can't be read: {first_line(error)}"
+        )
         return
     if _changed(earlier.seam, state.seam) != said:
-        facts = f"{_moved(earlier, state) or 'nothing'}, and {said[0]!r} to {said[1]!r} was accepted"
+        facts = f"{_moved(earlier, state) or 'nothing'}, and {said[0]} to {said[1]} was accepted"
         yield Finding("seam-not-joined", f"{pair}: what moved is {facts}")
 
 
@@ -179,11 +182,15 @@ def _copies(link: Link, properties: Mapping[str, str | None]) -> Iterator[Findin
         is_same = seam is not None and Seam.from_json(seam) == state.seam
     except ValueError:
         is_same = False
-    differ = [] if is_same else [f"{SEAM_PROPERTY} is {seam}, and the snapshot's seam {state.seam.to_json()}"]
+    differ = (
+        []
+        if is_same
+        else [f"{SEAM_PROPERTY} is {seam or 'missing'}, and the snapshot's seam {state.seam.to_json()}"]
+    )
     if batch is not None and batch != state.batch_id:
         differ.append(f"{BATCH_PROPERTY} is {batch}, and {SUMMARY_BATCH} {state.batch_id}")
     if epoch != str(state.epoch):
-        differ.append(f"{EPOCH_PROPERTY} is {epoch}, and {SUMMARY_EPOCH} {state.epoch}")
+        differ.append(f"{EPOCH_PROPERTY} is {epoch or 'missing'}, and {SUMMARY_EPOCH} {state.epoch}")
     if differ:
         facts = "; ".join(differ)
         yield Finding("seam-copy-differs", f"{name_of(link)} is not what the table last committed: {facts}")

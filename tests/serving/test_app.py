@@ -338,7 +338,7 @@ def test_the_client_reads_what_the_server_says(served: SimpleNamespace) -> None:
     read_point = client.extract("profiles", ["key"], "parquet", sink, told.append)
     assert read_point.end == served.world.end
     assert told[-1] == len(sink.getvalue())
-    with pytest.raises(RowNotFound, match="zz") as missing:
+    with pytest.raises(RowNotFound, match='has no row app_id=7, user_id="u1", key="zz"') as missing:
         client.lookup("profiles", {"app_id": "7", "user_id": "u1", "key": "zz"})
     assert missing.value.read_point == found["read_point"]
     assert client.refused("profiles", 10)["refused"] == []

@@ -34,7 +34,10 @@ def _misfit(hot: dict[str, Any], **snapshot: Any) -> str | None:
         ({}, None),
         ({"definition_json": "another"}, "another definition"),
         ({"source": "another"}, "another log"),
-        ({"start": START.merged_max(Seam({PLACES[0]: 101}))}, "beyond the snapshot's"),
+        (
+            {"start": START.merged_max(Seam({PLACES[0]: 101}))},
+            "more/0@100, profiles/0@101, profiles/1@100, beyond the snapshot's more",
+        ),
         ({"complete_from_ms": 5_001}, "may lack deletes"),
     ],
 )

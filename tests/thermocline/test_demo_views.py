@@ -89,7 +89,7 @@ def test_an_answer_may_stand_anywhere_between_its_question_and_itself() -> None:
 def test_an_answer_without_what_was_acknowledged_before_its_question_is_a_difference() -> None:
     stale = judged([by_key(FREE, (4, 1))])
     assert len(stale.differences) == 1
-    assert "'pro'" in stale.differences[0]
+    assert '"pro"' in stale.differences[0]
     assert len(judged([by_key({CITY: "London", ZONE: "UTC", PLAN: "pro"}, (5, 1))]).differences) == 1
     assert len(judged([by_key({PLAN: "free", ZONE: "UTC"}, (3, 1))]).differences) == 1
 
@@ -159,7 +159,7 @@ def test_the_newest_time_counts_even_if_the_clock_was_set_back() -> None:
 
 def test_differences_name_what_stands_for_the_oracle() -> None:
     check = compare_rows({PLAN: row(PLAN, "free")}, [row(PLAN, "pro")], "the extract")
-    assert "the extract says 'free'" in check.differences[0]
+    assert 'the extract says "free"' in check.differences[0]
 
 
 class Trino:
@@ -290,7 +290,7 @@ def test_the_story_tells_how_long_the_view_took_to_say_the_same() -> None:
 
 
 def test_a_view_that_says_something_else_is_a_bad_verdict() -> None:
-    with pytest.raises(VerdictBad, match="'free' in live_by_key, but 'team'"):
+    with pytest.raises(VerdictBad, match='"free" in live_by_key, but "team"'):
         story_of([(*ROW, "free", TIME)])._view_ms("team")
     with pytest.raises(VerdictBad):
         story_of([(*ROW, "team", TIME)])._view_ms(None)

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import logging
 from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from thermocline import logs
+from thermocline.definition import LiveTable
+from thermocline.keys import encode_one, named_columns
 from thermocline.logs import fields
+from thermocline.seam import Seam
+from thermocline.typed import typed
+
+ROOT = Path(__file__).parents[2]
+DEFINITION = LiveTable.build(
+    name="t",
+    identifier="a.t",
+    topics=["t"],
+    key=["app_id", "user_id", "token"],
+    columns={"app_id": "int", "user_id": "string", "token": "binary"},
+)
 
 log = logging.getLogger("thermocline.example")
 
@@ -39,6 +58,91 @@ def test_a_plain_message_is_one_line_whatever_its_data(capsys: pytest.CaptureFix
     assert out == ""
     assert err.endswith('INFO thermocline.example: batch rejected  detail="two lines" rows=3\n')
     assert err.count("\n") == 1
+
+
+class Kind(StrEnum):
+    OPEN = "open"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown", "plain"),
+    [
+        (None, None, "null"),
+        (True, True, "true"),
+        (7, 7, "7"),
+        (0.5, 0.5, "0.5"),
+        (float("inf"), "inf", "inf"),
+        ("profiles", "profiles", "profiles"),
+        ("", "", '""'),
+        ('a "word"', 'a "word"', r'"a \"word\""'),
+        ('"', '"', r'"\""'),
+        ("null", "null", '"null"'),
+        ("7", "7", '"7"'),
+        (Kind.OPEN, "open", "open"),
+        (("a", 1, None), ["a", 1, None], '["a", 1, null]'),
+        ({"t": {"0": (1, "x")}}, {"t": {"0": [1, "x"]}}, '{"t": {"0": [1, "x"]}}'),
+        ({("t", 0): 5}, {"t/0": 5}, '{"t/0": 5}'),
+        (frozenset({"b", "a"}), ["a", "b"], '["a", "b"]'),
+        (b"\x80\x00", "gAA=", '"gAA="'),
+        (Path("/a b"), "/a b", '"/a b"'),
+        (datetime(2026, 1, 2, tzinfo=UTC), "2026-01-02T00:00:00Z", "2026-01-02T00:00:00Z"),
+        (date(2026, 1, 2), "2026-01-02", "2026-01-02"),
+        (Decimal("1.50"), "1.50", '"1.50"'),
+        (UUID(int=7), "00000000-0000-0000-0000-000000000007", "00000000-0000-0000-0000-000000000007"),
+        (Seam.of({"orders": {0: 5, 1: 7}}), "orders/0@5, orders/1@7", '"orders/0@5, orders/1@7"'),
+        (Seam.of({"orders": {0: 5}}), "orders/0@5", "orders/0@5"),
+        (ValueError("bad"), "bad", "bad"),
+    ],
+)
+def test_a_field_is_json_in_both_forms_and_never_what_python_writes(
+    capsys: pytest.CaptureFixture[str], value: object, shown: object, plain: str
+) -> None:
+    logs.configure("info", json=True)
+    log.info("said", extra=fields(value=value))
+    line = json.loads(capsys.readouterr().err)
+    assert (line["value"], type(line["value"])) == (shown, type(shown))
+    logs.configure("info")
+    log.info("said", extra=fields(value=value, after=1))
+    assert capsys.readouterr().err.endswith(f": said  value={plain} after=1\n")
+
+
+def test_a_key_is_shown_by_its_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    key = named_columns(DEFINITION, encode_one(DEFINITION, [7, "ada", b"\x80"]))
+    logs.configure("info", json=True)
+    log.info("said", extra=fields(example=key))
+    assert json.loads(capsys.readouterr().err)["example"] == {"app_id": 7, "user_id": "ada", "token": "gA=="}
+    logs.configure("info")
+    log.info("said", extra=fields(example=key))
+    assert capsys.readouterr().err.endswith('example=(app_id=7, user_id="ada", token="gA==")\n')
+
+
+def test_the_command_that_a_log_names_runs_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    with typed(["--config", "c.toml", "ingest", "run", "t"]):
+        logs.configure("info", json=True)
+        log.info("stopped", extra=fields(next="thermocline ingest run t", detail="thermocline ingest run t"))
+    line = json.loads(capsys.readouterr().err)
+    assert line["next"] == "thermocline --config c.toml ingest run t"
+    assert line["detail"] == "thermocline ingest run t"
+
+
+def test_no_message_is_made_of_what_python_writes() -> None:
+    """Goal: no ``!r`` words a message; how a value is shown stands in one place (``thermocline.shown``)."""
+    found = []
+    for room in ("thermocline", "ingest", "serving", "verify", "views"):
+        for file in sorted((ROOT / room).rglob("*.py")):
+            tree = ast.parse(file.read_text())
+            own = [
+                one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and one.name == "__repr__"
+            ]
+            excepted = {id(part) for one in own for part in ast.walk(one)}
+            found += [
+                f"{file.relative_to(ROOT)}:{one.lineno}"
+                for one in ast.walk(tree)
+                if isinstance(one, ast.FormattedValue)
+                and one.conversion == ord("r")
+                and id(one) not in excepted
+            ]
+    assert found == []
 
 
 def test_nothing_below_the_level_is_logged(capsys: pytest.CaptureFixture[str]) -> None:

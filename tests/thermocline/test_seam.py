@@ -29,6 +29,11 @@ def seam_of(*offsets: int) -> Seam:
     return Seam.of({"t": dict(enumerate(offsets))})
 
 
+def test_a_seam_is_shown_by_its_places() -> None:
+    assert str(Seam.of({"orders": {1: 7, 0: 5}, "clicks": {0: 3}})) == "clicks/0@3, orders/0@5, orders/1@7"
+    assert str(Seam()) == "no partition"
+
+
 @given(OFFSETS)
 def test_a_seam_holds_what_a_dict_holds(offsets: dict[tuple[str, int], int]) -> None:
     seam = Seam(offsets)

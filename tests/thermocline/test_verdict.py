@@ -60,12 +60,12 @@ def test_each_differing_key_is_told_with_what_both_sides_say() -> None:
     extra = row((7, "ada", "zone"), "UTC")
     check = compare_rows(oracle, [row(PLAN, "pro"), extra])
     assert [line.partition(":")[0] for line in check.differences] == [
-        "app_id=7 user_id=ada key=city",
-        "app_id=7 user_id=ada key=plan",
-        "app_id=7 user_id=ada key=zone",
+        'app_id=7, user_id="ada", key="city"',
+        'app_id=7, user_id="ada", key="plan"',
+        'app_id=7, user_id="ada", key="zone"',
     ]
-    assert "'free'" in check.differences[1]
-    assert "'pro'" in check.differences[1]
+    assert '"free"' in check.differences[1]
+    assert '"pro"' in check.differences[1]
     assert "no such row" in check.differences[0].partition("the answer")[2]
     assert "no such row" in check.differences[2].partition("the answer")[0]
     assert check.outcome == "3 DIFFERENCES"

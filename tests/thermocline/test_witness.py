@@ -85,9 +85,9 @@ def test_a_change_is_seen_in_the_first_answer_that_includes_it(witness_of: Prepa
 
 
 def test_an_answer_that_contradicts_its_read_point_is_a_bad_verdict(witness_of: Prepared) -> None:
-    with pytest.raises(VerdictBad, match="'free'"):
+    with pytest.raises(VerdictBad, match='"free"'):
         witness_of(answer("free", 0)).write(ROW, "free")  # before its read point includes it
-    with pytest.raises(VerdictBad, match="None"):
+    with pytest.raises(VerdictBad, match="null"):
         witness_of(answer(None, 1)).write(ROW, "free")  # lost, though it is included
 
 

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from thermocline.errors import ConfirmationMissing
+from thermocline.shown import json_text
 from thermocline.typed import PROGRAM, as_typed
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ COMMAND: Final = f"{PROGRAM} "
 def show(document: object, text: RenderableType, as_json: bool) -> None:
     """A command's result: the document as JSON, or the text."""
     if as_json:
-        sys.stdout.write(json.dumps(document, indent=2, default=str, ensure_ascii=False) + "\n")
+        sys.stdout.write(json_text(document, indent=2) + "\n")
     else:
         _console(to_stderr=False).print(text)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from rich.text import Text
 from thermocline.cli.output import counted, say, show, table
 from thermocline.cli.session import TableName, Url, session_of
 from thermocline.errors import BadParameter, ExitCode
+from thermocline.shown import Columns, json_text
 from thermocline.typed import command
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _findings(findings: Sequence[Finding]) -> Iterator[Text]:
             left_out += 1
             continue
         codes.add(finding.code)
-        key = ", ".join(f"{name}={value}" for name, value in (finding.key or {}).items())
+        key = Columns(finding.key or {})
         yield Text.assemble("\n", (finding.code, "bold red"), f" {key}\n  {finding.what}")
         yield from (Text(f"    {line}", style="dim") for line in finding.history)
     if left_out:
@@ -192,5 +192,5 @@ def _show_round(one: Round, as_json: bool) -> None:
 
 
 def _line(document: object) -> None:
-    sys.stdout.write(json.dumps(document, default=str, ensure_ascii=False) + "\n")
+    sys.stdout.write(json_text(document) + "\n")
     sys.stdout.flush()

@@ -102,7 +102,7 @@ def _hot_here(settings: Settings, name: str, stack: ExitStack) -> tuple[PinnedHo
     if pinned.definition_json != definition.to_json() or pinned.source != source_of(table, state):
         return None, "it holds records of another definition or another log, and is being read again"
     if not state.seam.at_least(pinned.start):
-        return None, f"it begins at {pinned.start!r}, beyond the table's {state.seam!r}"
+        return None, f"it begins at {pinned.start}, beyond the table's {state.seam}"
     return pinned, ""
 
 

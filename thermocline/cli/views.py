@@ -89,7 +89,8 @@ def render(
         planned[Mode.COLD] = cold_view(settings, facts.definition, facts.state.snapshot_id)
     chosen = [_renderable(one) for kind, one in planned.items() if mode is None or kind == mode.value]
     if not chosen:
-        raise typer.BadParameter(f"{name} has no view {mode}: its settings or its key leave it out")
+        wanted = "any view" if mode is None else f"the view {mode}"
+        raise typer.BadParameter(f"{name} does not have {wanted}: its settings or its key leave it out")
     statements = {_named(one): one.statement for one in chosen}
     show({"table": name, "statements": statements}, Text(";\n\n".join(statements.values()) + ";"), as_json)
 

@@ -122,6 +122,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def first_line(error: BaseException) -> str:
     """The first line of what another program's error says; its class where it says nothing."""
+    if isinstance(error, KeyError) and error.args:  # it says the name alone, as Python writes it
+        return f"it has no {error.args[0]}"
     return str(error).strip().partition("\n")[0] or type(error).__name__
 
 

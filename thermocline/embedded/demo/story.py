@@ -9,12 +9,14 @@ from typing import Final
 from thermocline.clock import Clock
 from thermocline.embedded.demo.garbage import garbage_about
 from thermocline.embedded.demo.lookups import Answer
+from thermocline.embedded.demo.verdict import named
 from thermocline.embedded.demo.view_door import View, ViewDoor
 from thermocline.embedded.demo.view_freshness import value_in
 from thermocline.embedded.demo.witness import Sight, Witness
 from thermocline.embedded.demo.writer import Written
 from thermocline.embedded.oracle import RowKey
 from thermocline.errors import VerdictBad
+from thermocline.shown import json_text
 
 ADA: Final = (7, "ada")
 ROW: Final[RowKey] = (*ADA, "plan")
@@ -86,7 +88,8 @@ class Story:
             return None
         said = value_in(rows, ROW)
         if said != value:
-            raise VerdictBad(detail=f"{ROW} is {said!r} in {View.BY_KEY}, but {value!r} was written last")
+            says = f"{named(ROW)} is {json_text(said)} in {View.BY_KEY}"
+            raise VerdictBad(detail=f"{says}, but {json_text(value)} was written last")
         return (self._clock.monotonic() - began) * 1000
 
     def _await_commit(self, written: Written, stop: threading.Event) -> bool:

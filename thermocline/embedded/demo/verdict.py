@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from thermocline.embedded.demo.commits import Commit
 from thermocline.embedded.demo.history import History
-from thermocline.embedded.demo.lookups import read_point_of, row_of_json
+from thermocline.embedded.demo.lookups import Entity, read_point_of, row_of_json
 from thermocline.embedded.demo.readers import Kept
 from thermocline.embedded.oracle import Row, RowKey
 from thermocline.seam import Seam
+from thermocline.shown import Columns, json_form, json_text
 
 OUTCOMES = ("applied", "superseded", "unchanged", "quarantined", "skipped", "filtered")
 
@@ -44,7 +45,7 @@ def compare_rows(oracle: Mapping[RowKey, Row], answered: Iterable[Row], truth: s
     for row in answered:
         key = key_of(row)
         if key in found:
-            differences.append(f"{_named(key)}: answered twice, {_said(found[key])} and {_said(row)}")
+            differences.append(f"{named(key)}: answered twice, {_said(found[key])} and {_said(row)}")
         found[key] = row
     return Check(f"{len(oracle):,} rows, key by key", (*differences, *differing(oracle, found, truth)))
 
@@ -58,11 +59,13 @@ def compare_kept(kept: Sequence[Kept], history: History) -> Check:
         point = read_point_of(document)
         rows = {key_of(row): row for row in map(row_of_json, document["rows"])}
         if len(rows) < len(document["rows"]):
-            differences.append(f"{answer.entity}: a row twice at {point.to_header()}")
+            differences.append(f"{named(answer.entity)}: a row twice at {point.to_header()}")
         oracle = history.rows_of(answer.entity, point.end)
         differences += [f"{line}, at {point.to_header()}" for line in differing(oracle, rows)]
         if not point.end.at_least(reached):
-            differences.append(f"{answer.entity}: answered at {point.end}, after an answer at {reached}")
+            differences.append(
+                f"{named(answer.entity)}: answered at {point.end}, after an answer at {reached}"
+            )
         reached = reached.merged_max(point.end)
     return Check(f"{len(kept):,} lookups, each as of its own read point", tuple(differences))
 
@@ -99,7 +102,7 @@ def differing(
 ) -> list[str]:
     """A sentence for each key on which the two sides differ, sorted by key."""
     return [
-        f"{_named(key)}: {truth} says {_said(oracle.get(key))}, the answer {_said(found.get(key))}"
+        f"{named(key)}: {truth} says {_said(oracle.get(key))}, the answer {_said(found.get(key))}"
         for key in sorted(oracle.keys() | found.keys())
         if oracle.get(key) != found.get(key)
     ]
@@ -110,9 +113,14 @@ def key_of(row: Row) -> RowKey:
     return row["app_id"], row["user_id"], row["key"]
 
 
-def _named(key: RowKey) -> str:
-    return f"app_id={key[0]} user_id={key[1]} key={key[2]}"
+def named(key: RowKey | Entity) -> str:
+    """A row's key, or an entity, by its columns."""
+    return str(Columns(zip(("app_id", "user_id", "key"), key, strict=False)))
 
 
 def _said(row: Row | None) -> str:
-    return "that there is no such row" if row is None else f"{row['value']!r} ({row['updated_at']})"
+    return (
+        "that there is no such row"
+        if row is None
+        else f"{json_text(row['value'])} ({json_form(row['updated_at'])})"
+    )

@@ -7,9 +7,11 @@ from typing import Final
 
 from thermocline.clock import Clock
 from thermocline.embedded.demo.lookups import Answer, Lookups
+from thermocline.embedded.demo.verdict import named
 from thermocline.embedded.demo.writer import Writer, Written
 from thermocline.embedded.oracle import RowKey
 from thermocline.errors import NotReady, ReadAfterTimeout, ServerUnreachable, VerdictBad
+from thermocline.shown import json_text
 
 # Far beyond any freshness worth showing: a tailer that is restarted takes a few seconds.
 SEEN_SECONDS_MAX: Final = 30.0
@@ -94,7 +96,9 @@ class Witness:
         said = value_of(row, answer)
         if said != expected:
             point = answer.read_point.to_header()
-            detail = f"{row} is {said!r} at {point}, but {expected!r} was written there"
+            detail = (
+                f"{named(row)} is {json_text(said)} at {point}, but {json_text(expected)} was written there"
+            )
             raise VerdictBad(detail=detail)
 
 
