@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
+import typer
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -30,6 +31,7 @@ from thermocline import cli
 from thermocline.alteration import Alteration
 from thermocline.catalog import SnapshotState, open_catalog
 from thermocline.cli.answered import answered
+from thermocline.cli.entry import app
 from thermocline.cli.status import _exit_code, _lag
 from thermocline.cli.stopping import stop_event
 from thermocline.clock import SystemClock
@@ -374,11 +376,20 @@ def test_a_command_that_wants_a_yes_is_printed_as_it_is_to_be_typed(
     assert printed[3:] == ["quarantine", "purge", "profiles", "--before", "2026-01-01 00:00:00Z", "--yes"]
 
 
+COMMANDS = list(getattr(typer.main.get_command(app), "commands", {}))
+CONFIGURED = [name for name in COMMANDS if name not in ("demo", "explain", "version")]
+
+
+def test_every_command_that_reads_the_configuration_is_printed_with_it() -> None:
+    with typed(["--config", "c.toml", "status"]):
+        for name in COMMANDS:
+            option = "--config c.toml " if name in CONFIGURED else ""
+            assert as_typed(f"thermocline {name} x") == f"thermocline {option}{name} x"
+
+
 def test_no_text_of_the_command_line_names_a_command_by_itself() -> None:
     """Goal: each is made by `command` or passes `as_typed`, so none can lack the configuration."""
-    config_commands = (
-        r"thermocline (config|extract|ingest|lookup|quarantine|serve|status|table|verify|views)\b"
-    )
+    config_commands = rf"thermocline ({'|'.join(CONFIGURED)})\b"
     found = []
     for file in sorted(Path(cli.__file__).parent.glob("*.py")):
         tree = ast.parse(file.read_text())
