@@ -29,6 +29,7 @@ from thermocline.errors import ConfigInvalid, PortTaken, StateDirUnusable, Therm
 from thermocline.failpoints import arm_from
 from thermocline.logs import fields
 from thermocline.settings import problems_of_exposure
+from thermocline.title import entitle
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -67,6 +68,7 @@ def serve(settings: Settings, log_level: logs.Level = "info", log_json: bool = F
     if problems := tuple(problems_of_exposure(serving)):
         raise ConfigInvalid(path="[serving]", problems=problems)
     with _reserved(serving.host, serving.port) as port, _held(serving.state_dir, settings.tables):
+        entitle("serve")
         definitions = load_definitions(settings)
         for name in definitions:
             _forget_status(settings, name)
@@ -234,7 +236,8 @@ def _run_worker(
 
 
 def _become_child(log_level: logs.Level, log_json: bool, stop: Callable[[], object]) -> None:
-    """Sets up logs and signals, and sees to it that nothing outlives the parent."""
+    """Sets up title, logs and signals, and sees to it that nothing outlives the parent."""
+    entitle(multiprocessing.current_process().name)
     logs.configure(log_level, log_json)
     arm_from(os.environ)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent passes on its own

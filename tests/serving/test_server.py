@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pytest
 
@@ -135,6 +136,23 @@ def test_killed_processes_come_back_and_a_stop_leaves_none(running: tuple[Settin
     process.join(START_SECONDS_MAX)
     assert process.exitcode == 0
     _until(lambda: not _is_alive(after["worker_pid"]) and not _is_alive(after["tailer"]["pid"]))
+
+
+def _title(pid: int) -> str:
+    """As `ps` and `top` show it."""
+    return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").decode()
+
+
+def test_each_process_is_called_by_what_it_does(running: tuple[Settings, Any]) -> None:
+    """Goal: whoever looks for the process that uses all of a core or the memory reads which one it is."""
+    settings, process = running
+    _until(lambda: _status(settings).get("tailer", {}).get("pid"))
+    status = _status(settings)
+    assert _title(process.pid) == "thermocline: serve"
+    assert _title(status["tailer"]["pid"]) == "thermocline: tailer profiles"
+    assert _title(status["worker_pid"]) == "thermocline: api 0"
+    words = psutil.Process(status["worker_pid"]).cmdline()
+    assert " ".join(words).startswith("thermocline: api "), "by that the faults find the workers"
 
 
 def test_children_end_when_the_server_is_killed(running: tuple[Settings, Any]) -> None:

@@ -270,9 +270,8 @@ class Faults:
         return _there(next((one for one in descendants(self._server().pid) if one.pid == pid), None))
 
     def _workers(self) -> list[psutil.Process]:
-        tailer = tailer_pid(self._site.stack.settings)
-        spawned = [one for one in descendants(self._server().pid) if "spawn_main" in " ".join(one.cmdline())]
-        return [one for one in spawned if one.pid != tailer]
+        below = descendants(self._server().pid)
+        return [one for one in below if " ".join(one.cmdline()).startswith("thermocline: api ")]
 
     def _one_of(self, fault: Fault, processes: list[psutil.Process]) -> psutil.Process:
         if not processes:

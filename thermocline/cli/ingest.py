@@ -47,6 +47,9 @@ def run(
     settings.table(name)
     session.configure_logs("info")
     from ingest import owner
+    from thermocline.title import entitle
+
+    entitle(f"ingest {name}")
 
     with stop_event() as stop, metrics_served(metrics_port), published(settings, name) as publish:
         code = owner.run(settings, name, once, stop, on_commit=publish)
