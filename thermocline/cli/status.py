@@ -7,8 +7,10 @@ import json
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from enum import StrEnum
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -38,9 +40,9 @@ if TYPE_CHECKING:
     from views.trino_client import Trino
 
 # A probe's own timeout is seldom shorter than three seconds, and starting takes half a second of them.
-ANSWER_SECONDS_MAX: Final = 2.0
-TABLES_SECONDS_MIN: Final = 0.8  # of these, so much is kept for what is asked of each table
-SERVER_TIMEOUT_SECONDS: Final = 1.1  # a server that is well answers in milliseconds
+ANSWER_SECONDS_MAX: Final = 2.4
+TABLES_SECONDS_MIN: Final = 1.0  # of these, so much is kept for what is asked of each table
+SERVER_TIMEOUT_SECONDS: Final = 1.3  # a server that is well answers in milliseconds
 ANSWER_BYTES_MAX: Final = 1 << 20  # ours is a few kilobytes; whatever else listens there may send without end
 ACCEPTED_SHOWN_MAX: Final = 10  # of what was accepted in the table's life, the newest
 LISTENING_ON_ALL: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 -- to be asked, not listened on
@@ -93,6 +95,8 @@ def _report(settings: Settings, without: AbstractSet[Source]) -> dict[str, Any]:
     from thermocline.clock import SystemClock
     from thermocline.log import Log
 
+    with suppress(ImportError):  # what a catalog needs, and is not installed, is said where it is opened
+        import_module(f"pyiceberg.catalog.{settings.catalog.type}")
     deadline = SystemClock().monotonic() + ANSWER_SECONDS_MAX
     questions: dict[Source, Callable[[], tuple[Any, dict[str, Any]]]] = {
         Source.KAFKA: lambda: _ask_kafka(settings, Log),

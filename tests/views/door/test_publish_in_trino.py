@@ -364,7 +364,7 @@ updated_at = "timestamptz"
     code, checked = run("views", "check", "profiles")
     assert code == 1
     assert {one["fix"] for one in checked["findings"] if one["subject"].startswith("view ")} == {
-        "thermocline views publish profiles"
+        f"thermocline --config {config} views publish profiles"
     }
     code, rendered = run("views", "render", "profiles", "--mode", "live")
     assert code == 0
