@@ -256,7 +256,7 @@ def test_an_old_value_that_was_put_back_is_named_with_its_history(
     )
     assert ran.returncode == ExitCode.BAD_ANSWER, ran.stderr
     assert "row-stale" in ran.stdout
-    assert "user_id=u0" in ran.stdout
+    assert 'user_id="u0"' in ran.stdout
     assert "log damaged/0@0" in ran.stdout
 
 
