@@ -2167,7 +2167,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="views-transaction-open",
         keeps="nor with an open transaction that nobody told of",
-        file="views/facts.py",
+        file="views/transactions.py",
         line="has_open_transaction(log, topics) or ",
         without="",
         test="tests/views/test_publish.py::test_a_transaction_that_is_open_gives_it_ends_until_the_next_commit",
@@ -2183,7 +2183,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="views-transaction-committed",
         keeps="nor where a commit has",
-        file="views/facts.py",
+        file="views/transactions.py",
         line=" or has_committed_transactions(table, name, configs)",
         without="",
         test="tests/views/test_publish.py::test_a_commit_that_met_the_marker_of_a_transaction_gives_it_ends",

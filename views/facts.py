@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from thermocline.catalog import current_state, definition_of
 from thermocline.identity import check_log
 from thermocline.seam import Seam
-from views.transactions import has_committed_transactions, has_open_transaction
+from views.transactions import shows_transactions
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -62,5 +62,5 @@ def look(table: Table, name: str, log: Log, clock: Clock) -> TableFacts:
     _, ends = check_log(name, state, log, definition, now_ms)
     topics = definition.topics
     configs = log.configs(topics)
-    is_shown = has_open_transaction(log, topics) or has_committed_transactions(table, name, configs)
+    is_shown = shows_transactions(table, name, log, configs)
     return TableFacts(definition, state, ends, configs, log.retentions(topics), now_ms, is_shown)

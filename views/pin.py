@@ -17,7 +17,7 @@ from views.plan import PlannedView, instant_of
 from views.publish import find_views
 from views.render import Mode, ViewPlan
 from views.render_window import Window
-from views.transactions import has_committed_transactions, has_open_transaction
+from views.transactions import shows_transactions
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -88,7 +88,7 @@ def pinned_view(
         )
     topics = definition.topics
     configs = log.configs(topics)
-    shows = has_open_transaction(log, topics) or has_committed_transactions(table, name, configs)
+    shows = shows_transactions(table, name, log, configs)
     facts = TableFacts(definition, state, ends, configs, log.retentions(topics), now_ms, shows)
     interval_ms = round(settings.table(name).commit_interval_seconds * 1000)
     since_ms = min(beyond_since_ms(state, config, now_ms) for config in facts.configs.values())

@@ -31,10 +31,16 @@ if TYPE_CHECKING:
     from thermocline.catalog import SnapshotState
     from thermocline.log import Log, TopicConfig
 
-__all__ = ["has_committed_transactions", "has_open_transaction"]
+__all__ = ["has_committed_transactions", "has_open_transaction", "shows_transactions"]
 
 COMMITS_MAX: Final = 200
 """How far back a sign counts: some hours at a commit a minute, and read within milliseconds."""
+
+
+def shows_transactions(table: Table, name: str, log: Log, configs: Mapping[str, TopicConfig]) -> bool:
+    """Whether table or log has a sign of transactions; ``configs`` are of all the table's topics."""
+    topics = list(configs)
+    return has_open_transaction(log, topics) or has_committed_transactions(table, name, configs)
 
 
 def has_open_transaction(log: Log, topics: Sequence[str]) -> bool:

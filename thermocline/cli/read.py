@@ -74,9 +74,9 @@ def refused(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List refused records that are not committed yet: what Kafka acknowledged, and the table can't take.
+    """List records that don't fit the table's definition and are not committed yet.
 
-    Ingest puts them into quarantine (or skips them, as on_error says): then `quarantine list` shows them.
+    Kafka acknowledged them all the same. Once ingest has quarantined them, `quarantine list` shows them.
     """
     if url:
         from serving.client import Client

@@ -49,17 +49,17 @@ class UnknownColumn(Misnaming, RequestError):
 
 
 class NotKeyColumn(RequestError):
-    """A lookup asks by a column that is not in the table's key.
+    """A lookup names a column that is not in the table's key.
 
-    Rows are found by their key alone: by the columns of the entity, and maybe those that follow in the key.
-    Any other column can be read, and not be asked by.
+    Rows are looked up by key only: by the entity's columns, and optionally the key columns that follow them.
+    Other columns are part of the answer, but can't be searched.
 
-    Ask by key columns, or take an extract and filter that.
+    Look up by key columns, or extract the table and filter the result.
     """
 
     code = "not-a-key-column"
     _what = 'column "{column}" of table {table} is not a key column; the key is {key}.'
-    _next = "ask by key columns, or filter what this gives: thermocline extract {table}"
+    _next = "look up by key columns, or filter the result of: thermocline extract {table}"
 
     table: str
     column: str
@@ -81,10 +81,10 @@ class BadParameter(RequestError):
 
 
 class RequestMalformed(RequestError):
-    """The request is not text that can be read.
+    """The request is not valid UTF-8.
 
-    Text is UTF-8, in a URL percent-encoded. Other bytes are refused rather than replaced, since the answer
-    would be that of another key.
+    Text must be UTF-8, percent-encoded in a URL. Invalid bytes are refused rather than replaced: replacing
+    them would look up another key.
     """
 
     code = "request-malformed"
@@ -97,20 +97,20 @@ class RequestMalformed(RequestError):
 
 
 class UnknownEnding(RequestError):
-    """A file's name ends as that of no format in which an extract can be written.
+    """The output file's extension is not a known extract format.
 
-    Without --format the name decides: .arrow and .arrows are a stream of Arrow, .parquet and .pq a Parquet
-    file, and a name without an ending is Arrow, too. An ending of another format is refused, since what is in
-    the file would not be what its name says.
+    Without --format, the extension decides: .arrow and .arrows mean an Arrow stream, .parquet and .pq a
+    Parquet file, and no extension means Arrow. Any other extension is refused, since the file would not be
+    what its name says.
 
-    Nothing was read or written. Choose a name that says the format, or say --format.
+    Nothing was read or written. Use a known extension, or give --format.
     """
 
     code = "unknown-ending"
-    _what = '{path} ends in "{ending}", which is no format of an extract.'
+    _what = '{path} ends in "{ending}", which is not a known extract format.'
     _state = "nothing was read or written."
     _cause = "known: {known}."
-    _next = "{command}      (or a name with one of these endings)"
+    _next = "{command}      (or use a known extension)"
 
     path: str
     ending: str
@@ -258,9 +258,7 @@ class ReadAfterTimeout(RequestError):
     table: str
     wanted: str
     waited_seconds: float
-    log_ends: tuple[
-        str, ...
-    ] = ()  # TOPIC/PARTITION@OFFSET, where the log was read to its end and ends before
+    log_ends: tuple[str, ...] = ()  # TOPIC/PARTITION@OFFSET, where the log is known to end before
 
     @property
     def _end(self) -> str:
