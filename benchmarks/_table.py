@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._report import say
+from embedded.oracle import Oracle
+from embedded.stack import TABLE, TOPIC, Stack
+from embedded.workload import Event, Workload, produce
 from ingest.owner import Owner
-from thermocline.clock import SystemClock
-from thermocline.embedded.oracle import Oracle
-from thermocline.embedded.stack import TABLE, TOPIC, Stack
-from thermocline.embedded.workload import Event, Workload, produce
+from thermocline.process.clock import SystemClock
 
 KEYS_PER_USER = 10
 

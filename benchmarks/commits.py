@@ -16,13 +16,13 @@ from typing import Any
 import ingest.owner
 from benchmarks._report import report, say
 from benchmarks._table import KEYS_PER_USER, Stopwatch, Timings, write
+from embedded.stack import TABLE, Stack
+from embedded.workload import Event, Workload
 from ingest.commit import Committer
 from ingest.lease import Lease
 from ingest.owner import Owner
-from thermocline.clock import SystemClock
-from thermocline.embedded.stack import TABLE, Stack
-from thermocline.embedded.workload import Event, Workload
-from thermocline.log import Log
+from thermocline.kafka.log import Log
+from thermocline.process.clock import SystemClock
 
 # Commits whose times are one figure: enough to even out a slow one.
 WINDOW = 20

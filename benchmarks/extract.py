@@ -16,8 +16,8 @@ import pyarrow as pa
 from benchmarks._report import report, say
 from benchmarks._table import KEYS_PER_USER, filled, write
 from benchmarks.lookup import lag
-from thermocline.embedded.stack import TABLE, Command, Stack
-from thermocline.embedded.workload import Workload
+from embedded.stack import TABLE, Command, Stack
+from embedded.workload import Workload
 
 ROUNDS = 3
 MEDIA = {"arrow": "application/vnd.apache.arrow.stream", "parquet": "application/vnd.apache.parquet"}

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from benchmarks._report import cpu_seconds, report, say
 from benchmarks._table import KEYS_PER_USER, write
+from embedded.stack import TABLE, Stack
+from embedded.workload import Workload
 from ingest.owner import Owner
-from thermocline.clock import SystemClock
-from thermocline.embedded.stack import TABLE, Stack
-from thermocline.embedded.workload import Workload
+from thermocline.process.clock import SystemClock
 
 
 def main() -> None:

@@ -16,10 +16,10 @@ import uvloop
 
 from benchmarks._report import percentiles_ms, report, say
 from benchmarks._table import KEYS_PER_USER, filled, write
-from thermocline.catalog import load_table, open_catalog
-from thermocline.embedded.stack import TABLE, Stack
-from thermocline.embedded.workload import Event, Workload
-from thermocline.log import Log
+from embedded.stack import TABLE, Stack
+from embedded.workload import Event, Workload
+from thermocline.iceberg.catalog import load_table, open_catalog
+from thermocline.kafka.log import Log
 
 SCANS = 20
 

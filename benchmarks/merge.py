@@ -20,11 +20,11 @@ import pyarrow.parquet as pq
 
 from benchmarks._report import cpu_seconds, report, say
 from benchmarks._table import write
+from embedded.stack import TABLE, Stack
+from embedded.workload import Event
 from ingest.engine import SparkEngine
 from ingest.owner import Owner
-from thermocline.clock import SystemClock
-from thermocline.embedded.stack import TABLE, Stack
-from thermocline.embedded.workload import Event
+from thermocline.process.clock import SystemClock
 from thermocline.settings import load_settings
 
 KEYS_PER_USER = 10

@@ -27,10 +27,10 @@ import trino.dbapi
 
 from benchmarks._report import percentiles_ms, report, say
 from benchmarks._table import KEYS_PER_USER, Forgetful, filled, write
-from thermocline.clock import SystemClock
-from thermocline.embedded.demo.writer import Writer
-from thermocline.embedded.stack import TABLE, TOPIC, TRINO_ADMIN, Stack
-from thermocline.embedded.workload import Workload
+from embedded.demo.writer import Writer
+from embedded.stack import TABLE, TOPIC, TRINO_ADMIN, Stack
+from embedded.workload import Workload
+from thermocline.process.clock import SystemClock
 
 VIEWS: Final = {"cold": True, "live_by_key": False, "live": True}
 """Whether it is asked for everything: a view by key would hold every row in memory for that."""

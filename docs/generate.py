@@ -25,11 +25,11 @@ from serving.app import create_app
 from serving.openapi import openapi_document
 from serving.tables import Tables
 from tests.safety_lines import MUTANTS
-from thermocline import metrics
 from thermocline.cli.entry import app
-from thermocline.definition import KEY_KINDS, Kind, LiveTable
 from thermocline.errors import ExitCode, all_errors
 from thermocline.failpoints import POINTS, Action
+from thermocline.process import metrics
+from thermocline.rules.definition import KEY_KINDS, Kind, LiveTable
 from thermocline.settings import PassThrough, ServingSettings, Settings, TableSettings
 from thermocline.settings.model import Bytes, Names, OnErrorText
 

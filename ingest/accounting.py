@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ingest.batch import BatchResult
     from ingest.plan import Batch
     from ingest.read_task import ReadReport
-    from thermocline.definition import OnError
+    from thermocline.rules.definition import OnError
 
 
 @dataclass(frozen=True, slots=True)

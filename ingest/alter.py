@@ -10,22 +10,22 @@ from pyiceberg.schema import Schema
 
 from ingest.change import Change
 from ingest.commit import landed
-from ingest.lookout import offsets_of
 from ingest.ownership import own_table
-from thermocline.alteration import plan_alteration
-from thermocline.catalog import DEFINITION_PROPERTY, current_state, definition_of, open_table
+from ingest.progress import offsets_of
 from thermocline.errors import AlterationRefused
 from thermocline.failpoints import failpoint
-from thermocline.identity import check_identity
-from thermocline.log import Log
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import DEFINITION_PROPERTY, current_state, definition_of, open_table
+from thermocline.kafka.log import Log
+from thermocline.rules.alteration import plan_alteration
+from thermocline.rules.identity import check_identity
+from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from ingest.lease import Say
     from ingest.ownership import Owned
-    from thermocline.alteration import Alteration
-    from thermocline.clock import Clock
-    from thermocline.definition import LiveTable
+    from thermocline.process.clock import Clock
+    from thermocline.rules.alteration import Alteration
+    from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings
 
 

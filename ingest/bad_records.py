@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.accounting import bad_by_stage
 from ingest.quarantine import keep_files, read_files
-from thermocline.dead_letters import DeadLetter, send_dead_letters
 from thermocline.errors import BadRecord, ThermoclineError, TooManyBadRecords
-from thermocline.files import delete_files
+from thermocline.iceberg.files import delete_files
+from thermocline.kafka.dead_letters import DeadLetter, send_dead_letters
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from ingest.read_task import FirstBad, ReadReport
-    from thermocline.definition import LiveTable, OnError
-    from thermocline.log import Log
+    from thermocline.kafka.log import Log
+    from thermocline.rules.definition import LiveTable, OnError
     from thermocline.settings import TableSettings
 
 # Below this many, a ratio says little: two bad records of three are no reason to stop for.

@@ -17,8 +17,8 @@ from ingest.java import JAVA_ERRORS
 from ingest.read_task import REPORT_BUCKET, ReadReport, ReadTask, run_read_task
 from thermocline.errors import EngineFailed, RangeIncomplete, ThermoclineError
 from thermocline.failpoints import failpoint
-from thermocline.files import DataFile, delete_files
-from thermocline.log import OffsetRange
+from thermocline.iceberg.files import DataFile, delete_files
+from thermocline.kafka.log import OffsetRange
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

@@ -18,17 +18,17 @@ from pyroaring import BitMap
 
 from ingest.probe import keep_deletes, keep_keys, probe
 from ingest.unchanged import unchanged_keys
-from thermocline.data_file import WrittenFile, write_data_file
-from thermocline.definition import KEY, TOMBSTONE
-from thermocline.deletes import write_deletes
 from thermocline.failpoints import failpoint
-from thermocline.files import DataFile, Deletes
-from thermocline.fold import fold
+from thermocline.iceberg.data_file import WrittenFile, write_data_file
+from thermocline.iceberg.deletes import write_deletes
+from thermocline.iceberg.files import DataFile, Deletes
+from thermocline.rules.definition import KEY, TOMBSTONE
+from thermocline.rules.fold import fold
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
-    from thermocline.definition import LiveTable
+    from thermocline.rules.definition import LiveTable
 
 
 @dataclass(frozen=True, slots=True)

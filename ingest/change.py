@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ingest.accounting import Accounting
-from thermocline.catalog import (
+from thermocline.iceberg.catalog import (
     SUMMARY_BATCH,
     SUMMARY_CLUSTER,
     SUMMARY_DEFINITION_VERSION,
@@ -24,8 +24,8 @@ from thermocline.catalog import (
 
 if TYPE_CHECKING:
     from ingest.bucket_task import BucketResult
-    from thermocline.identity import Fed
-    from thermocline.seam import Seam
+    from thermocline.rules.identity import Fed
+    from thermocline.rules.seam import Seam
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Onto:
 def summary_fields(
     change: Change, epoch: int, definition_version: int, totals_before: Mapping[str, int]
 ) -> dict[str, str]:
-    """The snapshot summary of a commit of ours: what `thermocline.catalog.state_of` reads back."""
+    """The snapshot summary of a commit of ours: what `thermocline.iceberg.catalog.state_of` reads back."""
     counts = change.accounting.counts()
     return {
         SUMMARY_SEAM: change.seam.to_json(),

@@ -16,7 +16,18 @@ from typing import TYPE_CHECKING
 from ingest.change import Change, Onto, summary_fields
 from ingest.metadata import Built, Delta, LostRace, MetadataError, NoTable, Start, StoredSnapshot
 from ingest.unknown import UnknownCommit, write_note
-from thermocline.catalog import (
+from thermocline.errors import (
+    CatalogUnreachable,
+    CommitRejected,
+    CommitUnknown,
+    DefinitionChanged,
+    OwnerLost,
+    TableMissing,
+    TableUnowned,
+    ThermoclineError,
+)
+from thermocline.failpoints import failpoint, failstep
+from thermocline.iceberg.catalog import (
     BATCH_PROPERTY,
     DEFINITION_PROPERTY,
     EPOCH_PROPERTY,
@@ -30,24 +41,13 @@ from thermocline.catalog import (
     load_table,
     state_from,
 )
-from thermocline.errors import (
-    CatalogUnreachable,
-    CommitRejected,
-    CommitUnknown,
-    DefinitionChanged,
-    OwnerLost,
-    TableMissing,
-    TableUnowned,
-    ThermoclineError,
-)
-from thermocline.failpoints import failpoint, failstep
-from thermocline.logs import fields
+from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from ingest.metadata import MetadataStore
-    from thermocline.seam import Seam
+    from thermocline.rules.seam import Seam
 
 # A foreign property or tag costs one attempt (about 60 ms); 39 of 139 were lost with one every 0.2 s.
 ATTEMPTS_MAX = 20

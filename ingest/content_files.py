@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from thermocline.data_file import WrittenFile
-from thermocline.deletes import DELETED_PATH_FIELD_ID
-from thermocline.files import Deletes
+from thermocline.iceberg.data_file import WrittenFile
+from thermocline.iceberg.deletes import DELETED_PATH_FIELD_ID
+from thermocline.iceberg.files import Deletes
 
 
 class ContentFiles:

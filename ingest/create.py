@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from ingest.change import Change, summary_fields
 from ingest.java import JavaCatalog, small_jvm
-from ingest.lookout import offsets_of
+from ingest.progress import offsets_of
 from ingest.quarantine import create_quarantine
-from thermocline.catalog import (
+from thermocline.errors import DefinitionInvalid, TableExists
+from thermocline.iceberg.catalog import (
     BATCH_PROPERTY,
     DEFINITION_PROPERTY,
     EPOCH_PROPERTY,
@@ -19,15 +20,14 @@ from thermocline.catalog import (
     load_table,
     open_catalog,
 )
-from thermocline.clock import SystemClock
-from thermocline.definition import problems_of_new_names
-from thermocline.errors import DefinitionInvalid, TableExists
-from thermocline.log import Log
+from thermocline.kafka.log import Log
+from thermocline.process.clock import SystemClock
+from thermocline.rules.definition import problems_of_new_names
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-    from thermocline.definition import LiveTable
+    from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings
 
 _TABLE_PROPERTIES = {

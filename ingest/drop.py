@@ -10,15 +10,15 @@ from ingest.ownership import Claim
 from ingest.purge import check_purge
 from ingest.purge import purge as purge_files
 from ingest.quarantine import quarantine_identifier
-from thermocline.catalog import drop_from, find_table, open_catalog
 from thermocline.errors import TableMissing
+from thermocline.iceberg.catalog import drop_from, find_table, open_catalog
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
     from ingest.lease import Say
-    from thermocline.clock import Clock
+    from thermocline.process.clock import Clock
     from thermocline.settings import Settings
 
 

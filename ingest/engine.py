@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ingest.files_by_bucket import FilesByBucket
     from ingest.read_task import ReadTask
-    from thermocline.log import OffsetRange
+    from thermocline.kafka.log import OffsetRange
 
 
 class Engine(Protocol):

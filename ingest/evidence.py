@@ -20,15 +20,15 @@ from pyiceberg.table.snapshots import ancestors_of
 from ingest.judgement import Found, Ground, Heard, History, Origin, Partition
 from ingest.probe import probe
 from ingest.stored_rows import rows_at
-from thermocline.alteration import definition_by
-from thermocline.catalog import SUMMARY_ACCEPTED, SUMMARY_DRAINED, SnapshotState, state_of, summary_of
-from thermocline.decode import Decoded, decoder_for, records_table
-from thermocline.definition import KEY, PROVENANCE, TOMBSTONE
 from thermocline.errors import TableUnowned
-from thermocline.fold import OFFSET
-from thermocline.keys import buckets
-from thermocline.log import OffsetRange, RecordChunk, read_ranges
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import SUMMARY_ACCEPTED, SUMMARY_DRAINED, SnapshotState, state_of, summary_of
+from thermocline.kafka.log import OffsetRange, RecordChunk, read_ranges
+from thermocline.rules.alteration import definition_by
+from thermocline.rules.decode import Decoded, decoder_for, records_table
+from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE
+from thermocline.rules.fold import OFFSET
+from thermocline.rules.keys import buckets
+from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from ingest.files_by_bucket import FilesByBucket
     from ingest.judgement import Candidate
-    from thermocline.definition import LiveTable
-    from thermocline.log import Log
+    from thermocline.kafka.log import Log
+    from thermocline.rules.definition import LiveTable
 
 Progress = Callable[[int, int], None]
 """Called with the offsets that were read, and those to be read."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ingest.bucket_task import BucketResult
 from thermocline.errors import StoreUnreachable, first_line
-from thermocline.files import DataFile, plan_files
+from thermocline.iceberg.files import DataFile, plan_files
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

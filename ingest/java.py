@@ -14,8 +14,8 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-from thermocline.catalog import java_properties
 from thermocline.errors import CatalogUnreachable, TableMissing
+from thermocline.iceberg.catalog import java_properties
 from thermocline.jvm.jars import jars_of
 from thermocline.jvm.java import find_java
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from thermocline.fold import order_of
-from thermocline.seam import Seam
+from thermocline.rules.fold import order_of
+from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
-    from thermocline.definition import LiveTable
-    from thermocline.log import TopicConfig
+    from thermocline.kafka.log import TopicConfig
+    from thermocline.rules.definition import LiveTable
 
 Partition = tuple[str, int]
 """Topic and partition."""

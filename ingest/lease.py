@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Self, TypeGuard
 
 from thermocline.errors import OwnerLost, StoreUnreachable, TableHeld
 from thermocline.failpoints import failpoint, failstep
-from thermocline.logs import fields
+from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
-    from thermocline.clock import Clock
+    from thermocline.process.clock import Clock
 
 # A renewal may fail twice, or be late by as much, before anybody else may take the lease for abandoned.
 RENEWALS_PER_LEASE = 3

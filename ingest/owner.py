@@ -18,7 +18,7 @@ from ingest.commit import Committer, Landed, Outcome, Rejected, Unknown, landed
 from ingest.engine import Engine, SparkEngine
 from ingest.files_by_bucket import FilesByBucket, live_files
 from ingest.lease import Lease, StoppedWaiting
-from ingest.lookout import is_note_due, is_up_to_date
+from ingest.open_transactions import Standstill, warn
 from ingest.ownership import Claim
 from ingest.plan import (
     Batch,
@@ -30,12 +30,10 @@ from ingest.plan import (
     with_new_partitions,
 )
 from ingest.position import Position
+from ingest.progress import is_note_due, is_up_to_date
 from ingest.quarantine import open_quarantine
 from ingest.read_task import ReadTask
 from ingest.spark import java_view, start_spark, stop_spark
-from ingest.standstill import Standstill, warn
-from thermocline.catalog import TOMBSTONES_PROPERTY, current_state, load_table
-from thermocline.clock import Clock, SystemClock
 from thermocline.errors import (
     CommitRejected,
     DefinitionDiffers,
@@ -46,18 +44,20 @@ from thermocline.errors import (
     ThermoclineError,
 )
 from thermocline.failpoints import failpoint
-from thermocline.files import data_location, delete_files
-from thermocline.identity import check_identity, check_log, check_tombstones
-from thermocline.keys import named_columns
-from thermocline.log import Log
-from thermocline.logs import fields
-from thermocline.seam import check_against_log
-from thermocline.shown import json_text
+from thermocline.iceberg.catalog import TOMBSTONES_PROPERTY, current_state, load_table
+from thermocline.iceberg.files import data_location, delete_files
+from thermocline.kafka.log import Log
+from thermocline.process.clock import Clock, SystemClock
+from thermocline.process.logs import fields
+from thermocline.rules.identity import check_identity, check_log, check_tombstones
+from thermocline.rules.keys import named_columns
+from thermocline.rules.seam import check_against_log
+from thermocline.text.shown import json_text
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from thermocline.definition import LiveTable
+    from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings, TableSettings
 
 # A broker that restarts is back in some five seconds; asking sooner only fills the log.
@@ -128,7 +128,7 @@ class Owner:
 
         Raises:
             DefinitionDiffers: the file does not say what the table's definition says.
-            ThermoclineError: the log does not fit the table (``thermocline.identity.check_log``).
+            ThermoclineError: the log does not fit the table (``thermocline.rules.identity.check_log``).
             TableHeld: another owner lives.
             OwnerLost: another owner took the table at the same moment.
             StoppedWaiting: ``stop`` was set before the table was free.

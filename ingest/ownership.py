@@ -21,7 +21,8 @@ from ingest.java import JavaCatalog, small_jvm
 from ingest.java_metadata import JavaMetadata
 from ingest.lease import Lease, Say
 from ingest.reconcile import Settled, settle_unknown
-from thermocline.catalog import (
+from thermocline.failpoints import failpoint
+from thermocline.iceberg.catalog import (
     SnapshotState,
     current_state,
     definition_of,
@@ -29,9 +30,8 @@ from thermocline.catalog import (
     load_table,
     open_table,
 )
-from thermocline.failpoints import failpoint
-from thermocline.log import Log
-from thermocline.logs import fields
+from thermocline.kafka.log import Log
+from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
     import threading
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from ingest.change import Onto
-    from thermocline.clock import Clock
-    from thermocline.definition import LiveTable
+    from thermocline.process.clock import Clock
+    from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings
 
 _logger = logging.getLogger(__name__)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from thermocline.log import OffsetRange
-from thermocline.seam import Seam
+from thermocline.kafka.log import OffsetRange
+from thermocline.rules.seam import Seam
 
 # While nobody knows how large the records are: with records of 1 kB some 100 MB, of 100 kB still 10 GB over
 # all tasks, of which each holds 64 MB at a time.

@@ -10,8 +10,8 @@ from ingest.files_by_bucket import FilesByBucket, after_commit
 
 if TYPE_CHECKING:
     from ingest.change import Change
-    from thermocline.catalog import SnapshotState
-    from thermocline.seam import Seam
+    from thermocline.iceberg.catalog import SnapshotState
+    from thermocline.rules.seam import Seam
 
 
 @dataclass(frozen=True, slots=True)

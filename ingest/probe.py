@@ -19,18 +19,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from thermocline.bounded import Bounded
-from thermocline.data_file import ROW_GROUP_ROWS
-from thermocline.deletes import read_deletes
-from thermocline.files import open_input
-from thermocline.keys import encode_table
-from thermocline.sparse_index import SparseIndex, load_sparse_index
+from thermocline.iceberg.data_file import ROW_GROUP_ROWS
+from thermocline.iceberg.deletes import read_deletes
+from thermocline.iceberg.files import open_input
+from thermocline.iceberg.sparse_index import SparseIndex, load_sparse_index
+from thermocline.rules.keys import encode_table
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyroaring import BitMap
 
-    from thermocline.definition import LiveTable
-    from thermocline.files import DataFile, Deletes
+    from thermocline.iceberg.files import DataFile, Deletes
+    from thermocline.rules.definition import LiveTable
 
 Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
 T = TypeVar("T")

@@ -32,18 +32,18 @@ from pyiceberg.types import (
 from pyroaring import BitMap64
 from sqlalchemy.exc import SQLAlchemyError
 
-from thermocline.catalog import load_table
 from thermocline.errors import CatalogUnreachable, first_line
 from thermocline.failpoints import failstep
-from thermocline.files import open_input
+from thermocline.iceberg.catalog import load_table
+from thermocline.iceberg.files import open_input
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
-    from thermocline.decode import Bad
-    from thermocline.log import RecordChunk
+    from thermocline.kafka.log import RecordChunk
+    from thermocline.rules.decode import Bad
 
 # Version 2: every reader knows it, PyIceberg can append to it, and no row of it is ever deleted alone.
 _FORMAT_VERSION = "2"

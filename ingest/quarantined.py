@@ -9,14 +9,14 @@ from pyiceberg.expressions import In
 
 from ingest.ownership import own_table
 from ingest.quarantine import Seen, open_quarantine, read_rows, remove
-from thermocline.catalog import open_catalog
 from thermocline.errors import NotQuarantined
+from thermocline.iceberg.catalog import open_catalog
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from ingest.lease import Say
-    from thermocline.clock import Clock
+    from thermocline.process.clock import Clock
     from thermocline.settings import Settings
 
 Place = tuple[str, int, int]

@@ -15,18 +15,18 @@ import numpy as np
 import pyarrow as pa
 
 from ingest.quarantine import bad_records, write_quarantine_file
-from thermocline.decode import Decoder, decoder_for, records_table
 from thermocline.errors import ThermoclineError
 from thermocline.failpoints import failpoint
-from thermocline.files import delete_files
-from thermocline.keys import buckets
-from thermocline.log import OffsetRange, RecordChunk, read_ranges
+from thermocline.iceberg.files import delete_files
+from thermocline.kafka.log import OffsetRange, RecordChunk, read_ranges
+from thermocline.rules.decode import Decoder, decoder_for, records_table
+from thermocline.rules.keys import buckets
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
-    from thermocline.decode import Bad
-    from thermocline.definition import LiveTable
+    from thermocline.rules.decode import Bad
+    from thermocline.rules.definition import LiveTable
 
 # Records held before they are packed: about 40 MB of columns.
 PACK_RECORDS_MAX = 200_000

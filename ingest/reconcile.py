@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from pyiceberg.table.snapshots import ancestors_of
 
 from ingest.unknown import UnknownCommit, notes, remove_note
-from thermocline.catalog import SUMMARY_BATCH
 from thermocline.failpoints import failstep
-from thermocline.logs import fields
+from thermocline.iceberg.catalog import SUMMARY_BATCH
+from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

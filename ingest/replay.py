@@ -48,7 +48,9 @@ from ingest.judgement import (
 from ingest.ownership import Owned, own_table
 from ingest.quarantine import Seen, open_quarantine, read_rows, remove
 from ingest.quarantined import Place, Row, check_quarantined, place_of, places_filter
-from thermocline.catalog import (
+from thermocline.errors import ExitCode, OffsetsGone
+from thermocline.failpoints import failpoint
+from thermocline.iceberg.catalog import (
     SUMMARY_REPLAYED,
     SnapshotState,
     current_state,
@@ -56,21 +58,19 @@ from thermocline.catalog import (
     open_catalog,
     open_table,
 )
-from thermocline.decode import Decoder, decoder_for, records_table
-from thermocline.definition import KEY, TOMBSTONE
-from thermocline.errors import ExitCode, OffsetsGone
-from thermocline.failpoints import failpoint
-from thermocline.files import data_location, delete_files
-from thermocline.identity import check_source
-from thermocline.keys import buckets
-from thermocline.log import Log
+from thermocline.iceberg.files import data_location, delete_files
+from thermocline.kafka.log import Log
+from thermocline.rules.decode import Decoder, decoder_for, records_table
+from thermocline.rules.definition import KEY, TOMBSTONE
+from thermocline.rules.identity import check_source
+from thermocline.rules.keys import buckets
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from ingest.lease import Say
-    from thermocline.clock import Clock
-    from thermocline.definition import LiveTable
+    from thermocline.process.clock import Clock
+    from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings
 
 # Records judged together, in one scan of the log and one commit; with their bytes, below a gigabyte.

@@ -14,18 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.change import Change, Onto
 from ingest.commit import landed
-from ingest.lookout import offsets_of
 from ingest.ownership import Owned, own_table
-from thermocline.catalog import (
-    ACCEPTED_PROPERTY,
-    SUMMARY_ACCEPTED,
-    TOMBSTONES_PROPERTY,
-    SnapshotState,
-    current_state,
-    definition_of,
-    open_table,
-)
-from thermocline.clock import iso_time
+from ingest.progress import offsets_of
 from thermocline.errors import (
     ClusterReplaced,
     FactsDiffer,
@@ -38,16 +28,26 @@ from thermocline.errors import (
     TopicReplaced,
 )
 from thermocline.failpoints import failpoint
-from thermocline.identity import check_log
-from thermocline.log import Log
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import (
+    ACCEPTED_PROPERTY,
+    SUMMARY_ACCEPTED,
+    TOMBSTONES_PROPERTY,
+    SnapshotState,
+    current_state,
+    definition_of,
+    open_table,
+)
+from thermocline.kafka.log import Log
+from thermocline.process.clock import iso_time
+from thermocline.rules.identity import check_log
+from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ingest.lease import Say
-    from thermocline.clock import Clock
-    from thermocline.definition import LiveTable
+    from thermocline.process.clock import Clock
+    from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings
 
 # Every entry is copied into each metadata file of the table.

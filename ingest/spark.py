@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 
 from ingest.java import JAVA_ERRORS, catalog_jars, first_line
-from thermocline.catalog import java_properties
 from thermocline.errors import EngineFailed
+from thermocline.iceberg.catalog import java_properties
 from thermocline.jvm.java import find_java
-from thermocline.logs import fields
+from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
     from thermocline.settings import Settings

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ingest.probe import together
-from thermocline.files import open_input
+from thermocline.iceberg.files import open_input
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.stored_rows import rows_at
-from thermocline.definition import TOMBSTONE, Kind
+from thermocline.rules.definition import TOMBSTONE, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
     from ingest.probe import Positions, Replaced
-    from thermocline.definition import Column, LiveTable
+    from thermocline.rules.definition import Column, LiveTable
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 

@@ -12,7 +12,7 @@ from pyarrow.fs import FileSelector
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from thermocline.failpoints import failstep
-from thermocline.logs import fields
+from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

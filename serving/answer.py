@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from thermocline.decode import Unpacker, json_row
 from thermocline.errors import RowNotFound
-from thermocline.keys import decode_one
-from thermocline.shown import Columns
+from thermocline.rules.decode import Unpacker, json_row
+from thermocline.rules.keys import decode_one
+from thermocline.text.shown import Columns
 
 if TYPE_CHECKING:
     from serving.cold.reader import Entity, Row
     from serving.hot.record import HotRow
     from serving.hot.refused import Refused
     from serving.lookup import Look
-    from thermocline.definition import LiveTable
+    from thermocline.rules.definition import LiveTable
 
 JsonRow = bytes
 

@@ -41,10 +41,16 @@ from serving.requests import (
 )
 from serving.storage import storage_named
 from thermocline.errors import ReadAfterTimeout
-from thermocline.logs import fields
-from thermocline.metrics import CONTENT_TYPE
-from thermocline.read_point import HEADER as READ_AFTER
-from thermocline.read_point import check_partitions, check_topics, ends_before, includes, parse_read_after
+from thermocline.process.logs import fields
+from thermocline.process.metrics import CONTENT_TYPE
+from thermocline.rules.read_point import HEADER as READ_AFTER
+from thermocline.rules.read_point import (
+    check_partitions,
+    check_topics,
+    ends_before,
+    includes,
+    parse_read_after,
+)
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send

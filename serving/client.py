@@ -12,7 +12,7 @@ import msgspec
 from serving.encode import END_OF_STREAM, MEDIA_TYPES
 from serving.problems import PROBLEM_TYPE
 from thermocline.errors import InternalError, ServerUnreachable, ThermoclineError, all_errors
-from thermocline.read_point import ReadPoint
+from thermocline.rules.read_point import ReadPoint
 
 # An answer may wait for Thermocline-Read-After (10 s by default), the first chunk for a seal.
 TIMEOUT_SECONDS: Final = 60.0

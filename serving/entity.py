@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from serving.cold.reader import Entity
 from thermocline.errors import BadParameter, NoKey
-from thermocline.keys import check_key_columns, parse_value
+from thermocline.rules.keys import check_key_columns, parse_value
 
 if TYPE_CHECKING:
-    from thermocline.definition import LiveTable
+    from thermocline.rules.definition import LiveTable
 
 
 def entity_of(definition: LiveTable, parameters: Mapping[str, str]) -> Entity:

@@ -26,13 +26,13 @@ from serving.encode import READ_POINT_METADATA
 from serving.fit import misfit
 from serving.hot.scan import PAYLOAD
 from serving.storage import storage_named
-from thermocline.decode import unpack_arrays
-from thermocline.definition import KEY, PROVENANCE, TOMBSTONE, Kind, LiveTable
 from thermocline.errors import BadParameter, NotReady, UnknownColumn
 from thermocline.failpoints import failpoint
-from thermocline.files import local_path
-from thermocline.keys import decode_arrays
-from thermocline.read_point import ReadPoint
+from thermocline.iceberg.files import local_path
+from thermocline.rules.decode import unpack_arrays
+from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE, Kind, LiveTable
+from thermocline.rules.keys import decode_arrays
+from thermocline.rules.read_point import ReadPoint
 
 if TYPE_CHECKING:
     from serving.cold.index import ColdFile

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from serving.hot.tier import DISK_FREE_BYTES_MIN
-from thermocline.clock import SystemClock
-from thermocline.decode import decoder_for
 from thermocline.errors import HotBytesExceeded, NotReady
-from thermocline.log import OffsetRange, RecordChunk, read_ranges
-from thermocline.seam import Seam
+from thermocline.kafka.log import OffsetRange, RecordChunk, read_ranges
+from thermocline.process.clock import SystemClock
+from thermocline.rules.decode import decoder_for
+from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from serving.hot.tier import HotTier
-    from thermocline.definition import LiveTable
+    from thermocline.rules.definition import LiveTable
 
 
 class Feed:

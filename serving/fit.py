@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from thermocline.definition import LiveTable
-    from thermocline.seam import Seam
+    from thermocline.rules.definition import LiveTable
+    from thermocline.rules.seam import Seam
 
 
 class Snapshot(Protocol):

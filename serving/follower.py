@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from serving.cold.manifest import source_of
 from serving.storage import STORAGE_ERRORS, storage_failed
-from thermocline.catalog import current_state, definition_of, load_table, open_catalog
 from thermocline.errors import InternalError, TableUnowned, ThermoclineError
 from thermocline.failpoints import failpoint
-from thermocline.identity import tombstones_matter_from_ms
-from thermocline.logs import fields
+from thermocline.iceberg.catalog import current_state, definition_of, load_table, open_catalog
+from thermocline.process.logs import fields
+from thermocline.rules.identity import tombstones_matter_from_ms
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-    from thermocline.catalog import SnapshotState
-    from thermocline.definition import LiveTable
-    from thermocline.seam import Seam
+    from thermocline.iceberg.catalog import SnapshotState
+    from thermocline.rules.definition import LiveTable
+    from thermocline.rules.seam import Seam
     from thermocline.settings import CatalogSettings
 
 # A commit is served this much later than it could be; the answers are right all the time.

@@ -21,9 +21,9 @@ from serving.storage import STORAGE_ERRORS, storage_failed, storage_named
 from thermocline.bounded import Bounded
 from thermocline.errors import NotReady
 from thermocline.failpoints import failpoint
-from thermocline.fold import overlay
-from thermocline.read_point import ReadPoint
-from thermocline.seam import Seam
+from thermocline.rules.fold import overlay
+from thermocline.rules.read_point import ReadPoint
+from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from serving.answer import JsonRow
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from serving.hot.record import HotRow
     from serving.hot.refused import Refused
     from serving.hot.view import HotReader, HotView
-    from thermocline.clock import Clock
+    from thermocline.process.clock import Clock
 
 # JSON of the entities asked for most; with its bookkeeping about twice this in memory, per worker and table.
 ENTITY_CACHE_BYTES_MAX: Final = 64 * 1024 * 1024

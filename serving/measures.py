@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from thermocline import metrics
+from thermocline.process import metrics
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from serving.encode import MEDIA_TYPES
 from serving.requests import ENTITIES_MAX, LIMIT_DEFAULT, LIMIT_MAX
-from thermocline.definition import PROVENANCE, Kind
 from thermocline.errors import (
     BadParameter,
     InternalError,
@@ -24,10 +23,11 @@ from thermocline.errors import (
     UnknownColumn,
     UnknownTable,
 )
+from thermocline.rules.definition import PROVENANCE, Kind
 
 if TYPE_CHECKING:
-    from thermocline.definition import Column, LiveTable
     from thermocline.errors import ThermoclineError
+    from thermocline.rules.definition import Column, LiveTable
 
 Document = dict[str, Any]
 

@@ -29,26 +29,38 @@ from serving.hot.view import HotReader
 from serving.layout import COLD, HOT, SPILL
 from serving.lookup import TableReader
 from serving.storage import storage_named
-from thermocline.catalog import TOMBSTONES_PROPERTY, current_state, definition_of, open_table, state_of
-from thermocline.clock import SystemClock
 from thermocline.errors import NotReady, ReadAfterTimeout, ReadPointGone, TombstonesGone
-from thermocline.identity import (
+from thermocline.iceberg.catalog import (
+    TOMBSTONES_PROPERTY,
+    current_state,
+    definition_of,
+    open_table,
+    state_of,
+)
+from thermocline.kafka.log import Log
+from thermocline.process.clock import SystemClock
+from thermocline.rules.identity import (
     check_log,
     check_not_superseded,
     check_source,
     check_tombstones,
     has_rows_to_delete,
 )
-from thermocline.log import Log
-from thermocline.read_point import check_partitions, check_topics, ends_before, includes, parse_read_after
-from thermocline.seam import Seam
+from thermocline.rules.read_point import (
+    check_partitions,
+    check_topics,
+    ends_before,
+    includes,
+    parse_read_after,
+)
+from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from thermocline.catalog import SnapshotState
-    from thermocline.definition import LiveTable
-    from thermocline.read_point import ReadPoint
+    from thermocline.iceberg.catalog import SnapshotState
+    from thermocline.rules.definition import LiveTable
+    from thermocline.rules.read_point import ReadPoint
     from thermocline.settings import Settings
 
 FOLDER_PREFIX: Final = "thermocline-"

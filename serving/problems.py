@@ -27,8 +27,8 @@ from thermocline.errors import (
     StorageFailed,
     ThermoclineError,
 )
-from thermocline.logs import fields
-from thermocline.metrics import REQUEST_SECONDS, REQUESTS
+from thermocline.process.logs import fields
+from thermocline.process.metrics import REQUEST_SECONDS, REQUESTS
 
 if TYPE_CHECKING:
     from starlette.routing import Router

@@ -10,14 +10,14 @@ import msgspec
 
 from serving.encode import MEDIA_TYPES
 from serving.entity import check_has_key, entity_of
-from thermocline.definition import Kind
 from thermocline.errors import BadParameter, NotAcceptable, RequestMalformed
+from thermocline.rules.definition import Kind
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
     from serving.cold.reader import Entity
-    from thermocline.definition import Column, LiveTable
+    from thermocline.rules.definition import Column, LiveTable
 
 ENTITIES_MAX: Final = 1_000
 # 1,000 entities of 4 kB each, which is more than keys are made of.

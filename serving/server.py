@@ -22,21 +22,21 @@ from typing import TYPE_CHECKING, Any, Final
 from serving.hot.disk import try_lock
 from serving.layout import LOCK, TAILER_STATUS
 from serving.measures import MULTIPROCESS_FOLDER
-from thermocline import logs
-from thermocline.catalog import definition_of, load_table, open_catalog
-from thermocline.clock import SystemClock
 from thermocline.errors import ConfigInvalid, PortTaken, StateDirUnusable, ThermoclineError
 from thermocline.failpoints import arm_from
-from thermocline.logs import fields
+from thermocline.iceberg.catalog import definition_of, load_table, open_catalog
+from thermocline.process import logs
+from thermocline.process.clock import SystemClock
+from thermocline.process.logs import fields
+from thermocline.process.title import entitle
 from thermocline.settings import problems_of_exposure
-from thermocline.title import entitle
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
     from pathlib import Path
 
-    from thermocline.clock import Clock
-    from thermocline.definition import LiveTable
+    from thermocline.process.clock import Clock
+    from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings
 
 # Connections that wait to be accepted; a burst of clients, not a queue of requests.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from thermocline.log import Log, Tail
+from thermocline.kafka.log import Log, Tail
 
 if TYPE_CHECKING:
-    from thermocline.clock import Clock
-    from thermocline.seam import Seam
+    from thermocline.process.clock import Clock
+    from thermocline.rules.seam import Seam
     from thermocline.settings import KafkaSettings
 
 

@@ -24,18 +24,18 @@ from serving.hot.view import HotReader
 from serving.layout import COLD, HOT, SPILL, TAILER_STATUS
 from serving.lookup import TableReader
 from serving.storage import storage_named
-from thermocline import metrics
-from thermocline.catalog import open_table
-from thermocline.clock import SystemClock
 from thermocline.errors import NotReady, TableMissing, ThermoclineError, UnknownTable
+from thermocline.iceberg.catalog import open_table
+from thermocline.process import metrics
+from thermocline.process.clock import SystemClock
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
     from serving.cold.index import ColdIndex, Snapshots
-    from thermocline.clock import Clock
-    from thermocline.definition import LiveTable
-    from thermocline.seam import Seam
+    from thermocline.process.clock import Clock
+    from thermocline.rules.definition import LiveTable
+    from thermocline.rules.seam import Seam
     from thermocline.settings import Settings
 
 # That a snapshot is replaced and its hot records go just then happens hardly once; twice is another fault.

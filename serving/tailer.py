@@ -32,7 +32,6 @@ from serving.layout import COLD, HOT
 from serving.source import KafkaSource
 from serving.storage import STORAGE_ERRORS, storage_failed
 from serving.tailer_status import follower_status, shown, tier_status, write_status
-from thermocline.clock import SystemClock
 from thermocline.errors import (
     OffsetsGone,
     PartitionsShrunk,
@@ -42,17 +41,18 @@ from thermocline.errors import (
     TombstonesGone,
 )
 from thermocline.failpoints import failpoint, failstep
-from thermocline.identity import check_identity, check_log, check_tombstones
-from thermocline.log import CONSUME_RECORDS_MAX
-from thermocline.logs import fields
-from thermocline.seam import Seam, check_against_log
+from thermocline.kafka.log import CONSUME_RECORDS_MAX
+from thermocline.process.clock import SystemClock
+from thermocline.process.logs import fields
+from thermocline.rules.identity import check_identity, check_log, check_tombstones
+from thermocline.rules.seam import Seam, check_against_log
 
 if TYPE_CHECKING:
     import threading
 
     from serving.source import Source
-    from thermocline.clock import Clock
-    from thermocline.log import Log, Tail, TopicFacts
+    from thermocline.kafka.log import Log, Tail, TopicFacts
+    from thermocline.process.clock import Clock
     from thermocline.settings import ServingSettings, Settings
 
 # One transaction each: a record waits 10 ms on average, and the rounds take a few percent of a core.

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from serving.feed import Feed
     from serving.follower import Follower
     from serving.hot.tier import HotTier
-    from thermocline.clock import Clock
     from thermocline.errors import ThermoclineError
+    from thermocline.process.clock import Clock
 
 
 def shown(problem: ThermoclineError | None) -> dict[str, str] | None:

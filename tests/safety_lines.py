@@ -191,7 +191,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="rolled-back-batch",
         keeps="a rollback behind a commit that left the seam where it was is noticed, too",
-        file="thermocline/catalog.py",
+        file="thermocline/iceberg/catalog.py",
         line=" or (batch is not None and batch != summary[SUMMARY_BATCH])",
         without="",
         test="tests/ingest/test_commit.py::test_a_rollback_behind_a_commit_of_the_same_seam_is_noticed",
@@ -296,7 +296,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="starts-check",
         keeps="a record that retention removed before it was read stops ingest",
-        file="thermocline/seam.py",
+        file="thermocline/rules/seam.py",
         line="if seam.get((topic, partition)) < log_start",
         without="if False",
         test="tests/thermocline/test_seam.py::test_offsets_that_are_gone_stop_with_all_lost_ranges",
@@ -304,7 +304,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="ends-check",
         keeps="new records under the offsets of lost ones are not skipped",
-        file="thermocline/seam.py",
+        file="thermocline/rules/seam.py",
         line="if seam.get((topic, partition)) > log_end",
         without="if False",
         test="tests/thermocline/test_seam.py::test_a_seam_beyond_the_log_stops_with_all_ends",
@@ -312,7 +312,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="partitions-shrunk",
         keeps="a topic that lost partitions is not the topic that was read",
-        file="thermocline/seam.py",
+        file="thermocline/rules/seam.py",
         line="    if gone:\n",
         without="    if gone and False:\n",
         test="tests/thermocline/test_seam.py::test_partitions_that_a_topic_has_no_more_stop_with_all_of_them",
@@ -320,7 +320,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="cluster-id",
         keeps="offsets of another cluster are not taken for ours",
-        file="thermocline/identity.py",
+        file="thermocline/rules/identity.py",
         line="    if found != cluster_id:",
         without="    if False:",
         test="tests/thermocline/test_identity.py::test_another_cluster_and_all_other_topics_are_named",
@@ -328,7 +328,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="topic-id",
         keeps="offsets of a topic made again are not taken for those of the old one",
-        file="thermocline/identity.py",
+        file="thermocline/rules/identity.py",
         line="    if replaced:",
         without="    if False:",
         test="tests/thermocline/test_identity.py::test_another_cluster_and_all_other_topics_are_named",
@@ -336,7 +336,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="tombstones",
         keeps="a row whose tombstone was compacted away is not kept in silence",
-        file="thermocline/identity.py",
+        file="thermocline/rules/identity.py",
         line="        and now_ms - since[topic] > kept_ms(configs[topic])\n",
         without="        and False\n",
         test="tests/thermocline/test_identity.py::test_behind_for_longer_than_tombstones_live_stops_with_the_time",
@@ -344,7 +344,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="tombstones-by-topic",
         keeps="a loss that is accepted of one topic is not accepted of another",
-        file="thermocline/identity.py",
+        file="thermocline/rules/identity.py",
         line="    since_ms = at.tombstones_since_ms.get(topic, 0)\n",
         without="    since_ms = max(at.tombstones_since_ms.values(), default=0)\n",
         test="tests/thermocline/test_identity.py::test_every_topic_that_is_late_is_a_fact_and_accepting_one_absolves_no_other",
@@ -368,7 +368,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="beh-ends-before-time",
         keeps="what arrives while a time is looked up is read",
-        file="thermocline/log.py",
+        file="thermocline/kafka/log.py",
         line="        ends = self._offsets(topics, _LATEST)\n        found = self._offsets(topics, OffsetSpec.for_timestamp(epoch_ms))\n",
         without="        found = self._offsets(topics, OffsetSpec.for_timestamp(epoch_ms))\n        ends = self._offsets(topics, _LATEST)\n",
         test="tests/behaviour/test_log.py::test_what_arrives_between_two_questions_is_neither_passed_over_nor_taken_for_a_transaction",
@@ -400,7 +400,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="span-order",
         keeps="a range that leaves a hole cannot advance a seam",
-        file="thermocline/seam.py",
+        file="thermocline/rules/seam.py",
         line="            if known is not None and span.first != known:",
         without="            if False:",
         test="tests/thermocline/test_seam.py::test_a_range_that_leaves_a_hole_or_overlaps_is_refused",
@@ -416,7 +416,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="log-range-end",
         keeps="a range counts as read only when its end was seen",
-        file="thermocline/log.py",
+        file="thermocline/kafka/log.py",
         line="        if positions[place] >= wanted.end:",
         without="        if positions[place] > wanted.first:",
         test="tests/behaviour/test_log.py::test_a_range_whose_end_does_not_come_is_no_range_that_was_read",
@@ -424,7 +424,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="log-range-stall",
         keeps="a range whose end does not come is an error",
-        file="thermocline/log.py",
+        file="thermocline/kafka/log.py",
         line="                raise RangeIncomplete(\n                    topic=wanted.topic,\n                    partition=wanted.partition,\n                    first=wanted.first,\n                    end=wanted.end,\n                    reached=positions[place],\n                )\n",
         without="                return\n",
         test="tests/behaviour/test_log.py::test_a_range_whose_end_does_not_come_is_no_range_that_was_read",
@@ -440,7 +440,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="beh-ends-before-reading",
         keeps="a running ingest sees that the log lost its end",
-        file="thermocline/identity.py",
+        file="thermocline/rules/identity.py",
         line="    check_against_log(table, at.seam, starts, ends)\n",
         without="",
         test="tests/behaviour/test_stops.py::test_a_log_that_ends_before_the_seam",
@@ -488,7 +488,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="beh-rollback",
         keeps="a table that was rolled back is not read on from there",
-        file="thermocline/catalog.py",
+        file="thermocline/iceberg/catalog.py",
         line="    if is_rolled_back(summary_of(snapshot), table.properties):",
         without="    if False:",
         test="tests/behaviour/test_stops.py::test_a_table_rolled_back_by_spark",
@@ -504,7 +504,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="beh-foreign",
         keeps="a foreign snapshot stops ingest with where the table can go on from",
-        file="thermocline/catalog.py",
+        file="thermocline/iceberg/catalog.py",
         line="        raise _unowned(table, name, snapshot, foreign.detail) from None\n",
         without="        raise foreign\n",
         test="tests/behaviour/test_stops.py::test_a_foreign_append_under_a_running_ingest",
@@ -666,7 +666,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="dead-letters-acknowledged",
         keeps="no batch commits before its dead letters are acknowledged",
-        file="thermocline/dead_letters.py",
+        file="thermocline/kafka/dead_letters.py",
         line="            sending.flush()\n",
         without="",
         test="tests/behaviour/test_quarantine.py::test_a_dead_letter_that_cannot_be_written_holds_its_batch_back",
@@ -907,7 +907,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="one-deletes-file",
         keeps="no second file of deletes is left out",
-        file="thermocline/files.py",
+        file="thermocline/iceberg/files.py",
         line=" or referenced in deletes:",
         without=":",
         test="tests/thermocline/test_files.py::test_a_second_file_of_deletes_for_one_data_file_is_refused",
@@ -915,7 +915,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="bound-deletes",
         keeps="deletes that may be about any file are not overlooked",
-        file="thermocline/files.py",
+        file="thermocline/iceberg/files.py",
         line=" or not referenced or",
         without=" or",
         test="tests/thermocline/test_files.py::test_deletes_that_are_bound_to_no_file_are_refused",
@@ -923,7 +923,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="bounds-cut",
         keeps="the bound of strings that were cut is no lower than any of them, or engines would skip their rows",
-        file="thermocline/data_file.py",
+        file="thermocline/iceberg/data_file.py",
         line="return cut[: end - 1] + chr(following)",
         without="return cut",
         test="tests/ingest/test_bounds.py::test_bounds_hide_no_row_that_fits_and_claim_none_that_does_not",
@@ -931,7 +931,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="bounds-surrogates",
         keeps="also where the next character would be half of one",
-        file="thermocline/data_file.py",
+        file="thermocline/iceberg/data_file.py",
         line="following = 0xE000",
         without="following = 0xD7FF",
         test="tests/ingest/test_bounds.py::test_bounds_hide_no_row_that_fits_and_claim_none_that_does_not",
@@ -939,7 +939,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="bounds-none",
         keeps="and where there is no greater string, there is no bound",
-        file="thermocline/data_file.py",
+        file="thermocline/iceberg/data_file.py",
         line="    return None\n",
         without="    return cut\n",
         test="tests/ingest/test_bounds.py::test_filtered_scans_of_three_engines_find_every_row",
@@ -947,7 +947,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="bounds-lower",
         keeps="the lower bound is that of the least value",
-        file="thermocline/data_file.py",
+        file="thermocline/iceberg/data_file.py",
         line='low, high = _lower(bounds["min"].as_py())',
         without='low, high = _lower(bounds["max"].as_py())',
         test="tests/ingest/test_bounds.py::test_filtered_scans_of_three_engines_find_every_row",
@@ -955,7 +955,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="bounds-zero",
         keeps="and a zero lies within the bounds, whatever its sign",
-        file="thermocline/data_file.py",
+        file="thermocline/iceberg/data_file.py",
         line="return isinstance(value, float) and value == 0",
         without="return False",
         test="tests/ingest/test_bounds.py::test_a_zero_lies_within_the_bounds_whatever_its_sign",
@@ -963,7 +963,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="bounds-nulls",
         keeps="nulls are counted, or engines would skip them",
-        file="thermocline/data_file.py",
+        file="thermocline/iceberg/data_file.py",
         line="nulls[field.field_id] = column.null_count",
         without="nulls[field.field_id] = 0",
         test="tests/ingest/test_bounds.py::test_nulls_are_found_and_are_no_bounds",
@@ -995,7 +995,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="vector-checksum",
         keeps="a damaged deletion vector is not read",
-        file="thermocline/deletes.py",
+        file="thermocline/iceberg/deletes.py",
         line=' or struct.pack(">I", zlib.crc32(body)) != checksum',
         without="",
         test="tests/thermocline/test_deletes.py::test_a_damaged_deletion_vector_is_not_read",
@@ -1003,7 +1003,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="deletes-of-one-file",
         keeps="position deletes of several files are not taken for one's",
-        file="thermocline/deletes.py",
+        file="thermocline/iceberg/deletes.py",
         line="if len(paths) > 1:",
         without="if False:",
         test="tests/thermocline/test_deletes.py::test_position_deletes_of_several_data_files_are_not_read_as_those_of_one",
@@ -1011,7 +1011,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="stored-field-ids",
         keeps="a stored definition keeps its field ids",
-        file="thermocline/definition.py",
+        file="thermocline/rules/definition.py",
         line="field_ids=ids, **fields",
         without="**fields",
         test="tests/thermocline/test_definition.py::test_an_altered_table_keeps_its_field_ids",
@@ -1019,7 +1019,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="stored-provenance-id",
         keeps="and those of provenance",
-        file="thermocline/definition.py",
+        file="thermocline/rules/definition.py",
         line="provenance_id=len(columns) + 1 if provenance_id is None else provenance_id",
         without="provenance_id=len(columns) + 1",
         test="tests/thermocline/test_definition.py::test_an_altered_table_keeps_its_field_ids",
@@ -1027,7 +1027,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="append-needs-values",
         keeps="without a key nothing is a tombstone",
-        file="thermocline/definition.py",
+        file="thermocline/rules/definition.py",
         line='if not table.has_key and table.key_from != "value":',
         without="if False:",
         test="tests/thermocline/test_definition.py::test_a_bad_definition_says_what_is_wrong",
@@ -1035,7 +1035,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="append-identity",
         keeps="rows without a key are told apart by topic, partition and offset",
-        file="thermocline/definition.py",
+        file="thermocline/rules/definition.py",
         line="return self.key or PROVENANCE[:3]",
         without="return self.key or PROVENANCE[:2]",
         test="tests/serving/test_other_tables.py::test_an_extract_of_a_table_without_a_key_has_a_row_for_every_record",
@@ -1051,7 +1051,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="empty-value",
         keeps="an empty value where keys are in values is bad, not a row of nulls",
-        file="thermocline/decode/json_records.py",
+        file="thermocline/rules/decode/json_records.py",
         line='bad.update((index, Bad(index, stage, "the value is empty")) for index in empty)',
         without="pass",
         test="tests/thermocline/test_decode.py::test_without_a_key_columns_come_from_the_value_and_only_an_empty_value_is_bad",
@@ -1059,7 +1059,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="places-of-good",
         keeps="provenance is that of the record, also after bad ones",
-        file="thermocline/decode/arrow.py",
+        file="thermocline/rules/decode/arrow.py",
         line="pa.array(np.asarray(offsets, np.int64)[np.asarray(decoded.good, np.int64)]),",
         without="pa.array(np.asarray(offsets, np.int64)[:count]),",
         test="tests/thermocline/test_decode.py::test_ingest_and_the_hot_tier_identify_a_row_by_the_same_bytes",
@@ -1083,7 +1083,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="whole-identity",
         keeps="a foreign file of a table without a key is indexed by its rows' places",
-        file="thermocline/sparse_index.py",
+        file="thermocline/iceberg/sparse_index.py",
         line="columns=list(definition.identity))",
         without="columns=list(definition.key))",
         test="tests/ingest/test_without_key.py::test_a_file_of_another_writer_is_indexed_by_where_its_rows_come_from",
@@ -1245,7 +1245,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="overlay-hides",
         keeps="a row that has hot records is not shown from the table",
-        file="thermocline/fold.py",
+        file="thermocline/rules/fold.py",
         line="for key, row in cold.items() if key not in winners}",
         without="for key, row in cold.items()}",
         test="tests/thermocline/test_fold.py",
@@ -1253,7 +1253,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="overlay-tombstones",
         keeps="a tombstone is no row",
-        file="thermocline/fold.py",
+        file="thermocline/rules/fold.py",
         line="rows.update((key, row) for key, row in winners.items() if row is not None)",
         without="rows.update((key, row) for key, row in winners.items())",
         test="tests/thermocline/test_fold.py",
@@ -1261,7 +1261,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="fold-offset",
         keeps="within a partition the highest offset wins",
-        file="thermocline/fold.py",
+        file="thermocline/rules/fold.py",
         line='by_offset = np.argsort(records.column(OFFSET).to_numpy(), kind="stable")',
         without="by_offset = np.arange(records.num_rows)",
         test="tests/thermocline/test_fold.py",
@@ -1269,7 +1269,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="fold-partitions",
         keeps="between partitions the broker's clock decides",
-        file="thermocline/fold.py",
+        file="thermocline/rules/fold.py",
         line="    if len(contested):\n        winner_of",
         without="    if False:\n        winner_of",
         test="tests/thermocline/test_fold.py",
@@ -1333,7 +1333,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="index-unsorted",
         keeps="a file that nobody sorted is read whole",
-        file="thermocline/sparse_index.py",
+        file="thermocline/iceberg/sparse_index.py",
         line="        is_sorted = is_sorted and keys == sorted(keys) and last_key <= keys[0]\n",
         without="",
         test="tests/serving/test_cold_index.py",
@@ -1615,7 +1615,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="suspended",
         keeps="what was read before the machine was suspended does not look fresh, nor its tombstones kept",
-        file="thermocline/clock.py",
+        file="thermocline/process/clock.py",
         line="time.clock_gettime(_MONOTONIC)",
         without="time.clock_gettime(time.CLOCK_MONOTONIC)",
         test="tests/thermocline/test_failpoints.py::test_time_passes_while_the_machine_is_suspended",
@@ -1716,10 +1716,10 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="client-not-garbage",
         keeps="no client of Kafka is destroyed in its own thread, which ends the process",
-        file="thermocline/kafka_admin.py",
+        file="thermocline/kafka/admin.py",
         line="    weakref.finalize(owner, _left_behind.append, client).atexit = False\n",
         without="",
-        test="tests/thermocline/test_kafka_admin.py",
+        test="tests/thermocline/test_admin.py",
     ),
     Mutant(
         name="tier-not-caught-up",
@@ -1732,7 +1732,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="key-type",
         keeps="a key column keeps its type",
-        file="thermocline/alteration.py",
+        file="thermocline/rules/alteration.py",
         line="if column.name in current.key:",
         without="if False:",
         test="tests/thermocline/test_alteration.py::test_what_cannot_change_says_why",
@@ -1740,7 +1740,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="widening-only",
         keeps="a type is only widened",
-        file="thermocline/alteration.py",
+        file="thermocline/rules/alteration.py",
         line="elif not _is_widening(column.type, wanted):",
         without="elif False:",
         test="tests/thermocline/test_alteration.py::test_what_cannot_change_says_why",
@@ -1748,7 +1748,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="decimal-scale",
         keeps="a decimal keeps its scale",
-        file="thermocline/alteration.py",
+        file="thermocline/rules/alteration.py",
         line=" and after.scale == before.scale",
         without="",
         test="tests/thermocline/test_alteration.py::test_what_cannot_change_says_why",
@@ -1756,7 +1756,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="fixed-fields",
         keeps="what rows follow from does not change",
-        file="thermocline/alteration.py",
+        file="thermocline/rules/alteration.py",
         line="        if ours != theirs:\n",
         without="        if False:\n",
         test="tests/thermocline/test_alteration.py::test_what_cannot_change_says_why",
@@ -1764,7 +1764,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="kept-columns",
         keeps="no column goes",
-        file="thermocline/alteration.py",
+        file="thermocline/rules/alteration.py",
         line="        if column.name not in types:\n",
         without="        if False:\n",
         test="tests/thermocline/test_alteration.py::test_what_cannot_change_says_why",
@@ -1772,7 +1772,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="kept-ids",
         keeps="a column keeps its field id",
-        file="thermocline/alteration.py",
+        file="thermocline/rules/alteration.py",
         line="yield replace(column, field_id=ids.get(column.name, last))",
         without="yield column",
         test="tests/thermocline/test_alteration.py::test_new_columns_get_the_ids_after_all_others_wherever_the_file_has_them",
@@ -1780,7 +1780,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="kept-topics",
         keeps="no topic goes",
-        file="thermocline/alteration.py",
+        file="thermocline/rules/alteration.py",
         line="        if topic not in wanted.topics\n",
         without="        if False\n",
         test="tests/thermocline/test_alteration.py::test_what_cannot_change_says_why",
@@ -1876,7 +1876,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="new-names-alter",
         keeps="nor is one added",
-        file="thermocline/alteration.py",
+        file="thermocline/rules/alteration.py",
         line="problems_of_new_names(column.name for column in wanted.columns if column.name not in names)",
         without="()",
         test="tests/thermocline/test_alteration.py"
@@ -2207,7 +2207,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="views-by-producer",
         keeps="producers' times make no life longer",
-        file="thermocline/identity.py",
+        file="thermocline/rules/identity.py",
         line="max(at.drained_ms, at.watermark_ms) if config.is_log_append_time else at.drained_ms",
         without="max(at.drained_ms, at.watermark_ms)",
         test="tests/views/test_lifetime.py::test_only_the_brokers_own_times_make_it_later",
@@ -2215,7 +2215,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="views-backdated",
         keeps="of times that producers give only what is bounded is promised",
-        file="thermocline/identity.py",
+        file="thermocline/rules/identity.py",
         line="return 0 if retention.backdated_ms_max is None else max(kept - retention.backdated_ms_max, 0)",
         without="return max(kept - (retention.backdated_ms_max or 0), 0)",
         test="tests/views/test_lifetime.py::test_times_that_producers_give_promise_nothing",
@@ -2223,7 +2223,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="views-backdated-bound",
         keeps="and no more than the bound leaves",
-        file="thermocline/identity.py",
+        file="thermocline/rules/identity.py",
         line="max(kept - retention.backdated_ms_max, 0)",
         without="kept",
         test="tests/views/test_lifetime.py::test_a_bound_of_how_old_they_may_be_leaves_the_rest_of_the_retention",
@@ -2239,7 +2239,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="views-backdated-setting",
         keeps="a bound counts only where the broker keeps to it",
-        file="thermocline/log.py",
+        file="thermocline/kafka/log.py",
         line="        if bound_ms != _NO_BOUND_MS:\n            return bound_ms\n    return None",
         without="        if bound_ms != _NO_BOUND_MS:\n            return bound_ms\n    return 0",
         test="tests/views/test_check.py::test_how_old_a_record_may_be_when_it_comes",
@@ -2255,7 +2255,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="views-future",
         keeps="nor times in the future",
-        file="thermocline/identity.py",
+        file="thermocline/rules/identity.py",
         line="    return min(known_ms, now_ms)",
         without="    return known_ms",
         test="tests/views/test_lifetime.py::test_times_in_the_future_do_not_make_it_later",
@@ -2263,7 +2263,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="views-margin",
         keeps="a life ends before the promise does",
-        file="thermocline/identity.py",
+        file="thermocline/rules/identity.py",
         line="    return max(kept - margin, 0)",
         without="    return kept",
         test="tests/views/test_lifetime.py::test_a_short_retention_gives_up_a_tenth_of_it",
@@ -2351,34 +2351,34 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="leftovers-in-use",
         keeps="a folder that the catalog names is not deleted",
-        file="views/leftovers.py",
+        file="views/orphaned_metadata.py",
         line=" and name not in standing.folders:",
         without=":",
-        test="tests/views/test_leftovers.py::test_only_old_folders_of_the_views_own_go",
+        test="tests/views/test_orphaned_metadata.py::test_only_old_folders_of_the_views_own_go",
     ),
     Mutant(
         name="leftovers-young",
         keeps="nor one that is young",
-        file="views/leftovers.py",
+        file="views/orphaned_metadata.py",
         line="now_ms - info.mtime_ns // 1_000_000 > KEPT_MS",
         without="True",
-        test="tests/views/test_leftovers.py::test_only_old_folders_of_the_views_own_go",
+        test="tests/views/test_orphaned_metadata.py::test_only_old_folders_of_the_views_own_go",
     ),
     Mutant(
         name="leftovers-own",
         keeps="nor one of another view",
-        file="views/leftovers.py",
+        file="views/orphaned_metadata.py",
         line="        and _uuid_of(files, info.path) == standing.uuid\n",
         without="",
-        test="tests/views/test_leftovers.py::test_only_old_folders_of_the_views_own_go",
+        test="tests/views/test_orphaned_metadata.py::test_only_old_folders_of_the_views_own_go",
     ),
     Mutant(
         name="leftovers-whole",
         keeps="nor one that holds something else",
-        file="views/leftovers.py",
+        file="views/orphaned_metadata.py",
         line='        info.path == f"{path}/metadata/{info.base_name}"\n        and ',
         without="        ",
-        test="tests/views/test_leftovers.py::test_only_old_folders_of_the_views_own_go",
+        test="tests/views/test_orphaned_metadata.py::test_only_old_folders_of_the_views_own_go",
     ),
     # Views: what Trino may do, and to whom it shows what.
     Mutant(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 
-from thermocline.log import Log
+from thermocline.kafka.log import Log
 
 ANSWER_SECONDS = 60.0
 

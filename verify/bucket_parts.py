@@ -13,7 +13,7 @@ from verify.spill import Spill, part_of
 from verify.table_rows import RowsUnreadable, rows_schema
 
 if TYPE_CHECKING:
-    from thermocline.definition import LiveTable
+    from thermocline.rules.definition import LiveTable
 
 __all__ = ["Part", "parts_of"]
 

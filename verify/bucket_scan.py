@@ -17,18 +17,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from thermocline.definition import PROVENANCE
 from thermocline.errors import first_line
-from thermocline.files import open_input
-from thermocline.keys import buckets, encode_table
-from thermocline.sparse_index import FOOTER_KEY
+from thermocline.iceberg.files import open_input
+from thermocline.iceberg.sparse_index import FOOTER_KEY
+from thermocline.rules.definition import PROVENANCE
+from thermocline.rules.keys import buckets, encode_table
 from verify.finding import Finding, Key, key_of
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyroaring import BitMap
 
-    from thermocline.definition import LiveTable
+    from thermocline.rules.definition import LiveTable
     from verify.current_files import StoredFile
     from verify.origins import Mask, Origins
 

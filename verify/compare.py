@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thermocline.definition import KEY, PROVENANCE, LiveTable
+from thermocline.rules.definition import KEY, PROVENANCE, LiveTable
 
 __all__ = [
     "DIFFERS",

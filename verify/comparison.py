@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from thermocline.catalog import current_state, definition_of, open_table, state_of
-from thermocline.definition import PROVENANCE
 from thermocline.errors import ReadPointGone, StorageFailed, first_line
-from thermocline.files import plan_files
-from thermocline.identity import check_identity
-from thermocline.log import Log
-from thermocline.masking import mask_password
-from thermocline.read_point import ReadPoint
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import current_state, definition_of, open_table, state_of
+from thermocline.iceberg.files import plan_files
+from thermocline.kafka.log import Log
+from thermocline.process.masking import mask_password
+from thermocline.rules.definition import PROVENANCE
+from thermocline.rules.identity import check_identity
+from thermocline.rules.read_point import ReadPoint
+from thermocline.rules.seam import Seam
 from verify.bucket_parts import Part, parts_of
 from verify.door_check import extract_findings, hot_entities, hot_findings, hot_records
 from verify.doubts import Doubts, second_look
@@ -39,10 +39,10 @@ from verify.table_rows import RowsUnreadable, bucket_rows, least_offsets, with_k
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from thermocline.clock import Clock
-    from thermocline.definition import LiveTable
-    from thermocline.files import DataFile
-    from thermocline.log import TopicConfig
+    from thermocline.iceberg.files import DataFile
+    from thermocline.kafka.log import TopicConfig
+    from thermocline.process.clock import Clock
+    from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings
     from verify.doors import Doors
     from verify.log_pass import Progress, ReadLog

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap
 
-from thermocline.deletes import read_deletes
 from thermocline.errors import first_line
-from thermocline.files import ListedFile, open_input
+from thermocline.iceberg.deletes import read_deletes
+from thermocline.iceberg.files import ListedFile, open_input
 from verify.file_history import deletes_by_file
 from verify.finding import Finding
 

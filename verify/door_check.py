@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thermocline.decode import unpack_arrays
-from thermocline.definition import KEY, PROVENANCE, TOMBSTONE
-from thermocline.fold import winners
-from thermocline.keys import decode_arrays
+from thermocline.rules.decode import unpack_arrays
+from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE
+from thermocline.rules.fold import winners
+from thermocline.rules.keys import decode_arrays
 from verify.compare import EXTRA, MISSING, TWICE, compared_columns, differences, first_twice
 from verify.finding import Finding, key_of
 from verify.log_fold import SEGMENT
@@ -21,9 +21,9 @@ from verify.sample import entities_of
 from verify.table_rows import rows_schema
 
 if TYPE_CHECKING:
-    from thermocline.definition import LiveTable
-    from thermocline.read_point import ReadPoint
-    from thermocline.seam import Seam
+    from thermocline.rules.definition import LiveTable
+    from thermocline.rules.read_point import ReadPoint
+    from thermocline.rules.seam import Seam
     from verify.doubts import Origin
 
 __all__ = ["Difference", "HotRecords", "extract_findings", "hot_entities", "hot_findings", "hot_records"]

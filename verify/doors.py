@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from thermocline.read_point import ReadPoint
-    from thermocline.seam import Seam
+    from thermocline.rules.read_point import ReadPoint
+    from thermocline.rules.seam import Seam
 
 __all__ = ["Doors", "Extract", "HotDoor", "Lookup"]
 

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thermocline.decode import decoder_for, records_table
-from thermocline.definition import KEY, PROVENANCE, LiveTable
-from thermocline.log import Log, OffsetRange, RecordChunk, read_ranges
+from thermocline.kafka.log import Log, OffsetRange, RecordChunk, read_ranges
+from thermocline.rules.decode import decoder_for, records_table
+from thermocline.rules.definition import KEY, PROVENANCE, LiveTable
 from verify.row_judge import Reason
 from verify.sample import entities_of
 
 if TYPE_CHECKING:
-    from thermocline.clock import Clock
-    from thermocline.seam import Seam
+    from thermocline.process.clock import Clock
+    from thermocline.rules.seam import Seam
     from verify.finding import Finding
     from verify.reading import Place
     from verify.report import Report

@@ -15,18 +15,18 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thermocline.decode import json_row
-from thermocline.definition import KEY, PROVENANCE, TOMBSTONE, Column, Kind
-from thermocline.fold import order_of
-from thermocline.keys import bucket_of, decode_one, parse_value
+from thermocline.rules.decode import json_row
+from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE, Column, Kind
+from thermocline.rules.fold import order_of
+from thermocline.rules.keys import bucket_of, decode_one, parse_value
 from verify.finding import Finding, Key
 from verify.log_fold import MAYBE, STATE
 from verify.sample import by_entity, entities_of
 
 if TYPE_CHECKING:
-    from thermocline.definition import LiveTable
-    from thermocline.read_point import ReadPoint
-    from thermocline.seam import Seam
+    from thermocline.rules.definition import LiveTable
+    from thermocline.rules.read_point import ReadPoint
+    from thermocline.rules.seam import Seam
     from verify.reading import Place, Reading
 
 __all__ = ["ENTITY_ROWS_MAX", "Entities", "entity_key", "parameters_of"]

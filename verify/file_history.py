@@ -13,8 +13,8 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from thermocline.bounded import Bounded
-from thermocline.deletes import read_deletes
-from thermocline.files import Deletes, ListedFile, local_path
+from thermocline.iceberg.deletes import read_deletes
+from thermocline.iceberg.files import Deletes, ListedFile, local_path
 from verify.finding import Finding
 from verify.lineage import Step, file_id
 from verify.seam_history import name_of

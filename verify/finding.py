@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from thermocline.keys import named_columns
+from thermocline.rules.keys import named_columns
 
 if TYPE_CHECKING:
-    from thermocline.definition import LiveTable
+    from thermocline.rules.definition import LiveTable
 
 __all__ = ["CODES", "Finding", "Key", "key_of"]
 

@@ -16,16 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from thermocline.clock import iso_time
-from thermocline.decode import Decoder, decoder_for, records_table
-from thermocline.definition import KEY, PROVENANCE, TOMBSTONE, LiveTable
 from thermocline.errors import first_line
-from thermocline.files import ListedFile, open_input
-from thermocline.fold import OFFSET
-from thermocline.keys import bucket_of, decode_one, encode_table
-from thermocline.log import OffsetRange, RecordChunk
-from thermocline.seam import Seam
-from thermocline.sparse_index import load_sparse_index
+from thermocline.iceberg.files import ListedFile, open_input
+from thermocline.iceberg.sparse_index import load_sparse_index
+from thermocline.kafka.log import OffsetRange, RecordChunk
+from thermocline.process.clock import iso_time
+from thermocline.rules.decode import Decoder, decoder_for, records_table
+from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE, LiveTable
+from thermocline.rules.fold import OFFSET
+from thermocline.rules.keys import bucket_of, decode_one, encode_table
+from thermocline.rules.seam import Seam
 from verify.bucket_scan import UNREADABLE, origin_of
 from verify.current_files import StoredFile
 from verify.file_history import deletes_by_file
@@ -46,7 +46,7 @@ _GROUPS_AT_ONCE: Final = 64
 
 
 class HeldLog(Protocol):
-    """What the log holds, as `thermocline.log.Log` says it."""
+    """What the log holds, as `thermocline.kafka.log.Log` says it."""
 
     def starts(self, topics: Sequence[str]) -> Seam:
         """The first offset that each partition still holds."""
@@ -58,7 +58,7 @@ class HeldLog(Protocol):
 
 
 Read = Callable[[Sequence[OffsetRange]], Iterator[RecordChunk]]
-"""The committed records of some ranges, as `thermocline.log.read_ranges` gives them."""
+"""The committed records of some ranges, as `thermocline.kafka.log.read_ranges` gives them."""
 
 
 def history_of(

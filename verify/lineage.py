@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Final
 
 from pyiceberg.table.snapshots import Operation, ancestors_of
 
-from thermocline.catalog import (
+from thermocline.errors import ThermoclineError, first_line
+from thermocline.iceberg.catalog import (
     SUMMARY_ACCEPTED,
     SUMMARY_REPLAYED,
     SUMMARY_SEAM,
     SnapshotState,
     state_of,
 )
-from thermocline.errors import ThermoclineError, first_line
-from thermocline.files import ListedFile, listed_files
+from thermocline.iceberg.files import ListedFile, listed_files
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from thermocline.decode import Decoder, decoder_for, records_table
-from thermocline.definition import KEY, PROVENANCE, LiveTable
-from thermocline.log import RecordChunk
-from thermocline.seam import Seam
+from thermocline.kafka.log import RecordChunk
+from thermocline.rules.decode import Decoder, decoder_for, records_table
+from thermocline.rules.definition import KEY, PROVENANCE, LiveTable
+from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from verify.reading import Reading

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from thermocline.errors import OffsetsGone, ReadPointGone
-from thermocline.keys import buckets
-from thermocline.log import Log, OffsetRange, RecordChunk, read_ranges
-from thermocline.seam import Seam
+from thermocline.kafka.log import Log, OffsetRange, RecordChunk, read_ranges
+from thermocline.rules.keys import buckets
+from thermocline.rules.seam import Seam
 from verify.entities import Entities
 from verify.log_fold import SEGMENT, LogDecoder
 from verify.sample import entities_of
@@ -22,8 +22,8 @@ from verify.spill import Spill
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from thermocline.clock import Clock
-    from thermocline.definition import LiveTable
+    from thermocline.process.clock import Clock
+    from thermocline.rules.definition import LiveTable
     from verify.reading import Place, Reading
     from verify.sample import Chosen
 

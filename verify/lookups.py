@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from thermocline.catalog import definition_of
 from thermocline.errors import OffsetsGone, ReadPointGone
-from thermocline.log import Log, OffsetRange, read_ranges
-from thermocline.read_point import READ_AFTER_MAX, ReadPoint
+from thermocline.iceberg.catalog import definition_of
+from thermocline.kafka.log import Log, OffsetRange, read_ranges
+from thermocline.rules.read_point import READ_AFTER_MAX, ReadPoint
 from verify.doubts import second_look
 from verify.entities import parameters_of
 from verify.finding import Finding
@@ -22,8 +22,8 @@ from verify.reading import Reading
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from thermocline.clock import Clock
-    from thermocline.seam import Seam
+    from thermocline.process.clock import Clock
+    from thermocline.rules.seam import Seam
     from verify.comparison import Verified
     from verify.doors import Lookup
     from verify.report import Report

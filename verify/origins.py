@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from thermocline.catalog import ACCEPTED_PROPERTY
-from thermocline.definition import PROVENANCE
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import ACCEPTED_PROPERTY
+from thermocline.rules.definition import PROVENANCE
+from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from verify.lineage import Link

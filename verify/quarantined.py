@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 from pyiceberg.table.snapshots import ancestors_of
 from pyroaring import BitMap64
 
-from thermocline.catalog import find_table
 from thermocline.errors import first_line
-from thermocline.files import open_input
+from thermocline.iceberg.catalog import find_table
+from thermocline.iceberg.files import open_input
 from verify.finding import Finding
 from verify.lineage import lineage, walk
 from verify.seam_history import name_of

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from thermocline.alteration import definition_by
-from thermocline.catalog import ACCEPTED_PROPERTY, SUMMARY_ACCEPTED, state_of
 from thermocline.errors import ClusterReplaced, OffsetsGone, ReadPointGone, TombstonesGone
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import ACCEPTED_PROPERTY, SUMMARY_ACCEPTED, state_of
+from thermocline.rules.alteration import definition_by
+from thermocline.rules.seam import Seam
 from verify.lineage import Link, lineage
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
-    from thermocline.definition import LiveTable
+    from thermocline.rules.definition import LiveTable
 
 __all__ = ["Life", "Place", "Reading"]
 

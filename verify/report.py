@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from verify.finding import Finding
 
 if TYPE_CHECKING:
-    from thermocline.read_point import ReadPoint
+    from thermocline.rules.read_point import ReadPoint
     from verify.row_judge import Reason
 
 __all__ = ["KEPT_MAX", "Report"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from thermocline.fold import order_of
+from thermocline.rules.fold import order_of
 
 if TYPE_CHECKING:
     from verify.reading import Place, Reading

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from thermocline.errors import BadParameter, NoKey
-from thermocline.keys import check_key_columns, encode_one, encode_table, parse_value
+from thermocline.rules.keys import check_key_columns, encode_one, encode_table, parse_value
 
 if TYPE_CHECKING:
-    from thermocline.definition import LiveTable
+    from thermocline.rules.definition import LiveTable
 
 __all__ = ["Chosen", "Named", "Sample", "by_entity", "entities_of", "named"]
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from thermocline.catalog import (
+from thermocline.errors import first_line
+from thermocline.iceberg.catalog import (
     BATCH_PROPERTY,
     EPOCH_PROPERTY,
     SEAM_PROPERTY,
@@ -19,13 +20,12 @@ from thermocline.catalog import (
     SUMMARY_BATCH,
     SUMMARY_EPOCH,
 )
-from thermocline.errors import first_line
-from thermocline.seam import Seam
+from thermocline.rules.seam import Seam
 from verify.finding import Finding
 
 if TYPE_CHECKING:
-    from thermocline.catalog import SnapshotState
-    from thermocline.definition import LiveTable
+    from thermocline.iceberg.catalog import SnapshotState
+    from thermocline.rules.definition import LiveTable
     from verify.lineage import Link
 
 READ: Final = "read"

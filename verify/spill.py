@@ -16,7 +16,7 @@ import mmh3
 import numpy as np
 import pyarrow as pa
 
-from thermocline.definition import KEY
+from thermocline.rules.definition import KEY
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from thermocline.catalog import load_table
 from thermocline.errors import ThermoclineError
+from thermocline.iceberg.catalog import load_table
 from verify.bucket_scan import bucket_findings
 from verify.current_files import deletes_findings, listing_findings, stored_files
 from verify.file_history import FileHistory
@@ -23,7 +23,7 @@ from verify.seam_history import name_of, seam_findings
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from thermocline.definition import LiveTable
+    from thermocline.rules.definition import LiveTable
     from verify.finding import Finding
 
 Progress = Callable[[str, int, int], None]

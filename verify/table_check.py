@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thermocline.definition import KEY, PROVENANCE, TOMBSTONE
+from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE
 from verify.compare import Mask, compared_columns, rows_equal, rows_equal_or_null
 from verify.finding import Finding, key_of
 from verify.log_fold import BATCH, CERTAIN, MAYBE, SEGMENT, STATE
@@ -20,7 +20,7 @@ from verify.row_judge import Ground, Heard, Reason, Stored, Verdict, judge
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from thermocline.definition import LiveTable
+    from thermocline.rules.definition import LiveTable
     from verify.doubts import Doubts
     from verify.reading import Place, Reading
     from verify.report import Report

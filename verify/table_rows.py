@@ -11,16 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from thermocline.definition import KEY, PROVENANCE, LiveTable
-from thermocline.deletes import read_deletes
-from thermocline.files import open_input
-from thermocline.keys import encode_table
+from thermocline.iceberg.deletes import read_deletes
+from thermocline.iceberg.files import open_input
+from thermocline.rules.definition import KEY, PROVENANCE, LiveTable
+from thermocline.rules.keys import encode_table
 from verify.bucket_scan import UNREADABLE
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
-    from thermocline.files import DataFile
+    from thermocline.iceberg.files import DataFile
     from verify.reading import Place
 
 __all__ = ["RowsUnreadable", "bucket_rows", "least_offsets", "rows_schema", "with_keys"]

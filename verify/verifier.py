@@ -10,11 +10,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from thermocline.catalog import definition_of, open_table
 from thermocline.errors import ReadPointGone, StorageFailed, TableUnowned, ThermoclineError, first_line
-from thermocline.keys import encode_one
-from thermocline.log import Log, read_ranges
-from thermocline.masking import mask_password
+from thermocline.iceberg.catalog import definition_of, open_table
+from thermocline.kafka.log import Log, read_ranges
+from thermocline.process.masking import mask_password
+from thermocline.rules.keys import encode_one
 from verify.bucket_scan import UNREADABLE
 from verify.comparison import MEMORY_BYTES, Scope, Verification
 from verify.history import KEYS_MAX, histories_of
@@ -26,8 +26,8 @@ from verify.structure import structure_findings
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from thermocline.clock import Clock
-    from thermocline.definition import LiveTable
+    from thermocline.process.clock import Clock
+    from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings
     from verify.doors import Doors
     from verify.finding import Finding

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from thermocline.definition import PROVENANCE
 from thermocline.errors import ReadPointGone, ThermoclineError
+from thermocline.rules.definition import PROVENANCE
 from verify.comparison import failed
 from verify.entities import Entities, entity_key
 from verify.finding import Finding

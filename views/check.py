@@ -7,20 +7,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from thermocline.catalog import current_state, definition_of
-from thermocline.clock import iso_time
 from thermocline.errors import ThermoclineError, TrinoUnreachable
-from thermocline.identity import kept_ms, promised_ms
+from thermocline.iceberg.catalog import current_state, definition_of
+from thermocline.process.clock import iso_time
+from thermocline.rules.identity import kept_ms, promised_ms
 from views.facts import look
 from views.publish import find_views
-from views.standing import standing_views
 from views.topics import SCHEMA, table_name
+from views.view_status import standing_views
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from thermocline.clock import Clock
-    from thermocline.log import Log
+    from thermocline.kafka.log import Log
+    from thermocline.process.clock import Clock
     from thermocline.settings import Settings
     from views.facts import TableFacts
     from views.trino_client import Trino

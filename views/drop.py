@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from thermocline.catalog import find_table
+from thermocline.iceberg.catalog import find_table
 from views.leases import release
 from views.publish import find_all_views
 from views.render import Mode
 from views.render_view import drop_view, view_name
-from views.standing import pinned_names
+from views.view_status import pinned_names
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

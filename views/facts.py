@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from thermocline.catalog import current_state, definition_of
-from thermocline.identity import check_log
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import current_state, definition_of
+from thermocline.rules.identity import check_log
+from thermocline.rules.seam import Seam
 from views.transactions import shows_transactions
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from thermocline.catalog import SnapshotState
-    from thermocline.clock import Clock
-    from thermocline.definition import LiveTable
-    from thermocline.log import Log, TopicConfig, TopicRetention
+    from thermocline.iceberg.catalog import SnapshotState
+    from thermocline.kafka.log import Log, TopicConfig, TopicRetention
+    from thermocline.process.clock import Clock
+    from thermocline.rules.definition import LiveTable
 
 __all__ = ["TableFacts", "look"]
 
@@ -55,7 +55,7 @@ def look(table: Table, name: str, log: Log, clock: Clock) -> TableFacts:
     Raises:
         TableUnowned: its newest snapshot is none of ours.
         ThermoclineError: the log is another one, or lacks what the snapshot does not have
-            (`thermocline.identity.check_log`).
+            (`thermocline.rules.identity.check_log`).
     """
     definition, state = definition_of(table, name), current_state(table, name)
     now_ms = clock.now_ms()  # before the log is asked: what it gains from now on is newer

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from thermocline.definition import Column, ColumnType, Kind
+from thermocline.rules.definition import Column, ColumnType, Kind
 from views import sql
 from views.fields_decimal import exact_decimal
 from views.fields_document import with_numbers_quoted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thermocline.scalars import NUMBER, NUMBER_LENGTH_MAX
+from thermocline.rules.scalars import NUMBER, NUMBER_LENGTH_MAX
 from views import sql
 
 __all__ = ["exact_decimal"]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
-from thermocline.catalog import java_properties
+from thermocline.iceberg.catalog import java_properties
 from thermocline.settings import CatalogSettings
 from views.properties import Translation, variable_of
 

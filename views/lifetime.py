@@ -16,15 +16,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from thermocline.clock import iso_time
-from thermocline.identity import (
+from thermocline.kafka.log import TIMESTAMP_MS_MAX
+from thermocline.process.clock import iso_time
+from thermocline.rules.identity import (
     TRANSACTION_MS_MAX,
     beyond_since_ms,
     kept_ms,
     less_margin,
     promised_ms,
 )
-from thermocline.log import TIMESTAMP_MS_MAX
 
 if TYPE_CHECKING:
     from views.facts import TableFacts

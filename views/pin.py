@@ -6,10 +6,10 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Final
 
-from thermocline.catalog import definition_of, state_of
-from thermocline.clock import iso_time
 from thermocline.errors import BadParameter, OffsetsGone, PartitionsShrunk, ReadPointGone, ViewForeign
-from thermocline.identity import beyond_since_ms, check_source
+from thermocline.iceberg.catalog import definition_of, state_of
+from thermocline.process.clock import iso_time
+from thermocline.rules.identity import beyond_since_ms, check_source
 from views.facts import TableFacts
 from views.leases import hold
 from views.lifetime import lifetime
@@ -22,10 +22,10 @@ from views.transactions import shows_transactions
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from thermocline.catalog import SnapshotState
-    from thermocline.clock import Clock
-    from thermocline.log import Log
-    from thermocline.read_point import ReadPoint
+    from thermocline.iceberg.catalog import SnapshotState
+    from thermocline.kafka.log import Log
+    from thermocline.process.clock import Clock
+    from thermocline.rules.read_point import ReadPoint
     from thermocline.settings import Settings
     from views.trino_client import Trino
 
@@ -69,7 +69,7 @@ def pinned_view(
     Raises:
         BadParameter: it can't be called so, or the read point is of another table.
         ReadPointGone: its snapshot is expired, or of another definition, or the log has lost some of it.
-        ThermoclineError: the log is another one (`thermocline.identity.check_identity`).
+        ThermoclineError: the log is another one (`thermocline.rules.identity.check_identity`).
     """
     called = called or _called(point)
     if _NAME.fullmatch(called) is None:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from thermocline.clock import iso_time
 from thermocline.errors import ViewsLate
-from thermocline.seam import Seam
+from thermocline.process.clock import iso_time
+from thermocline.rules.seam import Seam
 from views.lifetime import lifetime
 from views.render import Mode, ViewPlan, query
 from views.render_view import create_view, view_comment, view_name
@@ -19,7 +19,7 @@ from views.render_window import Window
 from views.sql import comment
 
 if TYPE_CHECKING:
-    from thermocline.definition import LiveTable
+    from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings, TableSettings, ViewsSettings
     from views.facts import TableFacts
 

@@ -6,16 +6,16 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from thermocline.catalog import open_catalog
 from thermocline.errors import ThermoclineError, first_line
-from thermocline.log import Log
-from thermocline.logs import fields
-from views.leftovers import remove_leftovers
+from thermocline.iceberg.catalog import open_catalog
+from thermocline.kafka.log import Log
+from thermocline.process.logs import fields
+from views.orphaned_metadata import remove_leftovers
 from views.publish import Publisher, Round
 from views.trino_client import Trino
 
 if TYPE_CHECKING:
-    from thermocline.clock import Clock
+    from thermocline.process.clock import Clock
     from thermocline.settings import Settings
 
 __all__ = ["Publication"]

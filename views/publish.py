@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from thermocline.catalog import current_state, definition_of, load_table
 from thermocline.errors import (
     ClusterReplaced,
     OffsetsGone,
@@ -26,6 +25,7 @@ from thermocline.errors import (
     ViewForeign,
 )
 from thermocline.failpoints import failpoint, failstep
+from thermocline.iceberg.catalog import current_state, definition_of, load_table
 from views.facts import look
 from views.leases import RENEWED_SECONDS, hold
 from views.plan import PlannedView, cold_view, live_views, modes_of
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-    from thermocline.clock import Clock
-    from thermocline.definition import LiveTable
-    from thermocline.log import Log
+    from thermocline.kafka.log import Log
+    from thermocline.process.clock import Clock
+    from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings
     from views.facts import TableFacts
     from views.trino_client import Trino

@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from thermocline.seam import Seam
+from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from views.plan import PlannedView

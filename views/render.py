@@ -1,8 +1,8 @@
 """The queries of a live table's views: the cold rows of one snapshot, overlaid with the log beyond its seam.
 
-The rules are those of ``thermocline.decode`` and ``thermocline.fold``, in SQL: a record that is bad for one
-is bad for the other, and of several records of a key the same one wins. Names are fully qualified, columns
-are listed, provenance stays hidden.
+The rules are those of ``thermocline.rules.decode`` and ``thermocline.rules.fold``, in SQL: a record that is
+bad for one is bad for the other, and of several records of a key the same one wins. Names are fully
+qualified, columns are listed, provenance stays hidden.
 """
 
 # ruff: noqa: S608  (what stands in a statement is quoted by views.sql, or an operator's own condition)
@@ -14,7 +14,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from thermocline.definition import LiveTable
+from thermocline.rules.definition import LiveTable
 from views import sql
 from views.render_records import DELETED, GOOD, good_records
 from views.render_window import Window

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from thermocline.definition import Column, LiveTable
+from thermocline.rules.definition import Column, LiveTable
 from views import sql
 from views.fields import token, trino_type, value
 from views.fields_document import document

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from thermocline.definition import LiveTable
+from thermocline.rules.definition import LiveTable
 from views import sql
 from views.fields import trino_type
 from views.render import Mode, ViewPlan, query

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from thermocline.seam import Seam
+from thermocline.rules.seam import Seam
 from views import sql
 from views.groups import grouped
 from views.topics import SCHEMA, table_name

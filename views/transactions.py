@@ -20,16 +20,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from thermocline.catalog import SUMMARY_ACCEPTED, state_of, summary_of
 from thermocline.errors import TableUnowned
-from thermocline.identity import KEPT_MS_MIN
+from thermocline.iceberg.catalog import SUMMARY_ACCEPTED, state_of, summary_of
+from thermocline.rules.identity import KEPT_MS_MIN
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-    from thermocline.catalog import SnapshotState
-    from thermocline.log import Log, TopicConfig
+    from thermocline.iceberg.catalog import SnapshotState
+    from thermocline.kafka.log import Log, TopicConfig
 
 __all__ = ["has_committed_transactions", "has_open_transaction", "shows_transactions"]
 

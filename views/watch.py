@@ -10,11 +10,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from thermocline.errors import ExitCode, InternalError, ThermoclineError
-from thermocline.logs import fields
-from thermocline.metrics import VIEW_FAILURES, VIEWS_AGE_SECONDS, VIEWS_REPLACED
+from thermocline.process.logs import fields
+from thermocline.process.metrics import VIEW_FAILURES, VIEWS_AGE_SECONDS, VIEWS_REPLACED
 
 if TYPE_CHECKING:
-    from thermocline.clock import Clock
+    from thermocline.process.clock import Clock
     from views.publish import Round
 
 __all__ = ["InBackground", "Watch"]

@@ -28,17 +28,17 @@ from serving.cold.manifest import FORMAT, Manifest, is_newer, manifest_of
 from serving.cold.reader import ColdReader
 from serving.stamp import file_stamp
 from thermocline.failpoints import failpoint, failstep
-from thermocline.files import open_input, plan_files
-from thermocline.sparse_index import SparseIndex, load_sparse_index
+from thermocline.iceberg.files import open_input, plan_files
+from thermocline.iceberg.sparse_index import SparseIndex, load_sparse_index
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
     from serving.cold.index import ColdIndex
-    from thermocline.catalog import SnapshotState
-    from thermocline.definition import LiveTable
-    from thermocline.files import DataFile
+    from thermocline.iceberg.catalog import SnapshotState
+    from thermocline.iceberg.files import DataFile
+    from thermocline.rules.definition import LiveTable
 
 MANIFEST: Final = "manifest.msgpack"
 FILES: Final = "files"

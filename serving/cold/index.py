@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from thermocline.definition import LiveTable
-from thermocline.files import DataFile
-from thermocline.seam import Seam
-from thermocline.sparse_index import SparseIndex
+from thermocline.iceberg.files import DataFile
+from thermocline.iceberg.sparse_index import SparseIndex
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from pyroaring import BitMap

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from thermocline.catalog import ACCEPTED_PROPERTY
-from thermocline.files import DataFile
-from thermocline.identity import tombstones_matter_from_ms
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import ACCEPTED_PROPERTY
+from thermocline.iceberg.files import DataFile
+from thermocline.rules.identity import tombstones_matter_from_ms
+from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from thermocline.catalog import SnapshotState
-    from thermocline.definition import LiveTable
+    from thermocline.iceberg.catalog import SnapshotState
+    from thermocline.rules.definition import LiveTable
 
 FORMAT: Final = 3
 

@@ -23,11 +23,11 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap
 
 from thermocline.bounded import Bounded
-from thermocline.definition import Kind, LiveTable
-from thermocline.deletes import read_deletes
 from thermocline.failpoints import failpoint
-from thermocline.files import local_path, open_input
-from thermocline.keys import bucket_of, encode_one, prefix_end
+from thermocline.iceberg.deletes import read_deletes
+from thermocline.iceberg.files import local_path, open_input
+from thermocline.rules.definition import Kind, LiveTable
+from thermocline.rules.keys import bucket_of, encode_one, prefix_end
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

@@ -26,7 +26,7 @@ from serving.hot import disk
 from serving.hot.environment import open_environment
 from serving.hot.record import META_KEY
 from thermocline.failpoints import failpoint
-from thermocline.seam import Seam
+from thermocline.rules.seam import Seam
 
 LOCK_SUFFIX: Final = "-lock"  # LMDB's own name for the file of locks beside the data
 # Each record may fall into another page, which is copied, split, and named in a page above; a large value has

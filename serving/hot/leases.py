@@ -26,10 +26,10 @@ import msgspec
 
 from serving.hot import disk
 from thermocline.failpoints import failpoint, failstep
-from thermocline.seam import Seam
+from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
-    from thermocline.clock import Clock
+    from thermocline.process.clock import Clock
 
 LEASES: Final = "leases"
 SUFFIX: Final = ".json"

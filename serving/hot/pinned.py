@@ -32,8 +32,8 @@ from thermocline.failpoints import failpoint
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from thermocline.clock import Clock
-    from thermocline.seam import Seam
+    from thermocline.process.clock import Clock
+    from thermocline.rules.seam import Seam
 
 # The tailer looks every 20 ms when a seal is due.
 LOOK_AGAIN_SECONDS: Final = 0.01

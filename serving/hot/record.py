@@ -17,12 +17,12 @@ from hashlib import blake2b
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from thermocline.decode import Decoded, key_table, pack_rows
-from thermocline.keys import buckets, encode_table
+from thermocline.rules.decode import Decoded, key_table, pack_rows
+from thermocline.rules.keys import buckets, encode_table
 
 if TYPE_CHECKING:
-    from thermocline.definition import LiveTable
-    from thermocline.log import RecordChunk
+    from thermocline.kafka.log import RecordChunk
+    from thermocline.rules.definition import LiveTable
 
 STORED_KEY_BYTES_MAX: Final = 511  # LMDB's limit, as compiled into its wheels; checked when a file is opened
 HASH_BYTES: Final = 32  # two keys with one hash would be one row: as unlikely as a collision of SHA-256

@@ -20,10 +20,10 @@ from serving.hot.record import BUCKET, META_KEY, PLACE
 if TYPE_CHECKING:
     import lmdb
 
-    from thermocline.decode import Decoded
-    from thermocline.definition import LiveTable
-    from thermocline.log import RecordChunk
-    from thermocline.seam import Seam
+    from thermocline.kafka.log import RecordChunk
+    from thermocline.rules.decode import Decoded
+    from thermocline.rules.definition import LiveTable
+    from thermocline.rules.seam import Seam
 
 REFUSED: Final = BUCKET.pack(0xFFFE)
 """Above every bucket, and below a generation's meta."""

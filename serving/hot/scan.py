@@ -25,14 +25,14 @@ from serving.hot.record import (
     PLACE_START,
     TIME_START,
 )
-from thermocline.cells import Positions, big_endian, positions_and_bytes, text
-from thermocline.definition import KEY, PROVENANCE, TIMESTAMP, TOMBSTONE
-from thermocline.fold import winners
+from thermocline.rules.byte_columns import Positions, big_endian, positions_and_bytes, text
+from thermocline.rules.definition import KEY, PROVENANCE, TIMESTAMP, TOMBSTONE
+from thermocline.rules.fold import winners
 
 if TYPE_CHECKING:
     import lmdb
 
-    from thermocline.seam import Seam
+    from thermocline.rules.seam import Seam
 
 PAYLOAD: Final = "payload"
 # Bounds what there is as Python objects at a time; larger blocks are no faster.

@@ -32,14 +32,14 @@ from serving.hot.record import stored_records
 from serving.hot.refused import KEPT_MAX, stored_refused
 from thermocline.errors import NotReady
 from thermocline.failpoints import failpoint, failstep
-from thermocline.identity import NEVER_MS
-from thermocline.seam import Seam
+from thermocline.rules.identity import NEVER_MS
+from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
-    from thermocline.clock import Clock
-    from thermocline.decode import Decoded
-    from thermocline.definition import LiveTable
-    from thermocline.log import RecordChunk
+    from thermocline.kafka.log import RecordChunk
+    from thermocline.process.clock import Clock
+    from thermocline.rules.decode import Decoded
+    from thermocline.rules.definition import LiveTable
 
 GENERATION_SUFFIX: Final = ".mdb"
 WRITER_LOCK: Final = "writer.lock"

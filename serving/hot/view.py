@@ -35,8 +35,8 @@ from thermocline.failpoints import failpoint
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from thermocline.definition import LiveTable
-    from thermocline.seam import Seam
+    from thermocline.rules.definition import LiveTable
+    from thermocline.rules.seam import Seam
 
 # A generation may be gone between reading the manifest and opening it; each time the manifest has moved on.
 OPENINGS_MAX: Final = 20

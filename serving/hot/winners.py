@@ -21,12 +21,12 @@ from serving.hot.record import (
     long_key_and_payload,
     range_start,
 )
-from thermocline.fold import order_of
+from thermocline.rules.fold import order_of
 
 if TYPE_CHECKING:
     import lmdb
 
-    from thermocline.seam import Seam
+    from thermocline.rules.seam import Seam
 
     Transactions = Sequence[lmdb.Transaction[bytes]]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from embedded.stack import TABLE, Stack
 from ingest.owner import Owner
-from thermocline.clock import SystemClock
-from thermocline.embedded.stack import TABLE, Stack
+from thermocline.process.clock import SystemClock
 
 
 @pytest.fixture(scope="session")

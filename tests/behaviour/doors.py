@@ -11,11 +11,11 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from embedded.stack import TABLE, Stack
 from serving import private
 from serving.client import Client
 from tests.behaviour.cases import CASES
 from tests.behaviour.topic import APP
-from thermocline.embedded.stack import TABLE, Stack
 
 Rows = dict[str, dict[str, str]]
 

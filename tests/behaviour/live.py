@@ -22,17 +22,17 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
+from embedded.oracle import Acknowledged, RowKey, row_of
+from embedded.stack import Stack
 from ingest.engine import SparkEngine
 from ingest.owner import Owner
 from tests.behaviour.one_jvm import one_jvm
 from tests.behaviour.topic import APP, Topic
-from thermocline.catalog import SnapshotState, current_state, load_table, open_catalog
 from thermocline.cli import entry
-from thermocline.clock import Clock, SystemClock
-from thermocline.embedded.oracle import Acknowledged, RowKey, row_of
-from thermocline.embedded.stack import Stack
 from thermocline.errors import ThermoclineError, TopicMissing
-from thermocline.log import Log
+from thermocline.iceberg.catalog import SnapshotState, current_state, load_table, open_catalog
+from thermocline.kafka.log import Log
+from thermocline.process.clock import Clock, SystemClock
 from thermocline.settings import Settings, load_settings
 
 PATIENCE_SECONDS = 60.0

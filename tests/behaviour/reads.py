@@ -10,11 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from embedded.oracle import RowKey
 from serving.client import Client
 from tests.behaviour.topic import APP, Topic
-from thermocline.embedded.oracle import RowKey
 from thermocline.errors import ThermoclineError
-from thermocline.seam import Seam
+from thermocline.rules.seam import Seam
 
 USERS = 8
 # What failed is tried again, a died process started, a hot tier filled, a snapshot indexed: seconds at most.

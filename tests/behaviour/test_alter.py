@@ -16,16 +16,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from embedded.stack import TABLE, TOPIC, Command, Stack
 from ingest.owner import Owner
 from serving import private
 from serving.client import Client
 from tests.behaviour.live import spark_of
 from tests.behaviour.topic import APP, Topic
-from thermocline.catalog import find_table, load_table, open_catalog
-from thermocline.decode import json_row
-from thermocline.definition import PROVENANCE
-from thermocline.embedded.stack import TABLE, TOPIC, Command, Stack
 from thermocline.errors import AlterationRefused, DefinitionDiffers, ExitCode
+from thermocline.iceberg.catalog import find_table, load_table, open_catalog
+from thermocline.rules.decode import json_row
+from thermocline.rules.definition import PROVENANCE
 from thermocline.settings import load_settings
 
 MORE = "more"

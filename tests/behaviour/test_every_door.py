@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
+from embedded.stack import TABLE, TOPIC, Stack
 from ingest.owner import Owner
 from tests.behaviour.cases import CASES, POISON_COUNT, Case, Raw, Write
 from tests.behaviour.doors import DOORS, Rows
 from tests.behaviour.live import spark_of
 from tests.behaviour.topic import APP, Topic
-from thermocline.catalog import current_state, load_table, open_catalog
-from thermocline.embedded.stack import TABLE, TOPIC, Stack
+from thermocline.iceberg.catalog import current_state, load_table, open_catalog
 
 MOMENTS = ["before a commit", "after the commit", "beyond the seam", "after the second commit"]
 PARTITIONS = 4

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from embedded.stack import Stack
 from ingest import owner as ingest_owner
 from ingest.engine import SparkEngine
 from ingest.owner import Owner
@@ -22,8 +23,6 @@ from ingest.quarantine import open_quarantine, read_rows
 from tests.behaviour.armed import FAILS_BEFORE, armed_owners, error_like, has_fired
 from tests.behaviour.live import KEYED, Live
 from tests.behaviour.test_quarantine import LARGE, Scores
-from thermocline.catalog import open_catalog, state_of
-from thermocline.embedded.stack import Stack
 from thermocline.errors import (
     CommitUnknown,
     ExitCode,
@@ -33,8 +32,9 @@ from thermocline.errors import (
     ThermoclineError,
 )
 from thermocline.failpoints import FILE_VARIABLE, Action, Process, arm, disarm
-from thermocline.files import local_path, plan_files
-from thermocline.log import Log
+from thermocline.iceberg.catalog import open_catalog, state_of
+from thermocline.iceberg.files import local_path, plan_files
+from thermocline.kafka.log import Log
 
 NAME, DEAD_LETTERS = "failing", "failing-dead-letters"
 CASES = error_like(Process.INGEST, Process.TASK)

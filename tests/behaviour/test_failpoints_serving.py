@@ -17,6 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from embedded.stack import Stack
 from ingest.owner import Owner
 from serving import follower, private, tailer
 from serving.hot import tier
@@ -25,7 +26,6 @@ from tests.behaviour.live import Live
 from tests.behaviour.reads import write
 from tests.behaviour.served import Served
 from tests.behaviour.topic import APP
-from thermocline.embedded.stack import Stack
 from thermocline.failpoints import Action, Process, arm, disarm
 
 NAME = "served"

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from embedded.stack import TABLE, TOPIC, Command, Stack
 from ingest.owner import Owner
 from serving.client import Client
 from tests.behaviour.armed import has_fired
 from tests.behaviour.reads import Reads, write
 from tests.behaviour.topic import Topic
-from thermocline.catalog import load_table, open_catalog
-from thermocline.embedded.stack import TABLE, TOPIC, Command, Stack
 from thermocline.failpoints import FILE_VARIABLE, arm, disarm
-from thermocline.files import local_path, plan_files
+from thermocline.iceberg.catalog import load_table, open_catalog
+from thermocline.iceberg.files import local_path, plan_files
 
 # In the order of a batch. Taking ownership publishes a commit, too.
 OWNER_KILLS = {

@@ -12,12 +12,11 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
+from embedded.broker import LocalKafka
 from tests.transactions import wait_for_markers
-from thermocline import log as log_module
-from thermocline.clock import ManualClock, SystemClock
-from thermocline.embedded.broker import LocalKafka
 from thermocline.errors import ConfigInvalid, KafkaUnreachable, RangeIncomplete, TopicMissing
-from thermocline.log import (
+from thermocline.kafka import log as log_module
+from thermocline.kafka.log import (
     READ_STALL_SECONDS,
     Log,
     OffsetRange,
@@ -26,7 +25,8 @@ from thermocline.log import (
     TopicConfig,
     read_ranges,
 )
-from thermocline.seam import Seam
+from thermocline.process.clock import ManualClock, SystemClock
+from thermocline.rules.seam import Seam
 from thermocline.settings import KafkaSettings
 
 TIMEOUT_SECONDS = 60.0

@@ -9,13 +9,13 @@ from contextlib import ExitStack
 import pytest
 from pyspark.sql import SparkSession
 
+from embedded.oracle import RowKey
+from embedded.stack import Stack
 from ingest.owner import Owner
 from tests.behaviour.live import KEYED, Live, spark_of
 from tests.behaviour.topic import APP
-from thermocline.catalog import java_properties, load_table, open_catalog
-from thermocline.embedded.oracle import RowKey
-from thermocline.embedded.stack import Stack
-from thermocline.files import DataFile, plan_files
+from thermocline.iceberg.catalog import java_properties, load_table, open_catalog
+from thermocline.iceberg.files import DataFile, plan_files
 
 # What each table of ours says beside its columns; both are fed the same records.
 TABLES = {"merged_v3": "", "merged_v2": "format_version = 2\nsuppress_unchanged = true"}

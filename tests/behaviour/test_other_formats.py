@@ -21,6 +21,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
+from embedded.stack import Stack
 from ingest.create import create_table
 from ingest.owner import Owner
 from serving import private
@@ -30,13 +31,12 @@ from tests.behaviour.live import APPEND_TIME, spark_of
 from tests.behaviour.one_jvm import one_jvm
 from tests.behaviour.topic import APP, UPDATED_AT
 from tests.transactions import wait_for_markers
-from thermocline.catalog import current_state, load_table, open_catalog
-from thermocline.clock import SystemClock
-from thermocline.decode import Stage, decoder_for
-from thermocline.definition import LiveTable
-from thermocline.embedded.stack import Stack
-from thermocline.files import plan_files
-from thermocline.log import Log
+from thermocline.iceberg.catalog import current_state, load_table, open_catalog
+from thermocline.iceberg.files import plan_files
+from thermocline.kafka.log import Log
+from thermocline.process.clock import SystemClock
+from thermocline.rules.decode import Stage, decoder_for
+from thermocline.rules.definition import LiveTable
 from thermocline.settings import load_settings
 
 CATALOG = "formats"  # a name of its own, since a Spark session keeps the first catalog that it met by a name

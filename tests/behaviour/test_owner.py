@@ -17,6 +17,8 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from py4j.protocol import Py4JJavaError
 
+from embedded.oracle import RowKey
+from embedded.stack import TABLE, TOPIC, Stack
 from ingest import owner as ingest_owner
 from ingest.batch import BatchResult, run_batch
 from ingest.java import JavaCatalog
@@ -24,10 +26,6 @@ from ingest.owner import Owner
 from tests.behaviour.topic import APP, Topic
 from tests.ingest.small_ingest import java_store
 from tests.torture import takeover
-from thermocline.catalog import current_state, load_table, open_catalog
-from thermocline.definition import OnError
-from thermocline.embedded.oracle import RowKey
-from thermocline.embedded.stack import TABLE, TOPIC, Stack
 from thermocline.errors import (
     BadRecord,
     CommitUnknown,
@@ -37,7 +35,9 @@ from thermocline.errors import (
     TopicMissing,
     TopicReplaced,
 )
-from thermocline.log import Log
+from thermocline.iceberg.catalog import current_state, load_table, open_catalog
+from thermocline.kafka.log import Log
+from thermocline.rules.definition import OnError
 
 
 @pytest.fixture(scope="module")

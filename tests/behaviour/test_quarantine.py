@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from py4j.protocol import Py4JJavaError
 
+from embedded.stack import Stack
 from ingest.commit import Committer
 from ingest.owner import Owner
 from ingest.ownership import own_table
@@ -21,8 +22,6 @@ from tests.behaviour.live import APPEND_TIME, KEYED, Live, wait_for
 from tests.behaviour.test_owner import LostAnswer
 from tests.behaviour.topic import APP, Topic, key_bytes
 from tests.ingest.small_ingest import java_store
-from thermocline.catalog import open_catalog
-from thermocline.embedded.stack import Stack
 from thermocline.errors import (
     BadRecord,
     DeadLetterRefused,
@@ -30,6 +29,7 @@ from thermocline.errors import (
     TooManyBadRecords,
     TopicMissing,
 )
+from thermocline.iceberg.catalog import open_catalog
 
 LARGE = 2**40  # no int, but a long
 Show = Callable[..., dict[str, Any]]

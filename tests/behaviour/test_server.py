@@ -15,17 +15,17 @@ import httpx
 import pyarrow as pa
 import pytest
 
+from embedded.oracle import Oracle, RowKey
+from embedded.stack import TABLE, TOPIC, Command, Stack
+from embedded.workload import Workload, produce
 from ingest.owner import Owner
 from serving import private
 from serving.client import Client
 from tests.behaviour.topic import APP, Topic, key_bytes
-from thermocline.embedded.oracle import Oracle, RowKey
-from thermocline.embedded.stack import TABLE, TOPIC, Command, Stack
-from thermocline.embedded.workload import Workload, produce
 from thermocline.errors import ReadPointGone
 from thermocline.failpoints.arming import TEXT_VARIABLE
-from thermocline.read_point import ReadPoint
-from thermocline.seam import Seam
+from thermocline.rules.read_point import ReadPoint
+from thermocline.rules.seam import Seam
 
 # Enough for the commits of a slow machine to come in between; a quick one stops after three of them.
 LOOKUPS_MAX = 20_000

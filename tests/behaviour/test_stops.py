@@ -13,6 +13,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from embedded.broker import LocalKafka
+from embedded.stack import Stack
 from ingest.batch import BatchResult, run_batch
 from ingest.java import JavaCatalog
 from ingest.lease import Lease
@@ -22,11 +24,6 @@ from serving.encode import READ_POINT_METADATA
 from tests.behaviour.live import Live, Rows, replayed, spark_of, wait_for
 from tests.behaviour.topic import APP, Topic
 from tests.ingest.small_ingest import java_store
-from thermocline import typed as command_line
-from thermocline.catalog import ACCEPTED_PROPERTY, DEFINITION_PROPERTY, SUMMARY_ACCEPTED
-from thermocline.clock import ManualClock, SystemClock
-from thermocline.embedded.broker import LocalKafka
-from thermocline.embedded.stack import Stack
 from thermocline.errors import (
     ClusterReplaced,
     DefinitionChanged,
@@ -42,8 +39,11 @@ from thermocline.errors import (
     TombstonesGone,
     TopicReplaced,
 )
-from thermocline.log import Log, OffsetRange
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import ACCEPTED_PROPERTY, DEFINITION_PROPERTY, SUMMARY_ACCEPTED
+from thermocline.kafka.log import Log, OffsetRange
+from thermocline.process.clock import ManualClock, SystemClock
+from thermocline.rules.seam import Seam
+from thermocline.text import typed as command_line
 
 USERS = range(20)
 EVEN, ODD = range(0, 20, 2), range(1, 20, 2)  # partition 0 and 1 of two

@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from embedded.stack import TABLE, TOPIC, Stack
+from ingest.open_transactions import PATIENCE_SECONDS
 from ingest.owner import Owner
-from ingest.standstill import PATIENCE_SECONDS
 from serving.client import Client
 from tests.behaviour.live import wait_for
 from tests.behaviour.topic import APP, key_bytes, value_bytes
 from tests.transactions import wait_for_markers
-from thermocline.catalog import load_table, open_catalog
 from thermocline.cli import entry
-from thermocline.clock import ManualClock
-from thermocline.embedded.stack import TABLE, TOPIC, Stack
-from thermocline.log import Log
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import load_table, open_catalog
+from thermocline.kafka.log import Log
+from thermocline.process.clock import ManualClock
+from thermocline.rules.seam import Seam
 from thermocline.settings import load_settings
 from views import transactions
 

@@ -18,7 +18,7 @@ from ingest.batch import BatchResult, _packed, _writer, gather
 from ingest.files_by_bucket import FilesByBucket
 from ingest.java import small_jvm
 from ingest.read_task import PACKED_SCHEMA, ReadTask, run_read_task
-from thermocline.log import OffsetRange
+from thermocline.kafka.log import OffsetRange
 from thermocline.settings import CatalogSettings
 
 

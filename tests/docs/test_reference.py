@@ -16,10 +16,10 @@ from prometheus_client.metrics import MetricWrapperBase
 from serving import measures
 from serving.app import create_app
 from serving.tables import Tables
-from thermocline import metrics
 from thermocline.cli.entry import app
 from thermocline.errors import ExitCode, all_errors
 from thermocline.failpoints import POINTS, Action
+from thermocline.process import metrics
 from thermocline.settings import ServingSettings, Settings, TableSettings
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from thermocline.embedded.trino import ICEBERG_ONLY, LocalTrino
+from embedded.trino import ICEBERG_ONLY, LocalTrino
 from thermocline.errors import DependencyMissing
 
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from thermocline.embedded.broker import LocalKafka
+from embedded.broker import LocalKafka
 from thermocline.errors import KafkaUnreachable, PortTaken
 
 pytestmark = pytest.mark.jvm
@@ -113,7 +113,7 @@ def test_the_broker_ends_with_the_process_that_started_it(tmp_path: Path) -> Non
     """Goal: no broker is left behind. Method: its starter is killed, so it has no chance to clean up."""
     program = (
         "import sys, time, pathlib\n"
-        "from thermocline.embedded.broker import LocalKafka\n"
+        "from embedded.broker import LocalKafka\n"
         f"broker = LocalKafka(pathlib.Path({str(tmp_path)!r}))\n"
         "broker.start()\n"
         "print(broker.pid, flush=True)\n"

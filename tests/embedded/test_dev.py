@@ -18,7 +18,7 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from thermocline.embedded.ports import free_ports
+from embedded.ports import free_ports
 
 pytestmark = pytest.mark.jvm
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from thermocline.embedded.trino import LocalTrino
+from embedded.trino import LocalTrino
 from thermocline.errors import PortTaken, TrinoUnreachable
 
 pytestmark = pytest.mark.trino
@@ -46,7 +46,7 @@ def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     """Goal: no Trino is left behind. Method: its starter is killed, so it has no chance to clean up."""
     program = (
         "import sys, time, pathlib\n"
-        "from thermocline.embedded.trino import LocalTrino\n"
+        "from embedded.trino import LocalTrino\n"
         f"server = LocalTrino(pathlib.Path({str(tmp_path)!r}))\n"
         "server.start()\n"
         "print(server.pid, flush=True)\n"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from thermocline.embedded import trino_tree as module
-from thermocline.embedded.trino_tree import trino_tree, unpack
+from embedded import trino_tree as module
+from embedded.trino_tree import trino_tree, unpack
 from thermocline.errors import DependencyMissing
 from thermocline.jvm.java import JavaHome
 

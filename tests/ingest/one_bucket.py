@@ -11,10 +11,10 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from ingest.bucket_task import BucketResult, run_bucket_task
 from ingest.files_by_bucket import FilesByBucket, after_commit, by_bucket
-from thermocline.definition import LiveTable
-from thermocline.deletes import read_deletes
-from thermocline.files import local_path
-from thermocline.keys import encode_table
+from thermocline.iceberg.deletes import read_deletes
+from thermocline.iceberg.files import local_path
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.keys import encode_table
 
 DEFINITION = LiveTable.build(
     name="profiles",

@@ -17,12 +17,12 @@ import pytest
 
 from ingest.judgement import History, Origin, Outcome, Verdict
 from ingest.replay import _Replaying
-from thermocline.decode import decoder_for
-from thermocline.definition import Column, ColumnType, Kind, LiveTable
-from thermocline.fold import newest
-from thermocline.keys import encode_one
-from thermocline.log import OffsetRange, RecordChunk, TopicConfig, TopicFacts
-from thermocline.seam import Seam
+from thermocline.kafka.log import OffsetRange, RecordChunk, TopicConfig, TopicFacts
+from thermocline.rules.decode import decoder_for
+from thermocline.rules.definition import Column, ColumnType, Kind, LiveTable
+from thermocline.rules.fold import newest
+from thermocline.rules.keys import encode_one
+from thermocline.rules.seam import Seam
 
 DEFINITION = LiveTable.build(
     name="t",

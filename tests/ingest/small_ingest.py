@@ -23,13 +23,13 @@ from ingest.java import JavaCatalog
 from ingest.java_metadata import JavaMetadata
 from ingest.ownership import Claim, Owned
 from tests.ingest.postgres import Loss
-from thermocline.catalog import current_state, load_table, open_catalog
-from thermocline.clock import SystemClock
-from thermocline.definition import LiveTable
-from thermocline.files import local_path, plan_files
-from thermocline.keys import buckets, encode_table
-from thermocline.log import OffsetRange
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import current_state, load_table, open_catalog
+from thermocline.iceberg.files import local_path, plan_files
+from thermocline.kafka.log import OffsetRange
+from thermocline.process.clock import SystemClock
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.keys import buckets, encode_table
+from thermocline.rules.seam import Seam
 from thermocline.settings import Settings, load_settings
 
 NAME = "profiles"

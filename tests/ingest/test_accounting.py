@@ -5,8 +5,8 @@ from ingest.batch import BatchResult
 from ingest.bucket_task import BucketResult
 from ingest.plan import Batch
 from ingest.read_task import ReadReport
-from thermocline.definition import OnError
-from thermocline.seam import Seam
+from thermocline.rules.definition import OnError
+from thermocline.rules.seam import Seam
 
 QUARANTINE = OnError.parse("quarantine")
 

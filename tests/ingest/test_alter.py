@@ -17,12 +17,12 @@ from ingest.java import small_jvm
 from ingest.ownership import Owned
 from tests.ingest.postgres import Loss
 from tests.ingest.small_ingest import NAME, Ingest, SqliteThatLosesAnswers, settings_of
-from thermocline.alteration import Alteration, plan_alteration
-from thermocline.catalog import definition_of
-from thermocline.clock import SystemClock
-from thermocline.definition import LiveTable
 from thermocline.errors import AlterationRefused, CommitUnknown
-from thermocline.files import local_path, plan_files
+from thermocline.iceberg.catalog import definition_of
+from thermocline.iceberg.files import local_path, plan_files
+from thermocline.process.clock import SystemClock
+from thermocline.rules.alteration import Alteration, plan_alteration
+from thermocline.rules.definition import LiveTable
 
 pytestmark = pytest.mark.jvm
 

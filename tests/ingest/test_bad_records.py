@@ -19,11 +19,11 @@ from ingest.bad_records import (
 )
 from ingest.quarantine import SCHEMA, create_quarantine, open_quarantine, write_quarantine_file
 from ingest.read_task import FirstBad, ReadReport
-from thermocline import dead_letters
-from thermocline.catalog import open_catalog
-from thermocline.dead_letters import DeadLetter
-from thermocline.definition import OnError
 from thermocline.errors import BadRecord, CatalogUnreachable, KafkaUnreachable, TooManyBadRecords
+from thermocline.iceberg.catalog import open_catalog
+from thermocline.kafka import dead_letters
+from thermocline.kafka.dead_letters import DeadLetter
+from thermocline.rules.definition import OnError
 from thermocline.settings import CatalogSettings
 
 QUARANTINE = OnError.parse("quarantine")

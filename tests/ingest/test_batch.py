@@ -12,10 +12,10 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from ingest.batch import gather
 from ingest.bucket_task import BucketResult
 from ingest.read_task import REPORT_BUCKET, ReadReport
-from thermocline.data_file import WrittenFile
 from thermocline.errors import RangeIncomplete, TopicMissing
-from thermocline.files import Deletes
-from thermocline.log import OffsetRange
+from thermocline.iceberg.data_file import WrittenFile
+from thermocline.iceberg.files import Deletes
+from thermocline.kafka.log import OffsetRange
 
 PLANNED = [OffsetRange("profiles", 0, 10, 20), OffsetRange("profiles", 1, 0, 5)]
 IO = PyArrowFileIO()

@@ -28,10 +28,10 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
 from ingest.content_files import data_file_json
-from thermocline import data_file
-from thermocline.data_file import WrittenFile, write_data_file
-from thermocline.definition import KEY, PROVENANCE, TOMBSTONE, LiveTable
-from thermocline.keys import encode_table
+from thermocline.iceberg import data_file
+from thermocline.iceberg.data_file import WrittenFile, write_data_file
+from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE, LiveTable
+from thermocline.rules.keys import encode_table
 
 DEFINITION = LiveTable.build(
     name="bounds",

@@ -14,12 +14,12 @@ import pytest
 from ingest.bucket_task import BucketResult, run_bucket_task
 from ingest.files_by_bucket import after_commit, by_bucket
 from tests.ingest.one_bucket import DEFINITION, IO, Key, OneBucketTable, Record, live_rows, records_of
-from thermocline.data_file import ROW_GROUP_ROWS
-from thermocline.definition import LiveTable
-from thermocline.deletes import read_deletes
-from thermocline.files import DataFile, local_path
-from thermocline.keys import encode_table
-from thermocline.sparse_index import load_sparse_index
+from thermocline.iceberg.data_file import ROW_GROUP_ROWS
+from thermocline.iceberg.deletes import read_deletes
+from thermocline.iceberg.files import DataFile, local_path
+from thermocline.iceberg.sparse_index import load_sparse_index
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.keys import encode_table
 
 
 @pytest.fixture

@@ -23,16 +23,6 @@ from ingest.reconcile import Verdict, settle_unknown
 from ingest.unknown import notes
 from tests.ingest.postgres import Loss
 from tests.ingest.small_ingest import NAME, Ingest, SqliteThatLosesAnswers, java_store, settings_of
-from thermocline.catalog import (
-    BATCH_PROPERTY,
-    DEFINITION_PROPERTY,
-    EPOCH_PROPERTY,
-    SEAM_PROPERTY,
-    SUMMARY_ACCEPTED,
-    load_table,
-    open_catalog,
-)
-from thermocline.clock import SystemClock
 from thermocline.errors import (
     CatalogUnreachable,
     DefinitionChanged,
@@ -41,8 +31,18 @@ from thermocline.errors import (
     TableMissing,
     TableUnowned,
 )
-from thermocline.files import local_path
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import (
+    BATCH_PROPERTY,
+    DEFINITION_PROPERTY,
+    EPOCH_PROPERTY,
+    SEAM_PROPERTY,
+    SUMMARY_ACCEPTED,
+    load_table,
+    open_catalog,
+)
+from thermocline.iceberg.files import local_path
+from thermocline.process.clock import SystemClock
+from thermocline.rules.seam import Seam
 
 pytestmark = pytest.mark.jvm
 

@@ -15,9 +15,9 @@ from ingest.reconcile import Verdict
 from ingest.unknown import notes
 from tests.ingest.postgres import HOST, Loss, Proxy, local_postgres
 from tests.ingest.small_ingest import Ingest, SqliteThatLosesAnswers, settings_of
-from thermocline.catalog import open_catalog
 from thermocline.errors import CatalogUnreachable, CommitUnknown
-from thermocline.files import local_path
+from thermocline.iceberg.catalog import open_catalog
+from thermocline.iceberg.files import local_path
 from thermocline.settings import load_settings
 
 pytestmark = pytest.mark.jvm

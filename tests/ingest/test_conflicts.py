@@ -12,8 +12,8 @@ from ingest.batch import BatchResult
 from ingest.bucket_task import BucketResult
 from ingest.owner import Owner
 from tests.ingest.one_bucket import DEFINITION
-from thermocline.keys import encode_one
-from thermocline.shown import as_field
+from thermocline.rules.keys import encode_one
+from thermocline.text.shown import as_field
 
 
 def bucket(keys: int, example: bytes | None = None) -> BucketResult:

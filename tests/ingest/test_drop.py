@@ -12,10 +12,10 @@ from pyiceberg.catalog import Catalog
 from ingest.drop import drop_table, plan_drop
 from ingest.lease import Lease
 from ingest.quarantine import create_quarantine, quarantine_identifier
-from thermocline.catalog import DEFINITION_PROPERTY, EPOCH_PROPERTY, find_table, open_catalog
 from thermocline.cli.entry import run
-from thermocline.clock import SystemClock
 from thermocline.errors import ExitCode, PurgeRefused, TableHeld, TableMissing, TableUnowned
+from thermocline.iceberg.catalog import DEFINITION_PROPERTY, EPOCH_PROPERTY, find_table, open_catalog
+from thermocline.process.clock import SystemClock
 from thermocline.settings import Settings, load_settings
 
 NAME = "profiles"

@@ -13,9 +13,9 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, NestedField
 
 from ingest.files_by_bucket import live_files
-from thermocline.catalog import open_catalog
 from thermocline.errors import StoreUnreachable
-from thermocline.files import local_path
+from thermocline.iceberg.catalog import open_catalog
+from thermocline.iceberg.files import local_path
 from thermocline.settings import CatalogSettings
 
 

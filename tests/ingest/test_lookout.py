@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from ingest.lookout import NOTES_PER_RETENTION, is_note_due
-from thermocline.definition import LiveTable
-from thermocline.identity import KEPT_MS_MIN
-from thermocline.log import TopicConfig
+from ingest.progress import NOTES_PER_RETENTION, is_note_due
+from thermocline.kafka.log import TopicConfig
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.identity import KEPT_MS_MIN
 
 
 @dataclass

@@ -12,8 +12,8 @@ from ingest.plan import (
     split_for_tasks,
     with_new_partitions,
 )
-from thermocline.log import OffsetRange
-from thermocline.seam import Seam
+from thermocline.kafka.log import OffsetRange
+from thermocline.rules.seam import Seam
 
 offsets = st.dictionaries(
     st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 5)),

@@ -18,11 +18,11 @@ from ingest.files_by_bucket import by_bucket
 from ingest.probe import Replaced, probe
 from tests.ingest.one_bucket import DEFINITION, IO, Key, OneBucketTable, Record, live_rows, records_of
 from thermocline.bounded import Bounded
-from thermocline.data_file import ROW_GROUP_ROWS, write_data_file
-from thermocline.definition import LiveTable
-from thermocline.deletes import read_deletes
-from thermocline.files import DataFile, Deletes
-from thermocline.keys import encode_one
+from thermocline.iceberg.data_file import ROW_GROUP_ROWS, write_data_file
+from thermocline.iceberg.deletes import read_deletes
+from thermocline.iceberg.files import DataFile, Deletes
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.keys import encode_one
 
 CACHES = ("_YOUNG_KEYS", "_DELETED", "_INDEXES")
 

@@ -23,7 +23,6 @@ from ingest.metadata import (
     Start,
     StoredSnapshot,
 )
-from thermocline.catalog import BATCH_PROPERTY, DEFINITION_PROPERTY, EPOCH_PROPERTY, SEAM_PROPERTY
 from thermocline.errors import (
     CatalogUnreachable,
     CommitRejected,
@@ -33,7 +32,8 @@ from thermocline.errors import (
     TableMissing,
     TableUnowned,
 )
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import BATCH_PROPERTY, DEFINITION_PROPERTY, EPOCH_PROPERTY, SEAM_PROPERTY
+from thermocline.rules.seam import Seam
 
 SEAM, NEXT = Seam.of({"t": {0: 10}}), Seam.of({"t": {0: 20}})
 FIRST = Change(SEAM, "c", {"t": "id"}, watermark_ms=1, drained_ms=2)

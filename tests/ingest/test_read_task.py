@@ -14,7 +14,7 @@ from ingest import read_task as module
 from ingest.read_task import REPORT_BUCKET, ReadReport, ReadTask, run_read_task
 from tests.ingest.one_bucket import DEFINITION
 from thermocline.errors import KafkaUnreachable
-from thermocline.log import OffsetRange, RecordChunk
+from thermocline.kafka.log import OffsetRange, RecordChunk
 
 RANGES = [OffsetRange("profiles", 0, 0, 4)]
 

@@ -45,13 +45,13 @@ from tests.ingest.one_bucket import DEFINITION, IO, OneBucketTable, records_of
 from tests.ingest.random_history import DEFINITION as KEYED
 from tests.ingest.random_history import EARLIER, WIDENED, RandomHistory, Record, Surroundings, content_of
 from tests.ingest.test_probe import Reads
-from thermocline.catalog import open_catalog
-from thermocline.data_file import ROW_GROUP_ROWS
 from thermocline.errors import ExitCode
-from thermocline.fold import fold
-from thermocline.keys import decode_one
-from thermocline.log import TopicConfig
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import open_catalog
+from thermocline.iceberg.data_file import ROW_GROUP_ROWS
+from thermocline.kafka.log import TopicConfig
+from thermocline.rules.fold import fold
+from thermocline.rules.keys import decode_one
+from thermocline.rules.seam import Seam
 from thermocline.settings import CatalogSettings
 
 T = "profiles"

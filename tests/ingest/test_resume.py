@@ -18,8 +18,6 @@ from ingest.resume import (
     with_entry,
 )
 from tests.ingest.small_ingest import NAME, Ingest, settings_of
-from thermocline.catalog import ACCEPTED_PROPERTY, load_table, open_catalog
-from thermocline.clock import SystemClock
 from thermocline.errors import (
     ClusterReplaced,
     FactsDiffer,
@@ -29,7 +27,9 @@ from thermocline.errors import (
     TombstonesGone,
     TopicReplaced,
 )
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import ACCEPTED_PROPERTY, load_table, open_catalog
+from thermocline.process.clock import SystemClock
+from thermocline.rules.seam import Seam
 
 GAPS = (OffsetsGone, TombstonesGone)
 GONE = OffsetsGone(table="t", gaps=("a/0@5-9", "a/1@2-3"))

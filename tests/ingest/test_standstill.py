@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from ingest.standstill import PATIENCE_SECONDS, Standstill
-from thermocline.log import OpenTransaction
-from thermocline.seam import Seam
+from ingest.open_transactions import PATIENCE_SECONDS, Standstill
+from thermocline.kafka.log import OpenTransaction
+from thermocline.rules.seam import Seam
 
 SEAM = Seam.of({"t": {0: 10, 1: 5}})
 

@@ -17,11 +17,11 @@ from ingest.bucket_task import run_bucket_task
 from ingest.files_by_bucket import after_commit, by_bucket
 from tests.ingest.one_bucket import IO, OneBucketTable
 from tests.ingest.test_probe import Reads
-from thermocline.data_file import ROW_GROUP_ROWS
-from thermocline.definition import LiveTable
-from thermocline.deletes import read_deletes
-from thermocline.files import local_path
-from thermocline.keys import encode_table
+from thermocline.iceberg.data_file import ROW_GROUP_ROWS
+from thermocline.iceberg.deletes import read_deletes
+from thermocline.iceberg.files import local_path
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.keys import encode_table
 
 COLUMNS = {
     "id": "long",

@@ -10,12 +10,12 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from ingest.bucket_task import BucketResult, run_bucket_task
-from thermocline.decode import decoder_for, records_table
-from thermocline.definition import LiveTable
-from thermocline.deletes import read_deletes
-from thermocline.files import DataFile, local_path
-from thermocline.keys import encode_table
-from thermocline.sparse_index import load_sparse_index
+from thermocline.iceberg.deletes import read_deletes
+from thermocline.iceberg.files import DataFile, local_path
+from thermocline.iceberg.sparse_index import load_sparse_index
+from thermocline.rules.decode import decoder_for, records_table
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.keys import encode_table
 
 EVENTS = LiveTable.build(
     name="events",

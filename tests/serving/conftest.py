@@ -27,18 +27,18 @@ from serving.cold import folder as cold_folder
 from serving.cold.folder import ColdFolder
 from serving.cold.manifest import source_of
 from serving.hot.tier import HotTier
-from thermocline import data_file
-from thermocline.catalog import SnapshotState
-from thermocline.clock import Clock, ManualClock
-from thermocline.data_file import write_data_file
-from thermocline.decode import decoder_for, records_table
-from thermocline.definition import KEY, TOMBSTONE, LiveTable
-from thermocline.deletes import write_deletes
-from thermocline.files import DataFile
-from thermocline.fold import fold
-from thermocline.keys import buckets
-from thermocline.log import RecordChunk
-from thermocline.seam import Seam
+from thermocline.iceberg import data_file
+from thermocline.iceberg.catalog import SnapshotState
+from thermocline.iceberg.data_file import write_data_file
+from thermocline.iceberg.deletes import write_deletes
+from thermocline.iceberg.files import DataFile
+from thermocline.kafka.log import RecordChunk
+from thermocline.process.clock import Clock, ManualClock
+from thermocline.rules.decode import decoder_for, records_table
+from thermocline.rules.definition import KEY, TOMBSTONE, LiveTable
+from thermocline.rules.fold import fold
+from thermocline.rules.keys import buckets
+from thermocline.rules.seam import Seam
 
 TOPIC = "profiles"
 PARTITIONS = 3

@@ -15,8 +15,8 @@ from tests.serving.hot_log import DEFINITION, PLACES, START, check, raw_key, raw
 from tests.serving.test_tailer import FakeTail
 from tests.serving.test_tailer_steps import Stepped
 from tests.torture.disks import Disk, enter_namespace
-from thermocline.log import RecordChunk
-from thermocline.seam import Seam
+from thermocline.kafka.log import RecordChunk
+from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from thermocline.errors import ThermoclineError

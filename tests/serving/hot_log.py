@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from serving.hot.record import HotRow
 from serving.hot.scan import PAYLOAD
 from serving.hot.tier import HotTier
-from thermocline.decode import Unpacker, decoder_for
-from thermocline.definition import KEY, TOMBSTONE, LiveTable
-from thermocline.keys import bucket_of, decode_one, encode_one
-from thermocline.log import RecordChunk
-from thermocline.seam import Seam
+from thermocline.kafka.log import RecordChunk
+from thermocline.rules.decode import Unpacker, decoder_for
+from thermocline.rules.definition import KEY, TOMBSTONE, LiveTable
+from thermocline.rules.keys import bucket_of, decode_one, encode_one
+from thermocline.rules.seam import Seam
 
 TOPICS = ("profiles", "more")
 DEFINITION = LiveTable.build(

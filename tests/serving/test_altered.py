@@ -12,11 +12,11 @@ import pytest
 
 from serving.entity import entity_of
 from serving.tables import ServedTable
-from thermocline.clock import SystemClock
-from thermocline.decode import json_row
-from thermocline.definition import LiveTable
 from thermocline.errors import NotReady, TableMissing
-from thermocline.seam import Seam
+from thermocline.process.clock import SystemClock
+from thermocline.rules.decode import json_row
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.seam import Seam
 
 USERS = 6
 

@@ -14,7 +14,7 @@ from serving.app import EXTRACTS_MAX, create_app
 from serving.client import Client
 from serving.tables import ServedTable, Tables
 from thermocline.errors import NotKeyColumn, RowNotFound, ServerUnreachable, UnknownColumn
-from thermocline.read_point import ReadPoint
+from thermocline.rules.read_point import ReadPoint
 from thermocline.settings import ServingSettings
 
 ARROW = "application/vnd.apache.arrow.stream"

@@ -22,11 +22,11 @@ from serving.hot.pinned import PinnedHot
 from serving.hot.scan import SCHEMA
 from serving.lookup import ColdSide
 from serving.stamp import file_stamp
-from thermocline.catalog import SnapshotState
-from thermocline.definition import LiveTable
-from thermocline.files import plan_files
-from thermocline.seam import Seam
-from thermocline.sparse_index import SparseIndex, load_sparse_index
+from thermocline.iceberg.catalog import SnapshotState
+from thermocline.iceberg.files import plan_files
+from thermocline.iceberg.sparse_index import SparseIndex, load_sparse_index
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.seam import Seam
 
 
 def _profile(user: str, key: str) -> dict[str, Any]:

@@ -18,12 +18,12 @@ from serving.encode import MEDIA_TYPES, READ_POINT_METADATA
 from serving.entity import entity_of
 from serving.extract import Extract, columns_of
 from serving.tables import ServedTable
-from thermocline.clock import SystemClock
-from thermocline.decode import json_row
-from thermocline.definition import Kind, LiveTable
 from thermocline.errors import BadParameter, NotReady, UnknownColumn
-from thermocline.read_point import ReadPoint
-from thermocline.seam import Seam
+from thermocline.process.clock import SystemClock
+from thermocline.rules.decode import json_row
+from thermocline.rules.definition import Kind, LiveTable
+from thermocline.rules.read_point import ReadPoint
+from thermocline.rules.seam import Seam
 
 
 def _profile(user: str, key: str) -> dict[str, Any]:

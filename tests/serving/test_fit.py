@@ -9,8 +9,8 @@ import pytest
 
 from serving.fit import misfit
 from tests.serving.hot_log import DEFINITION, PLACES, START
-from thermocline.identity import NEVER_MS
-from thermocline.seam import Seam
+from thermocline.rules.identity import NEVER_MS
+from thermocline.rules.seam import Seam
 
 SNAPSHOT = {
     "definition_json": "the definition",

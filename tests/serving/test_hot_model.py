@@ -13,8 +13,8 @@ from serving.hot.pinned import PinnedHot, hold
 from serving.hot.tier import HotTier
 from serving.hot.view import HotReader
 from tests.serving.hot_log import DEFINITION, PLACES, START, FakeLog, check
-from thermocline.clock import ManualClock
-from thermocline.seam import Seam
+from thermocline.process.clock import ManualClock
+from thermocline.rules.seam import Seam
 
 STEPS = 120
 

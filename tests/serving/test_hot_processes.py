@@ -15,9 +15,9 @@ from serving.hot.pinned import hold
 from serving.hot.tier import HotTier
 from serving.hot.view import HotReader
 from tests.serving.hot_log import DEFINITION, PLACES, START, FakeLog, check
-from thermocline.clock import SystemClock
 from thermocline.errors import NotReady
-from thermocline.seam import Seam
+from thermocline.process.clock import SystemClock
+from thermocline.rules.seam import Seam
 
 RECORDS = 6_000
 KILLS = 6

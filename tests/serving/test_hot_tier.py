@@ -18,11 +18,11 @@ from serving.hot.record import KEY_BYTES_MAX, LONG_KEY_PREFIX_BYTES
 from serving.hot.tier import HotTier
 from serving.hot.view import HotReader
 from tests.serving.hot_log import DEFINITION, PLACES, START, FakeLog, check
-from thermocline.clock import ManualClock
-from thermocline.definition import LiveTable
 from thermocline.errors import NotReady
-from thermocline.keys import bucket_of, encode_one
-from thermocline.seam import Seam
+from thermocline.process.clock import ManualClock
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.keys import bucket_of, encode_one
+from thermocline.rules.seam import Seam
 
 P0, P1, OTHER = PLACES
 KEY = (1, "u", "k")

@@ -12,7 +12,7 @@ from serving.entity import entity_of
 from serving.hot.view import HotReader
 from serving.lookup import TableReader
 from thermocline.errors import BadParameter, NotKeyColumn, NotReady, UnknownColumn
-from thermocline.seam import Seam
+from thermocline.rules.seam import Seam
 
 STALE_AFTER_SECONDS = 5.0
 

@@ -17,10 +17,10 @@ from serving.openapi import openapi_document
 from serving.requests import entities_of_body, entity_of_query
 from serving.tables import ServedTable
 from tests.serving.conftest import PROFILES, World
-from thermocline.clock import SystemClock
-from thermocline.definition import PROVENANCE, LiveTable
 from thermocline.errors import NoKey
-from thermocline.seam import Seam
+from thermocline.process.clock import SystemClock
+from thermocline.rules.definition import PROVENANCE, LiveTable
+from thermocline.rules.seam import Seam
 
 EVENTS = LiveTable.build(
     name="profiles",

@@ -13,8 +13,6 @@ from pyiceberg.table import Table
 
 from serving import private
 from serving.feed import fill_until
-from thermocline import catalog as catalogs
-from thermocline.clock import ManualClock, SystemClock
 from thermocline.errors import (
     BadParameter,
     NotReady,
@@ -25,9 +23,11 @@ from thermocline.errors import (
     TombstonesGone,
     TopicReplaced,
 )
-from thermocline.log import OffsetRange, RecordChunk, TopicConfig, TopicRetention
-from thermocline.read_point import ReadPoint
-from thermocline.seam import Seam
+from thermocline.iceberg import catalog as catalogs
+from thermocline.kafka.log import OffsetRange, RecordChunk, TopicConfig, TopicRetention
+from thermocline.process.clock import ManualClock, SystemClock
+from thermocline.rules.read_point import ReadPoint
+from thermocline.rules.seam import Seam
 from thermocline.settings import CatalogSettings, KafkaSettings, ServingSettings, Settings, TableSettings
 
 

@@ -19,9 +19,9 @@ import pytest
 
 from serving import server
 from serving.server import load_definitions, serve
-from thermocline import catalog as catalogs
-from thermocline.definition import LiveTable
 from thermocline.errors import ConfigInvalid, PortTaken, StateDirUnusable, TableMissing
+from thermocline.iceberg import catalog as catalogs
+from thermocline.rules.definition import LiveTable
 from thermocline.settings import CatalogSettings, KafkaSettings, ServingSettings, Settings, TableSettings
 
 START_SECONDS_MAX = 60.0

@@ -19,11 +19,11 @@ from serving.follower import Published
 from serving.layout import TAILER_STATUS
 from serving.tailer import Tailer
 from tests.serving.hot_log import DEFINITION, PLACES, START, FakeLog
-from thermocline.catalog import SnapshotState
-from thermocline.clock import Clock, SystemClock
 from thermocline.errors import KafkaUnreachable, OffsetsGone
-from thermocline.log import RecordChunk, TopicConfig, TopicFacts
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import SnapshotState
+from thermocline.kafka.log import RecordChunk, TopicConfig, TopicFacts
+from thermocline.process.clock import Clock, SystemClock
+from thermocline.rules.seam import Seam
 
 P0, P1, OTHER = PLACES
 PATIENCE_SECONDS = 30.0

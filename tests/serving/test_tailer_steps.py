@@ -17,11 +17,11 @@ from serving.layout import TAILER_STATUS
 from serving.tailer import RECHECK_SECONDS, Tailer
 from tests.serving.hot_log import DEFINITION, PLACES, START
 from tests.serving.test_tailer import ALTERED, SOURCE, FakeTail, Kafka, snapshot
-from thermocline.catalog import SnapshotState
-from thermocline.clock import ManualClock
-from thermocline.identity import check_tombstones
-from thermocline.log import RecordChunk, TopicFacts
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import SnapshotState
+from thermocline.kafka.log import RecordChunk, TopicFacts
+from thermocline.process.clock import ManualClock
+from thermocline.rules.identity import check_tombstones
+from thermocline.rules.seam import Seam
 
 P0 = PLACES[0]
 DAY_MS = 86_400_000

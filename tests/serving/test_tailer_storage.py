@@ -24,10 +24,10 @@ from tests.serving import full_disk
 from tests.serving.hot_log import DEFINITION, PLACES, START, FakeLog, check
 from tests.serving.test_tailer import FakeTail, snapshot
 from tests.serving.test_tailer_steps import Stepped
-from thermocline.clock import ManualClock
 from thermocline.errors import StorageFailed
 from thermocline.failpoints import POINTS, Action, Process, arm, disarm
-from thermocline.seam import Seam
+from thermocline.process.clock import ManualClock
+from thermocline.rules.seam import Seam
 
 P0 = PLACES[0]
 STORAGE_POINTS = [

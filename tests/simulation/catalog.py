@@ -9,7 +9,7 @@ from typing import Any
 from pyiceberg.exceptions import NoSuchTableError
 
 from tests.simulation.store import Edge, FakeIO
-from thermocline.files import DataFile
+from thermocline.iceberg.files import DataFile
 
 # Iceberg takes clocks that differ by this much between writers, and refuses what is older than that.
 CLOCK_TOLERANCE_MS = 60_000
@@ -25,7 +25,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FakeSnapshot:
-    """A snapshot with the live files that `thermocline.files.plan_files` would find in its manifests."""
+    """A snapshot with the live files that `plan_files` would find in its manifests."""
 
     snapshot_id: int
     parent_snapshot_id: int | None

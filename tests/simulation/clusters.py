@@ -10,11 +10,11 @@ from typing import Any, Protocol
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
+from embedded.broker import LocalKafka
 from tests.simulation.kafka import FakeCluster
 from tests.transactions import wait_for_markers
-from thermocline.embedded.broker import LocalKafka
-from thermocline.log import Log, OffsetRange, RecordChunk, Tail, read_ranges
-from thermocline.seam import Seam
+from thermocline.kafka.log import Log, OffsetRange, RecordChunk, Tail, read_ranges
+from thermocline.rules.seam import Seam
 from thermocline.settings import KafkaSettings
 
 ANSWER_SECONDS = 30.0

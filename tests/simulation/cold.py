@@ -14,15 +14,15 @@ from serving.cold.index import ColdFile, ColdIndex, assemble
 from serving.cold.manifest import Manifest, is_newer, manifest_of
 from tests.simulation.disk import MemoryPath
 from tests.simulation.records import ENCODED, NAME
-from thermocline.sparse_index import SparseIndex
+from thermocline.iceberg.sparse_index import SparseIndex
 
 if TYPE_CHECKING:
     from serving.cold.reader import Entity, Row
     from tests.simulation.records import Stored
     from tests.simulation.store import FakeIO
-    from thermocline.catalog import SnapshotState
-    from thermocline.definition import LiveTable
-    from thermocline.files import DataFile
+    from thermocline.iceberg.catalog import SnapshotState
+    from thermocline.iceberg.files import DataFile
+    from thermocline.rules.definition import LiveTable
 
 _SPARSE = SparseIndex([], np.empty(0, np.int64), is_sorted=True)
 

@@ -12,9 +12,9 @@ from unittest.mock import patch
 from tests.simulation.owners import own_table
 from tests.simulation.records import IDENTIFIER
 from tests.simulation.serving_edges import serving_simulated
-from thermocline.catalog import SUMMARY_BATCH, SnapshotState, load_table, state_from
-from thermocline.definition import LiveTable
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import SUMMARY_BATCH, SnapshotState, load_table, state_from
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.seam import Seam
 
 # Histories have seams in common, as they all begin at 0.
 SEAMS_MAX = 20_000
@@ -35,7 +35,7 @@ def simulated() -> Iterator[None]:
             patch("ingest.resume.own_table", own_table),
             patch("ingest.resume.open_table", _open_table),
             patch("ingest.resume.Log", lambda kafka: kafka.log()),
-            patch("thermocline.catalog.state_from", (read_state := _state_read_once())),
+            patch("thermocline.iceberg.catalog.state_from", (read_state := _state_read_once())),
             patch("ingest.commit.state_from", read_state),
             patch.object(LiveTable, "from_json", read_definition),
             patch.object(Seam, "from_json", staticmethod(read_seam)),

@@ -20,13 +20,13 @@ from ingest.read_task import REPORT_BUCKET, FirstBad, ReadReport
 from tests.simulation.kafka import FakeCluster
 from tests.simulation.records import DEFINITION, ENCODED, LOCATION, NAME, Key, Stored, bucket_of
 from tests.simulation.store import FakeIO
-from thermocline.data_file import WrittenFile
-from thermocline.decode import decoder_for, records_table
-from thermocline.definition import KEY, PROVENANCE, TOMBSTONE
 from thermocline.errors import EngineFailed, ThermoclineError
-from thermocline.files import DataFile, Deletes
-from thermocline.fold import fold, newest
-from thermocline.log import OffsetRange, RecordChunk
+from thermocline.iceberg.data_file import WrittenFile
+from thermocline.iceberg.files import DataFile, Deletes
+from thermocline.kafka.log import OffsetRange, RecordChunk
+from thermocline.rules.decode import decoder_for, records_table
+from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE
+from thermocline.rules.fold import fold, newest
 
 QUARANTINE_LOCATION = f"{LOCATION}_quarantine"
 _DECODER = decoder_for(DEFINITION)

@@ -15,7 +15,7 @@ from tests.simulation.faults import Answer, Fault, Violation
 from tests.simulation.owners import Process
 from tests.simulation.serving import Serving
 from tests.simulation.world import Step, Surroundings, World
-from thermocline.seam import Seam
+from thermocline.rules.seam import Seam
 
 # After a history: enough for a stop of each kind, its command, and the batches behind it.
 _ROUNDS_MAX = 20

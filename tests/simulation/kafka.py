@@ -3,9 +3,9 @@
     cluster = FakeCluster(clock)
     cluster.create_topic("profiles", partitions=2)
     cluster.produce("profiles", 0, b"key", b"value")
-    cluster.log()                       what `thermocline.log.Log` says of it
-    cluster.read_ranges({}, ranges)     what `thermocline.log.read_ranges` gives
-    cluster.tail(start, table, clock)   what `thermocline.log.Tail` gives
+    cluster.log()                       what `thermocline.kafka.log.Log` says of it
+    cluster.read_ranges({}, ranges)     what `thermocline.kafka.log.read_ranges` gives
+    cluster.tail(start, table, clock)   what `thermocline.kafka.log.Tail` gives
 
 `test_fakes` asks the same questions of it and of a broker. Nothing waits: where the real one would wait and
 then give up, this one gives up.
@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.simulation.partitions import Headers, Partition, Place, Record, Transaction
-from thermocline.clock import Clock, ManualClock
 from thermocline.errors import KafkaUnreachable, OffsetsGone, RangeIncomplete, TopicMissing
-from thermocline.log import (
+from thermocline.kafka.log import (
     CONSUME_RECORDS_MAX,
     TIMESTAMP_MS_MAX,
     OffsetRange,
@@ -29,7 +28,8 @@ from thermocline.log import (
     TopicConfig,
     TopicFacts,
 )
-from thermocline.seam import Seam
+from thermocline.process.clock import Clock, ManualClock
+from thermocline.rules.seam import Seam
 
 BOOTSTRAP_SERVERS = "simulated:9092"
 
@@ -64,7 +64,7 @@ class FakeCluster:
     # What a client asks for.
 
     def log(self) -> FakeLog:
-        """What `thermocline.log.Log` says of this cluster."""
+        """What `thermocline.kafka.log.Log` says of this cluster."""
         return FakeLog(self)
 
     def read_ranges(
@@ -74,7 +74,7 @@ class FakeCluster:
         table: str = "",
         clock: Clock | None = None,
     ) -> Iterator[RecordChunk]:
-        """As `thermocline.log.read_ranges`; what can't be finished now raises at once."""
+        """As `thermocline.kafka.log.read_ranges`; what can't be finished now raises at once."""
         for wanted in ranges:
             if wanted.first >= wanted.end:
                 continue
@@ -90,7 +90,7 @@ class FakeCluster:
                 raise _incomplete(wanted, max(log.stable_end, wanted.first))
 
     def tail(self, start: Seam, table: str = "", clock: Clock | None = None) -> FakeTail:
-        """What `thermocline.log.Tail` gives of this cluster."""
+        """What `thermocline.kafka.log.Tail` gives of this cluster."""
         return FakeTail(self, start, table, clock or self._clock)
 
     def ask(self, what: str) -> None:
@@ -189,7 +189,7 @@ class FakeCluster:
 
 
 class FakeLog:
-    """Questions about a fake cluster's topics: the interface of `thermocline.log.Log`."""
+    """Questions about a fake cluster's topics: the interface of `thermocline.kafka.log.Log`."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
@@ -270,7 +270,7 @@ class FakeLog:
 
 
 class FakeTail:
-    """Follows the committed records of a fake cluster: the interface of `thermocline.log.Tail`.
+    """Follows the committed records of a fake cluster: the interface of `thermocline.kafka.log.Tail`.
 
     ``poll`` takes what is there and never waits; ends and facts are asked for with each poll, and answered at
     once. The real one asks for facts every two seconds, so it may take records of a topic made again before.

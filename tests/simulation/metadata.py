@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from ingest.metadata import Built, Delta, LostRace, MetadataError, NoAnswer, NoTable, Start, StoredSnapshot
 from tests.simulation.catalog import CLOCK_TOLERANCE_MS, FakeSnapshot, Summary
 from tests.simulation.faults import Violation
-from thermocline.files import DataFile
+from thermocline.iceberg.files import DataFile
 
 if TYPE_CHECKING:
     from ingest.bucket_task import BucketResult
     from tests.simulation.catalog import FakeCatalog, Metadata
-    from thermocline.clock import Clock
+    from thermocline.process.clock import Clock
 
 Late = Callable[[], bool]
 

@@ -23,7 +23,6 @@ from tests.simulation.faults import Answer, Fault, Violation
 from tests.simulation.metadata import FakeMetadataStore
 from tests.simulation.records import IDENTIFIER, NAME
 from tests.simulation.store import FakeIO
-from thermocline.catalog import current_state, definition_of, epoch_of, load_table
 from thermocline.errors import (
     CommitRejected,
     FactsDiffer,
@@ -32,8 +31,9 @@ from thermocline.errors import (
     ThermoclineError,
     TombstonesGone,
 )
-from thermocline.files import DataFile
-from thermocline.identity import check_log
+from thermocline.iceberg.catalog import current_state, definition_of, epoch_of, load_table
+from thermocline.iceberg.files import DataFile
+from thermocline.rules.identity import check_log
 
 if TYPE_CHECKING:
     from ingest.change import Onto

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import StringType
 
-from thermocline.definition import LiveTable
-from thermocline.keys import encode_one
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.keys import encode_one
 
 NAME: Final = "t"
 IDENTIFIER: Final = "sim.t"

@@ -17,7 +17,7 @@ from tests.simulation.serving_edges import Machine, Running
 from tests.simulation.tailer_process import FOLLOWER, HOT_BYTES_MAX, TAILER, TailerProcess
 from tests.simulation.workers import USERS, Answers, Worker
 from thermocline.errors import NotReady
-from thermocline.seam import Seam
+from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from random import Random

@@ -21,9 +21,9 @@ from serving.hot.record import HEADER, PLACE, PLACE_START, stored_records
 from tests.simulation import disk, environments
 from tests.simulation.disk import MemoryDisk, MemoryPath
 from tests.simulation.records import DEFINITION, DEFINITION_JSON
-from thermocline.decode import Decoded, decoder_for
-from thermocline.definition import LiveTable
-from thermocline.log import RecordChunk
+from thermocline.kafka.log import RecordChunk
+from thermocline.rules.decode import Decoded, decoder_for
+from thermocline.rules.definition import LiveTable
 
 
 @dataclass(slots=True)

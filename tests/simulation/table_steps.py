@@ -9,7 +9,7 @@ from tests.simulation.catalog import FakeSnapshot, Metadata, Summary, paths_of
 from tests.simulation.faults import Answer, Fault
 from tests.simulation.owners import Process
 from tests.simulation.records import IDENTIFIER, KEYS, LOCATION, Stored, bucket_of
-from thermocline.files import DataFile
+from thermocline.iceberg.files import DataFile
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -12,15 +12,15 @@ from serving.layout import COLD
 from serving.tailer import Tailer
 from tests.simulation.cold import FakePublished
 from tests.simulation.records import IDENTIFIER, NAME
-from thermocline.catalog import load_table
 from thermocline.errors import ThermoclineError
+from thermocline.iceberg.catalog import load_table
 
 if TYPE_CHECKING:
     from tests.simulation.disk import MemoryPath
     from tests.simulation.faults import Fault
     from tests.simulation.machine_clock import MachineClock
     from tests.simulation.world import World
-    from thermocline.seam import Seam
+    from thermocline.rules.seam import Seam
 
 TAILER: Final = "tailer"
 FOLLOWER: Final = "follower"

@@ -20,7 +20,7 @@ from tests.simulation.chance import history_of
 from tests.simulation.edges import simulated
 from tests.simulation.faults import Violation
 from tests.simulation.history import History
-from thermocline import fold
+from thermocline.rules import fold
 
 SEED: Final = 21
 # Half as many again as the one takes that is found last; some three seconds where nothing is found.

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from embedded.broker import LocalKafka
 from tests.simulation.clusters import Cluster, Fake, Real
-from thermocline.embedded.broker import LocalKafka
 from thermocline.errors import OffsetsGone, RangeIncomplete, TopicMissing
-from thermocline.log import OffsetRange, OpenTransaction
-from thermocline.seam import Seam
+from thermocline.kafka.log import OffsetRange, OpenTransaction
+from thermocline.rules.seam import Seam
 
 POLL_SECONDS = 0.2
 PATIENCE_SECONDS = 30.0
@@ -103,7 +103,7 @@ def test_a_place_beyond_the_end_of_the_log_is_refused(cluster: Cluster) -> None:
 def test_a_range_whose_end_is_held_back_is_incomplete(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("thermocline.log.READ_STALL_SECONDS", 2.0)
+    monkeypatch.setattr("thermocline.kafka.log.READ_STALL_SECONDS", 2.0)
     cluster.create_topic("held", 1)
     cluster.produce("held", 0, b"0", 0)
     transaction = cluster.transaction()

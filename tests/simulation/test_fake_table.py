@@ -24,9 +24,9 @@ from tests.simulation.catalog import CLOCK_TOLERANCE_MS, FakeCatalog, FakeSnapsh
 from tests.simulation.faults import Violation
 from tests.simulation.metadata import FakeMetadataStore
 from tests.simulation.store import FakeIO
-from thermocline.catalog import BATCH_PROPERTY, load_table, open_catalog
-from thermocline.clock import ManualClock, SystemClock
-from thermocline.files import local_path, plan_files
+from thermocline.iceberg.catalog import BATCH_PROPERTY, load_table, open_catalog
+from thermocline.iceberg.files import local_path, plan_files
+from thermocline.process.clock import ManualClock, SystemClock
 
 IDENTIFIER = "app.profiles"
 

@@ -14,7 +14,8 @@ from tests.simulation.broken import broken
 from tests.simulation.edges import simulated
 from tests.simulation.history import from_text
 from tests.simulation.runner import run_histories, run_many
-from thermocline import catalog, identity, seam
+from thermocline.iceberg import catalog
+from thermocline.rules import identity, seam
 
 # Some 8 ms each on a core that is idle: together some minute and a half on two.
 HISTORIES = 20_000

@@ -17,10 +17,10 @@ from serving.tables import ServedTable
 from tests.simulation.cold import FakePublished
 from tests.simulation.faults import Violation
 from tests.simulation.records import DEFINITION, KEYS, Key, Row
-from thermocline.definition import KEY, TOMBSTONE
 from thermocline.errors import ThermoclineError
-from thermocline.fold import overlay
-from thermocline.seam import Seam
+from thermocline.rules.definition import KEY, TOMBSTONE
+from thermocline.rules.fold import overlay
+from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from serving.lookup import Look
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.simulation.faults import Fault
     from tests.simulation.machine_clock import MachineClock
     from tests.simulation.world import World
-    from thermocline.read_point import ReadPoint
+    from thermocline.rules.read_point import ReadPoint
 
 STALE_AFTER_SECONDS: Final = 5.0
 USERS: Final = tuple(sorted({key[0] for key in KEYS}))

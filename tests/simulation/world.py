@@ -28,9 +28,9 @@ from tests.simulation.records import (
     value_bytes,
 )
 from tests.simulation.store import FakeIO
-from thermocline.catalog import BATCH_PROPERTY, DEFINITION_PROPERTY, EPOCH_PROPERTY, SEAM_PROPERTY
-from thermocline.log import TopicConfig
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import BATCH_PROPERTY, DEFINITION_PROPERTY, EPOCH_PROPERTY, SEAM_PROPERTY
+from thermocline.kafka.log import TopicConfig
+from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from tests.simulation.metadata import Late

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from thermocline.definition import LiveTable
+from thermocline.rules.definition import LiveTable
 
 TOMBSTONE = "tombstone"
 KEY, DECODE, CONTRACT = "key", "decode", "contract"

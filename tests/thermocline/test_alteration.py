@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from thermocline.alteration import plan_alteration
-from thermocline.definition import PROVENANCE, LiveTable
 from thermocline.errors import AlterationRefused
+from thermocline.rules.alteration import plan_alteration
+from thermocline.rules.definition import PROVENANCE, LiveTable
 
 COLUMNS = {"id": "int", "slot": "string", "count": "int", "price": "decimal(6,2)", "at": "timestamptz"}
 SETTINGS: dict[str, Any] = {

@@ -6,8 +6,8 @@ import pytest
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.exceptions import ServerError, UnauthorizedError
 
-from thermocline.catalog import java_properties, load_table
 from thermocline.errors import CatalogUnreachable
+from thermocline.iceberg.catalog import java_properties, load_table
 from thermocline.settings import CatalogSettings
 from thermocline.settings.model import PassThrough
 

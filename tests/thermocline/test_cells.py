@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thermocline.cells import big_endian, positions_and_bytes, text
+from thermocline.rules.byte_columns import big_endian, positions_and_bytes, text
 
 
 @given(st.binary(min_size=1, max_size=60), st.data())

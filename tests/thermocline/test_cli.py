@@ -28,19 +28,19 @@ from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, NestedField
 
 from thermocline import cli
-from thermocline.alteration import Alteration
-from thermocline.catalog import SnapshotState, open_catalog
 from thermocline.cli.answered import answered
 from thermocline.cli.entry import app
 from thermocline.cli.status import _exit_code, _lag
 from thermocline.cli.stopping import stop_event
-from thermocline.clock import SystemClock
 from thermocline.errors import ExitCode, KafkaUnreachable, TableHeld, all_errors
-from thermocline.log import Log
-from thermocline.read_point import ReadPoint
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import SnapshotState, open_catalog
+from thermocline.kafka.log import Log
+from thermocline.process.clock import SystemClock
+from thermocline.rules.alteration import Alteration
+from thermocline.rules.read_point import ReadPoint
+from thermocline.rules.seam import Seam
 from thermocline.settings import Settings, load_settings
-from thermocline.typed import as_typed, typed
+from thermocline.text.typed import as_typed, typed
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -424,7 +424,7 @@ def away(monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable(_log: Log) -> None:
         raise KafkaUnreachable(bootstrap_servers="127.0.0.1:1", detail="refused")
 
-    monkeypatch.setattr("thermocline.log.Log.cluster_id", unreachable)
+    monkeypatch.setattr("thermocline.kafka.log.Log.cluster_id", unreachable)
 
 
 def test_status_exits_with_3_where_nothing_answers(call: Call, away: None) -> None:
@@ -507,7 +507,7 @@ def test_status_does_not_wait_for_what_hangs(
         go_on.wait()
         raise KafkaUnreachable(bootstrap_servers="nowhere", detail="too late")
 
-    monkeypatch.setattr("thermocline.log.Log.cluster_id", hang)
+    monkeypatch.setattr("thermocline.kafka.log.Log.cluster_id", hang)
     code, out, _ = call("status", "--json", "--without", "server")
     report = json.loads(out)
     assert code == 3

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from thermocline.data_file import write_data_file
-from thermocline.definition import KEY, LiveTable
-from thermocline.keys import encode_table
+from thermocline.iceberg.data_file import write_data_file
+from thermocline.rules.definition import KEY, LiveTable
+from thermocline.rules.keys import encode_table
 
 DEFINITION = LiveTable.build(
     name="events",

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.thermocline.poison import CASES, GOOD_KEY, POISONED, TOMBSTONE, Case
-from thermocline import keys
-from thermocline.decode import (
+from thermocline.rules import keys
+from thermocline.rules.decode import (
     Stage,
     Unpacker,
     decoder_for,
@@ -23,7 +23,7 @@ from thermocline.decode import (
     records_table,
     unpack_arrays,
 )
-from thermocline.definition import LiveTable
+from thermocline.rules.definition import LiveTable
 
 DECODER = decoder_for(POISONED)
 NULLS = dict.fromkeys(column.name for column in POISONED.value_columns)

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-from thermocline.decode import Stage
-from thermocline.definition import (
+from thermocline.errors import DefinitionInvalid
+from thermocline.rules.decode import Stage
+from thermocline.rules.definition import (
     PROVENANCE,
     ColumnType,
     Kind,
@@ -17,7 +18,6 @@ from thermocline.definition import (
     OnError,
     problems_of_new_names,
 )
-from thermocline.errors import DefinitionInvalid
 
 SETTINGS: dict[str, Any] = {
     "name": "profiles",

@@ -16,8 +16,8 @@ from pyiceberg.manifest import DataFile as ManifestDataFile
 from pyiceberg.manifest import FileFormat
 from pyroaring import BitMap
 
-from thermocline.deletes import read_deletes, write_deletes
-from thermocline.files import Deletes
+from thermocline.iceberg.deletes import read_deletes, write_deletes
+from thermocline.iceberg.files import Deletes
 
 IO = PyArrowFileIO()
 POSITIONS = st.sets(st.integers(0, 2**32 - 1), min_size=1, max_size=50)

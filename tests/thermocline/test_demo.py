@@ -15,24 +15,24 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from thermocline.catalog import SnapshotState
-from thermocline.clock import ManualClock
-from thermocline.embedded.demo import DemoOptions
-from thermocline.embedded.demo.acts import _how_to_go_on
-from thermocline.embedded.demo.background import Background
-from thermocline.embedded.demo.commits import Commit, batches_of, seconds_of
-from thermocline.embedded.demo.document import document_of
-from thermocline.embedded.demo.invocation import path_typed, program
-from thermocline.embedded.demo.lines import Lines, pulse_line
-from thermocline.embedded.demo.scene import Reading, Scene, ViewFigures, reading_of
-from thermocline.embedded.demo.screen import Screen
-from thermocline.embedded.demo.story import FROM_ICEBERG, Step
-from thermocline.embedded.demo.timings import Summary, Timings, percentile
-from thermocline.embedded.demo.verdict import Check
-from thermocline.embedded.demo.view_door import rows_sql
-from thermocline.embedded.demo.view_words import how_to_ask
-from thermocline.embedded.demo.views import scene_view, size_text, sparkline
-from thermocline.seam import Seam
+from embedded.demo import DemoOptions
+from embedded.demo.acts import _how_to_go_on
+from embedded.demo.background import Background
+from embedded.demo.commits import Commit, batches_of, seconds_of
+from embedded.demo.document import document_of
+from embedded.demo.invocation import path_typed, program
+from embedded.demo.lines import Lines, pulse_line
+from embedded.demo.scene import Reading, Scene, ViewFigures, reading_of
+from embedded.demo.screen import Screen
+from embedded.demo.story import FROM_ICEBERG, Step
+from embedded.demo.timings import Summary, Timings, percentile
+from embedded.demo.verdict import Check
+from embedded.demo.view_door import rows_sql
+from embedded.demo.view_words import how_to_ask
+from embedded.demo.views import scene_view, size_text, sparkline
+from thermocline.iceberg.catalog import SnapshotState
+from thermocline.process.clock import ManualClock
+from thermocline.rules.seam import Seam
 
 SEAM = Seam({("profiles", partition): 1_000_000 + partition for partition in range(4)})
 COUNTS = {"read": 20_039, "applied": 9_500, "superseded": 10_505, "unchanged": 28, "quarantined": 6}

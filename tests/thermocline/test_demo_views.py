@@ -10,20 +10,20 @@ from typing import Any, cast
 
 import pytest
 
+from embedded.demo.cuts import Cuts
+from embedded.demo.history import History
+from embedded.demo.story import ROW, Story
+from embedded.demo.verdict import Check, compare_rows
+from embedded.demo.view_door import COLUMNS, Seen, View, ViewDoor, rows_sql
+from embedded.demo.view_freshness import SEEN_SECONDS_MAX, VIEW_PROBE, ViewProbe
+from embedded.demo.view_verdict import compare_seen
+from embedded.demo.witness import Witness
+from embedded.demo.writer import Writer, Written
+from embedded.oracle import Acknowledged, Oracle, Row, RowKey
 from thermocline.cli.entry import run
-from thermocline.clock import ManualClock
-from thermocline.embedded.demo.cuts import Cuts
-from thermocline.embedded.demo.history import History
-from thermocline.embedded.demo.story import ROW, Story
-from thermocline.embedded.demo.verdict import Check, compare_rows
-from thermocline.embedded.demo.view_door import COLUMNS, Seen, View, ViewDoor, rows_sql
-from thermocline.embedded.demo.view_freshness import SEEN_SECONDS_MAX, VIEW_PROBE, ViewProbe
-from thermocline.embedded.demo.view_verdict import compare_seen
-from thermocline.embedded.demo.witness import Witness
-from thermocline.embedded.demo.writer import Writer, Written
-from thermocline.embedded.oracle import Acknowledged, Oracle, Row, RowKey
 from thermocline.errors import ReadAfterTimeout, TrinoRefused, TrinoUnreachable, VerdictBad
-from thermocline.seam import Seam
+from thermocline.process.clock import ManualClock
+from thermocline.rules.seam import Seam
 
 TIME = datetime(2026, 1, 1, 0, 0, 0, 500_000, UTC)
 ADA = (7, "ada")
@@ -300,7 +300,7 @@ def test_without_trinos_client_the_demo_says_how_to_get_it_before_anything_start
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delitem(sys.modules, "thermocline.embedded.demo.analyst", raising=False)
+    monkeypatch.delitem(sys.modules, "embedded.demo.analyst", raising=False)
     monkeypatch.setitem(sys.modules, "trino", None)
     assert run(["demo", "--trino"]) == 2
     assert "pip install 'thermocline[views]'" in capsys.readouterr().err

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from thermocline.cli import entry
-from thermocline.clock import SystemClock
 from thermocline.errors import ConfigInvalid
 from thermocline.failpoints import (
     FILE_VARIABLE,
@@ -32,6 +31,7 @@ from thermocline.failpoints import (
     fired,
     points_of,
 )
+from thermocline.process.clock import SystemClock
 
 ROOT = Path(__file__).parents[2]
 FORMS = {form.value: form for form in Form}

@@ -22,14 +22,14 @@ from ingest.create import create_java_table
 from ingest.files_by_bucket import by_bucket
 from ingest.java import JavaCatalog, small_jvm
 from ingest.java_metadata import JavaMetadata
-from thermocline.catalog import load_table, open_catalog
-from thermocline.decode import decoder_for, records_table
-from thermocline.definition import LiveTable
-from thermocline.deletes import read_deletes, write_deletes
 from thermocline.errors import TableUnowned
-from thermocline.files import DataFile, Deletes, local_path, plan_files
-from thermocline.keys import buckets
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import load_table, open_catalog
+from thermocline.iceberg.deletes import read_deletes, write_deletes
+from thermocline.iceberg.files import DataFile, Deletes, local_path, plan_files
+from thermocline.rules.decode import decoder_for, records_table
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.keys import buckets
+from thermocline.rules.seam import Seam
 from thermocline.settings import CatalogSettings
 
 pytestmark = pytest.mark.jvm

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from thermocline.catalog import SnapshotState
-from thermocline.definition import LiveTable
 from thermocline.errors import ClusterReplaced, ReadPointGone, TombstonesGone, TopicReplaced
-from thermocline.identity import (
+from thermocline.iceberg.catalog import SnapshotState
+from thermocline.kafka.log import UNKNOWN_CONFIG, TopicConfig, TopicFacts, TopicRetention
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.identity import (
     KEPT_MS_MIN,
     check_identity,
     check_log,
     check_not_superseded,
     check_tombstones,
 )
-from thermocline.log import UNKNOWN_CONFIG, TopicConfig, TopicFacts, TopicRetention
-from thermocline.seam import Seam
+from thermocline.rules.seam import Seam
 
 DAY_MS = 86_400_000
 NOON_MS = 1_790_000_000_000

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.transforms import BucketTransform
 
-from thermocline import keys
-from thermocline.definition import Kind, LiveTable
+from thermocline.rules import keys
+from thermocline.rules.definition import Kind, LiveTable
 
 # Few letters, so that prefixes, zero bytes and the escape's own bytes meet often.
 TEXTS = st.text(st.sampled_from("\x00\x01\xffab\U0010ffff"), max_size=5) | st.text(

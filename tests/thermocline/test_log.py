@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from thermocline.clock import ManualClock
-from thermocline.log import SILENCE_SECONDS_MAX, UNKNOWN_CONFIG, Tail, TopicConfig, config_of
-from thermocline.seam import Seam
+from thermocline.kafka.log import SILENCE_SECONDS_MAX, UNKNOWN_CONFIG, Tail, TopicConfig, config_of
+from thermocline.process.clock import ManualClock
+from thermocline.rules.seam import Seam
 
 
 def test_what_a_broker_leaves_out_is_taken_for_the_most_careful_reading() -> None:

@@ -14,12 +14,12 @@ from uuid import UUID
 
 import pytest
 
-from thermocline import logs
-from thermocline.definition import LiveTable
-from thermocline.keys import encode_one, named_columns
-from thermocline.logs import fields
-from thermocline.seam import Seam
-from thermocline.typed import typed
+from thermocline.process import logs
+from thermocline.process.logs import fields
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.keys import encode_one, named_columns
+from thermocline.rules.seam import Seam
+from thermocline.text.typed import typed
 
 ROOT = Path(__file__).parents[2]
 DEFINITION = LiveTable.build(
@@ -126,7 +126,7 @@ def test_the_command_that_a_log_names_runs_as_it_is(capsys: pytest.CaptureFixtur
 
 
 def test_no_message_is_made_of_what_python_writes() -> None:
-    """Goal: no ``!r`` words a message; how a value is shown stands in one place (``thermocline.shown``)."""
+    """Goal: no ``!r`` words a message; ``thermocline.text.shown`` alone says how a value is shown."""
     found = []
     for room in ("thermocline", "ingest", "serving", "verify", "views"):
         for file in sorted((ROOT / room).rglob("*.py")):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from thermocline.masking import mask_password
+from thermocline.process.masking import mask_password
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from thermocline.cli.metrics_port import metrics_served
 from thermocline.errors import PortTaken
-from thermocline.metrics import VIEWS_REPLACED
+from thermocline.process.metrics import VIEWS_REPLACED
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thermocline.errors import BadParameter
-from thermocline.read_point import ReadPoint, parse_read_after
-from thermocline.seam import Seam
+from thermocline.rules.read_point import ReadPoint, parse_read_after
+from thermocline.rules.seam import Seam
 
 POINT = ReadPoint(123, Seam.of({"profiles": {0: 100}}), Seam.of({"profiles": {0: 120}}))
 SEAMS = st.dictionaries(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thermocline.errors import OffsetsGone, PartitionsShrunk, SeamBeyondLog
-from thermocline.seam import Seam, check_against_log
+from thermocline.rules.seam import Seam, check_against_log
 
 PLACES = st.tuples(st.sampled_from(["orders", "profiles", "a.b-c_d"]), st.integers(0, 100))
 OFFSETS = st.dictionaries(PLACES, st.integers(0, 2**63 - 1))

@@ -6,12 +6,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from thermocline.embedded.demo.commits import Commit
-from thermocline.embedded.demo.history import History
-from thermocline.embedded.demo.readers import Kept
-from thermocline.embedded.demo.verdict import compare_accounts, compare_kept, compare_rows
-from thermocline.embedded.oracle import Acknowledged, Row, RowKey
-from thermocline.seam import Seam
+from embedded.demo.commits import Commit
+from embedded.demo.history import History
+from embedded.demo.readers import Kept
+from embedded.demo.verdict import compare_accounts, compare_kept, compare_rows
+from embedded.oracle import Acknowledged, Row, RowKey
+from thermocline.rules.seam import Seam
 
 TEXT = "2026-01-01T00:00:00.500Z"
 TIME = datetime(2026, 1, 1, 0, 0, 0, 500_000, UTC)

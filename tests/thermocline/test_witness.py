@@ -5,18 +5,18 @@ from typing import cast
 
 import pytest
 
-from thermocline.clock import ManualClock
-from thermocline.decode import decoder_for
-from thermocline.embedded.demo.garbage import garbage_about
-from thermocline.embedded.demo.lookups import Answer, Entity, Lookups
-from thermocline.embedded.demo.story import FROM_ICEBERG, FROM_KAFKA, origin
-from thermocline.embedded.demo.witness import SEEN_SECONDS_MAX, Witness
-from thermocline.embedded.demo.writer import Writer, Written
-from thermocline.embedded.oracle import RowKey
-from thermocline.embedded.workload import profiles_definition
+from embedded.demo.garbage import garbage_about
+from embedded.demo.lookups import Answer, Entity, Lookups
+from embedded.demo.story import FROM_ICEBERG, FROM_KAFKA, origin
+from embedded.demo.witness import SEEN_SECONDS_MAX, Witness
+from embedded.demo.writer import Writer, Written
+from embedded.oracle import RowKey
+from embedded.workload import profiles_definition
 from thermocline.errors import NotReady, ReadAfterTimeout, VerdictBad
-from thermocline.read_point import ReadPoint
-from thermocline.seam import Seam
+from thermocline.process.clock import ManualClock
+from thermocline.rules.decode import decoder_for
+from thermocline.rules.read_point import ReadPoint
+from thermocline.rules.seam import Seam
 
 ROW: RowKey = (7, "ada", "plan")
 PLACE = ("profiles", 0)

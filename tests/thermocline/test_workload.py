@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from thermocline.clock import ManualClock
-from thermocline.decode import decoder_for
-from thermocline.embedded.oracle import Acknowledged, Oracle
-from thermocline.embedded.workload import Event, Workload, produce, profiles_definition
+from embedded.oracle import Acknowledged, Oracle
+from embedded.workload import Event, Workload, produce, profiles_definition
 from thermocline.errors import KafkaUnreachable
-from thermocline.seam import Seam
+from thermocline.process.clock import ManualClock
+from thermocline.rules.decode import decoder_for
+from thermocline.rules.seam import Seam
 
 PROFILES = profiles_definition("app.profiles", "profiles")
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyiceberg.table.snapshots import ancestors_of
 
+from embedded.demo.verdict import compare_rows
+from embedded.stack import TABLE, Stack
 from tests.torture.ledger import Ledger
-from thermocline.catalog import current_state, load_table, open_catalog, state_of
-from thermocline.embedded.demo.verdict import compare_rows
-from thermocline.embedded.stack import TABLE, Stack
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import current_state, load_table, open_catalog, state_of
+from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

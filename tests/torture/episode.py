@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from embedded.demo.lookups import Lookups, row_of_json
+from embedded.stack import TABLE, TOPIC, Stack
 from serving.client import Client
 from tests.torture.armed import INGEST, SERVING, Armed
 from tests.torture.checks import check_history, check_quarantine, check_rows, table_of
@@ -26,12 +28,10 @@ from tests.torture.plan import KINDS, Fault, Round, rounds
 from tests.torture.readers import REFUSALS, Readers, extract
 from tests.torture.supervisor import Supervisor
 from tests.torture.traffic import Traffic
-from thermocline.catalog import current_state
-from thermocline.clock import SystemClock
-from thermocline.embedded.demo.lookups import Lookups, row_of_json
-from thermocline.embedded.stack import TABLE, TOPIC, Stack
 from thermocline.errors import ThermoclineError
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import current_state
+from thermocline.process.clock import SystemClock
+from thermocline.rules.seam import Seam
 
 LEASE_SECONDS: Final = 2.0
 USERS: Final = 120

@@ -18,13 +18,13 @@ import psutil
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
+from embedded.stack import TABLE, TOPIC, Stack
 from tests.torture.armed import Armed
 from tests.torture.disks import NEARLY_FULL_KB, Disk
 from tests.torture.ledger import Ledger
 from tests.torture.plan import Fault
 from tests.torture.supervisor import Running, Supervisor, descendants, tailer_pid
 from tests.torture.traffic import Traffic
-from thermocline.embedded.stack import TABLE, TOPIC, Stack
 
 PARTITIONS_MAX: Final = 9
 REQUEST_SECONDS_MAX: Final = 30.0

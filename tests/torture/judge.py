@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from embedded.demo.verdict import compare_rows
+from embedded.oracle import Row, RowKey
 from tests.torture.ledger import Entity
-from thermocline.embedded.demo.verdict import compare_rows
-from thermocline.embedded.oracle import Row, RowKey
-from thermocline.read_point import ReadPoint
-from thermocline.seam import Seam
+from thermocline.rules.read_point import ReadPoint
+from thermocline.rules.seam import Seam
 
 # Answers that wait while the ledger can't read; then readers wait too.
 WAITING_MAX: Final = 20_000

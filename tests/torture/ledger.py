@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
-from thermocline.embedded.oracle import Row, RowKey
-from thermocline.seam import Seam
+from embedded.oracle import Row, RowKey
+from thermocline.rules.seam import Seam
 
 # What the load sends as bad records. None of them changes a row.
 BAD_KEYS: Final = (b"{no key", b'{"app_id":"seven"}', b"")

@@ -11,12 +11,12 @@ from typing import Final
 
 import pyarrow as pa
 
+from embedded.demo.lookups import read_point_of, row_of_json
+from embedded.stack import TABLE
 from serving.client import Client
 from tests.torture.judge import ANY, Answer, Findings, Judge
 from tests.torture.ledger import Entity
 from tests.torture.traffic import Traffic
-from thermocline.embedded.demo.lookups import read_point_of, row_of_json
-from thermocline.embedded.stack import TABLE
 from thermocline.errors import (
     NotReady,
     ReadAfterTimeout,
@@ -24,7 +24,7 @@ from thermocline.errors import (
     StorageFailed,
     ThermoclineError,
 )
-from thermocline.seam import Seam
+from thermocline.rules.seam import Seam
 
 SESSIONS: Final = 3
 PAUSE_SECONDS: Final = 0.03

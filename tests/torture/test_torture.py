@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from embedded.oracle import Row, RowKey
 from tests.behaviour.topic import key_bytes, value_bytes
 from tests.torture.episode import Tally
 from tests.torture.faults import Faults
@@ -18,9 +19,8 @@ from tests.torture.judge import ANY, Answer, Findings, Judge
 from tests.torture.ledger import Ledger
 from tests.torture.plan import KINDS, rounds
 from tests.torture.report import report
-from thermocline.embedded.oracle import Row, RowKey
-from thermocline.read_point import ReadPoint
-from thermocline.seam import Seam
+from thermocline.rules.read_point import ReadPoint
+from thermocline.rules.seam import Seam
 
 TOPIC = "profiles"
 ROW = (7, "u1", "plan")

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException, Message, Producer
 
+from embedded.oracle import RowKey
 from tests.behaviour.topic import APP, key_bytes, value_bytes
 from tests.torture.ledger import BAD_KEYS, BAD_VALUES, Entity, checksum
-from thermocline.embedded.oracle import RowKey
-from thermocline.seam import Seam
+from thermocline.rules.seam import Seam
 
 TICK_SECONDS: Final = 0.1
 DELETED: Final = 0.15

@@ -20,12 +20,12 @@ from ingest.accounting import Accounting
 from ingest.bucket_task import BucketResult
 from ingest.change import Change
 from ingest.commit import Committer, Landed
-from thermocline.catalog import current_state
-from thermocline.data_file import WrittenFile, write_data_file
-from thermocline.definition import TOMBSTONE, LiveTable
-from thermocline.deletes import read_deletes, write_deletes
-from thermocline.files import DataFile, Deletes, local_path, plan_files
-from thermocline.keys import encode_table
+from thermocline.iceberg.catalog import current_state
+from thermocline.iceberg.data_file import WrittenFile, write_data_file
+from thermocline.iceberg.deletes import read_deletes, write_deletes
+from thermocline.iceberg.files import DataFile, Deletes, local_path, plan_files
+from thermocline.rules.definition import TOMBSTONE, LiveTable
+from thermocline.rules.keys import encode_table
 
 Json = dict[str, Any]
 

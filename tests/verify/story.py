@@ -14,10 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from thermocline.catalog import SnapshotState
-from thermocline.definition import Column, ColumnType, Kind, LiveTable
-from thermocline.log import RecordChunk
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import SnapshotState
+from thermocline.kafka.log import RecordChunk
+from thermocline.rules.definition import Column, ColumnType, Kind, LiveTable
+from thermocline.rules.seam import Seam
 from verify.lineage import Link
 from verify.reading import Place, Reading, reading_of
 from verify.table_rows import rows_schema, with_keys

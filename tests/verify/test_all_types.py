@@ -17,15 +17,15 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from serving.hot.pinned import hold
 from serving.hot.tier import HotTier
-from thermocline.catalog import SnapshotState
-from thermocline.clock import ManualClock
-from thermocline.data_file import write_data_file
-from thermocline.decode import decoder_for
-from thermocline.definition import KEY, LiveTable
-from thermocline.files import DataFile
-from thermocline.log import RecordChunk
-from thermocline.read_point import ReadPoint
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import SnapshotState
+from thermocline.iceberg.data_file import write_data_file
+from thermocline.iceberg.files import DataFile
+from thermocline.kafka.log import RecordChunk
+from thermocline.process.clock import ManualClock
+from thermocline.rules.decode import decoder_for
+from thermocline.rules.definition import KEY, LiveTable
+from thermocline.rules.read_point import ReadPoint
+from thermocline.rules.seam import Seam
 from verify.door_check import extract_findings, hot_findings, hot_records
 from verify.doubts import Doubts
 from verify.entities import Entities, parameters_of

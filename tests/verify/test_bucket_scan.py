@@ -10,10 +10,10 @@ import pytest
 
 import verify.bucket_scan
 from tests.ingest.one_bucket import DEFINITION, IO, OneBucketTable, Record, live_rows, records_of
-from thermocline.data_file import ROW_GROUP_ROWS, write_data_file
-from thermocline.definition import KEY
-from thermocline.files import DataFile, ListedFile
-from thermocline.keys import bucket_of
+from thermocline.iceberg.data_file import ROW_GROUP_ROWS, write_data_file
+from thermocline.iceberg.files import DataFile, ListedFile
+from thermocline.rules.definition import KEY
+from thermocline.rules.keys import bucket_of
 from verify.bucket_scan import NAMED_KEYS_MAX, bucket_findings
 from verify.current_files import StoredFile
 from verify.finding import Finding

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from thermocline.files import ListedFile
+from thermocline.iceberg.files import ListedFile
 from verify.current_files import listing_findings
 
 DATA = ListedFile("data.parquet", "data", bucket=0, rows=9, bytes=900, snapshot_id=1)

@@ -21,14 +21,14 @@ from ingest.java import small_jvm
 from ingest.resume import rebase_onto
 from tests.ingest.small_ingest import CONFIG, NAME, Ingest
 from tests.verify.damage import Damage, Json, kept_as_it_was, part
-from thermocline.alteration import plan_alteration
-from thermocline.catalog import load_table, open_catalog
-from thermocline.clock import SystemClock
-from thermocline.definition import LiveTable
-from thermocline.files import DataFile, local_path, plan_files
-from thermocline.keys import bucket_of, decode_one
+from thermocline.iceberg.catalog import load_table, open_catalog
+from thermocline.iceberg.files import DataFile, local_path, plan_files
+from thermocline.iceberg.sparse_index import FOOTER_KEY
+from thermocline.process.clock import SystemClock
+from thermocline.rules.alteration import plan_alteration
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.keys import bucket_of, decode_one
 from thermocline.settings import Settings, load_settings
-from thermocline.sparse_index import FOOTER_KEY
 from verify.finding import Finding
 from verify.structure import structure_findings
 

@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Producer
 from pyroaring import BitMap
 
+from embedded.stack import Stack
 from ingest.accounting import Accounting
 from ingest.bucket_task import BucketResult
 from ingest.java import JavaCatalog
@@ -23,12 +24,11 @@ from tests.behaviour.topic import APP, key_bytes
 from tests.behaviour.without_spark import without_spark
 from tests.transactions import wait_for_markers
 from tests.verify.damage import Damage, Json, kept_as_it_was, part
-from thermocline.catalog import SEAM_PROPERTY, definition_of
-from thermocline.clock import SystemClock
-from thermocline.embedded.stack import Stack
 from thermocline.errors import ExitCode, OffsetsGone, TableUnowned, TopicReplaced
-from thermocline.keys import encode_one
-from thermocline.log import read_ranges
+from thermocline.iceberg.catalog import SEAM_PROPERTY, definition_of
+from thermocline.kafka.log import read_ranges
+from thermocline.process.clock import SystemClock
+from thermocline.rules.keys import encode_one
 from verify.history import histories_of
 from verify.structure import structure_findings
 

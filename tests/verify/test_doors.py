@@ -20,18 +20,18 @@ import pytest
 
 import verify.bucket_parts
 import verify.comparison
+from embedded.stack import Command, Stack
 from tests.behaviour.armed import armed_by, has_fired
 from tests.behaviour.live import Live, wait_for
 from tests.behaviour.topic import APP
 from tests.behaviour.without_spark import without_spark
 from thermocline.cli import entry
 from thermocline.cli.verify_doors import open_doors
-from thermocline.clock import SystemClock
-from thermocline.definition import PROVENANCE
-from thermocline.embedded.stack import Command, Stack
 from thermocline.errors import ExitCode, NotReady
 from thermocline.failpoints import arm
-from thermocline.read_point import ReadPoint
+from thermocline.process.clock import SystemClock
+from thermocline.rules.definition import PROVENANCE
+from thermocline.rules.read_point import ReadPoint
 from verify.comparison import Scope, Verification
 from verify.doors import Doors, HotDoor
 from verify.lookups import Lookups
@@ -45,8 +45,8 @@ from verify.watch import Watch
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
-    from thermocline.definition import LiveTable
-    from thermocline.files import DataFile
+    from thermocline.iceberg.files import DataFile
+    from thermocline.rules.definition import LiveTable
 
 pytestmark = pytest.mark.jvm
 

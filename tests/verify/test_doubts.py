@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from tests.verify.story import definition_of
-from thermocline.keys import encode_one
-from thermocline.log import RecordChunk
-from thermocline.seam import Seam
+from thermocline.kafka.log import RecordChunk
+from thermocline.rules.keys import encode_one
+from thermocline.rules.seam import Seam
 from verify.doubts import Doubts, Origin, offsets_of
 from verify.finding import Finding
 from verify.report import Report

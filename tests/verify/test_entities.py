@@ -10,10 +10,10 @@ import pytest
 
 import verify.entities
 from tests.verify.story import TOPIC, Story, definition_of
-from thermocline.definition import LiveTable
-from thermocline.keys import bucket_of, encode_one
-from thermocline.read_point import ReadPoint
-from thermocline.seam import Seam
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.keys import bucket_of, encode_one
+from thermocline.rules.read_point import ReadPoint
+from thermocline.rules.seam import Seam
 from verify.entities import Entities, entity_key, parameters_of
 from verify.finding import Finding
 from verify.log_fold import LogDecoder

@@ -13,11 +13,11 @@ import verify.comparison
 import verify.log_pass
 import verify.lookups
 from tests.verify.story import TOPIC, Story, definition_of
-from thermocline.clock import SystemClock
 from thermocline.errors import ExitCode, OffsetsGone, ReadPointGone, StorageFailed
-from thermocline.log import OffsetRange, RecordChunk
-from thermocline.read_point import ReadPoint
-from thermocline.seam import Seam
+from thermocline.kafka.log import OffsetRange, RecordChunk
+from thermocline.process.clock import SystemClock
+from thermocline.rules.read_point import ReadPoint
+from thermocline.rules.seam import Seam
 from verify.comparison import failed
 from verify.entities import Entities
 from verify.log_pass import LogPass
@@ -40,7 +40,7 @@ class CutLog:
 def read_cut(
     _config: Mapping[str, Any], ranges: Sequence[OffsetRange], table: str, _clock: object
 ) -> Iterator[RecordChunk]:
-    """As `thermocline.log.read_ranges` with a log that begins at 50."""
+    """As `thermocline.kafka.log.read_ranges` with a log that begins at 50."""
     for one in ranges:
         if one.first < 50:
             raise OffsetsGone(table=table, gaps=(f"{one.topic}/{one.partition}@{one.first}-50",))

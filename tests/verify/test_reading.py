@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.verify.story import definition_of
-from thermocline.catalog import SUMMARY_ACCEPTED, SnapshotState
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import SUMMARY_ACCEPTED, SnapshotState
+from thermocline.rules.seam import Seam
 from verify.lineage import Link
 from verify.reading import Reading, reading_of
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from tests.verify.story import TOPIC, Record, Story
-from thermocline.log import RecordChunk
+from thermocline.kafka.log import RecordChunk
 from verify.doubts import Doubts, offsets_of
 from verify.log_fold import LogDecoder, folded, records_schema
 from verify.report import Report

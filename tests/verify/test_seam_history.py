@@ -12,7 +12,7 @@ from ingest.accounting import Accounting
 from ingest.change import Change, summary_fields
 from ingest.resume import Accepted, _changed
 from tests.ingest.one_bucket import DEFINITION
-from thermocline.catalog import (
+from thermocline.iceberg.catalog import (
     BATCH_PROPERTY,
     EPOCH_PROPERTY,
     SEAM_PROPERTY,
@@ -22,7 +22,7 @@ from thermocline.catalog import (
     SUMMARY_REPLAYED,
     SUMMARY_SEAM,
 )
-from thermocline.seam import Seam
+from thermocline.rules.seam import Seam
 from verify.finding import Finding
 from verify.lineage import Link, _link
 from verify.seam_history import seam_findings

@@ -9,8 +9,8 @@ import pytest
 
 import verify.verifier
 from tests.verify.story import definition_of
-from thermocline.clock import SystemClock
 from thermocline.errors import ExitCode, KafkaUnreachable, ReadPointGone
+from thermocline.process.clock import SystemClock
 from verify.finding import Finding
 from verify.report import Report
 from verify.row_judge import Reason

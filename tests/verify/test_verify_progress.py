@@ -9,8 +9,8 @@ import pytest
 from thermocline.cli import entry
 from thermocline.cli.verify import SHOWN_MAX
 from thermocline.cli.verify_progress import LINE_SECONDS, Lines, shown_progress
-from thermocline.clock import ManualClock
 from thermocline.errors import ExitCode
+from thermocline.process.clock import ManualClock
 from verify.history import KEYS_MAX
 from verify.spill import Heard
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from thermocline.catalog import DEFINITION_PROPERTY, SUMMARY_SEAM, summary_of
-from thermocline.definition import LiveTable
-from thermocline.log import OpenTransaction, TopicConfig, TopicFacts, TopicRetention
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import DEFINITION_PROPERTY, SUMMARY_SEAM, summary_of
+from thermocline.kafka.log import OpenTransaction, TopicConfig, TopicFacts, TopicRetention
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.seam import Seam
 
 DAY_MS = 86_400_000
 APPENDED = TopicConfig(is_compacted=False, delete_retention_ms=DAY_MS, is_log_append_time=True)
@@ -86,7 +86,7 @@ def _sum(seam: Seam) -> int:
 
 @dataclass
 class FakeLog:
-    """Stands in for `thermocline.log.Log`: it answers what its fields say."""
+    """Stands in for `thermocline.kafka.log.Log`: it answers what its fields say."""
 
     log_starts: Seam
     log_ends: Seam

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from thermocline.cli.publishing import drop_with_table, publish_once, published
-from thermocline.metrics import REGISTRY
+from thermocline.process.metrics import REGISTRY
 from thermocline.settings import CatalogSettings, KafkaSettings, Settings, TableSettings, ViewsSettings
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.thermocline.poison import POISONED
-from thermocline.definition import Column, ColumnType, Kind
+from thermocline.rules.definition import Column, ColumnType, Kind
 from views.fields import token, trino_type, value
 
 

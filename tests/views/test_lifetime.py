@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.views.live_table import CLUSTER, DAY_MS
-from thermocline.catalog import SnapshotState
-from thermocline.definition import LiveTable
-from thermocline.log import TIMESTAMP_MS_MAX, TopicConfig, TopicRetention
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import SnapshotState
+from thermocline.kafka.log import TIMESTAMP_MS_MAX, TopicConfig, TopicRetention
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.seam import Seam
 from views.facts import TableFacts
 from views.lifetime import lifetime
 

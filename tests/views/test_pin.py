@@ -11,8 +11,8 @@ import pytest
 from tests.views.live_table import A_WEEK, DAY_MS, commit
 from tests.views.test_publish import World, at
 from thermocline.errors import BadParameter, ReadPointGone, TopicReplaced, ViewForeign
-from thermocline.read_point import ReadPoint
-from thermocline.seam import Seam
+from thermocline.rules.read_point import ReadPoint
+from thermocline.rules.seam import Seam
 from views.pin import pin_view
 from views.plan import PlannedView
 from views.published import Published

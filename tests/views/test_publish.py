@@ -17,9 +17,6 @@ from pyiceberg.table import Table
 
 from tests.views.fake_trino import LOST_RACES, FakeTrino, contended, trino_error
 from tests.views.live_table import A_WEEK, DAY_MS, FakeLog, commit, make_table
-from thermocline.catalog import open_catalog
-from thermocline.clock import ManualClock
-from thermocline.definition import LiveTable
 from thermocline.errors import (
     KafkaUnreachable,
     StoreUnreachable,
@@ -30,9 +27,12 @@ from thermocline.errors import (
     ViewContended,
     ViewForeign,
 )
-from thermocline.log import OpenTransaction, TopicConfig
-from thermocline.metrics import REGISTRY
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import open_catalog
+from thermocline.kafka.log import OpenTransaction, TopicConfig
+from thermocline.process.clock import ManualClock
+from thermocline.process.metrics import REGISTRY
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.seam import Seam
 from thermocline.settings import CatalogSettings, KafkaSettings, Settings, TableSettings, ViewsSettings
 from views.drop import drop_views
 from views.leases import AFTER_REPLACEMENT_MS, RENEWED_SECONDS, WITHOUT_END_MS, path_of

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.views.test_lifetime import NOW
-from thermocline.definition import LiveTable
-from thermocline.seam import Seam
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.seam import Seam
 from views.plan import PlannedView, instant_of
 from views.published import Published, Verdict, verdict
 from views.render import Mode, ViewPlan

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.thermocline.poison import POISONED
-from thermocline.definition import LiveTable
-from thermocline.seam import Seam
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.seam import Seam
 from views import sql
 from views.groups import GROUPS_MAX, SCAN_COST_RECORDS
 from views.render import Mode, ViewPlan, query

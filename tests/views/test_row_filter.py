@@ -6,7 +6,7 @@ import pytest
 
 from tests.thermocline.poison import POISONED
 from tests.views.test_render import END, EVENTS, SEAM, plan, window
-from thermocline.definition import LiveTable
+from thermocline.rules.definition import LiveTable
 from views.render import Mode, query
 from views.render_window import Window
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.views.live_table import APPENDED, DAY_MS, commit
 from tests.views.test_publish import World, at
-from thermocline.log import TopicConfig
-from thermocline.seam import Seam
+from thermocline.kafka.log import TopicConfig
+from thermocline.rules.seam import Seam
 from views import transactions
 from views.transactions import has_committed_transactions
 

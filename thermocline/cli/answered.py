@@ -10,7 +10,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Final, TypeVar
 
-from thermocline.clock import SystemClock
+from thermocline.process.clock import SystemClock
 
 __all__ = ["answered", "exit_now"]
 

@@ -44,7 +44,7 @@ def show_settings(context: typer.Context, as_json: AsJson = False) -> None:
 
 def _notes_on_new_tables(settings: Settings) -> Iterator[str]:
     """What `table create` refuses of the tables: one that is there already can be used all the same."""
-    from thermocline.definition import problems_of_new_names
+    from thermocline.rules.definition import problems_of_new_names
 
     for name, table in settings.tables.items():
         for problem in problems_of_new_names(table.columns):

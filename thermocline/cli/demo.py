@@ -9,7 +9,7 @@ import typer
 from thermocline.cli.session import AsJson
 
 if TYPE_CHECKING:
-    from thermocline.embedded.demo.view_door import Connect
+    from embedded.demo.view_door import Connect
 
 
 def demo(
@@ -27,13 +27,13 @@ def demo(
     as_json: AsJson = False,
 ) -> int:
     """Start everything here, generate traffic, and compare every answer with an oracle. Takes two minutes."""
-    from thermocline.embedded.demo import DemoOptions
-    from thermocline.embedded.demo import run as run_demo
+    from embedded.demo import DemoOptions
+    from embedded.demo import run as run_demo
 
     connect: Connect | None = None
     if with_trino:
         # Before anything starts: its client is an optional package.
-        from thermocline.embedded.demo.analyst import Analyst
+        from embedded.demo.analyst import Analyst
 
         connect = Analyst
     chosen: dict[str, Any] = {"rows": rows, "rate": rate, "seconds": seconds, "users": users, "seed": seed}

@@ -17,7 +17,7 @@ from thermocline.cli.session import AsJson, Session, session_of
 from thermocline.errors import BadParameter, ConfigFileMissing, ExitCode
 
 if TYPE_CHECKING:
-    from thermocline.embedded.dev import DevBroker, Topic
+    from embedded.dev import DevBroker, Topic
     from thermocline.settings import Settings
 
 PORT: Final = 9092  # Kafka's usual one, and that of docs/start.md
@@ -56,9 +56,9 @@ def dev(
     """
     settings = _configured(session_of(context))
     wanted = dict.fromkeys(_topics_of(settings) if settings else ()) | dict(map(_parsed, topic or ()))
-    from thermocline.clock import SystemClock
-    from thermocline.embedded.dev import dev_broker
-    from thermocline.embedded.interrupts import as_keyboard_interrupt
+    from embedded.dev import dev_broker
+    from embedded.interrupts import as_keyboard_interrupt
+    from thermocline.process.clock import SystemClock
 
     with (
         as_keyboard_interrupt(),
@@ -96,7 +96,7 @@ def _topics_of(settings: Settings) -> Iterator[str]:
 
 
 def _parsed(topic: str) -> tuple[str, int | None]:
-    from thermocline.definition import TOPIC_NAME
+    from thermocline.rules.definition import TOPIC_NAME
 
     name, colon, count = topic.partition(":")
     if not TOPIC_NAME.fullmatch(name):

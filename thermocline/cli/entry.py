@@ -13,7 +13,6 @@ from typing import Annotated, Final
 
 import typer
 
-from thermocline import logs
 from thermocline.cli import (
     config,
     demo,
@@ -34,8 +33,9 @@ from thermocline.cli.output import error_document, show_error
 from thermocline.cli.session import Session
 from thermocline.errors import DependencyMissing, ExitCode, InternalError, ThermoclineError
 from thermocline.failpoints import arm_from
-from thermocline.logs import fields
-from thermocline.typed import typed
+from thermocline.process import logs
+from thermocline.process.logs import fields
+from thermocline.text.typed import typed
 
 INTERRUPTED: Final = 130  # what shells give for a command that ended by Ctrl-C
 READER_GONE: Final = 141  # and for one whose output nobody reads any more

@@ -16,7 +16,7 @@ from thermocline.cli.publishing import published
 from thermocline.cli.session import AsJson, TableName, session_of
 from thermocline.cli.stopping import stop_event
 from thermocline.errors import ExitCode, TransactionOpen
-from thermocline.typed import command
+from thermocline.text.typed import command
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -47,7 +47,7 @@ def run(
     settings.table(name)
     session.configure_logs("info")
     from ingest import owner
-    from thermocline.title import entitle
+    from thermocline.process.title import entitle
 
     entitle(f"ingest {name}")
 
@@ -67,7 +67,7 @@ def reconcile(context: typer.Context, name: TableName, as_json: AsJson = False) 
     settings.table(name)
     session.configure_logs("warning")
     from ingest.ownership import own_table
-    from thermocline.clock import SystemClock
+    from thermocline.process.clock import SystemClock
 
     with own_table(settings, name, SystemClock(), say=say) as owned:
         settled = owned.settled
@@ -83,7 +83,7 @@ def reconcile(context: typer.Context, name: TableName, as_json: AsJson = False) 
 def plan(context: typer.Context, name: TableName, as_json: AsJson = False) -> None:
     """Show the offsets that the next batch would read. Writes nothing."""
     settings = session_of(context).settings()
-    from ingest.lookout import next_batch
+    from ingest.progress import next_batch
 
     ranges = next_batch(settings, name).ranges
     rows = [(planned.topic, planned.partition, planned.first, planned.end) for planned in ranges]
@@ -100,7 +100,7 @@ def plan(context: typer.Context, name: TableName, as_json: AsJson = False) -> No
 def offsets(context: typer.Context, name: TableName, as_json: AsJson = False) -> None:
     """Show for each partition the log's ends, the table's seam, the lag, and what open transactions hold."""
     settings = session_of(context).settings()
-    from ingest.lookout import offsets as offsets_of
+    from ingest.progress import offsets as offsets_of
 
     found = [asdict(partition) for partition in offsets_of(settings, name)]
     names = ("topic", "partition", "log_start", "seam", "log_end", "lag", "held_back")
@@ -124,7 +124,7 @@ def accept_gap(context: typer.Context, name: TableName, fact: Facts, as_json: As
     """Go on behind records or tombstones that the log has lost. Takes the facts that the error printed."""
     settings = _resuming(context, name)
     from ingest import resume
-    from thermocline.clock import SystemClock
+    from thermocline.process.clock import SystemClock
 
     done = resume.accept_gap(settings, name, fact, SystemClock(), say)
     return _show_accepted(name, done, as_json)
@@ -150,7 +150,7 @@ def rebase(
     """Go on with a replaced cluster or topic, a cut log, or an earlier snapshot. Takes the error's facts."""
     settings = _resuming(context, name)
     from ingest import resume
-    from thermocline.clock import SystemClock
+    from thermocline.process.clock import SystemClock
 
     match (onto, to):
         case (int(), None):

@@ -36,7 +36,7 @@ def metrics_served(port: int | None) -> Iterator[None]:
         return
     from prometheus_client import start_http_server
 
-    from thermocline.metrics import REGISTRY
+    from thermocline.process.metrics import REGISTRY
 
     try:
         server, thread = start_http_server(port, _EVERY_INTERFACE, REGISTRY)

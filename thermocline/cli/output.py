@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from thermocline.errors import ConfirmationMissing
-from thermocline.shown import json_text
-from thermocline.typed import PROGRAM, as_typed
+from thermocline.text.shown import json_text
+from thermocline.text.typed import PROGRAM, as_typed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

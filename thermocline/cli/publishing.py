@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from thermocline.cli.output import say
 from thermocline.errors import ThermoclineError
-from thermocline.typed import command
+from thermocline.text.typed import command
 
 if TYPE_CHECKING:
     from thermocline.settings import Settings
@@ -23,7 +23,7 @@ def published(settings: Settings, name: str) -> Iterator[Callable[[], None]]:
     if not settings.views.enabled:
         yield _nothing
         return
-    from thermocline.clock import SystemClock
+    from thermocline.process.clock import SystemClock
     from views.publication import Publication
     from views.watch import InBackground, Watch
 
@@ -38,7 +38,7 @@ def publish_once(settings: Settings, name: str) -> None:
     """After a change of the table; a failure is said with the command that repeats it."""
     if not settings.views.enabled:
         return
-    from thermocline.clock import SystemClock
+    from thermocline.process.clock import SystemClock
     from views.publication import Publication
 
     with _softly(f"its views are older; next: {command(f'views publish {name}')}"):
@@ -49,7 +49,7 @@ def drop_with_table(settings: Settings, name: str) -> None:
     """After the table went; a failure is said with the command that repeats it."""
     if not settings.views.enabled:
         return
-    from thermocline.catalog import open_catalog
+    from thermocline.iceberg.catalog import open_catalog
     from views.drop import drop_views
     from views.trino_client import Trino
 

@@ -21,9 +21,9 @@ from thermocline.cli.output import confirmed, counted, say, show, table
 from thermocline.cli.publishing import publish_once
 from thermocline.cli.session import AsJson, TableName, session_of
 from thermocline.errors import BadParameter, ExitCode
-from thermocline.read_point import parse_read_after
-from thermocline.stage import Stage
-from thermocline.typed import command
+from thermocline.rules.read_point import parse_read_after
+from thermocline.rules.stage import Stage
+from thermocline.text.typed import command
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -129,7 +129,7 @@ def replay(
     settings.table(name)
     session.configure_logs("warning")
     from ingest import replay as replaying
-    from thermocline.clock import SystemClock
+    from thermocline.process.clock import SystemClock
 
     with _progress() as progress:
         done = replaying.replay(
@@ -164,7 +164,7 @@ def purge(
     session.configure_logs("warning")
     from ingest.quarantined import check_quarantined
     from ingest.quarantined import purge as purge_now
-    from thermocline.clock import SystemClock
+    from thermocline.process.clock import SystemClock
 
     def wanted(row: Row) -> bool:
         if moment is not None:
@@ -202,7 +202,7 @@ class _Filter:
 
 def _opened(settings: Settings, name: str) -> Table:
     from ingest.quarantine import open_quarantine
-    from thermocline.catalog import open_catalog
+    from thermocline.iceberg.catalog import open_catalog
 
     return open_quarantine(open_catalog(settings.catalog), name, settings.table(name).identifier)
 

@@ -17,12 +17,12 @@ from rich.text import Text
 from thermocline.cli.output import counted, say, show, table
 from thermocline.cli.session import AsJson, TableName, Url, session_of
 from thermocline.errors import BadParameter, RequestMalformed, UnknownEnding, refusal
-from thermocline.typed import again
+from thermocline.text.typed import again
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from thermocline.read_point import ReadPoint
+    from thermocline.rules.read_point import ReadPoint
 
 REFUSED_MAX: Final = 1_000  # as many as a server gives at once
 
@@ -164,7 +164,7 @@ def _reader(
 
         return from_server
     from serving.private import extract as extract_here
-    from thermocline.read_point import ReadPoint
+    from thermocline.rules.read_point import ReadPoint
 
     settings = session_of(context).settings()
     point = ReadPoint.parse(at) if at else None
@@ -218,7 +218,7 @@ def _value(value: object) -> Text:
 
 def _read_point(answer: Mapping[str, Any]) -> str:
     """The snapshot, and the next offset of each partition that the answer does not include."""
-    from thermocline.seam import Seam
+    from thermocline.rules.seam import Seam
 
     point = answer["read_point"]
     ends = (f"{topic}/{partition}@{end}" for topic, partition, end in Seam.from_dict(point["end"]).items())

@@ -9,7 +9,7 @@ import typer
 from thermocline.cli.session import AsJson, session_of
 
 if TYPE_CHECKING:
-    from thermocline import logs
+    from thermocline.process import logs
 
 LOG_LEVEL: Final[logs.Level] = "info"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from thermocline import logs
+from thermocline.process import logs
 
 if TYPE_CHECKING:
     from pathlib import Path

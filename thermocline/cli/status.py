@@ -34,8 +34,8 @@ from thermocline.errors import (
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-    from thermocline.log import Log, OpenTransaction
-    from thermocline.seam import Seam
+    from thermocline.kafka.log import Log, OpenTransaction
+    from thermocline.rules.seam import Seam
     from thermocline.settings import CatalogSettings, ServingSettings, Settings
     from views.trino_client import Trino
 
@@ -91,9 +91,9 @@ def _exit_code(report: dict[str, Any]) -> int:
 def _report(settings: Settings, without: AbstractSet[Source]) -> dict[str, Any]:
     """What could be found out, and the error of each source that is away."""
     # Imported first, all of them: that takes a second on a slow machine, and is not the sources' silence.
-    from thermocline.catalog import open_catalog
-    from thermocline.clock import SystemClock
-    from thermocline.log import Log
+    from thermocline.iceberg.catalog import open_catalog
+    from thermocline.kafka.log import Log
+    from thermocline.process.clock import SystemClock
 
     with suppress(ImportError):  # what a catalog needs, and is not installed, is said where it is opened
         import_module(f"pyiceberg.catalog.{settings.catalog.type}")
@@ -186,9 +186,9 @@ def _look(
     trino: Trino | None,
 ) -> None:
     """Adds to a table's entry what it finds, piece by piece: of what hangs, the rest is there."""
-    from thermocline.catalog import ACCEPTED_PROPERTY, current_state, definition_of, load_table
-    from thermocline.clock import SystemClock
-    from thermocline.identity import check_log
+    from thermocline.iceberg.catalog import ACCEPTED_PROPERTY, current_state, definition_of, load_table
+    from thermocline.process.clock import SystemClock
+    from thermocline.rules.identity import check_log
 
     name = entry["table"]
     try:

@@ -11,8 +11,8 @@ from thermocline.errors import ThermoclineError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from thermocline.catalog import SnapshotState
-    from thermocline.definition import LiveTable
+    from thermocline.iceberg.catalog import SnapshotState
+    from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings
     from views.trino_client import Trino
 
@@ -33,9 +33,9 @@ def views_of(
     settings: Settings, name: str, definition: LiveTable, state: SnapshotState, trino: Trino
 ) -> list[dict[str, Any]]:
     """The table's views; where Trino refuses to tell, one entry that says so."""
-    from thermocline.clock import SystemClock
+    from thermocline.process.clock import SystemClock
     from views.publish import find_views
-    from views.standing import standing_views
+    from views.view_status import standing_views
 
     try:
         found = find_views(settings, name, trino)

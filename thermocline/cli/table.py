@@ -15,11 +15,11 @@ from thermocline.cli.output import confirmed, error_document, say, show, table
 from thermocline.cli.publishing import drop_with_table, publish_once
 from thermocline.cli.session import AsJson, TableName, session_of
 from thermocline.errors import ExitCode, TableMissing, TableUnowned
-from thermocline.typed import command
+from thermocline.text.typed import command
 
 if TYPE_CHECKING:
     from ingest.drop import Dropped
-    from thermocline.catalog import SnapshotState
+    from thermocline.iceberg.catalog import SnapshotState
 
 app = typer.Typer(help="Create, alter, show, list and drop live tables.", no_args_is_help=True)
 
@@ -52,7 +52,7 @@ def alter(
     settings = session.settings()
     settings.table(name)
     from ingest.alter import alter_table
-    from thermocline.clock import SystemClock
+    from thermocline.process.clock import SystemClock
 
     altered = alter_table(settings, name, SystemClock(), dry_run, say)
     if altered.changes and not dry_run:
@@ -92,7 +92,7 @@ def drop(
     settings = session.settings()
     settings.table(name)
     from ingest.drop import drop_table, plan_drop
-    from thermocline.clock import SystemClock
+    from thermocline.process.clock import SystemClock
 
     if not yes and not _confirmed(name, plan_drop(settings, name), purge):
         show({"table": name, "dropped": []}, Text(f"{name}: nothing was dropped"), as_json)
@@ -117,7 +117,7 @@ def show_table(context: typer.Context, name: TableName, as_json: AsJson = False)
     """Show the table's own definition, its newest snapshot and its seam."""
     settings = session_of(context).settings()
     identifier = settings.table(name).identifier
-    from thermocline.catalog import ACCEPTED_PROPERTY, current_state, definition_of, open_table
+    from thermocline.iceberg.catalog import ACCEPTED_PROPERTY, current_state, definition_of, open_table
 
     loaded = open_table(settings, name)
     definition = json.loads(definition_of(loaded, name).to_json())
@@ -138,7 +138,7 @@ def show_table(context: typer.Context, name: TableName, as_json: AsJson = False)
 def list_tables(context: typer.Context, as_json: AsJson = False) -> None:
     """List the configured tables and whether they exist."""
     settings = session_of(context).settings()
-    from thermocline.catalog import current_state, load_table, open_catalog
+    from thermocline.iceberg.catalog import current_state, load_table, open_catalog
 
     catalog = open_catalog(settings.catalog, may_create=False) if settings.tables else None
     found: list[dict[str, Any]] = []

@@ -15,8 +15,8 @@ from rich.text import Text
 from thermocline.cli.output import counted, say, show, table
 from thermocline.cli.session import TableName, Url, session_of
 from thermocline.errors import BadParameter, ExitCode
-from thermocline.shown import Columns, json_text
-from thermocline.typed import command
+from thermocline.text.shown import Columns, json_text
+from thermocline.text.typed import command
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -86,7 +86,7 @@ def verify(  # noqa: PLR0913, PLR0917  (a command has as many options)
     from thermocline.cli.stopping import orderly_end, stop_event
     from thermocline.cli.verify_doors import open_doors
     from thermocline.cli.verify_progress import shown_progress
-    from thermocline.clock import SystemClock
+    from thermocline.process.clock import SystemClock
     from verify.verifier import LOOKUPS, Choices, Verifier
     from verify.watch import POOL, Watch
 

@@ -11,7 +11,7 @@ from thermocline.errors import NotReady, RowNotFound
 
 if TYPE_CHECKING:
     from serving.hot.pinned import PinnedHot
-    from thermocline.read_point import ReadPoint
+    from thermocline.rules.read_point import ReadPoint
     from thermocline.settings import Settings
     from verify.doors import Doors
 
@@ -86,8 +86,8 @@ def _hot_here(settings: Settings, name: str, stack: ExitStack) -> tuple[PinnedHo
     from serving.hot.manifest import read_manifest
     from serving.hot.pinned import hold
     from serving.layout import HOT
-    from thermocline.catalog import current_state, definition_of, load_table, open_catalog
-    from thermocline.clock import SystemClock
+    from thermocline.iceberg.catalog import current_state, definition_of, load_table, open_catalog
+    from thermocline.process.clock import SystemClock
 
     folder = Path(settings.serving.state_dir) / name / HOT
     if not folder.is_dir() or read_manifest(folder) is None:

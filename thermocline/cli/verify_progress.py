@@ -15,7 +15,7 @@ from thermocline.cli.output import say
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from thermocline.clock import Clock
+    from thermocline.process.clock import Clock
     from verify.log_pass import Progress as Progressing
 
 __all__ = ["LINE_SECONDS", "Lines", "shown_progress"]

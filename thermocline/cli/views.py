@@ -16,7 +16,7 @@ from thermocline.cli.output import show, table
 from thermocline.cli.session import AsJson, TableName, session_of
 from thermocline.cli.stopping import stop_event
 from thermocline.errors import ExitCode, TrinoUnreachable, ViewsLate
-from thermocline.typed import as_typed
+from thermocline.text.typed import as_typed
 
 if TYPE_CHECKING:
     from views.plan import PlannedView
@@ -76,9 +76,9 @@ def render(
     """Print the statements that make the views as of now. Asks table and log, and changes nothing."""
     settings = session_of(context).settings()
     settings.table(name)
-    from thermocline.catalog import open_table
-    from thermocline.clock import SystemClock
-    from thermocline.log import Log
+    from thermocline.iceberg.catalog import open_table
+    from thermocline.kafka.log import Log
+    from thermocline.process.clock import SystemClock
     from views.facts import look
     from views.plan import cold_view, live_views
     from views.render import Mode
@@ -116,7 +116,7 @@ def publish(
     settings = session.settings()
     interval_seconds = settings.table(name).commit_interval_seconds
     session.configure_logs("info" if watch else "warning")
-    from thermocline.clock import SystemClock
+    from thermocline.process.clock import SystemClock
     from views.publication import Publication
     from views.watch import WATCH_SECONDS, Watch
 
@@ -146,10 +146,10 @@ def pin(
     """Make a view of one read point, which gives the same rows as an extract of it until it ends."""
     settings = session_of(context).settings()
     settings.table(name)
-    from thermocline.catalog import open_table
-    from thermocline.clock import SystemClock, iso_time
-    from thermocline.log import Log
-    from thermocline.read_point import ReadPoint
+    from thermocline.iceberg.catalog import open_table
+    from thermocline.kafka.log import Log
+    from thermocline.process.clock import SystemClock, iso_time
+    from thermocline.rules.read_point import ReadPoint
     from views.pin import pin_view
     from views.trino_client import Trino
 
@@ -174,9 +174,9 @@ def check(context: typer.Context, name: TableName, as_json: AsJson = False) -> i
     session = session_of(context)
     settings = session.settings()
     settings.table(name)
-    from thermocline.catalog import open_table
-    from thermocline.clock import SystemClock
-    from thermocline.log import Log
+    from thermocline.iceberg.catalog import open_table
+    from thermocline.kafka.log import Log
+    from thermocline.process.clock import SystemClock
     from views.check import Finding, check_table
     from views.trino_client import Trino
 
@@ -220,7 +220,7 @@ def drop(
     """Drop the table's views, pinned ones included. With views.enabled set, ingest makes the others again."""
     settings = session_of(context).settings()
     settings.table(name)
-    from thermocline.catalog import open_catalog
+    from thermocline.iceberg.catalog import open_catalog
     from views.drop import drop_views
     from views.trino_client import Trino
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from thermocline.errors.root import SAME_COMMAND, ExitCode, ThermoclineError
-from thermocline.masking import mask_password
+from thermocline.process.masking import mask_password
 
 
 class VerdictBad(ThermoclineError):

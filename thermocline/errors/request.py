@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from thermocline.errors.root import ExitCode, Misnaming, ThermoclineError
-from thermocline.masking import mask_password
+from thermocline.process.masking import mask_password
 
 
 class RequestError(ThermoclineError):

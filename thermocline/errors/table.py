@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from thermocline.errors import places
 from thermocline.errors.root import SAME_COMMAND, ExitCode, Resumable, ThermoclineError
-from thermocline.masking import mask_password
+from thermocline.process.masking import mask_password
 
 
 class TableError(ThermoclineError):

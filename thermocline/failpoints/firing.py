@@ -17,7 +17,7 @@ from thermocline.errors import ConfigInvalid
 from thermocline.failpoints.arming import FILE_VARIABLE, TEXT_VARIABLE, Arm, is_first, note, parse, stamp_of
 from thermocline.failpoints.point import Action
 from thermocline.failpoints.points import POINTS
-from thermocline.logs import fields
+from thermocline.process.logs import fields
 
 _BEFORE: Final = frozenset({Action.ERROR, Action.KILL, Action.SLEEP})
 _AFTER: Final = frozenset({Action.APPLIED_THEN_ERROR})

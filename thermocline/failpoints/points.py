@@ -47,12 +47,17 @@ _S: Final = Form.STEP
 _LISTED: Final = (
     # What all rooms share.
     Failpoint(
-        "clock", Form.CLOCK, "thermocline/clock.py", "the wall clock is wrong", store_fails, _WITH_A_CATALOG
+        "clock",
+        Form.CLOCK,
+        "thermocline/process/clock.py",
+        "the wall clock is wrong",
+        store_fails,
+        _WITH_A_CATALOG,
     ),
     Failpoint(
         "catalog.open",
         _P,
-        "thermocline/catalog.py",
+        "thermocline/iceberg/catalog.py",
         "before the catalog is opened",
         database_away,
         _WITH_A_CATALOG,
@@ -60,7 +65,7 @@ _LISTED: Final = (
     Failpoint(
         "catalog.load",
         _P,
-        "thermocline/catalog.py",
+        "thermocline/iceberg/catalog.py",
         "before a table's metadata is read",
         database_away,
         _WITH_A_CATALOG,
@@ -68,7 +73,7 @@ _LISTED: Final = (
     Failpoint(
         "catalog.files",
         _P,
-        "thermocline/files.py",
+        "thermocline/iceberg/files.py",
         "before a snapshot's manifests are read",
         store_fails,
         (Process.INGEST, Process.TAILER, Process.COMMAND),
@@ -76,7 +81,7 @@ _LISTED: Final = (
     Failpoint(
         "log.request",
         _P,
-        "thermocline/log.py",
+        "thermocline/kafka/log.py",
         "before an answer of the brokers is taken",
         no_broker_answers,
         (Process.INGEST, Process.PUBLISHER, Process.TAILER, Process.COMMAND),
@@ -121,9 +126,16 @@ _LISTED: Final = (
         _TASK,
     ),
     Failpoint(
-        "deletes.write", _S, "thermocline/deletes.py", "a bucket's deletes are written", disk_full, _TASK
+        "deletes.write",
+        _S,
+        "thermocline/iceberg/deletes.py",
+        "a bucket's deletes are written",
+        disk_full,
+        _TASK,
     ),
-    Failpoint("data-file.write", _S, "thermocline/data_file.py", "a data file is written", disk_full, _TASK),
+    Failpoint(
+        "data-file.write", _S, "thermocline/iceberg/data_file.py", "a data file is written", disk_full, _TASK
+    ),
     Failpoint(
         "bucket-task.done",
         _P,
@@ -151,7 +163,7 @@ _LISTED: Final = (
     Failpoint(
         "dead-letters.send",
         _S,
-        "thermocline/dead_letters.py",
+        "thermocline/kafka/dead_letters.py",
         "bad records go to the dead-letter topic",
         kafka_away,
         _OWNER,
@@ -202,7 +214,7 @@ _LISTED: Final = (
     Failpoint(
         "owner.clean-up",
         _P,
-        "thermocline/files.py",
+        "thermocline/iceberg/files.py",
         "before a file that no table knows is deleted",
         store_fails,
         (Process.INGEST, Process.TASK),

@@ -19,9 +19,9 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from thermocline.definition import NESTED_REFUSED, LiveTable
 from thermocline.errors import TableNotConfigured
-from thermocline.masking import MASK, mask_password
+from thermocline.process.masking import MASK, mask_password
+from thermocline.rules.definition import NESTED_REFUSED, LiveTable
 
 SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?b)?", re.IGNORECASE)
 SIZE_UNITS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}

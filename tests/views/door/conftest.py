@@ -15,9 +15,9 @@ import pytest
 import trino.dbapi
 from pyiceberg.catalog import Catalog
 
-from thermocline.catalog import open_catalog
-from thermocline.embedded.broker import LocalKafka
-from thermocline.embedded.trino import LocalTrino
+from embedded.broker import LocalKafka
+from embedded.trino import LocalTrino
+from thermocline.iceberg.catalog import open_catalog
 from thermocline.settings import CatalogSettings, KafkaSettings, Settings, TableSettings
 from views.access import Names
 from views.config import kafka_properties, trino_files, write_files

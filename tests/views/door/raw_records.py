@@ -14,8 +14,8 @@ from pyiceberg import types
 from pyiceberg.schema import Schema
 
 from tests.views.door.conftest import ADMIN, Door
-from thermocline.decode import decoder_for
-from thermocline.definition import Column, Kind, LiveTable
+from thermocline.rules.decode import decoder_for
+from thermocline.rules.definition import Column, Kind, LiveTable
 from views import sql
 from views.render_records import GOOD, good_records
 
@@ -71,7 +71,7 @@ def read_in_trino(door: Door, definition: LiveTable, records: str) -> dict[int, 
 
 
 def read_by_decode(definition: LiveTable, records: Sequence[Record]) -> dict[int, list[Any]]:
-    """The same from ``thermocline.decode``."""
+    """The same from ``thermocline.rules.decode``."""
     decoded = decoder_for(definition).decode(*map(list, zip(*records, strict=True)))
     columns = [
         [_spelled(column, value) for value in decoded.columns[column.name]] for column in definition.columns

@@ -11,7 +11,7 @@ from trino.exceptions import TrinoUserError
 
 from tests.transactions import wait_for_markers
 from tests.views.door.conftest import ADMIN, ANALYST, NAMES, Door
-from thermocline.log import Log
+from thermocline.kafka.log import Log
 from thermocline.settings import CatalogSettings
 from views.lake import lake_properties
 from views.topics import table_name

@@ -1,4 +1,4 @@
-"""The record rule in Trino's SQL is the one of ``thermocline.decode``: record by record, value by value."""
+"""Trino's SQL judges records as ``thermocline.rules.decode`` does: record by record, value by value."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.thermocline.poison import CASES, GOOD_KEY, POISONED
 from tests.views.door.any_records import any_document
 from tests.views.door.conftest import ADMIN, Door
 from tests.views.door.raw_records import Record, read_by_decode, read_in_trino, write_raw
-from thermocline.definition import LiveTable
-from thermocline.seam import Seam
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.seam import Seam
 from views.render_window import Window
 
 pytestmark = pytest.mark.trino

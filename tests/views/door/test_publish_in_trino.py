@@ -22,15 +22,15 @@ from serving.private import extract
 from tests.views.door.conftest import ANALYST, Door
 from tests.views.live_table import commit, make_table
 from thermocline import cli
-from thermocline.catalog import open_catalog
-from thermocline.clock import Clock, ManualClock, SystemClock
 from thermocline.errors import OffsetsGone
-from thermocline.identity import MARGIN_MS_MAX
-from thermocline.log import Log
-from thermocline.read_point import ReadPoint
-from thermocline.seam import Seam
+from thermocline.iceberg.catalog import open_catalog
+from thermocline.kafka.log import Log
+from thermocline.process.clock import Clock, ManualClock, SystemClock
+from thermocline.rules.identity import MARGIN_MS_MAX
+from thermocline.rules.read_point import ReadPoint
+from thermocline.rules.seam import Seam
 from thermocline.settings import Settings, ViewsSettings
-from views.leftovers import KEPT_MS, remove_leftovers
+from views.orphaned_metadata import KEPT_MS, remove_leftovers
 from views.pin import pin_view
 from views.publish import Publisher
 from views.trino_client import Trino

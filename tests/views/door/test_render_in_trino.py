@@ -20,10 +20,10 @@ from pyiceberg.table import Table
 from trino.exceptions import TrinoUserError
 
 from tests.views.door.conftest import ADMIN, Door
-from thermocline.decode import decoder_for
-from thermocline.definition import LiveTable
-from thermocline.fold import newest
-from thermocline.seam import Seam
+from thermocline.rules.decode import decoder_for
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.fold import newest
+from thermocline.rules.seam import Seam
 from views.groups import SCAN_COST_RECORDS
 from views.render import Mode, ViewPlan, query
 from views.render_view import create_view, drop_view, view_name, withdrawn_view

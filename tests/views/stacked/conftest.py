@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from embedded.stack import Stack
 from tests.behaviour.without_spark import in_place_of_spark
 from tests.views.stacked.started import started
-from thermocline.embedded.stack import Stack
 
 
 @pytest.fixture(scope="session")

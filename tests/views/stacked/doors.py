@@ -12,16 +12,16 @@ from typing import Any
 import pyarrow as pa
 import trino.dbapi
 
+from embedded.stack import TABLE, Stack
+from embedded.trino import LocalTrino
 from serving import private
 from tests.behaviour.cases import CASES
 from tests.behaviour.doors import Rows, by_user
 from tests.behaviour.topic import APP
 from tests.views.stacked.viewed import ANALYST
-from thermocline.catalog import open_table
-from thermocline.clock import SystemClock
-from thermocline.embedded.stack import TABLE, Stack
-from thermocline.embedded.trino import LocalTrino
-from thermocline.log import Log
+from thermocline.iceberg.catalog import open_table
+from thermocline.kafka.log import Log
+from thermocline.process.clock import SystemClock
 from thermocline.settings import Settings
 from views.pin import pin_view
 from views.publication import Publication

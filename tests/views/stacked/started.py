@@ -12,12 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from embedded.stack import TABLE, TRINO_ADMIN, Stack
 from ingest.create import create_table
 from ingest.java import small_jvm
 from tests.behaviour.live import APPEND_TIME
 from tests.behaviour.test_other_formats import VARIANTS
 from tests.behaviour.without_spark import in_place_of_spark
-from thermocline.embedded.stack import TABLE, TRINO_ADMIN, Stack
 from thermocline.settings import load_settings
 from views.access import Names
 from views.config import trino_files, write_files

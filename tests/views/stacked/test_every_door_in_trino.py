@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from trino.exceptions import TrinoQueryError
 
+from embedded.stack import TABLE, Stack
+from embedded.trino import LocalTrino
 from ingest.owner import Owner
 from tests.behaviour.cases import CASES, Case, Write
 from tests.behaviour.live import APPEND_TIME, Live
@@ -22,10 +24,8 @@ from tests.embedded.newer_trino import newer_trino
 from tests.transactions import wait_for_markers
 from tests.views.stacked.doors import DOORS, LAKE, Row, ask, ask_of, pinned, publish, wait_for_margin
 from tests.views.stacked.started import FORMATS
-from thermocline.clock import SystemClock
-from thermocline.embedded.stack import TABLE, Stack
-from thermocline.embedded.trino import LocalTrino
-from thermocline.log import Log
+from thermocline.kafka.log import Log
+from thermocline.process.clock import SystemClock
 from views.lake import lake_properties
 from views.properties import rendered
 

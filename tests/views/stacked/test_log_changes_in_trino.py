@@ -8,10 +8,10 @@ from __future__ import annotations
 import pytest
 from trino.exceptions import TrinoQueryError
 
+from embedded.stack import Stack
 from tests.behaviour.live import wait_for
 from tests.behaviour.topic import APP
 from tests.views.stacked.viewed import PUBLISHER, Viewed, ask
-from thermocline.embedded.stack import Stack
 from thermocline.errors import ExitCode, OffsetsGone, TableUnowned
 from views import groups
 

@@ -21,13 +21,13 @@ from pathlib import Path
 
 import pytest
 
+from embedded.stack import Stack
 from tests.behaviour.armed import armed_owners, error_like, has_fired
 from tests.views.stacked.viewed import Viewed
-from thermocline.clock import SystemClock
-from thermocline.embedded.stack import Stack
 from thermocline.errors import ExitCode
 from thermocline.failpoints import Action, Process, arm, disarm
-from thermocline.files import local_path
+from thermocline.iceberg.files import local_path
+from thermocline.process.clock import SystemClock
 from views.leases import path_of
 from views.publication import Publication
 from views.watch import Watch

@@ -1,0 +1,308 @@
+"""Everything of Thermocline on this machine: a broker, a table, and ingest and serving as real processes.
+
+What the demo, the behaviour suite and the benchmarks run on; the processes are the commands that a user would
+type, on a configuration file that stays in the folder.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+
+from embedded.broker import LocalKafka
+from embedded.guard import guard_of, release
+from embedded.trino import LocalTrino
+from thermocline.errors import EngineFailed
+from thermocline.jvm.jars import Report, in_silence
+from thermocline.settings import Settings, load_settings
+
+HOST = "127.0.0.1"
+TABLE = "profiles"
+TOPIC = "profiles"
+TRINO_ADMIN = "admin"
+"""The user of the stack's Trino who may do everything; others may only read views."""
+# Spark, a first commit and a first cold index take some 15 s on a quiet machine.
+READY_TIMEOUT_SECONDS = 180.0
+# A batch that is being run is finished first, and Spark ends in a second or two.
+STOP_TIMEOUT_SECONDS = 60.0
+_POLL_SECONDS = 0.1
+_REQUEST_TIMEOUT_SECONDS = 5.0
+_TAIL_LINES = 20  # of a process's log, in an error
+
+
+class Command:
+    """One ``thermocline`` command as a process of its own; its words go to a log file."""
+
+    def __init__(
+        self, config: Path, log_path: Path, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.log_path = log_path
+        self._words = " ".join(arguments)
+        with log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "thermocline", "--config", str(config), "--log-json", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+                # Its own session: a signal for the terminal's group is ours to pass on, in our order.
+                start_new_session=True,
+            )
+        self._guard = guard_of(self.process.pid)
+        self._is_told_to_stop = False
+
+    def check(self) -> None:
+        """Raises `EngineFailed` when the process has ended."""
+        code = self.process.poll()
+        if code is not None:
+            tail = "\n".join(self.log_path.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
+            detail = f"it ended with {code}; its log {self.log_path} ends with\n{tail}"
+            raise EngineFailed(engine=f"`thermocline {self._words}`", detail=detail)
+
+    def tell_to_stop(self) -> None:
+        """SIGTERM, once: a second one would stop it in the middle of what it does."""
+        if not self._is_told_to_stop and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        self._is_told_to_stop = True
+
+    def stop(self) -> int:
+        """SIGTERM, and SIGKILL where that takes too long; the exit code."""
+        self.tell_to_stop()
+        try:
+            code = self.process.wait(STOP_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            return self.kill()
+        release(self._guard)
+        return code
+
+    def kill(self) -> int:
+        """SIGKILL for the process alone, as a crash would; the exit code."""
+        self.process.kill()
+        code = self.process.wait()
+        release(self._guard)
+        return code
+
+
+class Stack:
+    """A folder with a broker, a configuration and a table, and the commands that run on them.
+
+    Use it as a context manager; the processes end with it, the broker last. With memory for a Trino there is
+    one, the table has format version 2, and ingest publishes its views. Spark's JVM starts quickly, unless it
+    is to be measured: then it is as a user's.
+    """
+
+    def __init__(  # noqa: PLR0913  (each but the first has a default)
+        self,
+        folder: Path,
+        *,
+        partitions: int = 4,
+        buckets: int = 8,
+        commit_interval_seconds: float = 10.0,
+        workers: int = 1,
+        catalog: str = "lake",
+        trino_gb: int = 0,
+        is_measured: bool = False,
+        report: Report = in_silence,
+    ) -> None:
+        self.folder = folder.absolute()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.kafka = LocalKafka(self.folder / "kafka", report=report)
+        self.trino = (
+            LocalTrino(self.folder / "trino", memory_gb=trino_gb, report=report) if trino_gb else None
+        )
+        self.url = f"http://{HOST}:{_free_port()}"
+        self.config_path = self.folder / "thermocline.toml"
+        self._partitions = partitions
+        self._commands: list[Command] = []
+        port = int(self.url.rpartition(":")[2])
+        self.config_path.write_text(
+            _CONFIG.format(
+                bootstrap_servers=self.kafka.bootstrap_servers,
+                host=HOST,
+                port=port,
+                workers=workers,
+                catalog=catalog,
+                table=TABLE,
+                topic=TOPIC,
+                spark="" if is_measured else _QUICK_SPARK,
+                buckets=buckets,
+                commit_interval_seconds=commit_interval_seconds,
+                more=_READ_BY_TRINO if self.trino else "",
+            )
+            + (_VIEWS.format(url=self.trino.url) if self.trino else "")
+        )
+        self.settings: Settings = load_settings(self.config_path)
+
+    def start(self) -> Self:
+        """The broker, the topic, the table, Trino; ingest and serving are started by their own methods."""
+        self.start_broker()
+        if self.trino:
+            self.start_trino()
+        self.create_table()
+        if self.trino:
+            self.trino.wait()
+        return self
+
+    def start_broker(self) -> None:
+        """The broker, with the topic."""
+        self.kafka.start()
+        self.kafka.wait()
+        self.kafka.create_topic(TOPIC, self._partitions, {"message.timestamp.type": "LogAppendTime"})
+
+    def start_trino(self) -> None:
+        """Trino, with what ``views config`` writes; it takes queries some ten seconds later."""
+        assert self.trino is not None
+        folder = str(self.trino.configuration)
+        self.run("views-config", "views", "config", folder, "--admin", TRINO_ADMIN)
+        self.trino.start()
+
+    def create_table(self) -> None:
+        """The table, from the configuration."""
+        self.run("table-create", "table", "create", TABLE)
+
+    def command(
+        self, log_name: str, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> Command:
+        """Start a ``thermocline`` command on this configuration, with more environment variables."""
+        log_path = self.folder / f"{log_name}.log"
+        started = Command(self.config_path, log_path, *arguments, environment=environment)
+        self._commands.append(started)
+        return started
+
+    def run(self, log_name: str, *arguments: str) -> None:
+        """Run a ``thermocline`` command to its end. Raises `EngineFailed` when that is not exit code 0."""
+        command = self.command(log_name, *arguments)
+        if command.process.wait() != 0:
+            command.check()
+        self._commands.remove(command)
+        command.stop()
+
+    def check(self) -> None:
+        """Raises an error with the end of its log when the broker, Trino or a command has ended by itself."""
+        self.kafka.check()
+        if self.trino:
+            self.trino.check()
+        for command in self._commands:
+            command.check()
+
+    def ingest(self, *arguments: str) -> Command:
+        """``thermocline ingest run`` on the table."""
+        return self.command("ingest", "ingest", "run", TABLE, *arguments)
+
+    def serve(self) -> Command:
+        """``thermocline serve``; see `wait_until_ready`."""
+        return self.command("serve", "serve")
+
+    def get(self, path: str) -> tuple[int, Mapping[str, Any]]:
+        """Status and JSON body of a GET; (0, {}) where nobody listens."""
+        try:
+            answer = httpx.get(f"{self.url}{path}", timeout=_REQUEST_TIMEOUT_SECONDS)
+        except httpx.TransportError:
+            return 0, {}
+        return answer.status_code, answer.json()
+
+    def wait_until_ready(self, server: Command) -> None:
+        """Returns when the server answers for every table. Raises `EngineFailed` when it never does."""
+        self.wait_for(lambda: self.get("/readyz")[0] == 200, "the server is ready", server)
+
+    def wait_for(
+        self,
+        condition: Callable[[], bool],
+        what: str,
+        *watched: Command,
+        timeout: float = READY_TIMEOUT_SECONDS,
+    ) -> None:
+        """Returns when the condition holds. Raises `EngineFailed` too late, or when a process ends."""
+        deadline = time.monotonic() + timeout
+        while not condition():
+            for command in watched:
+                command.check()
+            if time.monotonic() > deadline:
+                raise EngineFailed(engine="the embedded stack", detail=f"not within {timeout:g} s: {what}")
+            time.sleep(_POLL_SECONDS)
+
+    def stop(self) -> None:
+        """Stop everything that was started; what has ended already stays as it is."""
+        for command in self._commands:
+            command.tell_to_stop()
+        for command in self._commands:
+            command.stop()
+        self._commands.clear()
+        if self.trino:
+            self.trino.stop()
+        self.kafka.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+_CONFIG = """\
+[kafka]
+bootstrap_servers = "{bootstrap_servers}"
+
+[catalog]
+name = "{catalog}"
+type = "sql"
+uri = "sqlite:///data/catalog.db"
+warehouse = "data/warehouse"
+
+[spark]
+master = "local[2]"
+{spark}
+[serving]
+host = "{host}"
+port = {port}
+workers = {workers}
+state_dir = "data/serving"
+
+[tables.{table}]
+identifier = "app.{table}"
+topics = ["{topic}"]
+start = "earliest"
+key = ["app_id", "user_id", "key"]
+entity = ["app_id", "user_id"]
+buckets = {buckets}
+commit_interval_seconds = {commit_interval_seconds}
+{more}
+[tables.{table}.columns]
+app_id = "int"
+user_id = "string"
+key = "string"
+value = "string"
+updated_at = "timestamptz"
+"""
+
+# The comment is for who keeps the demo's folder and goes on with its configuration.
+_QUICK_SPARK = """\
+# Half of the CPU for a start and a first commit; leave it out where ingest goes on for long.
+conf = { "spark.driver.defaultJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" }
+"""
+
+_READ_BY_TRINO = """\
+format_version = 2
+"""
+
+_VIEWS = """
+[views]
+enabled = true
+url = "{url}"
+"""

@@ -1,0 +1,326 @@
+"""Open a catalog and a table, and read what a snapshot of ours says of itself.
+
+Configuration is in PyIceberg's names; ``java_properties`` is the one table that translates it for the JVM.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog import load_catalog as load_pyiceberg_catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTError
+from pyiceberg.table.snapshots import ancestors_of
+from sqlalchemy.exc import SQLAlchemyError
+
+from thermocline.errors import CatalogUnreachable, TableMissing, TableUnowned
+from thermocline.failpoints import failpoint
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.seam import Seam
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+    from thermocline.settings import CatalogSettings, Settings
+
+# Table properties.
+DEFINITION_PROPERTY = "thermocline.definition"
+EPOCH_PROPERTY = "thermocline.epoch"
+SEAM_PROPERTY = "thermocline.seam"
+BATCH_PROPERTY = "thermocline.batch-id"
+ACCEPTED_PROPERTY = "thermocline.accepted"
+TOMBSTONES_PROPERTY = "thermocline.tombstones-since-ms"  # JSON, by topic
+
+# Snapshot summary fields.
+SUMMARY_SEAM = "thermocline.seam"
+SUMMARY_EPOCH = "thermocline.epoch"
+SUMMARY_BATCH = "thermocline.batch-id"
+SUMMARY_CLUSTER = "thermocline.cluster-id"
+SUMMARY_TOPIC_IDS = "thermocline.topic-ids"
+SUMMARY_DEFINITION_VERSION = "thermocline.definition-version"
+SUMMARY_WATERMARK = "thermocline.watermark-ms"
+SUMMARY_DRAINED = "thermocline.drained-ms"
+SUMMARY_ACCEPTED = "thermocline.accepted"
+SUMMARY_REPLAYED = "thermocline.replayed"
+SUMMARY_RECORDS = "thermocline.records-"
+SUMMARY_RECORDS_TOTAL = "thermocline.total-records-"
+
+_NO_SEAM = "the snapshot carries no seam: another writer made it"
+NO_SNAPSHOT = "the table has no snapshot"
+ROLLED_BACK = "the table was rolled back to it after more had been committed"
+
+# SQLite lets one process write at a time; another one's commit takes milliseconds, a backup seconds.
+SQLITE_BUSY_SECONDS = 30
+# What a database gets to answer a request of Java's: a connection that the network has forgotten never does.
+POSTGRES_SOCKET_SECONDS = 60
+# What the catalogs of PyIceberg raise where they can't be asked.
+_CATALOG_ERRORS = (SQLAlchemyError, OSError, RESTError)
+_FIRST_TABLE = "`thermocline table create NAME` makes it with the first table"
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotState:
+    """What one snapshot of ours carries in its summary.
+
+    ``counts`` are of its batch and ``totals`` over the table's life: read, applied, superseded, unchanged,
+    quarantined, skipped, filtered. ``watermark_ms`` is -1 before the first record. ``drained_ms`` is when, by
+    ingest's clock, the table last held all that the log held. ``tombstones_since_ms`` is the table's, not the
+    snapshot's: by topic, from when on it matters that tombstones are lost. Losing those before was accepted,
+    or the table had no row yet.
+    """
+
+    snapshot_id: int
+    seam: Seam
+    epoch: int
+    batch_id: str
+    cluster_id: str
+    topic_ids: Mapping[str, str]
+    definition_version: int
+    watermark_ms: int
+    timestamp_ms: int
+    counts: Mapping[str, int] = field(default_factory=dict)
+    totals: Mapping[str, int] = field(default_factory=dict)
+    drained_ms: int = 0
+    tombstones_since_ms: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def has_read(self) -> bool:
+        """Whether the table has ever read a record."""
+        return self.totals.get("read") != 0
+
+
+def open_catalog(settings: CatalogSettings, may_create: bool = False) -> Catalog:
+    """The catalog, through PyIceberg.
+
+    An SQLite file that does not exist is an error unless ``may_create``: connecting would make an empty one.
+    Raises `CatalogUnreachable`.
+    """
+    sqlite = _sqlite_path(settings.uri)
+    if sqlite is not None:
+        _check_sqlite(settings, Path(sqlite), may_create)
+    try:
+        failpoint("catalog.open")
+        return load_pyiceberg_catalog(settings.name, **_pyiceberg_properties(settings))
+    except (*_CATALOG_ERRORS, ValueError) as error:
+        raise _unreachable(settings.uri, error) from error
+
+
+def load_table(catalog: Catalog, name: str, identifier: str) -> Table:
+    """The table as it is now. Raises `TableMissing` and `CatalogUnreachable`."""
+    try:
+        failpoint("catalog.load")
+        return catalog.load_table(identifier)
+    except (NoSuchTableError, NoSuchNamespaceError) as error:
+        raise TableMissing(table=name, identifier=identifier) from error
+    except _CATALOG_ERRORS as error:
+        raise _unreachable(str(catalog.properties.get("uri", "")), error) from error
+
+
+def open_table(settings: Settings, name: str) -> Table:
+    """A table of the configuration as it is now. Raises what `open_catalog` and `load_table` raise."""
+    return load_table(open_catalog(settings.catalog), name, settings.table(name).identifier)
+
+
+def find_table(catalog: Catalog, identifier: str) -> Table | None:
+    """The table as it is now; None where the catalog has none. Raises `CatalogUnreachable`."""
+    try:
+        return load_table(catalog, identifier, identifier)
+    except TableMissing:
+        return None
+
+
+def drop_from(catalog: Catalog, identifier: str) -> None:
+    """Take a table out of the catalog, if it is there; its files stay. Raises `CatalogUnreachable`."""
+    try:
+        catalog.drop_table(identifier)
+    except (NoSuchTableError, NoSuchNamespaceError):
+        return
+    except _CATALOG_ERRORS as error:
+        raise _unreachable(str(catalog.properties.get("uri", "")), error) from error
+
+
+def definition_of(table: Table, name: str) -> LiveTable:
+    """The definition that the table carries. Raises `TableUnowned` when it carries none."""
+    text = table.properties.get(DEFINITION_PROPERTY)
+    if text is None:
+        raise TableUnowned(
+            table=name,
+            snapshot_id=_snapshot_id(table),
+            detail=f"the table has no property {DEFINITION_PROPERTY}: it was not made by `table create`",
+        )
+    return LiveTable.from_json(text, name)
+
+
+def current_state(table: Table, name: str) -> SnapshotState:
+    """The state of the current snapshot.
+
+    Raises `TableUnowned` when it is not one of ours, or when the table was rolled back to it.
+    """
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        raise TableUnowned(table=name, snapshot_id=-1, detail=NO_SNAPSHOT)
+    try:
+        state = state_of(snapshot, name)
+    except TableUnowned as foreign:
+        raise _unowned(table, name, snapshot, foreign.detail) from None
+    if is_rolled_back(summary_of(snapshot), table.properties):
+        raise _unowned(table, name, snapshot, ROLLED_BACK)
+    return replace(state, tombstones_since_ms=json.loads(table.properties.get(TOMBSTONES_PROPERTY, "{}")))
+
+
+def is_rolled_back(summary: Mapping[str, str], properties: Mapping[str, str | None]) -> bool:
+    """Whether a snapshot of ours is not that of the newest commit, of which the table's properties tell.
+
+    The seam alone does not say it: a commit may leave it where it was. A missing property says nothing.
+    """
+    seam, batch = properties.get(SEAM_PROPERTY), properties.get(BATCH_PROPERTY)
+    is_other_seam = seam is not None and Seam.from_json(seam) != Seam.from_json(summary[SUMMARY_SEAM])
+    return is_other_seam or (batch is not None and batch != summary[SUMMARY_BATCH])
+
+
+def epoch_of(properties: Mapping[str, str | None], name: str) -> int:
+    """The epoch of the table's owner. Raises `TableUnowned` when the property is missing or no number."""
+    text = properties.get(EPOCH_PROPERTY) or ""
+    if not text.isdecimal():
+        detail = f"its property {EPOCH_PROPERTY} was removed or changed"
+        raise TableUnowned(table=name, snapshot_id=-1, detail=detail)
+    return int(text)
+
+
+def state_of(snapshot: Snapshot, name: str) -> SnapshotState:
+    """The state that a snapshot carries. Raises `TableUnowned` when it carries no seam."""
+    return state_from(summary_of(snapshot), snapshot.snapshot_id, snapshot.timestamp_ms, name)
+
+
+def state_from(summary: Mapping[str, str], snapshot_id: int, timestamp_ms: int, name: str) -> SnapshotState:
+    """The state that a snapshot's summary says, however it was read.
+
+    Raises `TableUnowned` when it says no seam.
+    """
+    if not _has_seam(summary):
+        raise TableUnowned(table=name, snapshot_id=snapshot_id, detail=_NO_SEAM)
+    return SnapshotState(
+        snapshot_id=snapshot_id,
+        seam=Seam.from_json(summary[SUMMARY_SEAM]),
+        epoch=int(summary[SUMMARY_EPOCH]),
+        batch_id=summary[SUMMARY_BATCH],
+        cluster_id=summary[SUMMARY_CLUSTER],
+        topic_ids=json.loads(summary[SUMMARY_TOPIC_IDS]),
+        definition_version=int(summary[SUMMARY_DEFINITION_VERSION]),
+        watermark_ms=int(summary[SUMMARY_WATERMARK]),
+        timestamp_ms=timestamp_ms,
+        counts=_counts(summary, SUMMARY_RECORDS),
+        totals=_counts(summary, SUMMARY_RECORDS_TOTAL),
+        # Tables of the first release do not say it: their newest commit stands for it.
+        drained_ms=int(summary.get(SUMMARY_DRAINED, timestamp_ms)),
+    )
+
+
+def summary_of(snapshot: Snapshot) -> Mapping[str, str]:
+    """What a snapshot's summary says beside its operation; nothing where it has none."""
+    return snapshot.summary.additional_properties if snapshot.summary else {}
+
+
+def java_properties(settings: CatalogSettings) -> dict[str, str]:
+    """The same catalog for Iceberg's Java library (``CatalogUtil.buildIcebergCatalog``) and for Spark."""
+    properties = {_JAVA_NAMES.get(name, name): value for name, value in settings.properties.items()}
+    properties["warehouse"] = _warehouse_uri(settings.warehouse)
+    if settings.type != "sql":
+        return {"type": settings.type, "uri": settings.uri, **properties}
+    uri, credentials = _jdbc_uri(settings.uri)
+    return {"type": "jdbc", "uri": uri, "jdbc.schema-version": "V1", **credentials, **properties}
+
+
+# PyIceberg's names on the left, Iceberg Java's on the right; names that are not here are the same in both.
+_JAVA_NAMES = {
+    "s3.region": "client.region",
+    "adls.account-name": "adls.auth.shared-key.account.name",
+    "adls.account-key": "adls.auth.shared-key.account.key",
+}
+
+
+def _pyiceberg_properties(settings: CatalogSettings) -> dict[str, Any]:
+    uri = settings.uri
+    if _sqlite_path(uri) is not None:
+        uri = f"{uri}?timeout={SQLITE_BUSY_SECONDS}"
+    # A database that was away is asked again on a new connection.
+    pool = {"pool_pre_ping": "true"} if settings.type == "sql" else {}
+    return {
+        **pool,
+        "type": settings.type,
+        "uri": uri,
+        "warehouse": _warehouse_uri(settings.warehouse),
+        **settings.properties,
+    }
+
+
+def _jdbc_uri(uri: str) -> tuple[str, dict[str, str]]:
+    sqlite = _sqlite_path(uri)
+    if sqlite is not None:
+        return f"jdbc:sqlite:{sqlite}?busy_timeout={SQLITE_BUSY_SECONDS * 1000}", {}
+    parts = urlsplit(uri)
+    host = parts.netloc.rpartition("@")[2]
+    jdbc = urlunsplit((parts.scheme.split("+")[0], host, parts.path, parts.query, ""))
+    credentials = {"jdbc.user": parts.username, "jdbc.password": parts.password}
+    known = {name: unquote(value) for name, value in credentials.items() if value}
+    if parts.scheme.startswith("postgresql"):
+        known |= {"jdbc.socketTimeout": str(POSTGRES_SOCKET_SECONDS), "jdbc.tcpKeepAlive": "true"}
+    return f"jdbc:{jdbc}", known
+
+
+def _sqlite_path(uri: str) -> str | None:
+    prefix = "sqlite:///"
+    return uri[len(prefix) :] if uri.startswith(prefix) else None
+
+
+def _check_sqlite(settings: CatalogSettings, path: Path, may_create: bool) -> None:
+    if may_create:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    elif not path.exists():
+        raise CatalogUnreachable(uri=settings.uri, detail=f"the file {path} does not exist; {_FIRST_TABLE}")
+
+
+def _warehouse_uri(warehouse: str) -> str:
+    return warehouse if urlsplit(warehouse).scheme else Path(warehouse).absolute().as_uri()
+
+
+def _counts(summary: Mapping[str, str], prefix: str) -> dict[str, int]:
+    return {
+        name.removeprefix(prefix): int(value) for name, value in summary.items() if name.startswith(prefix)
+    }
+
+
+def _unowned(table: Table, name: str, current: Snapshot, detail: str) -> TableUnowned:
+    """With the newest snapshot of main's history that carries a seam, and what comes after it."""
+    onto = next((one for one in ancestors_of(current, table.metadata) if _has_seam(summary_of(one))), None)
+    later = [] if onto is None else [one for one in table.snapshots() if _number(one) > _number(onto)]
+    return TableUnowned(
+        table=name,
+        snapshot_id=current.snapshot_id,
+        detail=detail,
+        onto=-1 if onto is None else onto.snapshot_id,
+        given_up=tuple(str(one.snapshot_id) for one in sorted(later, key=_number)),
+    )
+
+
+def _number(snapshot: Snapshot) -> int:
+    return snapshot.sequence_number or 0
+
+
+def _has_seam(summary: Mapping[str, str]) -> bool:
+    return SUMMARY_SEAM in summary
+
+
+def _snapshot_id(table: Table) -> int:
+    snapshot = table.current_snapshot()
+    return snapshot.snapshot_id if snapshot else -1
+
+
+def _unreachable(uri: str, error: Exception) -> CatalogUnreachable:
+    return CatalogUnreachable(uri=uri, detail=str(error).partition("\n")[0] or type(error).__name__)

@@ -1,0 +1,121 @@
+"""Writing a data file: Parquet in small row groups, sorted by key, with its sparse index in the footer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.conversions import to_bytes
+from pyiceberg.types import PrimitiveType
+
+from thermocline.failpoints import failstep
+from thermocline.iceberg.sparse_index import footer_entry
+from thermocline.rules.definition import KEY
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+
+    from thermocline.rules.definition import LiveTable
+
+# A lookup decodes one row group: 0.15 ms with 1,024 rows, 0.26 ms with 2,048, which would be half of all
+# that a cold lookup costs. For that, files are 2 % (long values) to 12 % (short ones) larger, and DuckDB
+# scans them at five sixths of the speed.
+ROW_GROUP_ROWS = 1_024
+# Iceberg's own default for the bounds of strings: enough to prune by, short enough for a manifest.
+_BOUND_CHARACTERS = 16
+# Types that Arrow orders; the others (UUID, binary) go without bounds, which are optional.
+_ORDERED = (
+    pa.types.is_integer,
+    pa.types.is_string,
+    pa.types.is_floating,
+    pa.types.is_temporal,
+    pa.types.is_decimal,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """What a manifest says of a file; the counts and bounds are by field id, bounds as single-value bytes."""
+
+    path: str
+    file_bytes: int
+    rows: int
+    null_counts: dict[int, int]
+    lower_bounds: dict[int, bytes]
+    upper_bounds: dict[int, bytes]
+
+
+def write_data_file(io: FileIO, path: str, definition: LiveTable, rows: pa.Table) -> WrittenFile:
+    """Write rows (``definition.records_schema``, sorted by key, at least one) as one data file."""
+    first_keys = rows.column(KEY).take(pa.array(range(0, rows.num_rows, ROW_GROUP_ROWS))).to_pylist()
+    table = rows.select(definition.table_schema.names).cast(definition.table_schema)
+    with failstep("data-file.write"), io.new_output(path).create() as sink:
+        with pq.ParquetWriter(sink, table.schema, write_page_index=True, **_encodings(table)) as writer:
+            writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+            writer.add_key_value_metadata(footer_entry(first_keys))
+        file_bytes = sink.tell()
+    return _describe(path, file_bytes, definition, table)
+
+
+def _encodings(table: pa.Table) -> dict[str, Any]:
+    """How each column is stored, decided by a row group from the middle.
+
+    A dictionary of values that hardly repeat is one more page to decode: without it, such a column takes a
+    tenth fewer bytes and a third less time to read. Where values do repeat, so little is left to compress
+    that Zstandard would cost a lookup more to set up than it saves in bytes.
+    """
+    sample = table.slice(max(0, table.num_rows - ROW_GROUP_ROWS) // 2, ROW_GROUP_ROWS)
+    repeating = [
+        name for name in table.column_names if 2 * pc.count_distinct(sample[name]).as_py() <= sample.num_rows
+    ]
+    codecs = {name: "snappy" if name in repeating else "zstd" for name in table.column_names}
+    return {"use_dictionary": repeating, "compression": codecs}
+
+
+def _describe(path: str, file_bytes: int, definition: LiveTable, table: pa.Table) -> WrittenFile:
+    nulls: dict[int, int] = {}
+    lower: dict[int, bytes] = {}
+    upper: dict[int, bytes] = {}
+    for field in definition.iceberg_schema().fields:
+        column = table.column(field.name)
+        nulls[field.field_id] = column.null_count
+        assert isinstance(field.field_type, PrimitiveType)
+        if column.null_count == len(column) or not any(is_type(column.type) for is_type in _ORDERED):
+            continue
+        bounds = pc.min_max(column)
+        low, high = _lower(bounds["min"].as_py()), _upper(bounds["max"].as_py())
+        lower[field.field_id] = to_bytes(field.field_type, low)
+        if high is not None:
+            upper[field.field_id] = to_bytes(field.field_type, high)
+    return WrittenFile(path, file_bytes, table.num_rows, nulls, lower, upper)
+
+
+def _lower(value: Any) -> Any:
+    """A lower bound that is no greater than the value."""
+    if _is_zero(value):
+        return -0.0
+    return value[:_BOUND_CHARACTERS] if isinstance(value, str) else value
+
+
+def _upper(value: Any) -> Any:
+    """An upper bound that is no smaller than the value; None when a cut string can't be raised."""
+    if _is_zero(value):
+        return 0.0
+    if not isinstance(value, str) or len(value) <= _BOUND_CHARACTERS:
+        return value
+    cut = value[:_BOUND_CHARACTERS]
+    for end in range(len(cut), 0, -1):
+        following = ord(cut[end - 1]) + 1
+        if 0xD800 <= following <= 0xDFFF:
+            following = 0xE000  # code points in between are surrogates, which no UTF-8 text holds
+        if following <= 0x10FFFF:
+            return cut[: end - 1] + chr(following)
+    return None
+
+
+def _is_zero(value: Any) -> bool:
+    """Whether it is a floating zero: to Iceberg -0.0 lies below 0.0, and Arrow takes the two for one."""
+    return isinstance(value, float) and value == 0

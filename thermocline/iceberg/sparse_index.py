@@ -1,0 +1,103 @@
+"""The sparse index of a data file: the first full key of each row group.
+
+Parquet's own statistics are per column, and a minimum per column is no bound for a composite key. Every file
+that we write carries its index in the footer; a file of another writer is indexed by reading its key columns.
+"""
+
+from __future__ import annotations
+
+import base64
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pyarrow.parquet as pq
+
+from thermocline.iceberg.files import open_input
+from thermocline.rules.keys import encode_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyiceberg.io import FileIO
+
+    from thermocline.rules.definition import LiveTable
+
+FOOTER_KEY = "thermocline.first-keys"
+
+
+@dataclass(frozen=True, slots=True)
+class SparseIndex:
+    """``first_keys[i]`` is the first key of row group ``i``, which holds ``rows[i]`` rows.
+
+    ``is_sorted`` is False for a foreign file whose rows are not in key order: any of its row groups may then
+    hold any key.
+    """
+
+    first_keys: list[bytes]
+    rows: np.ndarray[tuple[int], np.dtype[np.int64]]
+    is_sorted: bool = True
+    row_starts: np.ndarray[tuple[int], np.dtype[np.int64]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "row_starts", np.concatenate(([0], np.cumsum(self.rows)[:-1])).astype(np.int64)
+        )
+
+    def candidates(self, low: bytes, high: bytes | None) -> range:
+        """The row groups that may hold a key in [low, high); ``high`` None means no upper bound."""
+        if not self.is_sorted:
+            return range(len(self.first_keys))
+        first = max(bisect_right(self.first_keys, low) - 1, 0)
+        end = len(self.first_keys) if high is None else bisect_left(self.first_keys, high)
+        return range(first, max(first, end))
+
+    def groups_of(self, keys: Sequence[bytes]) -> list[int]:
+        """The row groups that may hold any of the given keys, ascending; ``keys`` are sorted."""
+        if not self.is_sorted:
+            return list(range(len(self.first_keys)))
+        edges = [bisect_left(keys, first) for first in self.first_keys[1:]] + [len(keys)]
+        # Keys below the first row group can't be in the file.
+        start = bisect_left(keys, self.first_keys[0]) if self.first_keys else 0
+        wanted = []
+        for group, end in enumerate(edges):
+            if self.first_keys and end > start:
+                wanted.append(group)
+            start = max(start, end)
+        return wanted
+
+
+def footer_entry(first_keys: Sequence[bytes]) -> dict[str, str]:
+    """The key-value metadata that a data file's footer carries its index in."""
+    return {FOOTER_KEY: base64.b64encode(msgspec.msgpack.encode(list(first_keys))).decode()}
+
+
+def load_sparse_index(
+    io: FileIO, path: str, definition: LiveTable, metadata: pq.FileMetaData | None = None
+) -> SparseIndex:
+    """The index of a data file, from its footer; built from its key columns where the footer has none."""
+    with open_input(io, path) as source:
+        file = pq.ParquetFile(source, metadata=metadata)
+        footer = file.metadata
+        rows = np.array([footer.row_group(i).num_rows for i in range(footer.num_row_groups)], dtype=np.int64)
+        entry = (footer.metadata or {}).get(FOOTER_KEY.encode())
+        if entry is not None:
+            first_keys = msgspec.msgpack.decode(base64.b64decode(entry), type=list[bytes])
+            return SparseIndex(first_keys, rows)
+        return _index_by_reading(file, rows, definition)
+
+
+def _index_by_reading(
+    file: pq.ParquetFile, rows: np.ndarray[tuple[int], np.dtype[np.int64]], definition: LiveTable
+) -> SparseIndex:
+    first_keys: list[bytes] = []
+    last_key, is_sorted = b"", True
+    for group in range(len(rows)):
+        rows_of_group = file.read_row_group(group, columns=list(definition.identity))
+        keys = encode_table(definition, rows_of_group).to_pylist()
+        is_sorted = is_sorted and keys == sorted(keys) and last_key <= keys[0]
+        first_keys.append(keys[0])
+        last_key = keys[-1]
+    return SparseIndex(first_keys, rows, is_sorted)

@@ -1,0 +1,1 @@
+"""Kafka: reading the log exactly, its administration, writing dead letters. Alone they know its client."""

@@ -1,0 +1,628 @@
+"""The Kafka log: what it holds, reading planned ranges of it exactly, and tailing it.
+
+With `kafka_admin` and `dead_letters` all that knows confluent-kafka, the demo's embedded parts aside. Offsets
+that are read are always assigned, never subscribed, so nothing of ours depends on consumer groups.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from confluent_kafka import (
+    OFFSET_INVALID,  # the offset that a question for offsets gives, without an error, when its time is over
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, though its __all__ is missing
+    ConfigResource,
+    OffsetSpec,
+)
+
+from thermocline.errors import ConfigInvalid, KafkaUnreachable, OffsetsGone, RangeIncomplete, TopicMissing
+from thermocline.failpoints import failpoint
+from thermocline.kafka.admin import admin_client
+from thermocline.process.clock import Clock, SystemClock
+from thermocline.rules.seam import Seam
+
+if TYPE_CHECKING:
+    from thermocline.settings import KafkaSettings
+
+# A metadata question that a healthy cluster answers in milliseconds; the user waits for it at a terminal.
+REQUEST_TIMEOUT_SECONDS = 10.0
+# No record and no end-of-partition event for this long means that a range cannot be finished now: longer
+# than a broker restart (5 s with the session timeout of the embedded broker), shorter than patience.
+READ_STALL_SECONDS = 30.0
+# Messages taken from librdkafka's queue in one call: large enough to spread the cost of the call.
+CONSUME_RECORDS_MAX = 10_000
+# How long one call waits for the first message, so that a stalled read is noticed between calls.
+CONSUME_WAIT_SECONDS = 0.2
+# The end offsets are asked for this often while tailing; it bounds how old "read up to the end" can look.
+END_PROBE_SECONDS = 0.25
+# The end offsets are answered several times a second; a silence as long as this is an outage.
+SILENCE_SECONDS_MAX = 5.0
+# Rounds of a tailer take milliseconds; after a longer one it paused, was frozen, or the machine slept.
+LISTENING_GAP_SECONDS_MAX = 1.0
+# A topic that grows or is made anew while it is tailed is noticed within this.
+FACTS_PROBE_SECONDS = 2.0
+# A topic or partition that was just made is known to one broker before the others, and a new leader takes a
+# moment; but what its user misspelt should be said soon.
+METADATA_WAIT_SECONDS = 2.0
+METADATA_POLL_SECONDS = 0.1
+# What Kafka does where a topic says nothing, for a user who may not ask and a broker that leaves it out.
+_DELETE_RETENTION_MS = 86_400_000
+_RETENTION_MS = 604_800_000
+_NO_BOUND_MS = (1 << 63) - 1
+# The end of the year 9999: a producer that gives microseconds for milliseconds must not break what counts in
+# microseconds, nor order a key's records one way here and another way there.
+TIMESTAMP_MS_MAX = 253_402_300_799_999
+
+# librdkafka demands a group id even where no group is used.
+_READER_CONFIG: dict[str, Any] = {
+    "group.id": "thermocline",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    "enable.partition.eof": True,
+    "isolation.level": "read_committed",
+    "fetch.min.bytes": 1,
+}
+# A range is read as fast as the broker can send; a tail waits for records that do not exist yet.
+_RANGE_CONFIG = {
+    "fetch.wait.max.ms": 50,
+    "queued.max.messages.kbytes": 131_072,
+    "max.partition.fetch.bytes": 8 << 20,
+}
+_TAIL_CONFIG = {"fetch.wait.max.ms": 100, "queued.max.messages.kbytes": 65_536}
+
+_PARTITION_END = KafkaError._PARTITION_EOF  # noqa: SLF001  librdkafka's local errors have no other name
+_OFFSET_OUT_OF_LOG = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
+
+# While a topic is being made or deleted, or a partition changes its leader.
+_NOT_SETTLED = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.UNKNOWN_TOPIC_ID,
+)
+# A user may read a topic and not describe its configuration.
+_NOT_ALLOWED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+
+_EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+# The client's types say that every field of a message may be missing; of a consumed one none is.
+Message = Any
+_Answer = TypeVar("_Answer")
+
+_kafka_logger = logging.getLogger("thermocline.kafka")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """The records of one partition from ``first`` up to, not including, ``end``."""
+
+    topic: str
+    partition: int
+    first: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition} [{self.first}, {self.end})"
+
+
+@dataclass(slots=True)
+class RecordChunk:
+    """Consecutive records of one partition, offsets ascending; the lists are aligned."""
+
+    topic: str
+    partition: int
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    offsets: list[int]
+    timestamps_ms: list[int]
+    messages: Sequence[Message] = ()
+
+    @classmethod
+    def of(cls, topic: str, partition: int, messages: Sequence[Message]) -> RecordChunk:
+        """The chunk of messages that carry no error."""
+        return cls(
+            topic,
+            partition,
+            [message.key() for message in messages],
+            [message.value() for message in messages],
+            [message.offset() for message in messages],
+            [min(max(message.timestamp()[1], -1), TIMESTAMP_MS_MAX) for message in messages],
+            messages,
+        )
+
+    def header_of(self, index: int) -> list[tuple[str, bytes]] | None:
+        """The headers of one record; read only where they are wanted, since most records are good."""
+        headers: list[tuple[str, bytes]] | None = self.messages[index].headers()
+        return headers
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """What identifies a topic: a deleted and re-created topic keeps its name and changes its id."""
+
+    topic_id: str
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """What a topic's configuration says of how long tombstones live and where timestamps come from."""
+
+    is_compacted: bool
+    delete_retention_ms: int
+    is_log_append_time: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRetention:
+    """For how long a topic keeps records that nobody has read yet, by the records' own times.
+
+    ``kept_ms`` is None where none is deleted for its age. ``compaction_lag_ms`` is how long a record lives on
+    after a later one of its key came; None where the topic is not compacted. Where producers give the times,
+    ``backdated_ms_max`` is how old one may be when its record is appended; None where nothing bounds it.
+    """
+
+    kept_ms: int | None
+    is_limited_by_size: bool
+    compaction_lag_ms: int | None
+    backdated_ms_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OpenTransaction:
+    """The oldest open transaction of a partition: where it begins, and how many offsets wait behind it."""
+
+    topic: str
+    partition: int
+    begins_at: int
+    held_back: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}@{self.begins_at}-{self.begins_at + self.held_back}"
+
+
+UNKNOWN_CONFIG = TopicConfig(
+    is_compacted=True, delete_retention_ms=_DELETE_RETENTION_MS, is_log_append_time=False
+)
+"""Of a topic whose configuration the user may not see: the most careful reading of Kafka's defaults."""
+
+
+def config_of(entries: Mapping[str, str | None]) -> TopicConfig:
+    """From what a broker says of a topic; of what it leaves out, as careful as `UNKNOWN_CONFIG`."""
+    policy = entries.get("cleanup.policy")
+    retention = entries.get("delete.retention.ms")
+    return TopicConfig(
+        is_compacted=policy is None or "compact" in policy.split(","),
+        delete_retention_ms=_DELETE_RETENTION_MS if retention is None else int(retention),
+        is_log_append_time=entries.get("message.timestamp.type") == "LogAppendTime",
+    )
+
+
+def retention_of(entries: Mapping[str, str | None]) -> TopicRetention:
+    """From what a broker says of a topic; of what it leaves out, the least that may be so."""
+    policies = (entries.get("cleanup.policy") or "compact,delete").split(",")
+    kept_ms = int(entries.get("retention.ms") or _RETENTION_MS)
+    is_deleted = "delete" in policies
+    return TopicRetention(
+        kept_ms=kept_ms if is_deleted and kept_ms >= 0 else None,
+        is_limited_by_size=is_deleted and entries.get("retention.bytes") != "-1",
+        compaction_lag_ms=int(entries.get("min.compaction.lag.ms") or 0) if "compact" in policies else None,
+        backdated_ms_max=_backdated_ms_max(entries),
+    )
+
+
+def _backdated_ms_max(entries: Mapping[str, str | None]) -> int | None:
+    """Brokers before 4.0 have one setting for both directions, it counts where the newer one is not set."""
+    for name in ("message.timestamp.before.max.ms", "message.timestamp.difference.max.ms"):
+        bound_ms = int(entries.get(name) or _NO_BOUND_MS)
+        if bound_ms != _NO_BOUND_MS:
+            return bound_ms
+    return None
+
+
+class Log:
+    """Questions about a cluster's topics. Raises `KafkaUnreachable` when no broker answers in time.
+
+    Raises `ConfigInvalid` where the client's settings are none of librdkafka's.
+    """
+
+    def __init__(self, kafka: KafkaSettings, clock: Clock | None = None) -> None:
+        self._bootstrap_servers = kafka.bootstrap_servers
+        self._clock = clock or SystemClock()
+        try:
+            self._admin = admin_client(self, {**kafka.client_config(), "log_level": 0}, _kafka_logger)
+        except KafkaException as error:  # librdkafka refuses a name or a value
+            raise ConfigInvalid(path="[kafka.client]", problems=(error.args[0].str(),)) from error
+
+    def cluster_id(self) -> str:
+        """The id that the cluster was formatted with."""
+        return str(
+            self._answer(self._admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_SECONDS)).cluster_id
+        )
+
+    def describe(self, topics: Sequence[str]) -> dict[str, TopicFacts]:
+        """The facts of each topic. Raises `TopicMissing` for the first one that does not exist."""
+        return self._once_known(lambda: self._describe(topics))
+
+    def configs(self, topics: Sequence[str]) -> dict[str, TopicConfig]:
+        """The configuration of each topic; `UNKNOWN_CONFIG` where the user may not describe it."""
+        found = self._entries(topics).items()
+        return {topic: UNKNOWN_CONFIG if entries is None else config_of(entries) for topic, entries in found}
+
+    def retentions(self, topics: Sequence[str]) -> dict[str, TopicRetention]:
+        """For how long each topic keeps its records; the least where the user may not ask."""
+        return {topic: retention_of(entries or {}) for topic, entries in self._entries(topics).items()}
+
+    def starts(self, topics: Sequence[str]) -> Seam:
+        """The first offset that each partition still holds."""
+        return Seam(self._offsets(topics, _EARLIEST))
+
+    def ends(self, topics: Sequence[str]) -> Seam:
+        """The next offset of each partition that a committed reader can reach (the last stable offset)."""
+        return Seam(self._offsets(topics, _LATEST))
+
+    def bounds(self, topics: Sequence[str]) -> tuple[Seam, Seam]:
+        """`starts` and `ends`, in this order, of the partitions that the topics have at the first of them."""
+        return self._once_known(lambda: self._ask_bounds(topics))
+
+    def open_transactions(self, topics: Sequence[str]) -> tuple[OpenTransaction, ...]:
+        """What holds a committed reader back, of all partitions; mostly nothing."""
+        # The other way round, records that arrive between the questions would look like held back.
+        watermarks = self._offsets(topics, _LATEST, IsolationLevel.READ_UNCOMMITTED)
+        return tuple(
+            OpenTransaction(topic, partition, end, watermarks[topic, partition] - end)
+            for topic, partition, end in self.ends(topics).items()
+            if watermarks.get((topic, partition), end) > end
+        )
+
+    def offsets_at(self, topics: Sequence[str], epoch_ms: int) -> Seam:
+        """The first offset at or after a time; the end of the log where nothing is that young.
+
+        A partition that appears between the two questions is left out.
+        """
+        # The ends first: what arrives between the questions may be that young, and must not be passed over.
+        ends = self._offsets(topics, _LATEST)
+        found = self._offsets(topics, OffsetSpec.for_timestamp(epoch_ms))
+        return Seam(
+            {
+                place: offset if offset >= 0 else ends[place]
+                for place, offset in found.items()
+                if place in ends
+            }
+        )
+
+    def _describe(self, topics: Sequence[str]) -> dict[str, TopicFacts]:
+        futures = self._admin.describe_topics(
+            TopicCollection(list(topics)), request_timeout=REQUEST_TIMEOUT_SECONDS
+        )
+        facts = {}
+        for topic in topics:
+            described = self._answer(futures[topic], topic)
+            if not described.partitions:
+                raise TopicMissing(topic=topic, bootstrap_servers=self._bootstrap_servers)
+            facts[topic] = TopicFacts(str(described.topic_id), len(described.partitions))
+        return facts
+
+    def _entries(self, topics: Sequence[str]) -> dict[str, dict[str, str | None] | None]:
+        """What the broker says of each topic's configuration; None where the user may not describe it."""
+        asked = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
+        futures = self._admin.describe_configs(asked, request_timeout=REQUEST_TIMEOUT_SECONDS)
+        return {topic: self._entries_of(futures[of], topic) for topic, of in zip(topics, asked, strict=True)}
+
+    def _entries_of(self, future: Future[Any], topic: str) -> dict[str, str | None] | None:
+        try:
+            entries = self._answer(future, topic)
+        except KafkaUnreachable as error:
+            cause = error.__cause__
+            if isinstance(cause, KafkaException) and cause.args[0].code() in _NOT_ALLOWED:
+                return None
+            raise
+        return {name: entry.value for name, entry in entries.items()}
+
+    def _offsets(
+        self,
+        topics: Sequence[str],
+        spec: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    ) -> dict[tuple[str, int], int]:
+        """By (topic, partition); -1 where the log holds nothing that answers."""
+        return self._once_known(lambda: self._ask_offsets(self._describe(topics), spec, isolation))
+
+    def _ask_bounds(self, topics: Sequence[str]) -> tuple[Seam, Seam]:
+        facts = self._describe(topics)
+        isolation = IsolationLevel.READ_COMMITTED
+        starts = Seam(self._ask_offsets(facts, _EARLIEST, isolation))
+        return starts, Seam(self._ask_offsets(facts, _LATEST, isolation))
+
+    def _ask_offsets(
+        self, facts: Mapping[str, TopicFacts], spec: OffsetSpec, isolation: IsolationLevel
+    ) -> dict[tuple[str, int], int]:
+        asked = {
+            TopicPartition(topic, p): spec for topic, fact in facts.items() for p in range(fact.partitions)
+        }
+        futures = self._admin.list_offsets(
+            asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_SECONDS
+        )
+        found = {
+            (place.topic, place.partition): self._answer(future, place.topic).offset
+            for place, future in futures.items()
+        }
+        if OFFSET_INVALID in found.values():
+            raise self._unreachable(f"no answer within {REQUEST_TIMEOUT_SECONDS:.0f} s")
+        return found
+
+    def _once_known(self, ask: Callable[[], _Answer]) -> _Answer:
+        """The answer, waited for a little where a topic or a partition's leader is not known (yet)."""
+        deadline = self._clock.monotonic() + METADATA_WAIT_SECONDS
+        while True:
+            try:
+                return ask()
+            except (TopicMissing, KafkaUnreachable) as error:
+                if not _passes_soon(error) or self._clock.monotonic() >= deadline:
+                    raise
+            self._clock.sleep(METADATA_POLL_SECONDS)
+
+    def _answer(self, future: Future[Any], topic: str = "") -> Any:
+        try:
+            failpoint("log.request")
+            return future.result(timeout=REQUEST_TIMEOUT_SECONDS + 1)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise TopicMissing(topic=topic, bootstrap_servers=self._bootstrap_servers) from None
+            raise self._unreachable(error.args[0].str()) from error
+        except TimeoutError as error:
+            raise self._unreachable(f"no answer within {REQUEST_TIMEOUT_SECONDS:.0f} s") from error
+
+    def _unreachable(self, detail: str) -> KafkaUnreachable:
+        return KafkaUnreachable(bootstrap_servers=self._bootstrap_servers, detail=detail)
+
+
+def _passes_soon(error: TopicMissing | KafkaUnreachable) -> bool:
+    """Whether a broker said that it knows no such topic or leader, which may be so for a moment only."""
+    cause = error.__cause__
+    is_unsettled = isinstance(cause, KafkaException) and cause.args[0].code() in _NOT_SETTLED
+    return isinstance(error, TopicMissing) or is_unsettled
+
+
+def read_ranges(
+    client_config: Mapping[str, Any],
+    ranges: Sequence[OffsetRange],
+    table: str = "",
+    clock: Clock | None = None,
+) -> Iterator[RecordChunk]:
+    """The committed records of ranges of different partitions, all of them, each partition's in order.
+
+    A range counts as read only when a record or an end-of-partition event at or past its end was seen:
+    transaction markers and compaction leave holes, so the last offset may never arrive as a record.
+
+    Raises:
+        OffsetsGone: the log no longer reaches back to the first offset of a range.
+        RangeIncomplete: the end of a range was not reached; nothing says that it does not exist.
+    """
+    unread = {(wanted.topic, wanted.partition): wanted for wanted in ranges if wanted.first < wanted.end}
+    positions = {place: wanted.first for place, wanted in unread.items()}
+    consumer = _consumer(client_config, _RANGE_CONFIG)
+    clock = clock or SystemClock()
+    progressed_at = clock.monotonic()
+    try:
+        consumer.assign([TopicPartition(*place, offset) for place, offset in positions.items()])
+        while unread:
+            messages = _take(consumer, CONSUME_RECORDS_MAX, CONSUME_WAIT_SECONDS)
+            chunks, has_progressed = _sort_out(messages, unread, positions, consumer, table)
+            yield from chunks
+            if has_progressed:
+                progressed_at = clock.monotonic()
+            elif clock.monotonic() - progressed_at > READ_STALL_SECONDS:
+                place, wanted = next(iter(unread.items()))
+                raise RangeIncomplete(
+                    topic=wanted.topic,
+                    partition=wanted.partition,
+                    first=wanted.first,
+                    end=wanted.end,
+                    reached=positions[place],
+                )
+    finally:
+        consumer.close()
+
+
+def _sort_out(
+    messages: list[Message],
+    unread: dict[tuple[str, int], OffsetRange],
+    positions: dict[tuple[str, int], int],
+    consumer: Consumer,
+    table: str,
+) -> tuple[list[RecordChunk], bool]:
+    """The messages as chunks, a partition each; moves positions, and drops the ranges read to their end."""
+    records: dict[tuple[str, int], list[Message]] = {}
+    has_progressed = False
+    for message in messages:
+        place, error = (message.topic(), message.partition()), message.error()
+        wanted = unread.get(place)
+        if wanted is None:
+            continue  # fetched beyond the end of a range that is done
+        if error is None:
+            reached = message.offset() + 1
+            if message.offset() < wanted.end:
+                records.setdefault(place, []).append(message)
+        elif error.code() == _PARTITION_END:
+            reached = message.offset()
+        elif error.code() == _OFFSET_OUT_OF_LOG:
+            raise _offsets_gone(consumer, table, *place, positions[place])
+        else:
+            continue  # a broker that is away for a moment; the stall bound ends it when it stays away
+        has_progressed = has_progressed or reached > positions[place]
+        positions[place] = max(positions[place], reached)
+        if positions[place] >= wanted.end:
+            del unread[place]
+            consumer.pause([TopicPartition(*place)])
+    return [RecordChunk.of(*place, read) for place, read in records.items()], has_progressed
+
+
+class Tail:
+    """Follows the committed records of a topic's partitions from given offsets, for as long as it lives."""
+
+    def __init__(
+        self, client_config: Mapping[str, Any], start: Seam, table: str = "", clock: Clock | None = None
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._table = table
+        self._positions = {(topic, partition): offset for topic, partition, offset in start.items()}
+        self._reached_end_at: dict[tuple[str, int], float] = {}
+        self._consumer = _consumer(client_config, _TAIL_CONFIG)
+        self._consumer.assign([TopicPartition(*place, offset) for place, offset in self._positions.items()])
+        self._probes = _Probes(client_config, list(self._positions), self._clock)
+        self._facts: dict[str, TopicFacts] = {}
+        self._bootstrap_servers = str(client_config["bootstrap.servers"])
+        self._polled_at = self._heard_at = self._clock.monotonic()
+
+    def poll(self, timeout_seconds: float, records_max: int = CONSUME_RECORDS_MAX) -> list[RecordChunk]:
+        """The next records, a chunk a partition, offsets ascending; empty when nothing came in time.
+
+        A broker that is away does not raise: nothing comes, and `reached_end_at` grows old.
+        Raises `OffsetsGone` when the log was cut beyond a partition's position.
+        """
+        now = self._clock.monotonic()
+        if now - self._polled_at > LISTENING_GAP_SECONDS_MAX:
+            self._heard_at += now - self._polled_at  # nobody listened, so nothing could be heard
+        self._polled_at = now
+        records: dict[tuple[str, int], list[Message]] = {}
+        for message in _take(self._consumer, records_max, timeout_seconds):
+            place = (message.topic(), message.partition())
+            error = message.error()
+            if error is None:
+                records.setdefault(place, []).append(message)
+                self._positions[place] = message.offset() + 1
+            elif error.code() == _PARTITION_END:
+                self._positions[place] = max(self._positions[place], message.offset())
+            elif error.code() == _OFFSET_OUT_OF_LOG:
+                raise _offsets_gone(self._consumer, self._table, *place, self._positions[place])
+        ends, facts = self._probes.ends(), self._probes.facts()
+        for place, end, asked_at in ends:
+            if self._positions[place] >= end:
+                self._reached_end_at[place] = max(asked_at, self._reached_end_at.get(place, asked_at))
+        self._facts |= facts
+        if records or ends or facts:
+            self._heard_at = self._clock.monotonic()
+        return [RecordChunk.of(*place, read) for place, read in records.items()]
+
+    def silence(self) -> KafkaUnreachable | None:
+        """The error, where no broker has answered anything for a while; `poll` goes on all the same."""
+        if self._clock.monotonic() - self._heard_at < SILENCE_SECONDS_MAX:
+            return None
+        detail = f"no answer for {SILENCE_SECONDS_MAX:.0f} s"
+        return KafkaUnreachable(bootstrap_servers=self._bootstrap_servers, detail=detail)
+
+    def positions(self) -> Seam:
+        """The next offset to be read of each partition."""
+        return Seam(self._positions)
+
+    def reached_end_at(self) -> dict[tuple[str, int], float]:
+        """When (monotonic seconds) each partition was last known to be read up to its end; absent: never.
+
+        Known from asking for the ends alone: an end-of-partition event may have waited in a queue.
+        """
+        return dict(self._reached_end_at)
+
+    def facts(self) -> dict[str, TopicFacts]:
+        """What the cluster last said of the topics: other facts mean another topic, or one that has grown."""
+        return dict(self._facts)
+
+    def close(self) -> None:
+        """Leaves the broker; positions stay readable."""
+        self._consumer.close()
+
+
+class _Probes:
+    """Asks for end offsets and for the topics' facts in the background, one question of each at a time."""
+
+    def __init__(self, client_config: Mapping[str, Any], places: list[tuple[str, int]], clock: Clock) -> None:
+        self._admin = admin_client(self, {**client_config, "log_level": 0}, _kafka_logger)
+        self._places = places
+        self._ends = _Question(self._ask_ends, END_PROBE_SECONDS, clock)
+        self._facts = _Question(self._ask_facts, FACTS_PROBE_SECONDS, clock)
+
+    def ends(self) -> list[tuple[tuple[str, int], int, float]]:
+        """(partition, end offset, when it was asked) of a question answered since the last call."""
+        asked_at, answers = self._ends.answers()
+        return [
+            ((place.topic, place.partition), found.offset, asked_at)
+            for place, found in answers
+            if found.offset != OFFSET_INVALID
+        ]
+
+    def facts(self) -> dict[str, TopicFacts]:
+        """The facts of the topics, where a question for them was answered since the last call."""
+        _, answers = self._facts.answers()
+        return {topic: TopicFacts(str(f.topic_id), len(f.partitions)) for topic, f in answers}
+
+    def _ask_ends(self) -> dict[Any, Future[Any]]:
+        asked = {TopicPartition(*place): _LATEST for place in self._places}
+        return self._admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=REQUEST_TIMEOUT_SECONDS
+        )
+
+    def _ask_facts(self) -> dict[Any, Future[Any]]:
+        topics = sorted({topic for topic, _ in self._places})
+        return self._admin.describe_topics(TopicCollection(topics), request_timeout=REQUEST_TIMEOUT_SECONDS)
+
+
+class _Question:
+    """One question, asked again a while after it was asked last, and never while it is unanswered."""
+
+    def __init__(self, ask: Callable[[], dict[Any, Future[Any]]], seconds: float, clock: Clock) -> None:
+        self._ask = ask
+        self._seconds = seconds
+        self._clock = clock
+        self._asked_at = float("-inf")
+        self._pending: dict[Any, Future[Any]] = {}
+
+    def answers(self) -> tuple[float, list[tuple[Any, Any]]]:
+        """When it was asked, and what came back without an error since the last call."""
+        if not self._pending:
+            if self._clock.monotonic() - self._asked_at >= self._seconds:
+                self._asked_at = self._clock.monotonic()
+                self._pending = self._ask()
+            return self._asked_at, []
+        if not all(future.done() for future in self._pending.values()):
+            return self._asked_at, []
+        answered = [(of, future.result()) for of, future in self._pending.items() if not future.exception()]
+        self._pending = {}
+        return self._asked_at, answered
+
+
+def _consumer(client_config: Mapping[str, Any], pace: Mapping[str, Any]) -> Consumer:
+    return Consumer({**pace, **client_config, **_READER_CONFIG, "log_level": 0}, logger=_kafka_logger)
+
+
+def _take(consumer: Consumer, records_max: int, timeout_seconds: float) -> list[Message]:
+    # consume(n, timeout) waits for n messages or the whole timeout; waiting for one and then taking what is
+    # there gives each record away as soon as it arrives.
+    first = consumer.poll(timeout_seconds)
+    if first is None:
+        return []
+    return [first, *consumer.consume(records_max - 1, 0)] if records_max > 1 else [first]
+
+
+def _offsets_gone(consumer: Consumer, table: str, topic: str, partition: int, wanted: int) -> OffsetsGone:
+    try:
+        log_start = consumer.get_watermark_offsets(TopicPartition(topic, partition), REQUEST_TIMEOUT_SECONDS)[
+            0
+        ]
+    except KafkaException:
+        log_start = -1
+    end = log_start if log_start > wanted else "?"
+    return OffsetsGone(table=table, gaps=(f"{topic}/{partition}@{wanted}-{end}",))

@@ -1,0 +1,1 @@
+"""What every process has: a clock, logs, metrics, a title; passwords masked."""

@@ -1,0 +1,77 @@
+"""Logging: a constant phrase for each message and the data in fields, one line each, on standard error.
+
+log = logging.getLogger(__name__)
+log.info("batch committed", extra=fields(table="profiles", snapshot_id=123, rows=10_000))
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, get_args
+
+from thermocline.text.shown import as_field, json_text
+from thermocline.text.typed import as_typed
+
+Level = Literal["debug", "info", "warning", "error"]
+LEVELS: Final[tuple[Level, ...]] = get_args(Level)
+
+# Their INFO lines are about themselves, once per request, connection or process, and would bury ours.
+CHATTY: Final = ("py4j", "httpx", "httpcore", "uvicorn.access", "uvicorn.error", "asyncio", "urllib3")
+
+
+def fields(**data: object) -> dict[str, object]:
+    """The data of a message, for ``extra=``, as ``thermocline.text.shown`` shows values."""
+    return {"fields": data}
+
+
+def configure(level: Level = "info", json: bool = False) -> None:
+    """Sends the whole process's log to standard error, as plain lines or as one JSON object a line.
+
+    Calling it again replaces what an earlier call set.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonLines() if json else _PlainLines())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.captureWarnings(True)
+    for name in CHATTY:
+        logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLogger().level))
+
+
+class _PlainLines(logging.Formatter):
+    """``12:00:00.123 INFO thermocline.log: topic described  table=profiles rows=3``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S.%f")[:-3]
+        data = "".join(f" {name}={as_field(value)}" for name, value in _fields_of(record).items())
+        line = (
+            f"{time} {record.levelname} {record.name}: {_one_line(record.getMessage())}{data and ' ' + data}"
+        )
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class _JsonLines(logging.Formatter):
+    """One JSON object a line: time (RFC 3339, UTC), level, logger, message and the fields beside them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line |= {name: value for name, value in _fields_of(record).items() if name not in line}
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json_text(line)
+
+
+def _fields_of(record: logging.LogRecord) -> dict[str, object]:
+    data: dict[str, object] = getattr(record, "fields", {})
+    # Of an error, what to do next is a command.
+    return {name: as_typed(str(value)) if name == "next" else value for name, value in data.items()}
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.splitlines())

@@ -1,0 +1,210 @@
+"""What an alteration changes: the definition that a table has against the one that is wanted of it.
+
+Pure: `plan_alteration` gives the definition that follows, or every reason why there is none. What may change
+is what leaves each row, key, index and delete that is there as it is. `definition_by` goes the other way: the
+definition as it was before alterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg import types
+
+from thermocline.errors import AlterationRefused
+from thermocline.rules.definition import (
+    PROVENANCE,
+    Column,
+    ColumnType,
+    Kind,
+    LiveTable,
+    problems_of_new_names,
+)
+from thermocline.text.shown import json_text
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+__all__ = ["Alteration", "definition_by", "plan_alteration"]
+
+# What may change as a whole, since it only says how records to come are dealt with.
+FREE: Final = ("on_error", "suppress_unchanged", "transactional")
+# What may not, and why; a field that stands nowhere may not either.
+FIXED: Final = {
+    "identifier": "it is the table's name in the catalog",
+    "format": "the same record must mean the same row whenever it is read",
+    "key": "every row, index and delete in the table is found by it",
+    "key_from": "the same record must have the same key whenever it is read",
+    "entity": "rows are placed and looked up by it",
+    "buckets": "the place of every row follows from it",
+    "format_version": "the deletes in the table are written in its form",
+}
+_WITH_RULES: Final = ("columns", "topics")
+# They say which definition it is, not what it says.
+_NAMES: Final = ("name", "version", "provenance_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Widening:
+    """A column whose type holds every value that it held before, and more."""
+
+    name: str
+    before: ColumnType
+    after: ColumnType
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """What changes, and the definition that follows.
+
+    ``added`` are new columns in declared order, with the field ids that Iceberg will give them; ``topics``
+    are new ones; ``changes`` says everything in sentences, and is empty where nothing differs.
+    """
+
+    definition: LiveTable
+    added: tuple[Column, ...]
+    widened: tuple[Widening, ...]
+    topics: tuple[str, ...]
+    changes: tuple[str, ...]
+
+
+def plan_alteration(current: LiveTable, wanted: LiveTable, last_column_id: int = 0) -> Alteration:
+    """The alteration that makes the current definition say what the wanted one says.
+
+    ``wanted`` is as the configuration has it: its version and its field ids don't count. ``last_column_id``
+    is the largest field id that the Iceberg table ever gave, to columns of other programs and dropped ones
+    too.
+
+    Raises:
+        AlterationRefused: with every change that can't be made and why, not only the first.
+    """
+    problems = [*_fixed_fields(current, wanted), *_problems_of_columns(current, wanted)]
+    problems += [
+        f"the topic {topic} can't be left out: the table holds rows of it, and its seam"
+        for topic in current.topics
+        if topic not in wanted.topics
+    ]
+    if problems:
+        raise AlterationRefused(table=current.name, problems=tuple(problems))
+    columns = tuple(_columns_with_ids(current, wanted, last_column_id))
+    before = {column.name: column for column in current.columns}
+    added = tuple(column for column in columns if column.name not in before)
+    widened = tuple(
+        Widening(column.name, before[column.name].type, column.type)
+        for column in columns
+        if column.name in before and before[column.name].type != column.type
+    )
+    topics = tuple(topic for topic in wanted.topics if topic not in current.topics)
+    changes = (
+        *(
+            f"column {column.name} is added as {column.type}; rows that are there have null"
+            for column in added
+        ),
+        *(f"column {one.name} is widened from {one.before} to {one.after}" for one in widened),
+        *_changed_topics(current, wanted, topics),
+        *(
+            f"{field} becomes {_spelled(getattr(wanted, field))}, from {_spelled(getattr(current, field))}"
+            for field in FREE
+            if getattr(wanted, field) != getattr(current, field)
+        ),
+    )
+    definition = replace(
+        wanted,
+        name=current.name,
+        columns=columns,
+        provenance_id=current.provenance_id,
+        version=current.version + bool(changes),
+    )
+    return Alteration(definition, added, widened, topics, changes)
+
+
+def definition_by(definition: LiveTable, schema: Schema) -> LiveTable:
+    """The definition as it was when the table had an older schema: fewer columns, or narrower ones."""
+    by_id = {one.field_id: one.field_type for one in schema.fields}
+    columns = tuple(
+        Column(column.name, _type_by(column.type, by_id[column.field_id]), column.field_id)
+        for column in definition.columns
+        if column.field_id in by_id
+    )
+    return definition if columns == definition.columns else replace(definition, columns=columns)
+
+
+def _fixed_fields(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
+    for field in fields(LiveTable):
+        if field.name in (*FREE, *_WITH_RULES, *_NAMES):
+            continue
+        ours, theirs = getattr(current, field.name), getattr(wanted, field.name)
+        if ours != theirs:
+            why = FIXED.get(field.name, "the rows in the table follow from it")
+            yield f"{field.name} can't become {_spelled(theirs)} from {_spelled(ours)}: {why}"
+
+
+def _problems_of_columns(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
+    types = {column.name: column.type for column in wanted.columns}
+    for column in current.columns:
+        if column.name not in types:
+            yield (
+                f"the column {column.name} can't be left out or renamed: the table holds its values, and "
+                "readers know it by its name"
+            )
+        elif types[column.name] != column.type:
+            yield from _problem_of_type(current, column, types[column.name])
+    names = {column.name for column in current.columns}
+    yield from problems_of_new_names(column.name for column in wanted.columns if column.name not in names)
+    kept = [column.name for column in current.columns if column.name in types]
+    in_the_file = [column.name for column in wanted.columns if column.name in kept]
+    if kept != in_the_file:
+        yield (
+            f"the columns can't be reordered from {', '.join(kept)} to {', '.join(in_the_file)}: readers may "
+            "take them by place"
+        )
+
+
+def _problem_of_type(current: LiveTable, column: Column, wanted: ColumnType) -> Iterator[str]:
+    change = f"the column {column.name} can't become {wanted} from {column.type}"
+    if column.name in current.key:
+        yield f"{change}: it is part of the key, whose bytes stand in the index of every file"
+    elif not _is_widening(column.type, wanted):
+        yield f"{change}: only int to long and a higher precision of a decimal leave every value as it is"
+
+
+def _is_widening(before: ColumnType, after: ColumnType) -> bool:
+    if before.kind is Kind.INT:
+        return after.kind is Kind.LONG
+    if before.kind is Kind.DECIMAL and after.kind is Kind.DECIMAL:
+        assert before.precision is not None
+        assert after.precision is not None
+        return after.precision > before.precision and after.scale == before.scale
+    return False
+
+
+def _type_by(now: ColumnType, then: types.IcebergType) -> ColumnType:
+    if now.kind is Kind.LONG and isinstance(then, types.IntegerType):
+        return ColumnType(Kind.INT)
+    if now.kind is Kind.DECIMAL and isinstance(then, types.DecimalType):
+        return ColumnType(Kind.DECIMAL, then.precision, then.scale)
+    return now
+
+
+def _columns_with_ids(current: LiveTable, wanted: LiveTable, last_column_id: int) -> Iterator[Column]:
+    """The wanted columns with the ids they have, or, for new ones, those that Iceberg gives next."""
+    ids = {column.name: column.field_id for column in current.columns}
+    last = max([last_column_id, *ids.values(), current.provenance_id + len(PROVENANCE) - 1])
+    for column in wanted.columns:
+        if column.name not in ids:
+            last += 1
+        yield replace(column, field_id=ids.get(column.name, last))
+
+
+def _changed_topics(current: LiveTable, wanted: LiveTable, added: Sequence[str]) -> Iterator[str]:
+    yield from (f"topic {topic} feeds the table, too" for topic in added)
+    if not added and current.topics != wanted.topics:
+        yield f"topics are listed as {_spelled(wanted.topics)}"
+
+
+def _spelled(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "nothing"
+    return json_text(value) if isinstance(value, bool) else str(value)

@@ -1,0 +1,69 @@
+"""Decoded rows as the Arrow table that ingest folds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from thermocline.rules import keys
+from thermocline.rules.decode.record import Decoded
+from thermocline.rules.definition import Column, Kind, LiveTable
+
+__all__ = ["key_table", "records_table"]
+
+MICROSECONDS: Final = 1000  # in one of Kafka's milliseconds
+
+
+def records_table(
+    definition: LiveTable,
+    decoded: Decoded,
+    topic: str,
+    partition: int,
+    offsets: Sequence[int],
+    timestamps_ms: Sequence[int],
+) -> pa.Table:
+    """One row per good record, in input order, with ``definition.records_schema``.
+
+    The offsets and timestamps are those of the whole chunk that was decoded, bad records included.
+    """
+    row = [_array(column, decoded.columns[column.name]) for column in definition.columns]
+    places = _places(decoded, topic, partition, offsets)
+    times = np.asarray(timestamps_ms, np.int64)[np.asarray(decoded.good, np.int64)] * MICROSECONDS
+    schema = definition.records_schema
+    arrays = [*row, *places, pa.array(times).view(schema.field("_kafka_timestamp").type)]
+    identified = pa.record_batch(arrays, names=schema.names[: len(arrays)])
+    key = keys.encode_table(definition, identified)
+    return pa.Table.from_arrays([*arrays, pa.array(decoded.tombstones, pa.bool_()), key], schema=schema)
+
+
+def key_table(
+    definition: LiveTable, decoded: Decoded, topic: str, partition: int, offsets: Sequence[int]
+) -> pa.Table:
+    """What identifies each good record's row, in input order: the columns of ``definition.identity``.
+
+    The offsets are those of the whole chunk that was decoded, bad records included.
+    """
+    if not definition.has_key:
+        places = _places(decoded, topic, partition, offsets)
+        return pa.Table.from_arrays(places, names=list(definition.identity))
+    arrays = [_array(column, decoded.columns[column.name]) for column in definition.key_columns]
+    return pa.Table.from_arrays(arrays, names=list(definition.identity))
+
+
+def _places(decoded: Decoded, topic: str, partition: int, offsets: Sequence[int]) -> list[pa.Array]:
+    """Topic, partition and offset of each good record."""
+    count = len(decoded.good)
+    return [
+        pa.repeat(pa.scalar(topic, pa.string()), count),
+        pa.repeat(pa.scalar(partition, pa.int32()), count),
+        pa.array(np.asarray(offsets, np.int64)[np.asarray(decoded.good, np.int64)]),
+    ]
+
+
+def _array(column: Column, values: list[Any]) -> pa.Array:
+    if column.type.kind is Kind.UUID:
+        values = [None if value is None else value.bytes for value in values]
+    return pa.array(values, column.type.arrow)

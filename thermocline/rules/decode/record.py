@@ -1,0 +1,43 @@
+"""What decoding gives, whatever the format: rows as columns of values, and the records that are bad."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from thermocline.rules.stage import Stage
+
+__all__ = ["Bad", "Decoded", "Decoder", "Stage"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """A bad record: its index in the input, and why."""
+
+    index: int
+    stage: Stage
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """The rows of a chunk of records.
+
+    ``good`` holds the ascending input indexes of the rows; ``columns`` (every declared column, in declared
+    order, natural Python values) and ``tombstones`` align with it. A tombstone has only its key columns.
+    ``bad`` holds all other records, ascending.
+    """
+
+    good: list[int]
+    columns: dict[str, list[Any]]
+    tombstones: list[bool]
+    bad: list[Bad]
+
+
+class Decoder(Protocol):
+    """Reads the records of one live table."""
+
+    def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Decoded:
+        """Decodes records given as aligned raw keys and values. Never raises for what they hold."""
+        ...

@@ -1,0 +1,165 @@
+"""The last one wins: records folded to one per key, and cold rows overlaid with the winners.
+
+Within a partition the highest offset wins. One key in several partitions is a producer's error, or a topic
+that grew; then the broker's append time decides, then the topic, then the partition.
+``order_of`` is that rule, for the few hits of a lookup and for the millions of a batch alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from thermocline.rules.definition import KEY, PROVENANCE
+
+__all__ = ["Folded", "Hit", "fold", "newest", "order_of", "overlay", "winners"]
+
+TOPIC, PARTITION, OFFSET, TIMESTAMP = PROVENANCE
+Indexes = np.ndarray[Any, np.dtype[np.int64]]
+R = TypeVar("R")
+
+
+class Hit(Protocol):
+    """Where one record of a key was found."""
+
+    @property
+    def timestamp_ms(self) -> int:
+        """The broker's append time."""
+        ...
+
+    @property
+    def topic(self) -> str:
+        """The topic."""
+        ...
+
+    @property
+    def partition(self) -> int:
+        """The partition."""
+        ...
+
+    @property
+    def offset(self) -> int:
+        """The offset in the partition."""
+        ...
+
+
+H = TypeVar("H", bound=Hit)
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """Records reduced to one per key.
+
+    ``winners`` has the columns of the records, one row per key, sorted by key, tombstones included.
+    ``superseded`` counts the other records; ``conflicts`` counts the keys that were met in more than one
+    partition, ``conflict_example`` being one of them.
+    """
+
+    winners: pa.Table
+    superseded: int
+    conflicts: int
+    conflict_example: bytes | None
+
+
+def order_of(timestamp_ms: int, topic: str, partition: int) -> tuple[int, str, int]:
+    """What decides between the last records of one key in several partitions: the greatest wins."""
+    return (timestamp_ms, topic, partition)
+
+
+def newest(hits: Iterable[H]) -> H:
+    """The winner among the records of one key; there must be at least one."""
+    last: dict[tuple[str, int], H] = {}
+    for hit in hits:
+        place = (hit.topic, hit.partition)
+        if place not in last or hit.offset > last[place].offset:
+            last[place] = hit
+    return max(last.values(), key=lambda hit: order_of(hit.timestamp_ms, hit.topic, hit.partition))
+
+
+def fold(records: pa.Table) -> Folded:
+    """Folds decoded records, in whatever order they arrive, to the winner of each key."""
+    if records.num_rows == 0:
+        return Folded(records, 0, 0, None)
+    keys, winner_of, contested = _decide(records)
+    by_key = pc.array_sort_indices(keys).to_numpy()
+    winners = records.take(pa.array(winner_of[by_key]))
+    example = keys[int(contested[0])].as_py() if len(contested) else None
+    return Folded(winners, records.num_rows - winners.num_rows, len(contested), example)
+
+
+def winners(records: pa.Table) -> pa.Table:
+    """The winners that ``fold`` finds, in no order, for half of its time."""
+    if records.num_rows == 0:
+        return records
+    _, winner_of, _ = _decide(records)
+    return records if len(winner_of) == records.num_rows else records.take(pa.array(winner_of))
+
+
+def overlay(cold: Mapping[bytes, R], winners: Mapping[bytes, R | None]) -> dict[bytes, R]:
+    """Cold rows, less every key among the winners, plus the winners that are not tombstones (None).
+
+    Sorted by key.
+    """
+    rows = {key: row for key, row in cold.items() if key not in winners}
+    rows.update((key, row) for key, row in winners.items() if row is not None)
+    return dict(sorted(rows.items()))
+
+
+def _decide(records: pa.Table) -> tuple[pa.Array, Indexes, Indexes]:
+    """The keys, the index of each one's winner, and which of the keys were met in more than one partition."""
+    keys = _one_chunk(records.column(KEY)).dictionary_encode()
+    if len(keys.dictionary) == records.num_rows:  # each key has one record, and is numbered as it came
+        return keys.dictionary, np.arange(records.num_rows), np.empty(0, np.int64)
+    key_of = keys.indices.to_numpy()
+    places = _places(records)
+    winner_of = _highest_offsets(records, key_of, len(keys.dictionary))
+    contested = _contested(key_of, places, len(keys.dictionary))
+    if len(contested):
+        winner_of[contested] = _decided(records, key_of, places, contested)
+    return keys.dictionary, winner_of, contested
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _places(records: pa.Table) -> Indexes:
+    """A number for each record's (topic, partition), which orders as they do."""
+    topics = _one_chunk(records.column(TOPIC)).dictionary_encode()
+    rank_of = pc.rank(topics.dictionary).to_numpy().astype(np.int64)
+    partitions = records.column(PARTITION).to_numpy().astype(np.int64)
+    places: Indexes = rank_of[topics.indices.to_numpy()] * (int(partitions.max()) + 1) + partitions
+    return places
+
+
+def _highest_offsets(records: pa.Table, key_of: Indexes, keys: int) -> Indexes:
+    """The index of each key's record with the highest offset: its winner, if one partition has them all."""
+    by_offset = np.argsort(records.column(OFFSET).to_numpy(), kind="stable")
+    winner_of = np.zeros(keys, np.int64)
+    winner_of[key_of[by_offset]] = by_offset  # of repeated indexes the last assignment stays
+    return winner_of
+
+
+def _contested(key_of: Indexes, places: Indexes, keys: int) -> Indexes:
+    """The keys that were met in more than one partition, ascending."""
+    place_of_key = np.zeros(keys, np.int64)
+    place_of_key[key_of] = places
+    return np.unique(key_of[place_of_key[key_of] != places])
+
+
+def _decided(records: pa.Table, key_of: Indexes, places: Indexes, contested: Indexes) -> Indexes:
+    """The index of the winner of each contested key, by ``order_of`` among the partitions' last records."""
+    rows = np.flatnonzero(np.isin(key_of, contested))
+    offsets = records.column(OFFSET).to_numpy()
+    rows = rows[np.lexsort((offsets[rows], places[rows], key_of[rows]))]
+    last = (np.diff(places[rows], append=-1) != 0) | (np.diff(key_of[rows], append=-1) != 0)
+    rows = rows[last]
+    times = records.column(TIMESTAMP).cast(pa.int64()).to_numpy()
+    rows = rows[np.lexsort((places[rows], times[rows], key_of[rows]))]
+    winners: Indexes = rows[np.diff(key_of[rows], append=-1) != 0]
+    return winners

@@ -1,0 +1,259 @@
+"""A typed composite key as bytes that sort as the key does, and the bucket that a key falls into.
+
+Each column's bytes end where the next one's begin, so the bytes of an entity are a prefix of the bytes of
+all its rows, and comparing bytes compares keys column by column:
+
+* int and date: 4 bytes, long: 8 bytes, big-endian with the sign bit flipped; a UUID: its 16 bytes;
+* string (UTF-8) and binary: each 0x00 as 0x00 0xFF, then 0x00 0x01 as the end.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date
+from typing import Any, Final
+from uuid import UUID
+
+import mmh3
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg_core import transform
+
+from thermocline.errors import NotKeyColumn, UnknownColumn
+from thermocline.rules import scalars
+from thermocline.rules.byte_columns import Bytes, Positions, big_endian, positions_and_bytes, text
+from thermocline.rules.definition import PROVENANCE, Column, Kind, LiveTable
+from thermocline.text.shown import Columns
+
+__all__ = [
+    "bucket_of",
+    "buckets",
+    "check_key_columns",
+    "decode_arrays",
+    "decode_many",
+    "decode_one",
+    "encode_one",
+    "encode_table",
+    "named_columns",
+    "parse_value",
+    "prefix_end",
+]
+
+ESCAPED_ZERO: Final = b"\x00\xff"
+END: Final = b"\x00\x01"
+EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+
+_WIDTHS: Final = {Kind.INT: 4, Kind.DATE: 4, Kind.LONG: 8, Kind.UUID: 16}
+_ARROW_INTEGERS: Final = {Kind.INT: pa.int32(), Kind.DATE: pa.int32(), Kind.LONG: pa.int64()}
+
+
+def encode_table(definition: LiveTable, table: pa.Table | pa.RecordBatch) -> pa.BinaryArray:
+    """The key of every row, from the key columns found by name. Key columns must not be null."""
+    parts: list[pa.Array | pa.Scalar] = []
+    for column in definition.key_columns:
+        values = _flat(table.column(column.name), column)
+        if column.type.kind in _WIDTHS:
+            parts.append(_fixed_bytes(values, column.type.kind))
+        else:
+            parts += [_escaped(values), pa.scalar(END, pa.binary())]
+    keys = pc.binary_join_element_wise(*parts, b"") if len(parts) > 1 else parts[0]
+    assert keys.null_count == 0, "a key column is null"
+    return keys
+
+
+def encode_one(definition: LiveTable, values: Sequence[object], first: int = 0) -> bytes:
+    """The bytes of one key, or, from its leading columns only, the prefix of all keys that begin so.
+
+    The values may begin at key column ``first``: the bytes are then those that follow a prefix.
+    """
+    columns = definition.key_columns[first : first + len(values)]
+    return b"".join(_ENCODERS[column.type.kind](value) for column, value in zip(columns, values, strict=True))
+
+
+def decode_one(definition: LiveTable, key: bytes, first: int = 0) -> tuple[object, ...]:
+    """The natural Python values of one key, in key order.
+
+    The bytes may begin at key column ``first``: the values are then those of that column and what follows.
+    """
+    values: list[object] = []
+    position = 0
+    for column in definition.key_columns[first:]:
+        kind = column.type.kind
+        width = _WIDTHS.get(kind)
+        end = key.index(END, position) if width is None else position + width
+        values.append(_DECODERS[kind](key[position:end]))
+        position = end + len(END) if width is None else end
+    assert position == len(key), "bytes beyond the key"
+    return tuple(values)
+
+
+def decode_many(definition: LiveTable, keys: Sequence[bytes]) -> list[list[Any]]:
+    """The key columns' natural Python values of many keys, one list per column."""
+    arrays = decode_arrays(definition, pa.array(keys, pa.binary()))
+    columns = [array.to_pylist() for array in arrays]
+    for index, column in enumerate(definition.key_columns):
+        if column.type.kind is Kind.UUID:
+            columns[index] = [UUID(bytes=value) for value in columns[index]]
+    return columns
+
+
+def decode_arrays(definition: LiveTable, keys: pa.Array) -> list[pa.Array]:
+    """The key columns of many keys, a binary array, as arrays of the declared types."""
+    offsets, data = positions_and_bytes(keys)
+    ends = np.flatnonzero((data[:-1] == END[0]) & (data[1:] == END[1]))
+    position = offsets[:-1]
+    arrays: list[pa.Array] = []
+    for column in definition.key_columns:
+        kind = column.type.kind
+        if kind in _WIDTHS:
+            arrays.append(_fixed_values(data, position, column))
+            position = position + _WIDTHS[kind]
+        else:
+            # Fixed-width bytes may look like an end too, but only before the position of the search.
+            stop = ends[np.searchsorted(ends, position)] if len(position) else position
+            values = text(data, position, stop).cast(pa.binary())
+            arrays.append(_unescaped(values).cast(column.type.arrow))
+            position = stop + len(END)
+    return arrays
+
+
+def prefix_end(prefix: bytes) -> bytes | None:
+    """The smallest byte string above all those with the prefix; None when there is none."""
+    stem = prefix.rstrip(b"\xff")
+    return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
+
+
+def bucket_of(definition: LiveTable, entity_last_value: object) -> int:
+    """The bucket of the entity whose last column has that natural value; ``buckets`` for one, in 1 µs."""
+    hashed = _HASHED[definition.bucket_column.type.kind](entity_last_value)
+    return (mmh3.hash(hashed) & 0x7FFFFFFF) % definition.buckets
+
+
+def buckets(definition: LiveTable, array: pa.Array | pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.int32]]:
+    """The bucket of each value of the entity's last column.
+
+    Source: Iceberg table specification, "Bucket Transform Details" and appendix B.
+    """
+    values = _flat(array, definition.bucket_column)
+    numbers: np.ndarray[Any, np.dtype[np.int32]] = transform.bucket(values, definition.buckets).to_numpy()
+    return numbers
+
+
+def named_columns(definition: LiveTable, key: bytes) -> Columns:
+    """The columns that identify a row, by name, as natural Python values; from its key's bytes."""
+    return Columns(zip(definition.identity, decode_one(definition, key), strict=True))
+
+
+def check_key_columns(definition: LiveTable, names: Iterable[str]) -> None:
+    """Raises `NotKeyColumn` or `UnknownColumn` for the first name that is none of the key's columns."""
+    for name in names:
+        if name in definition.key:
+            continue
+        if name in (*PROVENANCE, *(column.name for column in definition.columns)):
+            raise NotKeyColumn(table=definition.name, column=name, key=definition.key)
+        raise UnknownColumn(table=definition.name, column=name, known=definition.key)
+
+
+def parse_value(column: Column, text: str) -> object:
+    """A key value from a URL or the command line, as its natural Python value.
+
+    Raises:
+        ValueError: with a plain sentence, when the text is no value of the column's type.
+    """
+    try:
+        return _PARSERS[column.type.kind](text)
+    except ValueError as error:
+        article = "an" if column.type.kind is Kind.INT else "a"
+        raise ValueError(f'{column.name} is {article} {column.type}, and "{text}" is {error}') from None
+
+
+def _flat(values: pa.Array | pa.ChunkedArray, column: Column) -> pa.Array:
+    """One array of the declared type, whatever width, dictionary or extension a file stored it with."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if isinstance(values, pa.ExtensionArray):
+        values = values.storage
+    return values if values.type == column.type.arrow else values.cast(column.type.arrow)
+
+
+def _fixed_bytes(values: pa.Array, kind: Kind) -> pa.Array:
+    width = _WIDTHS[kind]
+    if kind is not Kind.UUID:
+        assert values.null_count == 0, "a key column is null"
+        numbers = values.view(_ARROW_INTEGERS[kind]).to_numpy()
+        unsigned = numbers.view(f"u{width}") ^ numbers.dtype.type(1).view(f"u{width}") << (8 * width - 1)
+        packed = pa.py_buffer(unsigned.astype(f">u{width}"))
+        values = pa.Array.from_buffers(pa.binary(width), len(values), [None, packed])
+    return values.cast(pa.binary())
+
+
+def _fixed_values(data: Bytes, position: Positions, column: Column) -> pa.Array:
+    width = _WIDTHS[column.type.kind]
+    if column.type.kind is Kind.UUID:
+        packed = pa.py_buffer(data[position[:, None] + np.arange(width)])
+        return pa.Array.from_buffers(column.type.arrow, len(position), [None, packed])
+    unsigned = big_endian(data, position, f"u{width}")
+    numbers = (unsigned ^ unsigned.dtype.type(1) << (8 * width - 1)).view(f"i{width}")
+    return pa.array(numbers).view(column.type.arrow)
+
+
+def _escaped(values: pa.Array) -> pa.Array:
+    raw = values.cast(pa.binary())
+    _, data = positions_and_bytes(raw)
+    if data.all():
+        return raw
+    return pc.replace_substring(raw, pattern=b"\x00", replacement=ESCAPED_ZERO)
+
+
+def _unescaped(values: pa.Array) -> pa.Array:
+    _, data = positions_and_bytes(values)
+    return values if data.all() else pc.replace_substring(values, pattern=ESCAPED_ZERO, replacement=b"\x00")
+
+
+def _escape(value: bytes) -> bytes:
+    return value.replace(b"\x00", ESCAPED_ZERO) + END
+
+
+def _unescape(value: bytes) -> bytes:
+    return value.replace(ESCAPED_ZERO, b"\x00")
+
+
+_pack_int: Final = struct.Struct(">I").pack
+_pack_long: Final = struct.Struct(">Q").pack
+_INT_BIAS: Final = 2**31
+_LONG_BIAS: Final = 2**63
+
+_ENCODERS: Final[dict[Kind, Callable[[Any], bytes]]] = {
+    Kind.INT: lambda value: _pack_int(value + _INT_BIAS),
+    Kind.DATE: lambda value: _pack_int(value.toordinal() - EPOCH_DAY + _INT_BIAS),
+    Kind.LONG: lambda value: _pack_long(value + _LONG_BIAS),
+    Kind.UUID: lambda value: bytes(value.bytes),
+    Kind.STRING: lambda value: _escape(value.encode()),
+    Kind.BINARY: _escape,
+}
+_DECODERS: Final[dict[Kind, Callable[[bytes], object]]] = {
+    Kind.INT: lambda part: int.from_bytes(part) - _INT_BIAS,
+    Kind.DATE: lambda part: date.fromordinal(int.from_bytes(part) - _INT_BIAS + EPOCH_DAY),
+    Kind.LONG: lambda part: int.from_bytes(part) - _LONG_BIAS,
+    Kind.UUID: lambda part: UUID(bytes=part),
+    Kind.STRING: lambda part: _unescape(part).decode(),
+    Kind.BINARY: _unescape,
+}
+_HASHED: Final[dict[Kind, Callable[[Any], bytes]]] = {
+    Kind.INT: lambda value: value.to_bytes(8, "little", signed=True),
+    Kind.LONG: lambda value: value.to_bytes(8, "little", signed=True),
+    Kind.DATE: lambda value: (value.toordinal() - EPOCH_DAY).to_bytes(8, "little", signed=True),
+    Kind.UUID: lambda value: bytes(value.bytes),
+    Kind.STRING: str.encode,
+    Kind.BINARY: bytes,
+}
+_PARSERS: Final[dict[Kind, Callable[[str], object]]] = {
+    Kind.INT: lambda text: scalars.integer(text, *scalars.INT_RANGE),
+    Kind.LONG: lambda text: scalars.integer(text, *scalars.LONG_RANGE),
+    Kind.STRING: str,
+    Kind.DATE: scalars.calendar_date,
+    Kind.UUID: scalars.uuid,
+    Kind.BINARY: scalars.binary,
+}

@@ -1,0 +1,1 @@
+"""How values and commands are printed."""

@@ -1,0 +1,77 @@
+"""How a table's views stand: which there are, what each reflects, and whether that is the newest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from thermocline.process.clock import iso_time
+from views.plan import modes_of
+from views.render import Mode
+from views.render_view import view_name
+
+if TYPE_CHECKING:
+    from thermocline.rules.definition import LiveTable
+    from thermocline.settings import TableSettings
+    from views.published import Published
+
+__all__ = ["StandingView", "pinned_names", "standing_views"]
+
+
+@dataclass(frozen=True, slots=True)
+class StandingView:
+    """One of the views that a table should have.
+
+    ``problem`` says why it does not answer as of the newest snapshot; empty where it does. ``ends_at`` is
+    empty where nothing ends it. One that is withdrawn refuses until the log can be trusted again.
+    """
+
+    view: str
+    snapshot_id: int | None
+    ends_at: str
+    problem: str
+    is_withdrawn: bool = False
+
+
+def standing_views(
+    table: TableSettings,
+    definition: LiveTable,
+    newest_id: int,
+    found: Mapping[str, Published | None],
+    now_ms: int,
+) -> Iterator[StandingView]:
+    """The table's views, in the order of the settings; ``found`` is what `publish.find_views` gives."""
+    for mode in modes_of(table, definition):
+        schema, name = view_name(definition, mode)
+        published = found.get(name.lower())
+        until_ms = published.until_ms if published else None
+        yield StandingView(
+            f"{schema}.{name}",
+            published.snapshot_id if published else None,
+            "" if until_ms is None else iso_time(until_ms),
+            _problem(published, name.lower() in found, newest_id, now_ms),
+            published is not None and published.withdrawn is not None,
+        )
+
+
+def pinned_names(definition: LiveTable, found: Mapping[str, Published | None]) -> list[str]:
+    """The names of the table's pinned views, what comes after TABLE_at_."""
+    start = view_name(definition, Mode.PINNED, "")[1].lower()
+    return [
+        name.removeprefix(start)
+        for name, published in sorted(found.items())
+        if published and published.mode == Mode.PINNED and published.table == definition.identifier
+    ]
+
+
+def _problem(published: Published | None, is_there: bool, newest_id: int, now_ms: int) -> str:
+    if published is None:
+        return "something that Thermocline did not publish" if is_there else "not there"
+    if published.withdrawn is not None:
+        return f"withdrawn: {published.withdrawn}"
+    if published.until_ms is not None and published.until_ms <= now_ms:
+        return "it has ended, and refuses to answer"
+    if published.snapshot_id != newest_id:
+        return "older: right, as of a snapshot before the newest"
+    return ""
