@@ -20,9 +20,9 @@ app = typer.Typer(help="Check and show the configuration.", no_args_is_help=True
 
 @app.command()
 def check(context: typer.Context, as_json: AsJson = False) -> None:
-    """Check the configuration file and the environment, and say "ok" or every problem.
+    """Check the configuration file and environment variables; report every problem.
 
-    Also checks that the folders it names can be written from here. Asks no server.
+    Also checks that its folders are writable from here. Contacts no server.
     """
     from thermocline.settings import check_settings, find_file
 
@@ -37,7 +37,7 @@ def check(context: typer.Context, as_json: AsJson = False) -> None:
 
 @app.command("show")
 def show_settings(context: typer.Context, as_json: AsJson = False) -> None:
-    """Show every setting with its value, from wherever it came. Secrets are masked."""
+    """Show the effective value of every setting. Secrets are masked."""
     document = session_of(context).settings().shown()
     show(document, Text("\n".join(_toml(document)).strip()), as_json)
 

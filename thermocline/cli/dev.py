@@ -29,13 +29,13 @@ def dev(
     context: typer.Context,
     port: Annotated[
         # Those below are the system's.
-        int, typer.Option(metavar="PORT", min=1024, max=65535, help="The port to listen on.")
+        int, typer.Option(metavar="PORT", min=1024, max=65535, help="Port to listen on.")
     ] = PORT,
     topic: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME[:PARTITIONS]",
-            help="Create this topic, too; repeatable. Without PARTITIONS it has two.",
+            help="Also create this topic (default: 2 partitions). Repeatable.",
         ),
     ] = None,
     data: Annotated[
@@ -44,15 +44,15 @@ def dev(
             metavar="PATH",
             file_okay=False,
             writable=True,
-            help="Keep the log in this folder. Default: a temporary one, deleted when the broker stops.",
+            help="Keep Kafka's data in this folder. Default: a temporary folder, deleted on exit.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Run a Kafka broker on this machine until Ctrl-C or SIGTERM. For trying things out, not for production.
+    """Run a Kafka broker on this machine until Ctrl-C or SIGTERM. For development, not for production.
 
-    It creates the topics of the configuration's tables, where there is a configuration, and those of --topic;
-    topics that are there already stay as they are. Only this machine can reach it. It needs Java.
+    Creates the topics of the configured tables, if there is a configuration, and those of --topic. Existing
+    topics are not changed. Listens on loopback only. Needs Java.
     """
     settings = _configured(session_of(context))
     wanted = dict.fromkeys(_topics_of(settings) if settings else ()) | dict(map(_parsed, topic or ()))

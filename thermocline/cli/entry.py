@@ -56,7 +56,7 @@ log = logging.getLogger(__name__)
 
 app = typer.Typer(
     name="thermocline",
-    help="Serves an Iceberg table as of now: Kafka upserts, merged and overlaid at an exact offset.",
+    help="Serve an Iceberg table as of now: upserts from Kafka, overlaid at an exact offset.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # it would take [tables.NAME] for markup
@@ -85,13 +85,13 @@ def global_options(
     config: Annotated[
         Path | None,
         typer.Option(
-            metavar="PATH", help="The configuration; else $THERMOCLINE_CONFIG, else ./thermocline.toml."
+            metavar="PATH", help="Configuration file. Default: $THERMOCLINE_CONFIG, then ./thermocline.toml."
         ),
     ] = None,
-    log_level: Annotated[logs.Level | None, typer.Option(help="The least level that is logged.")] = None,
-    log_json: Annotated[bool, typer.Option("--log-json", help="Log one JSON object a line.")] = False,
+    log_level: Annotated[logs.Level | None, typer.Option(help="Minimum log level.")] = None,
+    log_json: Annotated[bool, typer.Option("--log-json", help="Log as JSON, one object per line.")] = False,
 ) -> None:
-    """What holds for every command."""
+    """The options of every command."""
     context.obj = Session(config, log_level, log_json)
     context.obj.configure_logs("warning")
     arm_from(os.environ)

@@ -13,7 +13,9 @@ from thermocline.errors import BadParameter, ThermoclineError, all_errors, did_y
 
 
 def explain(
-    code: Annotated[str | None, typer.Argument(metavar="CODE", help="As in Error [CODE].")] = None,
+    code: Annotated[
+        str | None, typer.Argument(metavar="CODE", help="The code in an error's brackets, e.g. not-ready.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Explain an error code: what happened, the state of the data, what to do. Without CODE, list them."""

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from ingest.resume import Accepted
     from thermocline.settings import Settings
 
-_FACT = typer.Option(metavar="FACT", help="A fact as the error printed it; one option for each.")
+_FACT = typer.Option(metavar="FACT", help="A fact, as printed by the error. Repeat for each fact.")
 Facts = Annotated[list[str], _FACT]
 OptionalFacts = Annotated[list[str] | None, _FACT]
 
-app = typer.Typer(help="Ingest a table's topics.", no_args_is_help=True)
+app = typer.Typer(help="Write records from Kafka to a table, and inspect progress.", no_args_is_help=True)
 
 
 @app.command()
@@ -36,12 +36,12 @@ def run(
     context: typer.Context,
     name: TableName,
     once: Annotated[
-        bool, typer.Option("--once", help="End when what the log holds now is committed.")
+        bool, typer.Option("--once", help="Exit after committing everything that Kafka holds now.")
     ] = False,
     metrics_port: MetricsPort = None,
     as_json: AsJson = False,
 ) -> int:
-    """Own the table and commit its topics' records to it, until SIGTERM or Ctrl-C."""
+    """Take ownership of the table and commit records from its topics until SIGTERM or Ctrl-C."""
     session = session_of(context)
     settings = session.settings()
     settings.table(name)
@@ -61,7 +61,7 @@ def run(
 
 @app.command()
 def reconcile(context: typer.Context, name: TableName, as_json: AsJson = False) -> int:
-    """Settle commits of which nobody could say whether they landed. Safe to repeat."""
+    """Resolve commits with unknown outcome. Safe to repeat."""
     session = session_of(context)
     settings = session.settings()
     settings.table(name)
@@ -81,7 +81,7 @@ def reconcile(context: typer.Context, name: TableName, as_json: AsJson = False) 
 
 @app.command()
 def plan(context: typer.Context, name: TableName, as_json: AsJson = False) -> None:
-    """Show the offsets that the next batch would read. Writes nothing."""
+    """Show the offsets that the next batch would read. Changes nothing."""
     settings = session_of(context).settings()
     from ingest.progress import next_batch
 
@@ -98,7 +98,7 @@ def plan(context: typer.Context, name: TableName, as_json: AsJson = False) -> No
 
 @app.command()
 def offsets(context: typer.Context, name: TableName, as_json: AsJson = False) -> None:
-    """Show for each partition the log's ends, the table's seam, the lag, and what open transactions hold."""
+    """Show each partition's log start and end, seam, lag, and records held back by open transactions."""
     settings = session_of(context).settings()
     from ingest.progress import offsets as offsets_of
 
@@ -121,7 +121,7 @@ def offsets(context: typer.Context, name: TableName, as_json: AsJson = False) ->
 
 @app.command("accept-gap")
 def accept_gap(context: typer.Context, name: TableName, fact: Facts, as_json: AsJson = False) -> int:
-    """Go on behind records or tombstones that the log has lost. Takes the facts that the error printed."""
+    """Resume past lost records or tombstones. Needs the facts that the error printed."""
     settings = _resuming(context, name)
     from ingest import resume
     from thermocline.process.clock import SystemClock
@@ -137,17 +137,20 @@ def rebase(
     fact: OptionalFacts = None,
     to: Annotated[
         str | None,
-        typer.Option(metavar="WHERE", help="Read on from earliest, latest or an ISO 8601 time with a zone."),
+        typer.Option(
+            metavar="WHERE", help="Resume reading at: earliest, latest, or an ISO 8601 time with time zone."
+        ),
     ] = None,
     onto: Annotated[
         int | None,
         typer.Option(
-            metavar="SNAPSHOT", help="Go on from that snapshot, giving up what others wrote after it."
+            metavar="SNAPSHOT",
+            help="Resume from this snapshot, discarding what other writers committed after it.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Go on with a replaced cluster or topic, a cut log, or an earlier snapshot. Takes the error's facts."""
+    """Resume after a replaced cluster or topic, a truncated log, or a rollback. Needs the error's facts."""
     settings = _resuming(context, name)
     from ingest import resume
     from thermocline.process.clock import SystemClock

@@ -17,7 +17,7 @@ MetricsPort = Annotated[
         metavar="PORT",
         min=1,
         max=65535,
-        help="Answer GET /metrics on this port, of every interface. Without it nothing listens.",
+        help="Serve Prometheus metrics on this port, on all interfaces. Default: off.",
     ),
 ]
 

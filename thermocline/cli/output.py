@@ -1,4 +1,4 @@
-"""Prints results on stdout and talk on stderr: text for people, one JSON document for programs."""
+"""Prints results on stdout and messages on stderr: text for people, one JSON document for programs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from thermocline.errors import ThermoclineError
 
-# Where nobody looks at the width, nothing is wrapped or cut: a pipe's reader wants whole lines.
+# A pipe's reader wants whole lines: nothing is wrapped or cut.
 UNBOUNDED_WIDTH: Final = 100_000
 LABEL_WIDTH: Final = 10
 COMMAND: Final = f"{PROGRAM} "
@@ -38,14 +38,14 @@ def show(document: object, text: RenderableType, as_json: bool) -> None:
 
 
 def say(text: str) -> None:
-    """A word to the person at the terminal."""
+    """Prints a message for the user."""
     _console(to_stderr=True).print(Text(text))
 
 
 def confirmed(question: str, what_goes: str, command: str) -> bool:
-    """Whether the person at the terminal says yes; ``command`` is what does it without being asked.
+    """Whether the user says yes; ``command`` does the same without a question.
 
-    Raises `ConfirmationMissing` where there is nobody to ask.
+    Raises `ConfirmationMissing` where stdin is no terminal.
     """
     if not sys.stdin.isatty():
         raise ConfirmationMissing(what_goes=what_goes, command=command)
@@ -53,7 +53,7 @@ def confirmed(question: str, what_goes: str, command: str) -> bool:
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """A table of text; numbers stand to the right, with separators. A ``Text`` keeps its style."""
+    """A table of text; numbers are right-aligned, with separators. A ``Text`` keeps its style."""
     cells = [list(row) for row in rows]
     grid = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for index, heading in enumerate(headings):
@@ -70,7 +70,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def error_document(error: ThermoclineError) -> dict[str, object]:
-    """The facts of an error, for programs; its commands as they are to be typed."""
+    """The facts of an error, for programs; its commands ready to paste."""
     return {
         "code": error.code,
         "what": error.what,

@@ -1,4 +1,4 @@
-"""``thermocline quarantine``: see the bad records of a table, replay them, and throw them away."""
+"""``thermocline quarantine``: list a table's bad records, replay or delete them."""
 
 from __future__ import annotations
 
@@ -37,26 +37,30 @@ _REASON_CHARACTERS: Final = 200  # of a reason, in a line for people
 Place = tuple[str, int, int]
 Row = Mapping[str, Any]
 Records = Annotated[
-    list[str] | None, typer.Argument(metavar="[TOPIC/PARTITION@OFFSET...]", help="These records.")
+    list[str] | None, typer.Argument(metavar="[TOPIC/PARTITION@OFFSET...]", help="Only these records.")
 ]
 
-app = typer.Typer(help="See, replay and purge a table's bad records.", no_args_is_help=True)
+app = typer.Typer(help="Inspect, replay and delete a table's bad records.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_records(
     context: typer.Context,
     name: TableName,
-    stage: Annotated[Stage | None, typer.Option(help="Of that stage.")] = None,
-    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Whose reason has that text.")] = None,
-    topic: Annotated[str | None, typer.Option(help="Of that topic.")] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Not older than that; ISO 8601 with a zone.")
+    stage: Annotated[Stage | None, typer.Option(help="Only this stage of decoding.")] = None,
+    reason: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Only reasons that contain TEXT.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=LIST_MAX, help="So many, the newest.")] = 100,
+    topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only records since TIME (ISO 8601 with time zone).")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(min=1, max=LIST_MAX, help="Maximum number of records, newest first.")
+    ] = 100,
     as_json: AsJson = False,
 ) -> None:
-    """List the records in quarantine, the newest first, and count them by stage."""
+    """List quarantined records, newest first, with counts per stage."""
     settings = session_of(context).settings()
     quarantine = _opened(settings, name)
     wanted = _Filter(stage, reason, topic, _time("--since", since) if since else None)
@@ -91,7 +95,7 @@ def show_record(
     record: Annotated[str, typer.Argument(metavar="TOPIC/PARTITION@OFFSET")],
     as_json: AsJson = False,
 ) -> None:
-    """Show a record in quarantine whole: why it is bad, its key, value and headers."""
+    """Show one quarantined record: reason, key, value and headers."""
     settings = session_of(context).settings()
     quarantine = _opened(settings, name)
     (place,) = _places([record])
@@ -114,11 +118,13 @@ def replay(
     context: typer.Context,
     name: TableName,
     records: Records = None,
-    everything: Annotated[bool, typer.Option("--all", help="All records in quarantine.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would become of them.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All quarantined records.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the result without changing anything.")
+    ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Apply records that can be read by now, where nothing newer of their key is known; refuse the others.
+    """Apply quarantined records that are valid now, unless newer data exists for their key.
 
     A record is applied as if it had been good when it was read: never over newer data, never over a deletion.
     Where the log no longer tells whether there was one, the record stays, and the reason is given.
@@ -147,13 +153,13 @@ def purge(
     name: TableName,
     records: Records = None,
     before: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Records older than that; ISO 8601 with a zone.")
+        str | None, typer.Option(metavar="TIME", help="Records older than TIME (ISO 8601 with time zone).")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All records in quarantine.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All quarantined records.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Throw records out of the quarantine. Its older snapshots keep them until they are expired."""
+    """Delete records from quarantine. Older snapshots of it keep them until they expire."""
     session = session_of(context)
     settings = session.settings()
     if (before is not None) + everything + bool(records) != 1:
@@ -238,7 +244,7 @@ def _time(option: str, text: str) -> datetime:
 def _confirmed(
     name: str, quarantine: Table, wanted: Callable[[Row], bool], choice: Sequence[str]
 ) -> Callable[[Row], bool] | None:
-    """Which records were counted for the person who said yes; None where there are none, or it was a no.
+    """The records that the user agreed to delete; None if there are none, or the answer was no.
 
     No others: ingest may put more there meanwhile. Raises `ConfirmationMissing` where there is nobody.
     """

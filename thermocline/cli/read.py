@@ -45,15 +45,20 @@ ENDINGS: Final = {
 def lookup(
     context: typer.Context,
     name: TableName,
-    key: Annotated[list[str], typer.Argument(metavar="COLUMN=VALUE...", help="The entity, or a whole key.")],
+    key: Annotated[
+        list[str],
+        typer.Argument(metavar="COLUMN=VALUE...", help="Values of the entity columns, or of the whole key."),
+    ],
     url: Url = None,
     read_after: Annotated[
         str | None,
-        typer.Option(metavar="TOPIC/PARTITION@OFFSET", help="Answer only once these records are included."),
+        typer.Option(
+            metavar="TOPIC/PARTITION@OFFSET", help="Wait until this record is included (read your own write)."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the rows of one entity, or one row, as of now: thermocline lookup profiles app_id=7 user_id=u1."""
+    """Show the current rows of one entity, or one row, e.g. `lookup profiles app_id=7 user_id=u1`."""
     values = parse_key(key)
     answer = _asked(url, name, values, read_after) if url else _read(context, name, values, read_after)
     rows: list[dict[str, Any]] = answer["rows"]
@@ -70,13 +75,13 @@ def lookup(
 def refused(
     context: typer.Context,
     name: TableName,
-    limit: Annotated[int, typer.Option(min=1, max=REFUSED_MAX, help="At most this many.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=REFUSED_MAX, help="Maximum number of records.")] = 100,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List records that don't fit the table's definition and are not committed yet.
+    """List records not yet ingested that don't match the table's definition.
 
-    Kafka acknowledged them all the same. Once ingest has quarantined them, `quarantine list` shows them.
+    Kafka accepted them, but no answer includes them. After ingest, `quarantine list` shows them.
     """
     if url:
         from serving.client import Client
@@ -99,20 +104,25 @@ def refused(
 def extract(
     context: typer.Context,
     name: TableName,
-    columns: Annotated[str | None, typer.Option(metavar="A,B", help="These columns only.")] = None,
-    format: Annotated[Format | None, typer.Option(help="By default as PATH ends, else arrow.")] = None,  # noqa: A002
+    columns: Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")] = None,
+    format: Annotated[Format | None, typer.Option(help="Default: from PATH's extension, else arrow.")] = None,  # noqa: A002
     at: Annotated[
         str | None,
-        typer.Option(metavar="READ_POINT", help="As of there, a read point that an answer carried."),
+        typer.Option(metavar="READ_POINT", help="Read as of this read point (from an earlier answer)."),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="PATH", help="Write to PATH, whole or not at all."),
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="PATH",
+            help="Write to PATH, which appears only when complete. Default: stdout.",
+        ),
     ] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the whole table, as of one read point, as an Arrow stream or a Parquet file."""
+    """Write the whole table, as of one read point, as an Arrow stream or Parquet file."""
     chosen = format or _format_of(output)
     wanted = [column.strip() for column in columns.split(",")] if columns else None
     if url and at:

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
     from thermocline.settings import Settings
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
-TableName = Annotated[str, typer.Argument(metavar="TABLE", help="The NAME of a [tables.NAME] section.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+TableName = Annotated[str, typer.Argument(metavar="TABLE", help="Table name, as in [tables.NAME].")]
 Url = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="Ask the server there; without it, read the table and the log."),
+    typer.Option(metavar="URL", help="Ask the server at URL. Default: read table and Kafka directly."),
 ]
 
 

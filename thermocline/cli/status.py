@@ -1,4 +1,4 @@
-"""``thermocline status``: what is there, how far it is, and which source is away."""
+"""``thermocline status``: which sources answer, and how far each table is."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class Source(StrEnum):
 
 def status(
     context: typer.Context,
-    without: Annotated[list[Source] | None, typer.Option(help="Skip this source; repeatable.")] = None,
+    without: Annotated[list[Source] | None, typer.Option(help="Skip this source. Repeatable.")] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show whether Kafka, the catalog and a server answer, and for each table its snapshot, seam and lag.
+    """Check Kafka, catalog, server and Trino; show each table's snapshot, seam and lag.
 
-    It answers within about three seconds, whatever hangs, and can serve as a probe. Exit code 0: all is well;
-    3: something is unreachable; 40: ingest of a table has to stop; 1: the server is stale, not ready, or
-    doesn't serve a table.
+    Answers within about three seconds even if a source hangs, so it can serve as a probe. Exit codes:
+    0 healthy; 3 a source is unavailable; 40 ingest of a table must stop; 1 the server is stale, not ready,
+    or does not serve a table.
     """
     report = _report(session_of(context).settings(), set(without or ()))
     show(report, _described(report), as_json)
@@ -89,7 +89,7 @@ def _exit_code(report: dict[str, Any]) -> int:
 
 
 def _report(settings: Settings, without: AbstractSet[Source]) -> dict[str, Any]:
-    """What could be found out, and the error of each source that is away."""
+    """What could be found out, and the error of each source that is unavailable."""
     # Imported first, all of them: that takes a second on a slow machine, and is not the sources' silence.
     from thermocline.iceberg.catalog import open_catalog
     from thermocline.kafka.log import Log

@@ -26,7 +26,7 @@ app = typer.Typer(help="Create, alter, show, list and drop live tables.", no_arg
 
 @app.command()
 def create(context: typer.Context, name: TableName, as_json: AsJson = False) -> None:
-    """Create the table that the configuration defines; its first, empty snapshot says where to begin."""
+    """Create the table from its configuration, and fix the offsets to start from."""
     settings = session_of(context).settings()
     identifier = settings.table(name).identifier
     from ingest.create import create_table
@@ -44,10 +44,10 @@ def create(context: typer.Context, name: TableName, as_json: AsJson = False) -> 
 def alter(
     context: typer.Context,
     name: TableName,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes without making them.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Make the table say what the configuration says: new columns, wider types, new topics, on_error."""
+    """Apply changes of the configuration to the table: new columns, wider types, new topics, on_error."""
     session = session_of(context)
     settings = session.settings()
     settings.table(name)
@@ -83,11 +83,11 @@ def alter(
 def drop(
     context: typer.Context,
     name: TableName,
-    purge: Annotated[bool, typer.Option("--purge", help="Delete the files, too.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    purge: Annotated[bool, typer.Option("--purge", help="Also delete the files.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Take the table and its quarantine out of the catalog; the files stay unless they are purged."""
+    """Remove the table and its quarantine from the catalog. Files stay, unless --purge."""
     session = session_of(context)
     settings = session.settings()
     settings.table(name)
@@ -114,7 +114,7 @@ def drop(
 
 @app.command("show")
 def show_table(context: typer.Context, name: TableName, as_json: AsJson = False) -> None:
-    """Show the table's own definition, its newest snapshot and its seam."""
+    """Show the table's definition (as stored in the table), current snapshot and seam."""
     settings = session_of(context).settings()
     identifier = settings.table(name).identifier
     from thermocline.iceberg.catalog import ACCEPTED_PROPERTY, current_state, definition_of, open_table
@@ -163,7 +163,7 @@ def list_tables(context: typer.Context, as_json: AsJson = False) -> None:
 
 
 def snapshot_document(state: SnapshotState) -> dict[str, Any]:
-    """A snapshot of ours for JSON output; ids are strings, since JSON readers round long integers."""
+    """A snapshot with a seam, for JSON output; ids are strings, since JSON readers round long integers."""
     return {
         "snapshot_id": str(state.snapshot_id),
         "committed_at": datetime.fromtimestamp(state.timestamp_ms / 1000, UTC).isoformat(

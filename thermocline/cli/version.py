@@ -15,7 +15,7 @@ PACKAGES = ("pyspark", "pyiceberg", "pyarrow", "confluent-kafka", "duckdb", "lmd
 
 
 def version(as_json: AsJson = False) -> None:
-    """Print the versions of Thermocline and of what it stands on."""
+    """Print the versions of Thermocline and its dependencies."""
     versions = {"thermocline": thermocline.__version__, "python": platform.python_version()}
     versions |= {package: _installed(package) for package in PACKAGES}
     show(versions, table(("", "version"), versions.items()), as_json)

@@ -25,26 +25,24 @@ if TYPE_CHECKING:
 # A word for every view that reads the table's newest snapshot.
 ViewMode = StrEnum("ViewMode", ["live", "live_by_key", "cold"])
 
-app = typer.Typer(help="The live view in Trino.", no_args_is_help=True)
+app = typer.Typer(help="Manage a table's live views in Trino.", no_args_is_help=True)
 
 
 @app.command("config")
 def config(
     context: typer.Context,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Made if it is not there.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Created if missing.")],
     publisher: Annotated[
         str | None,
-        typer.Option(metavar="USER", help="The user of Trino that publishes; by default views.user."),
+        typer.Option(metavar="USER", help="Trino user that publishes views. Default: views.user."),
     ] = None,
-    admin: Annotated[
-        str | None, typer.Option(metavar="USER", help="A user of Trino that may do everything.")
-    ] = None,
+    admin: Annotated[str | None, typer.Option(metavar="USER", help="Trino user with all rights.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the files that Trino needs: catalogs, topics as tables, rights and limits. Asks no server.
+    """Write Trino's configuration: catalogs, topics as tables, access rules, limits. Contacts no server.
 
-    They belong into Trino's etc; DIR/README.md says what each does. No file has a secret in it: Trino gets
-    them from variables, which are named at the end.
+    Copy the files into Trino's etc folder; DIR/README.md describes each. They contain no secrets: Trino reads
+    those from environment variables, which are listed at the end.
     """
     from views.access import Names
     from views.config import trino_files, write_files
@@ -70,10 +68,10 @@ def config(
 def render(
     context: typer.Context,
     name: TableName,
-    mode: Annotated[ViewMode | None, typer.Option(help="This view only.")] = None,
+    mode: Annotated[ViewMode | None, typer.Option(help="Only this view.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the statements that make the views as of now. Asks table and log, and changes nothing."""
+    """Print the SQL that would create the views now. Changes nothing."""
     settings = session_of(context).settings()
     settings.table(name)
     from thermocline.iceberg.catalog import open_table
@@ -106,12 +104,12 @@ def publish(
     context: typer.Context,
     name: TableName,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Go on until SIGTERM or Ctrl-C, after each commit.")
+        bool, typer.Option("--watch", help="Publish after each commit until SIGTERM or Ctrl-C.")
     ] = False,
     metrics_port: MetricsPort = None,
     as_json: AsJson = False,
 ) -> int:
-    """Make the views in Trino those of the newest snapshot. `ingest run` does it with views.enabled."""
+    """Publish the views of the current snapshot in Trino. With views.enabled, `ingest run` does this."""
     session = session_of(context)
     settings = session.settings()
     interval_seconds = settings.table(name).commit_interval_seconds
@@ -139,11 +137,11 @@ def publish(
 def pin(
     context: typer.Context,
     name: TableName,
-    at: Annotated[str, typer.Option(metavar="READ_POINT", help="A read point, as an extract prints it.")],
-    called: Annotated[str, typer.Option("--name", metavar="NAME", help="Call the view TABLE_at_NAME.")] = "",
+    at: Annotated[str, typer.Option(metavar="READ_POINT", help="Read point, as printed by `extract`.")],
+    called: Annotated[str, typer.Option("--name", metavar="NAME", help="Name the view TABLE_at_NAME.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Make a view of one read point, which gives the same rows as an extract of it until it ends."""
+    """Create a view fixed at one read point: the same rows as an extract of it."""
     settings = session_of(context).settings()
     settings.table(name)
     from thermocline.iceberg.catalog import open_table
@@ -170,7 +168,7 @@ def pin(
 
 @app.command()
 def check(context: typer.Context, name: TableName, as_json: AsJson = False) -> int:
-    """Show whether topics, Trino and views are as they must be, and the commands that mend them."""
+    """Check topics, Trino and views; print a fix for each problem."""
     session = session_of(context)
     settings = session.settings()
     settings.table(name)
@@ -213,11 +211,11 @@ def drop(
     context: typer.Context,
     name: TableName,
     pinned: Annotated[
-        str | None, typer.Option("--pinned", metavar="NAME", help="Only the pinned view TABLE_at_NAME.")
+        str | None, typer.Option("--pinned", metavar="NAME", help="Only this pinned view, TABLE_at_NAME.")
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Drop the table's views, pinned ones included. With views.enabled set, ingest makes the others again."""
+    """Drop the table's views, including pinned ones. With views.enabled, ingest creates the others again."""
     settings = session_of(context).settings()
     settings.table(name)
     from thermocline.iceberg.catalog import open_catalog
