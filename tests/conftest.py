@@ -1,11 +1,14 @@
-"""For every test: what needs Java is marked so, and what shares servers runs in one process."""
+"""For every test: its tier, whether it needs Java, and which tests share a process for their servers."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
+
+from tests.tier import FULL_VARIABLE, is_full
 
 BEHAVIOUR = Path(__file__).parent / "behaviour"
 NEED_JAVA = ("trino", "demo")
@@ -13,10 +16,23 @@ TOGETHER = ("tests/views/door/", "tests/views/stacked/")
 """Folders of which all tests share one Trino."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="Also run tests marked `full`, with full counts.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--full"):
+        os.environ[FULL_VARIABLE] = "1"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(BEHAVIOUR) or any(map(item.get_closest_marker, NEED_JAVA)):
             item.add_marker(pytest.mark.jvm)
+    if not is_full():
+        left_out = [item for item in items if item.get_closest_marker("full")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
 
 
 class OneServerEach(LoadScopeScheduling):  # type: ignore[misc]

@@ -45,6 +45,7 @@ from tests.ingest.one_bucket import DEFINITION, IO, OneBucketTable, records_of
 from tests.ingest.random_history import DEFINITION as KEYED
 from tests.ingest.random_history import EARLIER, WIDENED, RandomHistory, Record, Surroundings, content_of
 from tests.ingest.test_probe import Reads
+from tests.tier import quick_or_full
 from thermocline.errors import ExitCode
 from thermocline.iceberg.catalog import open_catalog
 from thermocline.iceberg.data_file import ROW_GROUP_ROWS
@@ -348,7 +349,7 @@ ALL_SURROUNDINGS = {
         is_altered=True,
     ),
 }
-HISTORIES = 100
+HISTORIES = quick_or_full(30, 100)
 
 
 @pytest.mark.parametrize("name", ALL_SURROUNDINGS)
