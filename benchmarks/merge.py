@@ -22,8 +22,8 @@ from benchmarks._report import cpu_seconds, report, say
 from benchmarks._table import write
 from embedded.stack import TABLE, Stack
 from embedded.workload import Event
-from ingest.engine import SparkEngine
 from ingest.owner import Owner
+from ingest.spark import SparkEngine
 from thermocline.process.clock import SystemClock
 from thermocline.settings import load_settings
 

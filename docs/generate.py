@@ -49,6 +49,10 @@ SETTINGS: Final[Mapping[str, str]] = {
     "catalog.properties": "More settings of the catalog and of its file access, in PyIceberg's names.",
     "spark.master": "Where Spark runs.",
     "spark.conf": "Any Spark setting by its own name; it has the last word over Thermocline's own.",
+    "ingest.engine": (
+        "What runs the tasks of a batch: `spark`, or `local`, which runs them in the process of `ingest run`, one "
+        "after the other, without Spark: for small tables."
+    ),
     "ingest.lease_seconds": (
         "How long an owner may be silent before another takes its table. Renewed three times as often."
     ),

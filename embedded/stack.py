@@ -110,6 +110,8 @@ class Stack:
         workers: int = 1,
         catalog: str = "lake",
         trino_gb: int = 0,
+        engine: str = "spark",
+        lease_seconds: float = 60.0,
         is_measured: bool = False,
         report: Report = in_silence,
     ) -> None:
@@ -134,6 +136,8 @@ class Stack:
                 table=TABLE,
                 topic=TOPIC,
                 spark="" if is_measured else _QUICK_SPARK,
+                engine=engine,
+                lease_seconds=lease_seconds,
                 buckets=buckets,
                 commit_interval_seconds=commit_interval_seconds,
                 more=_READ_BY_TRINO if self.trino else "",
@@ -268,6 +272,10 @@ warehouse = "data/warehouse"
 [spark]
 master = "local[2]"
 {spark}
+[ingest]
+engine = "{engine}"
+lease_seconds = {lease_seconds}
+
 [serving]
 host = "{host}"
 port = {port}

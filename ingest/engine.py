@@ -1,36 +1,53 @@
-"""What runs the tasks of a batch: Spark, or whatever a test puts in its place."""
+"""What runs the tasks of a batch, and reaches Iceberg's Java library, which commits it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ingest.batch import BatchResult, parallelism, run_batch
-from ingest.spark import stop_spark
+from ingest.local import LocalEngine
+from ingest.spark import SparkEngine, start_spark
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
+    from ingest.batch import BatchResult
     from ingest.files_by_bucket import FilesByBucket
     from ingest.read_task import ReadTask
     from thermocline.kafka.log import OffsetRange
+    from thermocline.settings import Settings
 
 
 class Engine(Protocol):
     """Reads planned ranges and writes the files of their buckets. It commits nothing."""
 
     @property
+    def jvm(self) -> Any:
+        """A py4j view of a JVM that has Iceberg's library."""
+        ...
+
+    @property
     def tasks(self) -> int:
-        """How many tasks run at once. Raises `EngineFailed`."""
+        """How many read tasks a batch is split into. Raises `EngineFailed`."""
         ...
 
     def run(
-        self, tasks: Sequence[Sequence[OffsetRange]], files: FilesByBucket, data_location: str
+        self,
+        task: ReadTask,
+        ranges: Sequence[Sequence[OffsetRange]],
+        files: FilesByBucket,
+        data_location: str,
     ) -> BatchResult:
-        """What came of one batch: see `ingest.batch.run_batch`, and what it raises.
+        """Read the ranges, fold and probe every bucket, write its files.
 
-        Its files go below ``data_location``, a URI.
+        Args:
+            task: what each task needs to know of the table.
+            ranges: the planned ranges, one list per read task (``ingest.plan.split_for_tasks``).
+            files: the live data files of the snapshot that the batch was planned on, by bucket.
+            data_location: a URI; the files go below it.
+
+        Raises:
+            RangeIncomplete: what the tasks say they covered is not what was planned.
+            EngineFailed: the engine or one of its tasks failed. An error of ours in a read task is raised as
+                itself.
         """
         ...
 
@@ -39,24 +56,13 @@ class Engine(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class SparkEngine:
-    """A Spark session, and what its tasks need to know of the table."""
+def start_engine(settings: Settings, name: str) -> Engine:
+    """The engine that ``ingest.engine`` names, started for a table.
 
-    session: SparkSession
-    task: ReadTask
-
-    @property
-    def tasks(self) -> int:
-        """As many as the session has cores."""
-        return parallelism(self.session)
-
-    def run(
-        self, tasks: Sequence[Sequence[OffsetRange]], files: FilesByBucket, data_location: str
-    ) -> BatchResult:
-        """One Spark job."""
-        return run_batch(self.session, self.task, data_location, tasks, files)
-
-    def stop(self) -> None:
-        """End the session."""
-        stop_spark(self.session)
+    Raises:
+        EngineFailed: it did not come up.
+        DependencyMissing: no fitting Java, or the jars could not be fetched.
+    """
+    if settings.ingest.engine == "local":
+        return LocalEngine(settings.catalog)
+    return SparkEngine(start_spark(settings, name))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import subprocess
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,33 +112,57 @@ def catalog_jars(settings: CatalogSettings) -> tuple[Path, ...]:
 
 @contextmanager
 def small_jvm(settings: CatalogSettings) -> Iterator[Any]:
-    """A JVM with Iceberg and without a Spark session, up in about a second; ends with the block."""
-    java = find_java()
-    port, token, process = launch_gateway(
-        classpath=":".join(str(path) for path in _class_path(settings)),
-        javaopts=[_HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"],
-        java_path=str(java.executable),
-        die_on_exit=True,
-        enable_auth=True,
-        daemonize_redirect=True,
-        return_proc=True,
-    )
-    gateway = JavaGateway(
-        gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True)
-    )
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    """A JVM with Iceberg and without a Spark session, up in about a second; ends with the block.
+
+    Blocks of one process that run at the same time share it.
+    """
+    jars = catalog_jars(settings)
+    with _lock:
+        if jars not in _running:
+            _running[jars] = _SmallJvm(jars)
+        jvm = _running[jars]
+        jvm.users += 1
     try:
-        yield gateway.jvm
+        yield jvm.gateway.jvm
     finally:
-        gateway.shutdown()
+        with _lock:
+            jvm.users -= 1
+            if not jvm.users:
+                del _running[jars]
+                jvm.stop()
+
+
+class _SmallJvm:
+    """``users`` counts the blocks that use it."""
+
+    def __init__(self, jars: Sequence[Path]) -> None:
+        self.users = 0
+        # The Iceberg runtime brings itself; Hadoop's file systems, its logging and JSON come with Spark.
+        class_path = [*jars, Path(pyspark.__file__).parent / "jars" / "*"]
+        port, token, self._process = launch_gateway(
+            classpath=":".join(str(path) for path in class_path),
+            javaopts=[_HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"],
+            java_path=str(find_java().executable),
+            die_on_exit=True,
+            enable_auth=True,
+            daemonize_redirect=True,
+            return_proc=True,
+        )
+        self.gateway = JavaGateway(
+            gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True)
+        )
+        logging.getLogger("py4j").setLevel(logging.WARNING)
+
+    def stop(self) -> None:
+        self.gateway.shutdown()
         # It lives for as long as its input is open, and py4j holds that for as long as it lives.
-        process.stdin.close()
+        self._process.stdin.close()
         try:
-            process.wait(_END_SECONDS_MAX)
+            self._process.wait(_END_SECONDS_MAX)
         except subprocess.TimeoutExpired:
-            process.kill()
+            self._process.kill()
 
 
-def _class_path(settings: CatalogSettings) -> list[Path]:
-    # The Iceberg runtime brings itself; Hadoop's file systems, its logging and JSON come with Spark.
-    return [*catalog_jars(settings), Path(pyspark.__file__).parent / "jars" / "*"]
+_running: dict[tuple[Path, ...], _SmallJvm] = {}
+"""By the jars that a catalog needs."""
+_lock = threading.Lock()

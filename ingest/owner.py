@@ -15,7 +15,7 @@ from ingest.bad_records import BadRecords, BadRecordsPolicy, check_dead_letter_t
 from ingest.batch import BatchResult
 from ingest.change import Change, written_paths
 from ingest.commit import Committer, Landed, Outcome, Rejected, Unknown, landed
-from ingest.engine import Engine, SparkEngine
+from ingest.engine import Engine, start_engine
 from ingest.files_by_bucket import FilesByBucket, live_files
 from ingest.lease import Lease, StoppedWaiting
 from ingest.open_transactions import Standstill, warn
@@ -33,7 +33,6 @@ from ingest.position import Position
 from ingest.progress import is_note_due, is_up_to_date
 from ingest.quarantine import open_quarantine
 from ingest.read_task import ReadTask
-from ingest.spark import java_view, start_spark, stop_spark
 from thermocline.errors import (
     CommitRejected,
     DefinitionDiffers,
@@ -109,7 +108,9 @@ class Owner:
     definition: LiveTable
     log: Log
     table: Table
+    task: ReadTask
     engine: Engine
+    ends_engine: bool
     committer: Committer
     lease: Lease
     bad_records: BadRecords
@@ -123,8 +124,17 @@ class Owner:
     standstill: Standstill = field(default_factory=Standstill)
 
     @classmethod
-    def open(cls, settings: Settings, name: str, clock: Clock, stop: threading.Event | None = None) -> Owner:
-        """Check definition and topics, wait until nobody holds the table, start Spark, take ownership.
+    def open(
+        cls,
+        settings: Settings,
+        name: str,
+        clock: Clock,
+        stop: threading.Event | None = None,
+        engine: Engine | None = None,
+    ) -> Owner:
+        """Check definition and topics, wait until nobody holds the table, start the engine, take ownership.
+
+        An ``engine`` that is handed in runs already, and outlives the owner.
 
         Raises:
             DefinitionDiffers: the file does not say what the table's definition says.
@@ -146,20 +156,22 @@ class Owner:
         quarantine = open_quarantine(claim.table.catalog, name, definition.identifier)
         client_config = settings.kafka.client_config()
         claim.wait_until_free(stop)
-        spark = start_spark(settings, name)
         with ExitStack() as undo:
-            undo.callback(stop_spark, spark)
-            owned = claim.take(java_view(spark))
+            running = engine or start_engine(settings, name)
+            if engine is None:
+                undo.callback(running.stop)
+            owned = claim.take(running.jvm)
             undo.callback(owned.release)
             table, state = owned.table, owned.state
             topic_ids = dict(state.topic_ids)
-            task = ReadTask(definition, client_config, table.io, quarantine.location(), topic_ids)
             owner = cls(
                 settings=settings.table(name),
                 definition=definition,
                 log=log,
                 table=table,
-                engine=SparkEngine(spark, task),
+                task=ReadTask(definition, client_config, table.io, quarantine.location(), topic_ids),
+                engine=running,
+                ends_engine=engine is None,
                 committer=owned.committer,
                 lease=owned.lease,
                 bad_records=BadRecords(policy, quarantine, client_config),
@@ -170,11 +182,12 @@ class Owner:
         return owner
 
     def close(self) -> None:
-        """Free the table and end the Spark session; the table stays as its last commit left it."""
+        """Free the table and end the engine; the table stays as its last commit left it."""
         try:
             self.lease.release()
         finally:
-            self.engine.stop()
+            if self.ends_engine:
+                self.engine.stop()
 
     def catch_up(self, stop: threading.Event) -> int:
         """Batches until the table holds what the log holds now."""
@@ -240,7 +253,7 @@ class Owner:
         started_at = self.clock.monotonic()
         tasks = split_for_tasks(batch.ranges, self.engine.tasks)
         try:
-            result = self.engine.run(tasks, self.position.files, data_location(self.table))
+            result = self.engine.run(self.task, tasks, self.position.files, data_location(self.table))
         except OffsetsGone:
             # One partition said so, from where it was read: what is lost is counted in all, from the seam on.
             # The log may have lost its end instead.

@@ -1,4 +1,4 @@
-"""The Spark session that ingest runs its bucket tasks on."""
+"""Spark as the engine: its session, and a batch as one job."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ import signal
 import sys
 import threading
 import warnings
-from importlib.resources import files
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
+from ingest.batch import BatchResult, gather, reader, writer
 from ingest.java import JAVA_ERRORS, catalog_jars, first_line
 from thermocline.errors import EngineFailed
 from thermocline.iceberg.catalog import java_properties
@@ -20,12 +24,22 @@ from thermocline.jvm.java import find_java
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
+    from ingest.files_by_bucket import FilesByBucket
+    from ingest.read_task import ReadTask
+    from thermocline.kafka.log import OffsetRange
     from thermocline.settings import Settings
 
 # The JVM only schedules and shuffles packed batches: a batch of two million records passes through it as some
 # 200 MB of Arrow streams. The work is done by Python workers beside it.
 _DRIVER_MEMORY = "1g"
-_LOG_SETTINGS = files("ingest") / "log4j2.properties"
+_LOG_SETTINGS = resources.files("ingest") / "log4j2.properties"
+
+_PACKED_COLUMNS = "bucket int, stream binary"
+_RESULT_COLUMNS = "bucket int, result binary"
+# Twice as many groups of buckets as cores evens out buckets of different sizes.
+_GROUPS_PER_CORE = 2
+# Enough of a failed job's words to hold its innermost cause.
+_DETAIL_CHARACTERS = 2_000
 
 _logger = logging.getLogger(__name__)
 
@@ -61,18 +75,54 @@ def start_spark(settings: Settings, name: str) -> SparkSession:
             signal.signal(signal.SIGINT, on_interrupt)
 
 
-def stop_spark(session: SparkSession) -> None:
-    """End the session; only a warning where its JVM has died."""
+@dataclass(slots=True)
+class SparkEngine:
+    """A Spark session; see `ingest.engine.Engine`."""
+
+    session: SparkSession
+
+    @property
+    def jvm(self) -> Any:
+        """The session's JVM, which has Iceberg's library."""
+        return self.session.sparkContext._jvm  # noqa: SLF001  PySpark's own documentation goes this way to Java
+
+    @property
+    def tasks(self) -> int:
+        """As many as the session has cores."""
+        with _engine_errors():
+            return self.session.sparkContext.defaultParallelism
+
+    def run(
+        self,
+        task: ReadTask,
+        ranges: Sequence[Sequence[OffsetRange]],
+        files: FilesByBucket,
+        data_location: str,
+    ) -> BatchResult:
+        """One Spark job."""
+        with _engine_errors():
+            ids = self.session.range(0, len(ranges), 1, len(ranges))
+            packed = ids.mapInArrow(reader(task, ranges), _PACKED_COLUMNS)
+            groups = packed.repartition(_GROUPS_PER_CORE * self.tasks, "bucket").groupBy("bucket")
+            rows = groups.applyInArrow(writer(task, data_location, files), _RESULT_COLUMNS).collect()
+        results = ((row.bucket, row.result) for row in rows)
+        return gather(results, [planned for some in ranges for planned in some], task.io)
+
+    def stop(self) -> None:
+        """End the session; only a warning where its JVM has died."""
+        try:
+            with warnings.catch_warnings(action="ignore"):  # PySpark's own words for that
+                self.session.stop()
+        except JAVA_ERRORS as error:
+            _logger.warning("Spark had ended before it was stopped", extra=fields(detail=first_line(error)))
+
+
+@contextmanager
+def _engine_errors() -> Iterator[None]:
     try:
-        with warnings.catch_warnings(action="ignore"):  # PySpark's own words for that
-            session.stop()
+        yield
     except JAVA_ERRORS as error:
-        _logger.warning("Spark had ended before it was stopped", extra=fields(detail=first_line(error)))
-
-
-def java_view(session: SparkSession) -> Any:
-    """The py4j view of the session's JVM, which has Iceberg's library."""
-    return session.sparkContext._jvm  # noqa: SLF001  PySpark's own documentation goes this way to Java
+        raise EngineFailed(engine="Spark", detail=str(error)[:_DETAIL_CHARACTERS]) from error
 
 
 def _defaults(settings: Settings) -> dict[str, str]:

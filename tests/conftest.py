@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from ingest.java import small_jvm
 from tests.tier import FULL_VARIABLE, is_full
+from thermocline.settings import CatalogSettings
 
+NO_CATALOG = CatalogSettings(uri="sqlite:///none.db", warehouse="none")
 BEHAVIOUR = Path(__file__).parent / "behaviour"
 NEED_JAVA = ("trino", "demo")
 TOGETHER = ("tests/views/door/", "tests/views/stacked/")
@@ -33,6 +38,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if item.get_closest_marker("full")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("full")]
+
+
+@pytest.fixture(scope="session")
+def jvm() -> Iterator[Any]:
+    """One small JVM for all tests of a process: commands and owners of theirs share it."""
+    with small_jvm(NO_CATALOG) as view:
+        yield view
 
 
 class OneServerEach(LoadScopeScheduling):  # type: ignore[misc]

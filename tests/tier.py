@@ -6,7 +6,7 @@ import os
 from typing import Final
 
 FULL_VARIABLE: Final = "THERMOCLINE_TESTS_FULL"
-"""Set by pytest's option ``--full``, before any test module is imported, for this process and those it starts."""
+"""Set by pytest's option ``--full`` before any test module is imported, for all processes of the run."""
 
 
 def is_full() -> bool:

@@ -1,49 +1,78 @@
-"""Real parts, once for the whole suite: a broker, a warm Spark session, and folders for stacks."""
+"""Real parts: brokers, a JVM for all owners of a process, and Spark where a test wants it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from embedded.stack import TABLE, Stack
+from ingest.create import create_table
+from ingest.engine import Engine, start_engine
 from ingest.owner import Owner
+from ingest.spark import start_spark
 from thermocline.process.clock import SystemClock
 
 
-@pytest.fixture(scope="session")
-def new_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Stack]]:
-    """Makes a started stack: its own broker, catalog and table; all are stopped at the end.
+@pytest.fixture(scope="module")
+def new_stack(tmp_path_factory: pytest.TempPathFactory, jvm: Any) -> Iterator[Callable[..., Stack]]:
+    """Makes a started stack: its own broker, catalog and table; all are stopped with the module.
 
-    The catalog has the stack's name: a Spark session keeps the first catalog that it met by a name.
+    It ingests on the local engine, unless another one is asked for. The catalog has the stack's name: a Spark
+    session keeps the first catalog that it met by a name.
     """
     stacks: list[Stack] = []
 
     def start(name: str, **options: object) -> Stack:
+        options = {"engine": "local", **options}
         stack = Stack(tmp_path_factory.mktemp(name), catalog=name, **options)  # type: ignore[arg-type]
         stacks.append(stack)
-        return stack.start()
+        stack.start_broker()
+        create_table(stack.settings, TABLE)
+        return stack
 
     yield start
     for stack in stacks:
         stack.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def new_owner() -> Iterator[Callable[[Stack], Owner]]:
-    """Takes ownership of a stack's table in this process; all owners share one Spark session.
+    """Takes ownership of a stack's table in this process; all owners of a stack share one engine.
 
     An owner before goes on without a lease, as one that was frozen for longer than it.
     """
     owners: list[Owner] = []
+    engines: dict[Path, Engine] = {}
 
     def take(stack: Stack) -> Owner:
         for owner in owners:
             if owner.table.location().startswith((stack.folder / "data").as_uri()):
                 owner.lease.release()
-        owners.append(Owner.open(stack.settings, TABLE, SystemClock()))
+        if stack.folder not in engines:
+            engines[stack.folder] = start_engine(stack.settings, TABLE)
+        owners.append(Owner.open(stack.settings, TABLE, SystemClock(), engine=engines[stack.folder]))
         return owners[-1]
 
     yield take
-    if owners:
-        owners[-1].close()
+    for owner in owners:
+        owner.close()
+    for engine in engines.values():
+        engine.stop()
+
+
+@pytest.fixture(scope="module")
+def new_spark() -> Iterator[Callable[[Stack], SparkSession]]:
+    """Spark on a stack's catalog, as another reader and writer of its tables; it ends with the module."""
+    sessions: list[SparkSession] = []
+
+    def start(stack: Stack) -> SparkSession:
+        sessions.append(start_spark(stack.settings, "tests"))
+        return sessions[-1]
+
+    yield start
+    if sessions:
+        sessions[-1].stop()

@@ -20,13 +20,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 from pyiceberg.table import Table
-from pyspark.sql import SparkSession
 
 from embedded.oracle import Acknowledged, RowKey, row_of
 from embedded.stack import Stack
-from ingest.engine import SparkEngine
 from ingest.owner import Owner
-from tests.behaviour.one_jvm import one_jvm
 from tests.behaviour.topic import APP, Topic
 from thermocline.cli import entry
 from thermocline.errors import ThermoclineError, TopicMissing
@@ -59,12 +56,6 @@ Rows = dict[RowKey, str]
 E = TypeVar("E", bound=ThermoclineError)
 
 
-def spark_of(owner: Owner) -> SparkSession:
-    """The session that an owner's batches run on."""
-    assert isinstance(owner.engine, SparkEngine)
-    return owner.engine.session
-
-
 class Live:
     """A table and its topic, which have the same name."""
 
@@ -86,8 +77,7 @@ class Live:
 
     def create(self) -> None:
         """``table create``, as a user types it."""
-        with one_jvm():
-            assert self.run("table", "create", self.name) == 0
+        assert self.run("table", "create", self.name) == 0
 
     @property
     def settings(self) -> Settings:
@@ -115,12 +105,12 @@ class Live:
         return Owner.open(self.settings, self.name, clock or SystemClock())
 
     def ingest(self, clock: Clock | None = None) -> None:
-        """As ``ingest run --once``, on the Spark session that all share."""
+        """As ``ingest run --once``."""
         owner = self.open(clock)
         try:
             owner.catch_up(threading.Event())
         finally:
-            owner.lease.release()
+            owner.close()
 
     def stopped(self, by: type[E], clock: Clock | None = None) -> E:
         """What stops ingest, before it has written anything."""

@@ -15,12 +15,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from embedded.stack import TABLE, TOPIC, Command, Stack
 from ingest.owner import Owner
 from serving import private
 from serving.client import Client
-from tests.behaviour.live import spark_of
 from tests.behaviour.topic import APP, Topic
 from thermocline.errors import AlterationRefused, DefinitionDiffers, ExitCode
 from thermocline.iceberg.catalog import find_table, load_table, open_catalog
@@ -91,12 +91,8 @@ class Told:
 
 @pytest.fixture(scope="module")
 def stack(new_stack: Callable[..., Stack]) -> Stack:
-    stack = new_stack("altered", partitions=1, buckets=2)
-    text = stack.config_path.read_text()
     # An owner that lives shows it within a second, so that nobody waits for long.
-    stack.config_path.write_text(f"{text}\n[ingest]\nlease_seconds = 3\n")
-    stack.settings = load_settings(stack.config_path)
-    return stack
+    return new_stack("altered", partitions=1, buckets=2, lease_seconds=3.0)
 
 
 @pytest.fixture(scope="module")
@@ -111,8 +107,7 @@ def configure(stack: Stack, columns: dict[str, str], **settings: Any) -> None:
     lines = [f"{name} = {json.dumps(value)}" for name, value in {**MADE_WITH, **settings}.items()]
     kinds = [f'{name} = "{kind}"' for name, kind in columns.items()]
     text = "\n".join([f"[tables.{TABLE}]", *lines, f"[tables.{TABLE}.columns]", *kinds, ""])
-    ingest = "[ingest]\nlease_seconds = 3\n" if "[ingest]" not in before else ""
-    stack.config_path.write_text(f"{before}{text}{ingest}")
+    stack.config_path.write_text(f"{before}{text}")
     stack.settings = load_settings(stack.config_path)
 
 
@@ -177,10 +172,10 @@ def check_doors(stack: Stack, told: Told) -> None:
     assert looked_up_without_a_server(stack, "u0") == {k: row for k, row in expected.items() if k[0] == "u0"}
 
 
-def check_readers(stack: Stack, told: Told, owner: Owner) -> None:
+def check_readers(stack: Stack, told: Told, session: SparkSession) -> None:
     """Spark and PyIceberg read what was committed, which is all."""
     expected = told.rows()
-    spark = [row.asDict() for row in spark_of(owner).sql(f"SELECT * FROM altered.app.{TABLE}").collect()]
+    spark = [row.asDict() for row in session.sql(f"SELECT * FROM altered.app.{TABLE}").collect()]
     iceberg = load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}").scan().to_arrow()
     for rows in (spark, iceberg.to_pylist()):
         plain = [{name: value for name, value in row.items() if name not in PROVENANCE} for row in rows]
@@ -252,7 +247,14 @@ def server(stack: Stack) -> Command:
 
 
 @pytest.fixture(scope="module")
-def story(stack: Stack, told: Told, server: Command, new_owner: Callable[[Stack], Owner]) -> Owner:
+def spark(stack: Stack, new_spark: Callable[[Stack], SparkSession]) -> SparkSession:
+    return new_spark(stack)
+
+
+@pytest.fixture(scope="module")
+def story(
+    stack: Stack, told: Told, server: Command, new_owner: Callable[[Stack], Owner], spark: SparkSession
+) -> Owner:
     """Goal: an alteration at any moment leaves every door right, and the server up.
 
     Method: columns are added to a table that has rows, then widened and added again, while records of both
@@ -295,13 +297,13 @@ def story(stack: Stack, told: Told, server: Command, new_owner: Callable[[Stack]
     owner = new_owner(stack)
     commit(stack, told, owner)
     check_doors(stack, told)
-    check_readers(stack, told, owner)
+    check_readers(stack, told, spark)
 
     told.write("u0", "plain", value="again", count=2**33)
     told.write("u1", "k4")
     commit(stack, told, owner)
     check_doors(stack, told)
-    check_readers(stack, told, owner)
+    check_readers(stack, told, spark)
     return owner
 
 
@@ -362,7 +364,7 @@ def test_a_table_that_is_owned_is_not_altered(story: Owner, stack: Stack, told: 
 
 
 def test_what_cannot_be_altered_is_refused_with_every_reason_and_changes_nothing(
-    story: Owner, stack: Stack, told: Told
+    story: Owner, stack: Stack, told: Told, spark: SparkSession
 ) -> None:
     story.lease.release()
     before = load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}").metadata_location
@@ -380,16 +382,16 @@ def test_what_cannot_be_altered_is_refused_with_every_reason_and_changes_nothing
 
 
 def test_columns_that_another_program_changed_are_met_before_field_ids_part(
-    story: Owner, stack: Stack, told: Told
+    story: Owner, stack: Stack, told: Told, spark: SparkSession
 ) -> None:
     """Iceberg would give the next column another id than the one that our files carry."""
     story.lease.release()
-    spark_of(story).sql(f"ALTER TABLE altered.app.{TABLE} ADD COLUMN foreign_one STRING")
+    spark.sql(f"ALTER TABLE altered.app.{TABLE} ADD COLUMN foreign_one STRING")
     configure(stack, {**told.columns, "late": "string"})
     code, said = exit_code(stack, "table", "alter", TABLE)
     assert code == AlterationRefused.exit_code
     assert "another program changed the table's columns" in said
-    spark_of(story).sql(f"ALTER TABLE altered.app.{TABLE} DROP COLUMN foreign_one")
+    spark.sql(f"ALTER TABLE altered.app.{TABLE} DROP COLUMN foreign_one")
     configure(stack, told.columns)
 
 

@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable, Mapping
 
 import pytest
+from pyspark.sql import SparkSession
 
 from embedded.stack import TABLE, TOPIC, Stack
 from ingest.owner import Owner
 from tests.behaviour.cases import CASES, POISON_COUNT, Case, Raw, Write
 from tests.behaviour.doors import DOORS, Rows
-from tests.behaviour.live import spark_of
 from tests.behaviour.topic import APP, Topic
 from thermocline.iceberg.catalog import current_state, load_table, open_catalog
 
@@ -24,7 +24,7 @@ Answers = dict[tuple[str, str], Rows]
 
 @pytest.fixture(scope="module")
 def stack(new_stack: Callable[..., Stack]) -> Stack:
-    return new_stack("doors", partitions=PARTITIONS)
+    return new_stack("doors", partitions=PARTITIONS, engine="spark")
 
 
 @pytest.fixture(scope="module")
@@ -102,12 +102,14 @@ def test_a_door_gives_the_rows_as_of_now(answers: Answers, case: Case, door: str
     check_rows(answers, case, door, moment)
 
 
-def test_spark_and_pyiceberg_read_what_was_committed(answers: Answers, stack: Stack, owner: Owner) -> None:
+def test_spark_and_pyiceberg_read_what_was_committed(
+    answers: Answers, stack: Stack, new_spark: Callable[[Stack], SparkSession]
+) -> None:
     expected = {
         (APP, case.name, attribute): value for case in CASES for attribute, value in case.rows_second.items()
     }
     query = f"SELECT app_id, user_id, key, value FROM {stack.settings.catalog.name}.app.{TABLE}"
-    spark_rows = {(r.app_id, r.user_id, r.key): r.value for r in spark_of(owner).sql(query).collect()}
+    spark_rows = {(r.app_id, r.user_id, r.key): r.value for r in new_spark(stack).sql(query).collect()}
     table = load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}")
     iceberg_rows = {
         (r["app_id"], r["user_id"], r["key"]): r["value"] for r in table.scan().to_arrow().to_pylist()

@@ -2,8 +2,8 @@
 
 Goal: wherever ingest fails, the table is the replay of the log again once it goes on, or once another owner
 has taken over; and each point of the registry is met, so that a new one is tested too, or fails here.
-Method: one table, one broker, one warm Spark session. A small batch waits, one point is armed through the
-file, into which Spark's workers look too, and ingest runs as under a supervisor until it has caught up.
+Method: one table, one broker, the local engine. A small batch waits, one point is armed through the
+file, and ingest runs as under a supervisor until it has caught up.
 """
 
 from __future__ import annotations
@@ -11,13 +11,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from embedded.stack import Stack
 from ingest import owner as ingest_owner
-from ingest.engine import SparkEngine
 from ingest.owner import Owner
 from ingest.quarantine import open_quarantine, read_rows
 from tests.behaviour.armed import FAILS_BEFORE, armed_owners, error_like, has_fired
@@ -31,7 +29,7 @@ from thermocline.errors import (
     OffsetsGone,
     ThermoclineError,
 )
-from thermocline.failpoints import FILE_VARIABLE, Action, Process, arm, disarm
+from thermocline.failpoints import Action, Process, arm, disarm
 from thermocline.iceberg.catalog import open_catalog, state_of
 from thermocline.iceberg.files import local_path, plan_files
 from thermocline.kafka.log import Log
@@ -81,9 +79,8 @@ class Ingest:
         return None
 
     def take(self) -> Owner:
-        """A new owner. Spark's JVM may be older than the variable, and its session new."""
+        """A new owner."""
         self.owner = self.live.open()
-        session_of(self.owner).sparkContext.environment[FILE_VARIABLE] = str(self.file)
         return self.owner
 
     def let_go(self) -> None:
@@ -116,7 +113,6 @@ def ingest(stack: Stack, file: Path) -> Iterator[Ingest]:
     ingest = Ingest(live, file)
     ingest.take()
     yield ingest
-    session_of(ingest.owner or ingest.take()).sparkContext.environment.pop(FILE_VARIABLE, None)
     ingest.let_go()
 
 
@@ -129,11 +125,6 @@ def scores(stack: Stack, file: Path) -> Scores:
     live.ingest()
     live.widen()
     return live
-
-
-def session_of(owner: Owner) -> Any:
-    assert isinstance(owner.engine, SparkEngine)
-    return owner.engine.session
 
 
 def check(ingest: Ingest) -> None:

@@ -46,7 +46,7 @@ ROUNDS_MAX = 20
 
 @pytest.fixture(scope="module")
 def stack(new_stack: Callable[..., Stack]) -> Stack:
-    return new_stack("kills", partitions=2, buckets=2, commit_interval_seconds=1.0)
+    return new_stack("kills", partitions=2, buckets=2, commit_interval_seconds=1.0, engine="spark")
 
 
 @pytest.fixture(scope="module")

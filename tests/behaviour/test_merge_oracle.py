@@ -11,11 +11,13 @@ from pyspark.sql import SparkSession
 
 from embedded.oracle import RowKey
 from embedded.stack import Stack
+from ingest.engine import start_engine
 from ingest.owner import Owner
-from tests.behaviour.live import KEYED, Live, spark_of
+from tests.behaviour.live import KEYED, Live
 from tests.behaviour.topic import APP
 from thermocline.iceberg.catalog import java_properties, load_table, open_catalog
 from thermocline.iceberg.files import DataFile, plan_files
+from thermocline.process.clock import SystemClock
 
 # What each table of ours says beside its columns; both are fed the same records.
 TABLES = {"merged_v3": "", "merged_v2": "format_version = 2\nsuppress_unchanged = true"}
@@ -64,21 +66,25 @@ class Twin:
 
 @pytest.fixture(scope="module")
 def stack(new_stack: Callable[..., Stack]) -> Stack:
-    return new_stack("merge")
+    return new_stack("merge", engine="spark")
 
 
 @pytest.fixture(scope="module")
 def owners(stack: Stack) -> Iterator[list[tuple[Live, Owner]]]:
     with ExitStack() as at_end:
         owned = []
+        engine = start_engine(stack.settings, "merge")
+        at_end.callback(engine.stop)
         for name, more in TABLES.items():
             live = Live(stack, name, choices=f"{KEYED}\n{more}")
-            owned.append((live, live.open()))
+            owned.append((live, Owner.open(live.settings, name, SystemClock(), engine=engine)))
             at_end.callback(owned[-1][1].lease.release)
         yield owned
 
 
-def test_tables_equal_the_twin_that_sql_merges_into(owners: list[tuple[Live, Owner]]) -> None:
+def test_tables_equal_the_twin_that_sql_merges_into(
+    stack: Stack, owners: list[tuple[Live, Owner]], new_spark: Callable[[Stack], SparkSession]
+) -> None:
     """Goal: probe, deletes and commit do what a MERGE of the folded changes does, in each format version.
 
     Method: random batches of inserts, updates, deletes and repeats over few keys go through Kafka into our
@@ -88,7 +94,7 @@ def test_tables_equal_the_twin_that_sql_merges_into(owners: list[tuple[Live, Own
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    twin = Twin(spark_of(owners[0][1]), owners[0][0])
+    twin = Twin(new_spark(stack), owners[0][0])
     said: Rows = {}
     for number in range(BATCHES):
         changes: dict[RowKey, str | None] = {}

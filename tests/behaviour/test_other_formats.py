@@ -20,6 +20,7 @@ import httpx
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
+from pyspark.sql import SparkSession
 
 from embedded.stack import Stack
 from ingest.create import create_table
@@ -27,8 +28,7 @@ from ingest.owner import Owner
 from serving import private
 from serving.encode import MEDIA_TYPES
 from tests.behaviour.cases import CASES, Raw, Write
-from tests.behaviour.live import APPEND_TIME, spark_of
-from tests.behaviour.one_jvm import one_jvm
+from tests.behaviour.live import APPEND_TIME
 from tests.behaviour.topic import APP, UPDATED_AT
 from tests.transactions import wait_for_markers
 from thermocline.iceberg.catalog import current_state, load_table, open_catalog
@@ -186,27 +186,30 @@ class Told:
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    stack = Stack(tmp_path_factory.mktemp("formats"), catalog=CATALOG)
+def stack(tmp_path_factory: pytest.TempPathFactory, jvm: Any) -> Iterator[Stack]:
+    stack = Stack(tmp_path_factory.mktemp("formats"), catalog=CATALOG, engine="local")
     base = stack.config_path.read_text().partition("[tables.")[0]
     stack.config_path.write_text(base + "".join(variant.section for variant in VARIANTS))
     stack.settings = load_settings(stack.config_path)
     stack.start_broker()
-    with one_jvm():
-        for variant in VARIANTS:
-            stack.kafka.create_topic(variant.name, PARTITIONS, APPEND_TIME)
-            create_table(stack.settings, variant.name)
+    for variant in VARIANTS:
+        stack.kafka.create_topic(variant.name, PARTITIONS, APPEND_TIME)
+        create_table(stack.settings, variant.name)
     yield stack
     stack.stop()
 
 
 @pytest.fixture(scope="module")
 def owners(stack: Stack) -> Iterator[dict[str, Owner]]:
-    """All share one Spark session, which stays up for the tests that follow."""
     owners = {v.name: Owner.open(stack.settings, v.name, SystemClock()) for v in VARIANTS}
     yield owners
     for owner in owners.values():
-        owner.lease.release()
+        owner.close()
+
+
+@pytest.fixture(scope="module")
+def spark(stack: Stack, new_spark: Callable[[Stack], SparkSession]) -> SparkSession:
+    return new_spark(stack)
 
 
 @pytest.fixture(scope="module")
@@ -308,16 +311,16 @@ def test_every_door_gives_the_rows_as_of_now(
 
 @named(VARIANTS)
 def test_spark_and_pyiceberg_read_what_was_committed(
-    answers: dict[tuple[str, str], Said], stack: Stack, owners: dict[str, Owner], variant: Variant
+    answers: dict[tuple[str, str], Said], stack: Stack, spark: SparkSession, variant: Variant
 ) -> None:
     expected = answers[variant.name, MOMENTS[-1]].expected
-    assert by_spark(owners, variant) == expected
+    assert by_spark(spark, variant) == expected
     assert by_pyiceberg(stack, variant) == expected
 
 
-def by_spark(owners: dict[str, Owner], variant: Variant) -> Rows:
+def by_spark(spark: SparkSession, variant: Variant) -> Rows:
     query = f"SELECT user_id, key, value FROM {CATALOG}.app.{variant.name}"
-    return counted([row.asDict() for row in spark_of(owners[variant.name]).sql(query).collect()])
+    return counted([row.asDict() for row in spark.sql(query).collect()])
 
 
 def by_pyiceberg(stack: Stack, variant: Variant) -> Rows:
@@ -373,13 +376,13 @@ def test_a_table_without_a_key_refuses_lookups_and_says_what_to_do(
 
 @named([variant for variant in WITH_KEYS if variant.format_version == 2])
 def test_position_deletes_stay_right_when_spark_compacts_the_table(
-    answers: dict[tuple[str, str], Said], stack: Stack, owners: dict[str, Owner], variant: Variant
+    answers: dict[tuple[str, str], Said], stack: Stack, spark: SparkSession, variant: Variant
 ) -> None:
     """Compaction leaves position deletes of files that are gone: they must hit nothing, for any reader."""
     table = load_table(open_catalog(stack.settings.catalog), variant.name, f"app.{variant.name}")
     files = plan_files(table, current_state(table, variant.name).snapshot_id)
     assert {file.deletes.format for file in files if file.deletes} == {"parquet"}
-    spark_of(owners[variant.name]).sql(
+    spark.sql(
         f"CALL {CATALOG}.system.rewrite_data_files(table => 'app.{variant.name}', "
         "options => map('rewrite-all', 'true'))"
     ).collect()
@@ -391,5 +394,5 @@ def test_position_deletes_stay_right_when_spark_compacts_the_table(
     assert [file.deletes for file in after] == [None] * len(after)
     expected = answers[variant.name, MOMENTS[-1]].expected
     assert sum(file.rows for file in after) == sum(expected.values())
-    assert by_spark(owners, variant) == expected
+    assert by_spark(spark, variant) == expected
     assert by_pyiceberg(stack, variant) == expected

@@ -20,9 +20,10 @@ from py4j.protocol import Py4JJavaError
 from embedded.oracle import RowKey
 from embedded.stack import TABLE, TOPIC, Stack
 from ingest import owner as ingest_owner
-from ingest.batch import BatchResult, run_batch
+from ingest.batch import BatchResult
 from ingest.java import JavaCatalog
 from ingest.owner import Owner
+from tests.behaviour.around import around_batches
 from tests.behaviour.topic import APP, Topic
 from tests.ingest.small_ingest import java_store
 from tests.torture import takeover
@@ -124,7 +125,7 @@ def test_a_stale_owner_cannot_commit(rival_stack: Stack, new_owner: Callable[[St
 class NoBatch:
     """In place of an owner's engine: the files of a batch in vain would be deleted, and nobody the wiser."""
 
-    tasks = 2
+    jvm, tasks = None, 2
 
     def run(self, *_: object) -> BatchResult:
         raise AssertionError("a batch was run")
@@ -180,14 +181,14 @@ def test_an_owner_that_meets_its_epoch_in_anothers_hands_after_an_outage_ends_wi
     held.write_text(ours)
 
 
-def test_ingest_told_to_stop_while_it_waits_for_the_table_ends_without_starting_spark(
+def test_ingest_told_to_stop_while_it_waits_for_the_table_ends_without_starting_an_engine(
     rival_stack: Stack, new_owner: Callable[[Stack], Owner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     new_owner(rival_stack).lease.release()
     object_path = owner_object(rival_stack)
     elsewhere = {"boot_id": "another", "ended": "", "lease_seconds": 3_600}
     object_path.write_text(json.dumps(json.loads(object_path.read_text()) | elsewhere))
-    monkeypatch.setattr("ingest.owner.start_spark", None)
+    monkeypatch.setattr("ingest.owner.start_engine", None)
     stop = threading.Event()
     stop.set()
     assert ingest_owner.run(rival_stack.settings, TABLE, once=False, stop=stop) == 0
@@ -387,12 +388,7 @@ def test_a_log_that_is_cut_while_it_is_read_commits_nothing(
     topic.flush()
     seam, before = owner.position.seam[TOPIC, 0], snapshot_id(rival_stack)
 
-    def run_and_cut(*arguments: Any) -> BatchResult:
-        done = run_batch(*arguments)
-        cut(rival_stack, seam + 1)
-        return done
-
-    monkeypatch.setattr("ingest.engine.run_batch", run_and_cut)
+    around_batches(owner, after=lambda: cut(rival_stack, seam + 1))
     with pytest.raises(OffsetsGone):
         owner.step()
 
@@ -449,4 +445,4 @@ def _created_again(stack: Stack) -> bool:
 
 def test_an_owner_that_wakes_up_after_a_takeover_commits_nothing_and_ends(tmp_path: Path) -> None:
     """Method: two rounds of `tests.torture.takeover`, which also compares history and rows with the log."""
-    takeover.run(tmp_path, rounds=2, seed=1)
+    takeover.run(tmp_path, rounds=2, seed=1, engine="local")

@@ -16,7 +16,6 @@ from py4j.protocol import Py4JJavaError
 
 from embedded.stack import Stack
 from ingest.commit import Committer
-from ingest.owner import Owner
 from ingest.ownership import own_table
 from tests.behaviour.live import APPEND_TIME, KEYED, Live, wait_for
 from tests.behaviour.test_owner import LostAnswer
@@ -110,11 +109,9 @@ class Scores(Live):
 
 
 @pytest.fixture(scope="module")
-def stack(new_stack: Callable[..., Stack], new_owner: Callable[[Stack], Owner]) -> Stack:
-    """One broker, one catalog and one Spark session for all tables of this module."""
-    stack = new_stack("quarantine", partitions=1, buckets=2)
-    new_owner(stack)  # keeps the session
-    return stack
+def stack(new_stack: Callable[..., Stack]) -> Stack:
+    """One broker and one catalog for all tables of this module."""
+    return new_stack("quarantine", partitions=1, buckets=2)
 
 
 @pytest.fixture

@@ -6,22 +6,25 @@ import json
 import re
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from embedded.broker import LocalKafka
 from embedded.stack import Stack
-from ingest.batch import BatchResult, run_batch
+from ingest.batch import BatchResult
 from ingest.java import JavaCatalog
 from ingest.lease import Lease
-from ingest.owner import Owner
+from ingest.read_task import ReadTask
 from ingest.resume import accept_gap
+from ingest.spark import SparkEngine
 from serving.encode import READ_POINT_METADATA
-from tests.behaviour.live import Live, Rows, replayed, spark_of, wait_for
+from tests.behaviour.around import Around, around_batches
+from tests.behaviour.live import Live, Rows, replayed, wait_for
 from tests.behaviour.topic import APP, Topic
 from tests.ingest.small_ingest import java_store
 from thermocline.errors import (
@@ -51,11 +54,14 @@ Err = Callable[[], str]
 
 
 @pytest.fixture(scope="module")
-def stack(new_stack: Callable[..., Stack], new_owner: Callable[[Stack], Owner]) -> Stack:
-    """One broker, one catalog and one Spark session for all tables of this module."""
-    stack = new_stack("stops", partitions=1, buckets=2)
-    new_owner(stack)  # keeps the session
-    return stack
+def stack(new_stack: Callable[..., Stack]) -> Stack:
+    """One broker and one catalog for all tables of this module."""
+    return new_stack("stops", partitions=1, buckets=2)
+
+
+@pytest.fixture(scope="module")
+def spark(stack: Stack, new_spark: Callable[[Stack], SparkSession]) -> SparkSession:
+    return new_spark(stack)
 
 
 @pytest.fixture
@@ -206,7 +212,7 @@ def test_a_catalog_restored_from_an_older_copy(
 
 
 def test_a_table_rolled_back_by_spark(
-    new_live: Callable[..., Live], capsys: pytest.CaptureFixture[str]
+    new_live: Callable[..., Live], spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     live = new_live()
     live.write(USERS, "one")
@@ -218,7 +224,7 @@ def test_a_table_rolled_back_by_spark(
     owner.lease.release()
     later = live.newest_id()
     catalog = live.settings.catalog.name
-    spark_of(owner).sql(f"CALL {catalog}.system.rollback_to_snapshot('app.{live.name}', {first})").collect()
+    spark.sql(f"CALL {catalog}.system.rollback_to_snapshot('app.{live.name}', {first})").collect()
     assert live.newest_id() == first
 
     stop = live.stopped(TableUnowned)
@@ -240,7 +246,7 @@ def test_a_table_rolled_back_by_spark(
     assert str(later) in accepted(live, capsys)[0]["given_up"]
 
 
-def test_a_foreign_append_under_a_running_ingest(new_live: Callable[..., Live]) -> None:
+def test_a_foreign_append_under_a_running_ingest(new_live: Callable[..., Live], spark: SparkSession) -> None:
     """Goal: rows of others are never adopted; what they wrote is given up, and the log is read on."""
     live = new_live()
     live.write(USERS, "one")
@@ -248,7 +254,7 @@ def test_a_foreign_append_under_a_running_ingest(new_live: Callable[..., Live]) 
     owner.catch_up(threading.Event())
     ours = live.newest_id()
     catalog = live.settings.catalog.name
-    spark_of(owner).sql(
+    spark.sql(
         f"INSERT INTO {catalog}.app.{live.name} "
         "SELECT app_id, user_id, 'foreign', value, updated_at, _kafka_topic, _kafka_partition, "
         f"_kafka_offset, _kafka_timestamp FROM {catalog}.app.{live.name}"
@@ -264,9 +270,7 @@ def test_a_foreign_append_under_a_running_ingest(new_live: Callable[..., Live]) 
 
     assert (stop.snapshot_id, stop.onto, stop.given_up) == (foreign, ours, (str(foreign),))
     assert running.value.next == stop.next
-    spark_of(owner).sql(
-        f"DELETE FROM {catalog}.app.{live.name} WHERE key = 'foreign' AND user_id = 'u0'"
-    ).collect()
+    spark.sql(f"DELETE FROM {catalog}.app.{live.name} WHERE key = 'foreign' AND user_id = 'u0'").collect()
     seen, stop = stop, live.stopped(TableUnowned)
     assert len(stop.given_up) == 2
     assert live.run_next(seen) == FactsDiffer.exit_code, "what came since was not seen"
@@ -370,15 +374,14 @@ def test_a_log_that_loses_its_end_while_it_is_read(
     owner.catch_up(threading.Event())
     live.write(USERS, "two")
 
-    def cut_and_run(*arguments: Any) -> BatchResult:
+    def lose() -> None:
         stack.kafka.stop()
         for folder in data.glob(f"{live.name}-*"):
             shutil.rmtree(folder)
             shutil.copytree(tmp_path / folder.name, folder)
         restart(stack)
-        return run_batch(*arguments)
 
-    monkeypatch.setattr("ingest.engine.run_batch", cut_and_run)
+    around_batches(owner, before=lose)
     with pytest.raises(SeamBeyondLog) as stop:
         owner.step()
     owner.lease.release()
@@ -599,44 +602,30 @@ def test_a_definition_changed_under_a_running_ingest(new_live: Callable[..., Liv
     assert live.rows() == values(USERS, "one")
 
 
-def test_records_lost_while_they_are_read_are_counted_from_the_seam_on(
-    new_live: Callable[..., Live], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_lost_while_they_are_read_are_counted_from_the_seam_on(new_live: Callable[..., Live]) -> None:
     """Goal: a read task meets one partition; the error names all, so that its command is the right one."""
     live = new_live()
     live.write(USERS, "one")
     owner = live.open()
 
-    def cut_and_run(*arguments: Any) -> BatchResult:
-        live.cut({0: 4, 1: 6})
-        return run_batch(*arguments)
-
-    monkeypatch.setattr("ingest.engine.run_batch", cut_and_run)
+    around_batches(owner, before=lambda: live.cut({0: 4, 1: 6}))
     with pytest.raises(OffsetsGone) as stop:
         owner.step()
     owner.lease.release()
     assert stop.value.gaps == (f"{live.name}/0@0-4", f"{live.name}/1@0-6")
     assert live.run_next(stop.value) == 0
-    monkeypatch.undo()
     live.ingest()
     assert live.rows() == values(range(8, 20, 2), "one") | values(range(13, 20, 2), "one")
 
 
-def test_a_topic_made_again_while_it_is_read_commits_nothing(
-    new_live: Callable[..., Live], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_topic_made_again_while_it_is_read_commits_nothing(new_live: Callable[..., Live]) -> None:
     """Goal: what was read is committed only under the topic that is still there afterwards."""
     live = new_live()
     live.write(USERS, "one")
     owner = live.open()
     before = live.newest_id()
 
-    def run_and_recreate(*arguments: Any) -> BatchResult:
-        done = run_batch(*arguments)
-        live.recreate()
-        return done
-
-    monkeypatch.setattr("ingest.engine.run_batch", run_and_recreate)
+    around_batches(owner, after=live.recreate)
     with pytest.raises(TopicReplaced):
         owner.step()
     owner.lease.release()
@@ -644,7 +633,7 @@ def test_a_topic_made_again_while_it_is_read_commits_nothing(
 
 
 def test_a_batch_that_takes_longer_than_tombstones_live_commits_nothing(
-    new_live: Callable[..., Live], monkeypatch: pytest.MonkeyPatch
+    new_live: Callable[..., Live],
 ) -> None:
     live = new_live(config={"cleanup.policy": "compact"})
     live.write(USERS, "one")
@@ -652,11 +641,7 @@ def test_a_batch_that_takes_longer_than_tombstones_live_commits_nothing(
     owner = live.open(clock)
     before = live.newest_id()
 
-    def run_for_two_days(*arguments: Any) -> BatchResult:
-        clock.advance(48 * HOUR_SECONDS)
-        return run_batch(*arguments)
-
-    monkeypatch.setattr("ingest.engine.run_batch", run_for_two_days)
+    around_batches(owner, before=lambda: clock.advance(48 * HOUR_SECONDS))
     with pytest.raises(TombstonesGone):
         owner.step()
     owner.lease.release()
@@ -670,21 +655,26 @@ class Forgetful(list[OffsetRange]):
         return list, (list(self)[:-1],)
 
 
-def test_a_batch_with_a_hole_is_not_committed(
-    new_live: Callable[..., Live], monkeypatch: pytest.MonkeyPatch
-) -> None:
+class LosingRanges(Around):
+    """An engine whose workers never hear of some ranges."""
+
+    def run(self, task: ReadTask, ranges: Sequence[Sequence[OffsetRange]], *more: Any) -> BatchResult:
+        return super().run(task, [Forgetful(some) for some in ranges], *more)
+
+
+def test_a_batch_with_a_hole_is_not_committed(new_live: Callable[..., Live], spark: SparkSession) -> None:
     """Goal: what a task does not report is missing, whatever the reason, and the driver sees it."""
     live = new_live()
     live.write(USERS, "one")
     owner = live.open()
     before = live.newest_id()
-    monkeypatch.setattr("ingest.owner.split_for_tasks", lambda ranges, _: [Forgetful(ranges)])
+    owner.engine = LosingRanges(SparkEngine(spark))
 
     with pytest.raises(RangeIncomplete) as incomplete:
         owner.step()
     owner.lease.release()
 
-    assert (incomplete.value.partition, incomplete.value.end) == (1, 10)
+    assert incomplete.value.end == 10
     assert live.newest_id() == before
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from ingest.batch import parallelism, run_batch
-from ingest.spark import stop_spark
+from ingest.spark import SparkEngine
 from thermocline.errors import EngineFailed
 
 
@@ -22,12 +21,13 @@ class DeadSession:
 
 
 def test_a_batch_whose_jvm_dies_fails_by_name() -> None:
+    engine = SparkEngine(DeadSession())  # type: ignore[arg-type]
     with pytest.raises(EngineFailed):
-        run_batch(DeadSession(), None, "data", [[]], {})  # type: ignore[arg-type]
+        engine.run(None, [[]], {}, "data")  # type: ignore[arg-type]
     with pytest.raises(EngineFailed):
-        parallelism(DeadSession())  # type: ignore[arg-type]
+        _ = engine.tasks
 
 
 def test_a_session_whose_jvm_died_can_be_stopped(caplog: pytest.LogCaptureFixture) -> None:
-    stop_spark(DeadSession())  # type: ignore[arg-type]
+    SparkEngine(DeadSession()).stop()  # type: ignore[arg-type]
     assert "Spark had ended" in caplog.text

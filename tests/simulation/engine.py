@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ingest.batch import BatchResult, gather
 from ingest.bucket_task import BucketResult
-from ingest.read_task import REPORT_BUCKET, FirstBad, ReadReport
+from ingest.read_task import REPORT_BUCKET, FirstBad, ReadReport, ReadTask
 from tests.simulation.kafka import FakeCluster
 from tests.simulation.records import DEFINITION, ENCODED, LOCATION, NAME, Key, Stored, bucket_of
 from tests.simulation.store import FakeIO
@@ -50,25 +50,24 @@ class Read(msgspec.Struct, frozen=True):
 class FakeEngine:
     """Runs batches for one process. ``is_arrow``: the fold is the one of columns, else the one of hits."""
 
-    tasks = 2
+    jvm, tasks = None, 2
 
     def __init__(
         self,
         cluster: FakeCluster,
         io: FakeIO,
         edge: Callable[[str], None],
-        topic_ids: Mapping[str, str],
         is_arrow: bool = False,
     ) -> None:
         self._cluster = cluster
         self._io = io
         self._edge = edge
-        self._topic_ids = dict(topic_ids)
         self._fold = _folded_in_arrow if is_arrow else _folded
 
     def run(
         self,
-        tasks: Sequence[Sequence[OffsetRange]],
+        task: ReadTask,
+        ranges: Sequence[Sequence[OffsetRange]],
         files: Mapping[int, Sequence[DataFile]],
         data_location: str,
     ) -> BatchResult:
@@ -76,25 +75,27 @@ class FakeEngine:
         results: list[tuple[int, bytes]] = []
         of_bucket: dict[int, list[Read]] = {}
         try:
-            for ranges in tasks:
-                report = self._read(ranges, of_bucket)
+            for some in ranges:
+                report = self._read(task, some, of_bucket)
                 results.append((REPORT_BUCKET, msgspec.msgpack.encode([report])))
             for bucket, records in of_bucket.items():
                 done = self._write(bucket, records, files.get(bucket, ()), data_location)
                 results.append((bucket, msgspec.msgpack.encode(done)))
         except OSError as error:  # a task that fails ends the job, and what it wrote stays
             raise EngineFailed(engine="Spark", detail=str(error)) from error
-        return gather(results, [planned for ranges in tasks for planned in ranges], self._io)
+        return gather(results, [planned for some in ranges for planned in some], self._io)
 
     def stop(self) -> None:
         """Nothing runs between batches."""
 
-    def _read(self, ranges: Sequence[OffsetRange], of_bucket: dict[int, list[Read]]) -> ReadReport:
+    def _read(
+        self, task: ReadTask, ranges: Sequence[OffsetRange], of_bucket: dict[int, list[Read]]
+    ) -> ReadReport:
         report = ReadReport([])
         bad: list[BadPlace] = []
         try:
             for chunk in self._cluster.read_ranges({}, ranges, NAME):
-                self._decode(chunk, report, of_bucket, bad)
+                self._decode(task, chunk, report, of_bucket, bad)
             report.covered = [(r.topic, r.partition, r.first, r.end) for r in ranges]
         except ThermoclineError as error:
             report.error = pickle.dumps(error)
@@ -108,6 +109,7 @@ class FakeEngine:
 
     def _decode(
         self,
+        task: ReadTask,
         chunk: RecordChunk,
         report: ReadReport,
         of_bucket: dict[int, list[Read]],
@@ -127,7 +129,7 @@ class FakeEngine:
             report.bad[stage] = report.bad.get(stage, 0) + 1
             first = FirstBad(chunk.topic, chunk.partition, offset, stage, record.reason)
             report.first_bad[stage] = min(first, report.first_bad.get(stage, first))
-            bad.append((self._topic_ids[chunk.topic], chunk.topic, chunk.partition, offset))
+            bad.append((task.topic_ids[chunk.topic], chunk.topic, chunk.partition, offset))
 
     def _write(
         self, bucket: int, records: list[Read], files: Sequence[DataFile], data_location: str

@@ -17,6 +17,7 @@ from ingest.commit import Committer
 from ingest.owner import REJECTIONS_MAX, Owner
 from ingest.ownership import Claim, Owned
 from ingest.position import Position
+from ingest.read_task import ReadTask
 from tests.simulation.catalog import FakeTable
 from tests.simulation.engine import QUARANTINE_LOCATION, BadPlace, FakeEngine
 from tests.simulation.faults import Answer, Fault, Violation
@@ -207,7 +208,9 @@ class Process:
             definition=taken.definition,
             log=log,
             table=taken.table,
-            engine=FakeEngine(cluster, world.io, world.edge, ids, world.around.is_arrow),
+            task=ReadTask(taken.definition, {}, cast(Any, world.io), QUARANTINE_LOCATION, dict(ids)),
+            engine=FakeEngine(cluster, world.io, world.edge, world.around.is_arrow),
+            ends_engine=False,
             committer=committer,
             lease=cast(Any, FreeLease()),
             bad_records=BadRecords(policy, quarantine, {}),

@@ -115,6 +115,7 @@ class Episode:
             buckets=buckets,
             commit_interval_seconds=drawn.choice((1.0, 2.0)),
             workers=2,
+            lease_seconds=LEASE_SECONDS,
         )
         _configure(stack, drawn)
         disks = {}
@@ -304,7 +305,7 @@ def _play_faults(drawn: tuple[Fault, ...], faults: Faults) -> None:
 
 
 def _configure(stack: Stack, drawn: random.Random) -> None:
-    """A short lease, no bound on bad records, and a table of one kind or another."""
+    """No bound on bad records, and a table of one kind or another."""
     choices = [
         "errors_ratio_max = 1.0",
         f"format_version = {drawn.choice((2, 3, 3))}",
@@ -314,7 +315,7 @@ def _configure(stack: Stack, drawn: random.Random) -> None:
     text = stack.config_path.read_text()
     columns = f"[tables.{TABLE}.columns]"
     text = text.replace(columns, "\n".join([*choices, "", columns]))
-    stack.config_path.write_text(f"{text}\n[ingest]\nlease_seconds = {LEASE_SECONDS}\n")
+    stack.config_path.write_text(text)
     print(json.dumps(choices), flush=True)
 
 

@@ -112,11 +112,16 @@ class Rounds:
         return current_state(table_of(self._stack), TABLE)
 
 
-def run(folder: Path, rounds: int, seed: int) -> None:
+def run(folder: Path, rounds: int, seed: int, engine: str = "spark") -> None:
     """All of it, in a folder of its own. Raises AssertionError with the round that went wrong."""
-    with Stack(folder, partitions=PARTITIONS, buckets=2, commit_interval_seconds=0.2) as stack:
-        with stack.config_path.open("a") as config:
-            config.write(f"\n[ingest]\nlease_seconds = {LEASE_SECONDS}\n")
+    with Stack(
+        folder,
+        partitions=PARTITIONS,
+        buckets=2,
+        commit_interval_seconds=0.2,
+        engine=engine,
+        lease_seconds=LEASE_SECONDS,
+    ) as stack:
         stack.start()
         client_config = stack.settings.kafka.client_config()
         ledger = Ledger(client_config, TOPIC, PARTITIONS)

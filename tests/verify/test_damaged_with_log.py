@@ -21,7 +21,6 @@ from ingest.ownership import own_table
 from tests.behaviour.live import KEYED, Live
 from tests.behaviour.test_quarantine import LARGE, Scores
 from tests.behaviour.topic import APP, key_bytes
-from tests.behaviour.without_spark import without_spark
 from tests.transactions import wait_for_markers
 from tests.verify.damage import Damage, Json, kept_as_it_was, part
 from thermocline.errors import ExitCode, OffsetsGone, TableUnowned, TopicReplaced
@@ -37,17 +36,13 @@ NO_KEY = 'key = []\nkey_from = "value"'
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def stack(tmp_path_factory: pytest.TempPathFactory, jvm: Any) -> Iterator[Stack]:
     """A broker; tables and topics are the tests' own."""
-    with Stack(tmp_path_factory.mktemp("verify"), partitions=1, buckets=2, catalog="verify") as stack:
+    with Stack(
+        tmp_path_factory.mktemp("verify"), partitions=1, buckets=2, catalog="verify", engine="local"
+    ) as stack:
         stack.start_broker()
         yield stack
-
-
-@pytest.fixture(scope="module")
-def jvm(stack: Stack) -> Iterator[Any]:
-    with without_spark(stack.settings.catalog) as jvm:
-        yield jvm
 
 
 def found(live: Live) -> list[str]:

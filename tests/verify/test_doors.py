@@ -21,10 +21,10 @@ import pytest
 import verify.bucket_parts
 import verify.comparison
 from embedded.stack import Command, Stack
+from ingest.java import small_jvm
 from tests.behaviour.armed import armed_by, has_fired
 from tests.behaviour.live import Live, wait_for
 from tests.behaviour.topic import APP
-from tests.behaviour.without_spark import without_spark
 from thermocline.cli import entry
 from thermocline.cli.verify_doors import open_doors
 from thermocline.errors import ExitCode, NotReady
@@ -61,9 +61,11 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
     User 3 was deleted by a commit, user 5 is deleted beyond the seam; the key of user 9 is in two partitions.
     """
-    with Stack(tmp_path_factory.mktemp("doors"), partitions=1, buckets=2, catalog="doors") as stack:
+    with Stack(
+        tmp_path_factory.mktemp("doors"), partitions=1, buckets=2, catalog="doors", engine="local"
+    ) as stack:
         stack.start_broker()
-        with without_spark(stack.settings.catalog):
+        with small_jvm(stack.settings.catalog):
             live = Live(stack, "doors")
             live.write(range(USERS), "first")
             live.ingest()
@@ -211,7 +213,7 @@ def test_a_deleted_row_whose_entity_is_its_whole_key_is_looked_up(
     live: Live, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A lookup says "not found" of it, and names no read point; privately, and of a server."""
-    with without_spark(live.stack.settings.catalog):
+    with small_jvm(live.stack.settings.catalog):
         whole = Live(live.stack, "whole", choices='key = ["app_id", "user_id", "key"]')
         whole.write(range(4), "first")
         whole.write([2], None)
@@ -448,7 +450,7 @@ def lying(live: Live) -> Iterator[Doors]:
 
 
 def test_a_table_without_a_key_is_compared_but_not_looked_up(live: Live) -> None:
-    with without_spark(live.stack.settings.catalog):
+    with small_jvm(live.stack.settings.catalog):
         append = Live(live.stack, "appended", choices='key = []\nkey_from = "value"')
         for value in ("one", "two"):
             append.topic.send((APP, "u1", "plan"), value, 0)

@@ -147,8 +147,9 @@ class SparkSettings(_Section):
 
 
 class IngestSettings(_Section):
-    """How ingest owns a table. ``lease_seconds``: unrenewed for so long, it is free for another process."""
+    """How ingest runs. ``lease_seconds``: unrenewed for so long, a table is free for another process."""
 
+    engine: Literal["spark", "local"] = "spark"
     lease_seconds: Annotated[float, Field(ge=LEASE_SECONDS_MIN, allow_inf_nan=False)] = 60.0
 
 

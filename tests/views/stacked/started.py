@@ -1,7 +1,6 @@
 """The stack of all tests of views that ingest for real: one broker, one catalog, one Trino.
 
-What tests ingest in their own process is ingested without Spark, by the owner as it is; the commands that
-they start have a Spark each.
+Ingest runs on the local engine, in the tests' own process and in commands.
 """
 
 from __future__ import annotations
@@ -10,14 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from embedded.stack import TABLE, TRINO_ADMIN, Stack
 from ingest.create import create_table
-from ingest.java import small_jvm
 from tests.behaviour.live import APPEND_TIME
 from tests.behaviour.test_other_formats import VARIANTS
-from tests.behaviour.without_spark import in_place_of_spark
 from thermocline.settings import load_settings
 from views.access import Names
 from views.config import trino_files, write_files
@@ -37,12 +33,12 @@ MARGIN_SECONDS = 0.3  # of the tables of tests: it shortens what they wait for
 
 
 @contextmanager
-def started(folder: Path) -> Iterator[tuple[Stack, Any]]:
-    """The stack, with the tables of `FORMATS` beside its own, and a JVM to ingest on.
+def started(folder: Path) -> Iterator[Stack]:
+    """The stack, with the tables of `FORMATS` beside its own.
 
     Trino reads every manifest to plan a query, so there are few buckets.
     """
-    with Stack(folder, partitions=4, buckets=2, trino_gb=1) as stack:
+    with Stack(folder, partitions=4, buckets=2, trino_gb=1, engine="local") as stack:
         assert stack.trino is not None
         own, _, views = stack.config_path.read_text().partition("[views]")
         base, _, table = own.partition("[tables.")
@@ -53,14 +49,12 @@ def started(folder: Path) -> Iterator[tuple[Stack, Any]]:
         stack.settings = load_settings(stack.config_path)
         stack.start_broker()
         _start_trino(stack)
-        with small_jvm(stack.settings.catalog) as jvm:
-            with in_place_of_spark(jvm):
-                create_table(stack.settings, TABLE)
-                for one in FORMATS:
-                    stack.kafka.create_topic(one.name, 2, APPEND_TIME)
-                    create_table(stack.settings, one.name)
-            stack.trino.wait()
-            yield stack, jvm
+        create_table(stack.settings, TABLE)
+        for one in FORMATS:
+            stack.kafka.create_topic(one.name, 2, APPEND_TIME)
+            create_table(stack.settings, one.name)
+        stack.trino.wait()
+        yield stack
 
 
 def _start_trino(stack: Stack) -> None:

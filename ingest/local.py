@@ -1,0 +1,58 @@
+"""The engine that runs the tasks of a batch in this process, one after the other: for small tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest.batch import BatchResult, gather, writer
+from ingest.java import small_jvm
+from ingest.read_task import PACKED_SCHEMA, ReadTask, run_read_task
+from thermocline.errors import EngineFailed, ThermoclineError
+
+if TYPE_CHECKING:
+    from ingest.files_by_bucket import FilesByBucket
+    from thermocline.kafka.log import OffsetRange
+    from thermocline.settings import CatalogSettings
+
+
+class LocalEngine:
+    """No Spark: a small JVM commits. A batch is in memory whole, within the bounds of a batch."""
+
+    tasks = 1
+
+    def __init__(self, settings: CatalogSettings) -> None:
+        self._until_stopped = ExitStack()
+        self.jvm: Any = self._until_stopped.enter_context(small_jvm(settings))
+
+    def run(
+        self,
+        task: ReadTask,
+        ranges: Sequence[Sequence[OffsetRange]],
+        files: FilesByBucket,
+        data_location: str,
+    ) -> BatchResult:
+        """See `ingest.engine.Engine`."""
+        try:
+            read = [batch for some in ranges for batch in run_read_task(task, some)]
+            packed = pa.Table.from_batches(read, schema=PACKED_SCHEMA)
+            write = writer(task, data_location, files)
+            results = []
+            for bucket in packed.column("bucket").unique():
+                done = write((bucket,), packed.filter(pc.equal(packed.column("bucket"), bucket)))
+                results.append((bucket.as_py(), done.column("result")[0].as_py()))
+        except ThermoclineError:
+            raise
+        except Exception as error:  # whatever a store, Parquet or Kafka's client raises: as on Spark
+            raise EngineFailed(
+                engine="the local engine", detail=f"{type(error).__name__}: {error}"
+            ) from error
+        return gather(results, [planned for some in ranges for planned in some], task.io)
+
+    def stop(self) -> None:
+        """End the JVM, unless others in this process use it."""
+        self._until_stopped.close()
