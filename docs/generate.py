@@ -27,7 +27,6 @@ from serving.tables import Tables
 from tests.safety_lines import MUTANTS
 from thermocline.cli.entry import app
 from thermocline.errors import ExitCode, all_errors
-from thermocline.failpoints import POINTS, Action
 from thermocline.process import metrics
 from thermocline.rules.definition import KEY_KINDS, Kind, LiveTable
 from thermocline.settings import PassThrough, ServingSettings, Settings, TableSettings
@@ -50,8 +49,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.master": "Where Spark runs.",
     "spark.conf": "Any Spark setting by its own name; it has the last word over Thermocline's own.",
     "ingest.engine": (
-        "What runs the tasks of a batch: `spark`, or `local`, which runs them in the process of `ingest run`, one "
-        "after the other, without Spark: for small tables."
+        "What runs the tasks of a batch: `spark`, or `local`, which runs them in the process of `ingest "
+        "run`, one after the other, without Spark: for small tables."
     ),
     "ingest.lease_seconds": (
         "How long an owner may be silent before another takes its table. Renewed three times as often."
@@ -306,24 +305,6 @@ def safety_page() -> str:
     )
 
 
-def failpoints_page() -> str:
-    """Every failpoint: what happens there, what it can do, and what a real failure there raises."""
-    rows = [
-        (
-            f"`{point.name}`",
-            point.meaning,
-            f"`{point.file}`",
-            ", ".join(point.processes),
-            f"`{type(point.error(point.name)).__name__}`" if Action.ERROR in point.actions else "",
-            "yes" if Action.APPLIED_THEN_ERROR in point.actions else "",
-        )
-        for point in POINTS.values()
-    ]
-    headings = ("failpoint", "what happens there", "where", "processes", "error", "applied-then-error")
-    parts = ["# Failpoints", NOTE, _FAILPOINTS_INTRODUCTION, _table(headings, rows)]
-    return "\n\n".join(parts) + "\n"
-
-
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "cli.md": cli_page,
     "settings.md": settings_page,
@@ -331,7 +312,6 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "http.md": http_page,
     "metrics.md": metrics_page,
     "safety.md": safety_page,
-    "failpoints.md": failpoints_page,
 }
 
 _CLI_INTRODUCTION: Final = """\
@@ -347,18 +327,6 @@ _SAFETY_INTRODUCTION: Final = """\
 What keeps the table equal to the replay of its log, line by line. `make mutants` takes each of these lines
 out of a copy of the repository, one at a time, and runs the test beside it, which must fail then."""
 
-_FAILPOINTS_INTRODUCTION: Final = """\
-Named places where a process fails on purpose, for tests; never set these variables where data matters. Off,
-they cost nothing and do nothing. A process that starts with one of the variables logs a warning.
-
-`THERMOCLINE_FAILPOINTS` arms from the start: `point=action`, several with `;`. Actions are `error` (what a
-real failure there raises), `kill` (SIGKILL of the process), `sleep:SECONDS`, `applied-then-error` (a step is
-done, and fails nevertheless), and for the clock `skew:MS`. With `@N` only the N-th time counts at which a
-process comes by. Unknown names and actions are errors.
-
-`THERMOCLINE_FAILPOINTS_FILE` names a file that says the same and may be written while processes run. What has
-`@N` there fires once in all, in the process that comes there first; beside it, `.fired` says what did."""
-
 _SETTINGS_INTRODUCTION: Final = """\
 One file, `thermocline.toml`: the one that `--config` names, else `THERMOCLINE_CONFIG`, else the one in the
 current folder. Relative paths are relative to the file. `thermocline config check` lists every problem at
@@ -371,9 +339,8 @@ be `${NAME}`, which stands for that variable, and no value is ever shown.
 
 A *size* is a number of bytes, or text such as `"512MB"` (512 * 10^6) or `"8GiB"` (8 * 2^30).
 
-Not settings, but read too: `THERMOCLINE_CACHE` (where jars are kept), `THERMOCLINE_TRACEBACK=1` (an error
-also prints where it came from), and `THERMOCLINE_FAILPOINTS` and `THERMOCLINE_FAILPOINTS_FILE`, which make
-processes fail on purpose: see [failpoints](failpoints.md)."""
+Not settings, but read too: `THERMOCLINE_CACHE` (where jars are kept), and `THERMOCLINE_TRACEBACK=1` (an error
+also prints where it came from)."""
 
 _TABLES_INTRODUCTION: Final = """\
 `NAME` is what commands and URLs call the table: letters, digits, `_` and `-`. What is marked *in the table*

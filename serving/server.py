@@ -23,7 +23,6 @@ from serving.hot.disk import try_lock
 from serving.layout import LOCK, TAILER_STATUS
 from serving.measures import MULTIPROCESS_FOLDER
 from thermocline.errors import ConfigInvalid, PortTaken, StateDirUnusable, ThermoclineError
-from thermocline.failpoints import arm_from
 from thermocline.iceberg.catalog import definition_of, load_table, open_catalog
 from thermocline.process import logs
 from thermocline.process.clock import SystemClock
@@ -239,7 +238,6 @@ def _become_child(log_level: logs.Level, log_json: bool, stop: Callable[[], obje
     """Sets up title, logs and signals, and sees to it that nothing outlives the parent."""
     entitle(multiprocessing.current_process().name)
     logs.configure(log_level, log_json)
-    arm_from(os.environ)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent passes on its own
     signal.signal(signal.SIGTERM, lambda *_: stop())
     parent = multiprocessing.parent_process()

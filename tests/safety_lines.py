@@ -1618,7 +1618,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="thermocline/process/clock.py",
         line="time.clock_gettime(_MONOTONIC)",
         without="time.clock_gettime(time.CLOCK_MONOTONIC)",
-        test="tests/thermocline/test_failpoints.py::test_time_passes_while_the_machine_is_suspended",
+        test="tests/failpoints/test_failpoints.py::test_time_passes_while_the_machine_is_suspended",
     ),
     Mutant(
         name="private-tombstones-at",

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from thermocline.failpoints import FILE_VARIABLE, POINTS, Action, Process, arm_from, disarm, fired
+from tests.failpoints.arming import disarm, fired
+from tests.failpoints.firing import arm_from, environment
+from tests.failpoints.point import Action, Process
+from tests.failpoints.points import POINTS
 
 ERROR_LIKE = (Action.ERROR, Action.APPLIED_THEN_ERROR)
 # What else has to fail before a point is met.
@@ -27,7 +30,8 @@ FAILS_BEFORE = {
 def armed_by(path: Path) -> Iterator[Path]:
     """Nothing is armed before it is written, nor afterwards."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(FILE_VARIABLE, str(path))
+        for name, value in environment(file=path).items():
+            patch.setenv(name, value)
         arm_from(os.environ)
         yield path
     disarm(path)

@@ -21,6 +21,8 @@ from ingest.quarantine import open_quarantine, read_rows
 from tests.behaviour.armed import FAILS_BEFORE, armed_owners, error_like, has_fired
 from tests.behaviour.live import KEYED, Live
 from tests.behaviour.test_quarantine import LARGE, Scores
+from tests.failpoints.arming import arm, disarm
+from tests.failpoints.point import Action, Process
 from thermocline.errors import (
     CommitUnknown,
     ExitCode,
@@ -29,7 +31,6 @@ from thermocline.errors import (
     OffsetsGone,
     ThermoclineError,
 )
-from thermocline.failpoints import Action, Process, arm, disarm
 from thermocline.iceberg.catalog import open_catalog, state_of
 from thermocline.iceberg.files import local_path, plan_files
 from thermocline.kafka.log import Log

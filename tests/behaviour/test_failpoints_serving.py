@@ -26,7 +26,8 @@ from tests.behaviour.live import Live
 from tests.behaviour.reads import write
 from tests.behaviour.served import Served
 from tests.behaviour.topic import APP
-from thermocline.failpoints import Action, Process, arm, disarm
+from tests.failpoints.arming import arm, disarm
+from tests.failpoints.point import Action, Process
 
 NAME = "served"
 # The fourth one changes rows of the first, so that there are deletes, too.

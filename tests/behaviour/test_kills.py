@@ -19,7 +19,8 @@ from serving.client import Client
 from tests.behaviour.armed import has_fired
 from tests.behaviour.reads import Reads, write
 from tests.behaviour.topic import Topic
-from thermocline.failpoints import FILE_VARIABLE, arm, disarm
+from tests.failpoints.arming import arm, disarm
+from tests.failpoints.firing import environment
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.iceberg.files import local_path, plan_files
 
@@ -61,10 +62,6 @@ def file(stack: Stack) -> Iterator[Path]:
     disarm(path)
 
 
-def environment(file: Path) -> dict[str, str]:
-    return {FILE_VARIABLE: str(file)}
-
-
 def check_table(stack: Stack, topic: Topic) -> None:
     """The table is the replay of the log, each record counts once, and every snapshot has its files."""
     table = load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}")
@@ -90,7 +87,7 @@ def test_ingest_killed_there_loses_and_repeats_nothing(
         write(topic, len(topic.oracle) + number)
     arm(file, entry)
     command = ("ingest", "run", TABLE, "--once")
-    ended = stack.command("killed", *command, environment=environment(file)).process.wait()
+    ended = stack.command("killed", *command, environment=environment(file=file)).process.wait()
     assert has_fired(file, entry)
     assert (ended < 0) == (place in OWNER_KILLS), f"{place}: {ended}"
 
@@ -103,7 +100,7 @@ def test_ingest_killed_there_loses_and_repeats_nothing(
 
 @pytest.fixture(scope="module")
 def server(stack: Stack) -> Command:
-    server = stack.command("serve", "serve", environment=environment(stack.folder / "failpoints"))
+    server = stack.command("serve", "serve", environment=environment(file=stack.folder / "failpoints"))
     stack.wait_until_ready(server)
     return server
 

@@ -22,8 +22,8 @@ from ingest.owner import Owner
 from serving import private
 from serving.client import Client
 from tests.behaviour.topic import APP, Topic, key_bytes
+from tests.failpoints.firing import environment
 from thermocline.errors import ReadPointGone
-from thermocline.failpoints.arming import TEXT_VARIABLE
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
 
@@ -186,7 +186,8 @@ def test_a_worker_that_is_started_again_refuses_nothing_that_another_could_answe
 
     Loading its tables takes a worker seconds, by a failpoint.
     """
-    monkeypatch.setenv(TEXT_VARIABLE, "reader.refresh=sleep:2@1")
+    for name, value in environment("reader.refresh=sleep:2@1").items():
+        monkeypatch.setenv(name, value)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     options = {"PORT": str(port), "WORKERS": "2", "STATE_DIR": str(stack.folder / "second")}

@@ -18,7 +18,6 @@ from serving.app import create_app
 from serving.tables import Tables
 from thermocline.cli.entry import app
 from thermocline.errors import ExitCode, all_errors
-from thermocline.failpoints import POINTS, Action
 from thermocline.process import metrics
 from thermocline.settings import ServingSettings, Settings, TableSettings
 
@@ -109,16 +108,6 @@ def test_every_metric_is_documented() -> None:
     names = [next(iter(m.describe())).name for m in found if isinstance(m, MetricWrapperBase)]
     assert len(names) > 10
     assert not [name for name in names if f"| `{name}" not in text]
-
-
-def test_every_failpoint_is_documented_with_where_it_stands_and_what_it_raises() -> None:
-    rows = {row.split(" |")[0]: row for row in generate.failpoints_page().splitlines()}
-    for point in POINTS.values():
-        row = rows[f"| `{point.name}`"]
-        assert point.meaning in row
-        assert f"`{point.file}`" in row
-        if Action.ERROR in point.actions:
-            assert f"`{type(point.error('x')).__name__}`" in row
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -11,8 +11,8 @@ from serving import follower as follower_module
 from serving.cold.folder import ColdPublisher
 from serving.follower import Follower
 from tests.behaviour.armed import armed_by
+from tests.failpoints.arming import arm
 from thermocline.errors import StorageFailed, TableUnowned
-from thermocline.failpoints import arm
 from thermocline.iceberg.catalog import SnapshotState
 
 

@@ -19,10 +19,10 @@ from serving.hot.view import HotReader
 from serving.storage import storage_failed
 from serving.tables import ServedTable
 from tests.behaviour.armed import armed_by, has_fired
+from tests.failpoints.arming import arm, disarm
 from tests.serving.test_app import served
 from tests.serving.test_private import private_world
 from thermocline.errors import NotReady, StorageFailed
-from thermocline.failpoints import arm, disarm
 
 __all__ = ["private_world", "served"]
 

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from tests.behaviour.armed import FAILS_BEFORE
-from thermocline.failpoints import FILE_VARIABLE, POINTS, Process, arm, disarm, fired, points_of
+from tests.failpoints.arming import arm, disarm, fired
+from tests.failpoints.firing import environment
+from tests.failpoints.point import Process
+from tests.failpoints.points import POINTS, points_of
 
 SKEW_MS_MAX: Final = 3_600_000
 SLEEP: Final = "sleep:1.5"
@@ -45,7 +48,7 @@ class Armed:
     @property
     def environment(self) -> Mapping[str, str]:
         """For the processes that are to watch the file."""
-        return {FILE_VARIABLE: str(self.path)}
+        return environment(file=self.path)
 
     def arm(self, choice: float) -> Entry:
         """One more entry, chosen by a number in [0, 1)."""

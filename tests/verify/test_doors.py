@@ -25,10 +25,10 @@ from ingest.java import small_jvm
 from tests.behaviour.armed import armed_by, has_fired
 from tests.behaviour.live import Live, wait_for
 from tests.behaviour.topic import APP
+from tests.failpoints.arming import arm
 from thermocline.cli import entry
 from thermocline.cli.verify_doors import open_doors
 from thermocline.errors import ExitCode, NotReady
-from thermocline.failpoints import arm
 from thermocline.process.clock import SystemClock
 from thermocline.rules.definition import PROVENANCE
 from thermocline.rules.read_point import ReadPoint

@@ -32,7 +32,6 @@ from thermocline.cli.answered import exit_now
 from thermocline.cli.output import error_document, show_error
 from thermocline.cli.session import Session
 from thermocline.errors import DependencyMissing, ExitCode, InternalError, ThermoclineError
-from thermocline.failpoints import arm_from
 from thermocline.process import logs
 from thermocline.process.logs import fields
 from thermocline.text.typed import typed
@@ -94,7 +93,6 @@ def global_options(
     """The options of every command."""
     context.obj = Session(config, log_level, log_json)
     context.obj.configure_logs("warning")
-    arm_from(os.environ)
 
 
 def main() -> None:

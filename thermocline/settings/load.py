@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ValidationError
 
 from thermocline.errors import ConfigFileMissing, ConfigInvalid, DefinitionInvalid, did_you_mean
-from thermocline.failpoints import FILE_VARIABLE as FAILPOINTS_FILE_VARIABLE
-from thermocline.failpoints import TEXT_VARIABLE as FAILPOINTS_VARIABLE
+from thermocline.failpoints import MODULE_VARIABLE as FAILPOINTS_VARIABLE
 from thermocline.settings.checks import problems_of_addresses, problems_of_exposure, problems_of_folders
 from thermocline.settings.model import (
     CatalogSettings,
@@ -41,7 +40,6 @@ OTHER_VARIABLES: Final = frozenset(
         "THERMOCLINE_CACHE",
         "THERMOCLINE_TRACEBACK",
         FAILPOINTS_VARIABLE,
-        FAILPOINTS_FILE_VARIABLE,
     }
 )
 

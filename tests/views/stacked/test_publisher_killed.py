@@ -23,9 +23,10 @@ import pytest
 
 from embedded.stack import Stack
 from tests.behaviour.armed import armed_owners, error_like, has_fired
+from tests.failpoints.arming import arm, disarm
+from tests.failpoints.point import Action, Process
 from tests.views.stacked.viewed import Viewed
 from thermocline.errors import ExitCode
-from thermocline.failpoints import Action, Process, arm, disarm
 from thermocline.iceberg.files import local_path
 from thermocline.process.clock import SystemClock
 from views.leases import path_of

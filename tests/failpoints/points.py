@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from thermocline.failpoints.point import Failpoint, Form, Process
-from thermocline.failpoints.real_errors import (
+from tests.failpoints.point import Failpoint, Form, Process
+from tests.failpoints.real_errors import (
     catalog_away,
     database_away,
     disk_full,

@@ -22,12 +22,12 @@ from typing import IO, Final
 
 import msgspec
 
-from thermocline.errors import ConfigInvalid, did_you_mean
-from thermocline.failpoints.point import Action, Form
-from thermocline.failpoints.points import POINTS
+from tests.failpoints.point import Action, Form
+from tests.failpoints.points import POINTS
+from thermocline.errors import did_you_mean
 
-TEXT_VARIABLE: Final = "THERMOCLINE_FAILPOINTS"
-FILE_VARIABLE: Final = "THERMOCLINE_FAILPOINTS_FILE"
+TEXT_VARIABLE: Final = "FAILPOINTS"
+FILE_VARIABLE: Final = "FAILPOINTS_FILE"
 
 _ENTRY: Final = re.compile(
     r"(?P<point>[a-z.-]+)=(?P<action>[a-z-]+)(:(?P<value>-?\d+(\.\d+)?))?(@(?P<nth>[1-9]\d*))?"
@@ -55,7 +55,7 @@ class Fired(msgspec.Struct, frozen=True):
 
 
 def parse(text: str, origin: str) -> tuple[Arm, ...]:
-    """The entries of a text. Raises `ConfigInvalid` with every problem, under the name of its origin."""
+    """The entries of a text. Raises ValueError with every problem, under the name of its origin."""
     arms: list[Arm] = []
     problems: list[str] = []
     for entry in filter(None, (part.strip() for part in re.split(r"[;\n]", text))):
@@ -65,14 +65,14 @@ def parse(text: str, origin: str) -> tuple[Arm, ...]:
         else:
             problems.append(arm_or_problem)
     if problems:
-        raise ConfigInvalid(path=origin, problems=tuple(problems))
+        raise ValueError(f"{origin}: {'; '.join(problems)}")
     return tuple(arms)
 
 
 def arm(path: Path, text: str) -> None:
     """Write the file that processes look into: what it says is armed from now on, and nothing else.
 
-    Raises `ConfigInvalid`; then the file stays as it was.
+    Raises ValueError; then the file stays as it was.
     """
     parse(text, str(path))
     scratch = path.with_name(f"{path.name}.new")
