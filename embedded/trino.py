@@ -16,11 +16,9 @@ from typing import Self
 
 from embedded.ports import HOST, is_free, ports_of
 from embedded.process import GuardedProcess, end_of
-from embedded.trino_jars import MAIN, iceberg_tree
 from embedded.trino_tree import trino_tree
-from thermocline.errors import DependencyMissing, PortTaken, TrinoUnreachable
+from thermocline.errors import PortTaken, TrinoUnreachable
 from thermocline.jvm.jars import Report, in_silence
-from thermocline.jvm.java import has_vector_module
 from thermocline.jvm.trino_java import TRINO_VERSIONS, find_trino_java
 
 # The quickest to start and the smallest: 320 MB resident at rest. With more memory it is a server's Java.
@@ -44,15 +42,10 @@ class Release:
     java_versions: tuple[int, ...]
     tree: Callable[..., Path]
     main: str
-    insists_on_vectors: bool = False
 
 
 WITH_KAFKA = Release(TRINO_VERSIONS, trino_tree, "io.trino.server.TrinoServer")
 """Trino 476: both connectors, tables of format version 2."""
-ICEBERG_ONLY = Release((25,), iceberg_tree, MAIN, insists_on_vectors=True)
-"""Trino 483: format version 3, no Kafka, and none of the managers of groups and session properties. It does
-not start on the wheel's Java."""
-
 START_TIMEOUT_SECONDS = 300.0  # 8 s on a quiet machine; the first start reads 540 MB from the disk
 _STOP_TIMEOUT_SECONDS = 40.0  # without queries it stops within a second
 _REQUEST_TIMEOUT_SECONDS = 2.0
@@ -91,11 +84,6 @@ class LocalTrino:
         """
         self._folder = folder.absolute()
         self._java = find_trino_java(release.java_versions, report=report)
-        if release.insists_on_vectors and not has_vector_module(self._java.home):
-            raise DependencyMissing(
-                what_is_missing="a JDK 25 with the module jdk.incubator.vector",
-                how_to_get="install a JDK 25, such as Temurin: the Java of the wheel was built without it",
-            )
         self._tree = release.tree(java=self._java, report=report)
         self._main = release.main
         self._memory_gb = memory_gb

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from embedded.java_class import class_that_calls
+from tests.embedded.java_class import class_that_calls
 from thermocline.jvm.java import find_java
 
 pytestmark = pytest.mark.jvm

@@ -17,7 +17,6 @@ import threading
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
@@ -35,7 +34,7 @@ _ATTEMPTS_TRUST_MACHINE = (False, True, False, True)
 _FETCH_TIMEOUT_SECONDS = 3600.0  # the largest, 820 MB, over a line of 2 Mbit/s
 _DIGEST_CHARACTERS = 12  # of a SHA-256: names a folder, proves nothing
 _VERIFIED = "verified.json"
-_LOCKS = ("jars.lock", "trino_483.lock")
+_LOCK = Path(__file__).with_name("jars.lock")
 
 
 def in_silence(_line: str) -> None:
@@ -67,6 +66,7 @@ def jars_of(
     java: JavaHome | None = None,
     report: Report = in_silence,
     cache: Path | None = None,
+    lock: Path = _LOCK,
 ) -> tuple[Path, ...]:
     """Gives the verified jars of a group of the lock (such as `kafka`), in the lock's order.
 
@@ -74,14 +74,15 @@ def jars_of(
     again, and fetched again where it differs. Safe in several processes at once, and after an interruption.
 
     Args:
-        group: A section of `jars.lock`.
+        group: A section of the lock.
         java: Runs Ivy where something is missing; found when needed if not given.
         cache: Instead of the cache folder of this user.
+        lock: Instead of `jars.lock`.
 
     Raises:
         DependencyMissing: a jar could not be fetched, or what was fetched is not what the lock names.
     """
-    jars = locked_jars()[group]
+    jars = locked_jars(lock)[group]
     folder = (cache or cache_folder()) / "jars" / f"{group}-{_digest_of(jars)}"
     if not _is_verified(folder, jars):
         folder.mkdir(parents=True, exist_ok=True)
@@ -90,15 +91,12 @@ def jars_of(
     return tuple(folder / jar.file_name for jar in jars)
 
 
-def locked_jars() -> dict[str, tuple[Jar, ...]]:
-    """Gives the committed locks: their groups, each with its jars in the order of the file."""
-    texts = [files(__package__).joinpath(name).read_text() for name in _LOCKS]
-    lock: dict[str, dict[str, str]] = {
-        group: jars for text in texts for group, jars in tomllib.loads(text).items()
-    }
+def locked_jars(lock: Path = _LOCK) -> dict[str, tuple[Jar, ...]]:
+    """Gives a lock: its groups, each with its jars in the order of the file."""
+    groups: dict[str, dict[str, str]] = tomllib.loads(lock.read_text())
     return {
         group: tuple(_jar_of(coordinates, sha256) for coordinates, sha256 in lines.items())
-        for group, lines in lock.items()
+        for group, lines in groups.items()
     }
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from embedded.java_class import class_that_calls
+from tests.embedded.java_class import class_that_calls
 from thermocline.jvm.cache import cache_folder, made_once
 from thermocline.jvm.jars import Report, in_silence, jars_of, locked_jars
 from thermocline.jvm.java import JavaHome
@@ -26,6 +26,7 @@ _GROUPS: Final = {"lib": "trino-483-server", "plugin/iceberg": "trino-483-iceber
 _SERVICE: Final = "META-INF/services/io.trino.spi.Plugin"
 _CONNECTOR: Final = "io.trino.plugin.iceberg.IcebergPlugin"
 _DIGEST_CHARACTERS: Final = 12
+_LOCK: Final = Path(__file__).with_name("trino_483.lock")
 
 
 def iceberg_tree(*, java: JavaHome, report: Report = in_silence, cache: Path | None = None) -> Path:
@@ -38,7 +39,7 @@ def iceberg_tree(*, java: JavaHome, report: Report = in_silence, cache: Path | N
     def make(tree: Path) -> None:
         report(f"fetching Trino {VERSION} (480 MB; this time only)")
         for folder, group in _GROUPS.items():
-            _link(jars_of(group, java=java, report=report, cache=cache), tree / folder)
+            _link(jars_of(group, java=java, report=report, cache=cache, lock=_LOCK), tree / folder)
         start = class_that_calls(MAIN.replace(".", "/"), "io/trino/server/Server", "start", VERSION)
         _jar(tree / "lib" / "start.jar", f"{MAIN.replace('.', '/')}.class", start)
         _jar(tree / "plugin" / "iceberg" / "service.jar", _SERVICE, _CONNECTOR.encode())
@@ -47,7 +48,7 @@ def iceberg_tree(*, java: JavaHome, report: Report = in_silence, cache: Path | N
 
 
 def _name() -> str:
-    text = repr([locked_jars()[group] for group in _GROUPS.values()])
+    text = repr([locked_jars(_LOCK)[group] for group in _GROUPS.values()])
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_CHARACTERS]
 
 
