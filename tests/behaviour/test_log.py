@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
 from embedded.broker import LocalKafka
+from tests.manual_clock import ManualClock
 from tests.transactions import wait_for_markers
 from thermocline.errors import ConfigInvalid, KafkaUnreachable, RangeIncomplete, TopicMissing
 from thermocline.kafka import log as log_module
@@ -25,7 +26,7 @@ from thermocline.kafka.log import (
     TopicConfig,
     read_ranges,
 )
-from thermocline.process.clock import ManualClock, SystemClock
+from thermocline.process.clock import SystemClock
 from thermocline.rules.seam import Seam
 from thermocline.settings import KafkaSettings
 

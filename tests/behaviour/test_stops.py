@@ -27,6 +27,7 @@ from tests.behaviour.around import Around, around_batches
 from tests.behaviour.live import Live, Rows, replayed, wait_for
 from tests.behaviour.topic import APP, Topic
 from tests.ingest.small_ingest import java_store
+from tests.manual_clock import ManualClock
 from thermocline.errors import (
     ClusterReplaced,
     DefinitionChanged,
@@ -44,7 +45,7 @@ from thermocline.errors import (
 )
 from thermocline.iceberg.catalog import ACCEPTED_PROPERTY, DEFINITION_PROPERTY, SUMMARY_ACCEPTED
 from thermocline.kafka.log import Log, OffsetRange
-from thermocline.process.clock import ManualClock, SystemClock
+from thermocline.process.clock import SystemClock
 from thermocline.rules.seam import Seam
 from thermocline.text import typed as command_line
 

@@ -17,11 +17,11 @@ from ingest.owner import Owner
 from serving.client import Client
 from tests.behaviour.live import wait_for
 from tests.behaviour.topic import APP, key_bytes, value_bytes
+from tests.manual_clock import ManualClock
 from tests.transactions import wait_for_markers
 from thermocline.cli import entry
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.kafka.log import Log
-from thermocline.process.clock import ManualClock
 from thermocline.rules.seam import Seam
 from thermocline.settings import load_settings
 from views import transactions

@@ -28,6 +28,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
 from ingest.content_files import data_file_json
+from tests.partition_spec import partition_spec_of
 from thermocline.iceberg import data_file
 from thermocline.iceberg.data_file import WrittenFile, write_data_file
 from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE, LiveTable
@@ -263,7 +264,7 @@ def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Ta
     rows = pa.table({"id": range(len(texts)), "text": texts, "raw": chance.choices(RAWS, k=len(texts))})
     catalog = SqlCatalog("bounds", uri="sqlite:///:memory:", warehouse=str(tmp_path))
     catalog.create_namespace("app")
-    schema, spec = DEFINITION.iceberg_schema(), DEFINITION.iceberg_partition_spec()
+    schema, spec = DEFINITION.iceberg_schema(), partition_spec_of(DEFINITION)
     table = catalog.create_table("app.bounds", schema, partition_spec=spec)
     with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
         for first in range(0, rows.num_rows, 3):

@@ -16,8 +16,8 @@ from pyiceberg.io import InputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from ingest.lease import Holder, Lease, StoppedWaiting, _started
+from tests.manual_clock import ManualClock
 from thermocline.errors import OwnerLost, StoreUnreachable, TableHeld
-from thermocline.process.clock import ManualClock
 
 LEASE_SECONDS = 60.0
 ELSEWHERE = replace(

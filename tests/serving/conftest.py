@@ -27,13 +27,14 @@ from serving.cold import folder as cold_folder
 from serving.cold.folder import ColdFolder
 from serving.cold.manifest import source_of
 from serving.hot.tier import HotTier
+from tests.manual_clock import ManualClock
 from thermocline.iceberg import data_file
 from thermocline.iceberg.catalog import SnapshotState
 from thermocline.iceberg.data_file import write_data_file
 from thermocline.iceberg.deletes import write_deletes
 from thermocline.iceberg.files import DataFile
 from thermocline.kafka.log import RecordChunk
-from thermocline.process.clock import Clock, ManualClock
+from thermocline.process.clock import Clock
 from thermocline.rules.decode import decoder_for, records_table
 from thermocline.rules.definition import KEY, TOMBSTONE, LiveTable
 from thermocline.rules.fold import fold

@@ -12,8 +12,8 @@ from serving.hot import merge, scan, tier
 from serving.hot.pinned import PinnedHot, hold
 from serving.hot.tier import HotTier
 from serving.hot.view import HotReader
+from tests.manual_clock import ManualClock
 from tests.serving.hot_log import DEFINITION, PLACES, START, FakeLog, check
-from thermocline.process.clock import ManualClock
 from thermocline.rules.seam import Seam
 
 STEPS = 120

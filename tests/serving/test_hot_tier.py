@@ -17,9 +17,9 @@ from serving.hot.pinned import hold
 from serving.hot.record import KEY_BYTES_MAX, LONG_KEY_PREFIX_BYTES
 from serving.hot.tier import HotTier
 from serving.hot.view import HotReader
+from tests.manual_clock import ManualClock
 from tests.serving.hot_log import DEFINITION, PLACES, START, FakeLog, check
 from thermocline.errors import NotReady
-from thermocline.process.clock import ManualClock
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import bucket_of, encode_one
 from thermocline.rules.seam import Seam

@@ -13,6 +13,8 @@ from pyiceberg.table import Table
 
 from serving import private
 from serving.feed import fill_until
+from tests.manual_clock import ManualClock
+from tests.partition_spec import partition_spec_of
 from thermocline.errors import (
     BadParameter,
     NotReady,
@@ -25,7 +27,7 @@ from thermocline.errors import (
 )
 from thermocline.iceberg import catalog as catalogs
 from thermocline.kafka.log import OffsetRange, RecordChunk, TopicConfig, TopicRetention
-from thermocline.process.clock import ManualClock, SystemClock
+from thermocline.process.clock import SystemClock
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
 from thermocline.settings import CatalogSettings, KafkaSettings, ServingSettings, Settings, TableSettings
@@ -106,7 +108,7 @@ def private_world(
     table = catalog.create_table(
         "app.profiles",
         definition.iceberg_schema(),
-        partition_spec=definition.iceberg_partition_spec(),
+        partition_spec=partition_spec_of(definition),
         properties={catalogs.DEFINITION_PROPERTY: definition.to_json()},
     )
     for number in range(3):

@@ -19,6 +19,7 @@ import pytest
 
 from serving import server
 from serving.server import load_definitions, serve
+from tests.partition_spec import partition_spec_of
 from thermocline.errors import ConfigInvalid, PortTaken, StateDirUnusable, TableMissing
 from thermocline.iceberg import catalog as catalogs
 from thermocline.rules.definition import LiveTable
@@ -57,7 +58,7 @@ def _create_table(settings: Settings, definition: LiveTable) -> None:
     table = catalog.create_table(
         "app.profiles",
         definition.iceberg_schema(),
-        partition_spec=definition.iceberg_partition_spec(),
+        partition_spec=partition_spec_of(definition),
         properties={catalogs.DEFINITION_PROPERTY: definition.to_json()},
     )
     summary = {

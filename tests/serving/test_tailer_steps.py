@@ -15,11 +15,11 @@ from serving import tailer
 from serving.follower import Published
 from serving.layout import TAILER_STATUS
 from serving.tailer import RECHECK_SECONDS, Tailer
+from tests.manual_clock import ManualClock
 from tests.serving.hot_log import DEFINITION, PLACES, START
 from tests.serving.test_tailer import ALTERED, SOURCE, FakeTail, Kafka, snapshot
 from thermocline.iceberg.catalog import SnapshotState
 from thermocline.kafka.log import RecordChunk, TopicFacts
-from thermocline.process.clock import ManualClock
 from thermocline.rules.identity import check_tombstones
 from thermocline.rules.seam import Seam
 

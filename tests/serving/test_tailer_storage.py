@@ -23,12 +23,12 @@ from tests.behaviour.armed import ERROR_LIKE, armed_by, has_fired
 from tests.failpoints.arming import arm, disarm
 from tests.failpoints.point import Action, Process
 from tests.failpoints.points import POINTS
+from tests.manual_clock import ManualClock
 from tests.serving import full_disk
 from tests.serving.hot_log import DEFINITION, PLACES, START, FakeLog, check
 from tests.serving.test_tailer import FakeTail, snapshot
 from tests.serving.test_tailer_steps import Stepped
 from thermocline.errors import StorageFailed
-from thermocline.process.clock import ManualClock
 from thermocline.rules.seam import Seam
 
 P0 = PLACES[0]

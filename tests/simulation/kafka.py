@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tests.manual_clock import ManualClock
 from tests.simulation.partitions import Headers, Partition, Place, Record, Transaction
 from thermocline.errors import KafkaUnreachable, OffsetsGone, RangeIncomplete, TopicMissing
 from thermocline.kafka.log import (
@@ -28,7 +29,7 @@ from thermocline.kafka.log import (
     TopicConfig,
     TopicFacts,
 )
-from thermocline.process.clock import Clock, ManualClock
+from thermocline.process.clock import Clock
 from thermocline.rules.seam import Seam
 
 BOOTSTRAP_SERVERS = "simulated:9092"

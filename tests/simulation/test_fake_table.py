@@ -20,13 +20,14 @@ from ingest.change import Change, summary_fields
 from ingest.java import small_jvm
 from ingest.metadata import Delta, LostRace, MetadataError, MetadataStore, NoTable
 from tests.ingest.small_ingest import Ingest, java_store, settings_of
+from tests.manual_clock import ManualClock
 from tests.simulation.catalog import CLOCK_TOLERANCE_MS, FakeCatalog, FakeSnapshot, Metadata, Summary
 from tests.simulation.faults import Violation
 from tests.simulation.metadata import FakeMetadataStore
 from tests.simulation.store import FakeIO
 from thermocline.iceberg.catalog import BATCH_PROPERTY, load_table, open_catalog
 from thermocline.iceberg.files import local_path, plan_files
-from thermocline.process.clock import ManualClock, SystemClock
+from thermocline.process.clock import SystemClock
 
 IDENTIFIER = "app.profiles"
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.manual_clock import ManualClock
 from thermocline.errors import CatalogUnreachable, KafkaUnreachable
 from thermocline.kafka import dead_letters
 from thermocline.kafka.dead_letters import DELIVERY_STALL_SECONDS, DeadLetter, _Sending, send_dead_letters
-from thermocline.process.clock import ManualClock
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 LETTER = DeadLetter(b"k", b"v", (), "profiles/0@7")

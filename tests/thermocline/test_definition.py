@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
+from tests.partition_spec import partition_spec_of
 from thermocline.errors import DefinitionInvalid
 from thermocline.rules.decode import Stage
 from thermocline.rules.definition import (
@@ -192,7 +193,7 @@ def test_an_altered_table_keeps_its_field_ids() -> None:
     schema = altered.iceberg_schema()
     assert (schema.find_field("added").field_id, schema.find_field("_kafka_topic").field_id) == (11, 7)
     assert altered.table_schema.field("added").metadata == {b"PARQUET:field_id": b"11"}
-    (partition,) = altered.iceberg_partition_spec().fields
+    (partition,) = partition_spec_of(altered).fields
     assert schema.find_column_name(partition.source_id) == "user_id"
     renumbered = LiveTable.build(
         **SETTINGS | {"columns": {"value": "string", "added": "string"} | SETTINGS["columns"]}
@@ -251,7 +252,7 @@ def test_a_table_without_a_key_has_no_identifier_and_is_bucketed_by_the_logs_par
     schema = EVENTS.iceberg_schema()
     assert schema.identifier_field_names() == set()
     assert not any(field.required for field in schema.fields)
-    (field,) = EVENTS.iceberg_partition_spec().fields
+    (field,) = partition_spec_of(EVENTS).fields
     assert schema.find_column_name(field.source_id) == "_kafka_partition"
 
 
@@ -313,7 +314,7 @@ def test_the_iceberg_table_is_identified_by_its_key_and_bucketed_by_its_entity()
     schema = PROFILES.iceberg_schema()
     assert schema.identifier_field_names() == {"app_id", "user_id", "key"}
     assert all(schema.find_field(name).required == (name in PROFILES.key) for name in schema.column_names)
-    (field,) = PROFILES.iceberg_partition_spec().fields
+    (field,) = partition_spec_of(PROFILES).fields
     assert (field.name, str(field.transform)) == ("bucket", "bucket[16]")
     assert schema.find_column_name(field.source_id) == "user_id"
 

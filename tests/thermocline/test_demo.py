@@ -30,8 +30,8 @@ from embedded.demo.verdict import Check
 from embedded.demo.view_door import rows_sql
 from embedded.demo.view_words import how_to_ask
 from embedded.demo.views import scene_view, size_text, sparkline
+from tests.manual_clock import ManualClock
 from thermocline.iceberg.catalog import SnapshotState
-from thermocline.process.clock import ManualClock
 from thermocline.rules.seam import Seam
 
 SEAM = Seam({("profiles", partition): 1_000_000 + partition for partition in range(4)})

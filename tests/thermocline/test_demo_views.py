@@ -20,9 +20,9 @@ from embedded.demo.view_verdict import compare_seen
 from embedded.demo.witness import Witness
 from embedded.demo.writer import Writer, Written
 from embedded.oracle import Acknowledged, Oracle, Row, RowKey
+from tests.manual_clock import ManualClock
 from thermocline.cli.entry import run
 from thermocline.errors import ReadAfterTimeout, TrinoRefused, TrinoUnreachable, VerdictBad
-from thermocline.process.clock import ManualClock
 from thermocline.rules.seam import Seam
 
 TIME = datetime(2026, 1, 1, 0, 0, 0, 500_000, UTC)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.manual_clock import ManualClock
 from thermocline.kafka.log import SILENCE_SECONDS_MAX, UNKNOWN_CONFIG, Tail, TopicConfig, config_of
-from thermocline.process.clock import ManualClock
 from thermocline.rules.seam import Seam
 
 

@@ -12,8 +12,8 @@ from embedded.demo.witness import SEEN_SECONDS_MAX, Witness
 from embedded.demo.writer import Writer, Written
 from embedded.oracle import RowKey
 from embedded.workload import profiles_definition
+from tests.manual_clock import ManualClock
 from thermocline.errors import NotReady, ReadAfterTimeout, VerdictBad
-from thermocline.process.clock import ManualClock
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam

@@ -11,8 +11,8 @@ import pytest
 
 from embedded.oracle import Acknowledged, Oracle
 from embedded.workload import Event, Workload, produce, profiles_definition
+from tests.manual_clock import ManualClock
 from thermocline.errors import KafkaUnreachable
-from thermocline.process.clock import ManualClock
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.seam import Seam
 

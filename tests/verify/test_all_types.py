@@ -17,11 +17,11 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from serving.hot.pinned import hold
 from serving.hot.tier import HotTier
+from tests.manual_clock import ManualClock
 from thermocline.iceberg.catalog import SnapshotState
 from thermocline.iceberg.data_file import write_data_file
 from thermocline.iceberg.files import DataFile
 from thermocline.kafka.log import RecordChunk
-from thermocline.process.clock import ManualClock
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.definition import KEY, LiveTable
 from thermocline.rules.read_point import ReadPoint

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.manual_clock import ManualClock
 from thermocline.cli import entry
 from thermocline.cli.verify import SHOWN_MAX
 from thermocline.cli.verify_progress import LINE_SECONDS, Lines, shown_progress
 from thermocline.errors import ExitCode
-from thermocline.process.clock import ManualClock
 from verify.history import KEYS_MAX
 from verify.spill import Heard
 

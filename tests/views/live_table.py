@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from tests.partition_spec import partition_spec_of
 from thermocline.iceberg.catalog import DEFINITION_PROPERTY, SUMMARY_SEAM, summary_of
 from thermocline.kafka.log import OpenTransaction, TopicConfig, TopicFacts, TopicRetention
 from thermocline.rules.definition import LiveTable
@@ -28,7 +29,7 @@ def make_table(catalog: Catalog, definition: LiveTable) -> Table:
     return catalog.create_table(
         definition.identifier,
         definition.iceberg_schema(),
-        partition_spec=definition.iceberg_partition_spec(),
+        partition_spec=partition_spec_of(definition),
         properties={"format-version": "2", DEFINITION_PROPERTY: definition.to_json()},
     )
 

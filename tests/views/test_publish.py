@@ -15,6 +15,7 @@ import pytest
 import requests
 from pyiceberg.table import Table
 
+from tests.manual_clock import ManualClock
 from tests.views.fake_trino import LOST_RACES, FakeTrino, contended, trino_error
 from tests.views.live_table import A_WEEK, DAY_MS, FakeLog, commit, make_table
 from thermocline.errors import (
@@ -29,7 +30,6 @@ from thermocline.errors import (
 )
 from thermocline.iceberg.catalog import open_catalog
 from thermocline.kafka.log import OpenTransaction, TopicConfig
-from thermocline.process.clock import ManualClock
 from thermocline.process.metrics import REGISTRY
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.seam import Seam

@@ -19,9 +19,7 @@ from typing import Final, Literal
 
 import pyarrow as pa
 from pyiceberg import types
-from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import PrimitiveType
 
 from thermocline.errors import DefinitionInvalid, first_line
@@ -51,7 +49,6 @@ KEY_SOURCES: Final = ("key", "value")
 FORMAT_VERSIONS: Final = (2, 3)
 BUCKETS_MAX: Final = 4096  # beyond it, a commit of every bucket writes more files than a manifest should list
 DECIMAL_PRECISION_MAX: Final = 38  # Iceberg's limit, and that of a 128-bit decimal
-PARTITION_FIELD_ID: Final = 1000  # where Iceberg starts to number partition fields
 TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
 COLUMN_NAME: Final = re.compile(r"""[^"'`\\\x00-\x1f\x7f]+""")  # what SQL and JSON spell without escapes
 # Trino adds hidden columns with such names to each Iceberg table ("$path", "$partition"), and a later release
@@ -409,12 +406,6 @@ class LiveTable:
         ]
         identifier = [column.field_id for column in self.key_columns] if self.has_key else []
         return Schema(*fields, identifier_field_ids=identifier)
-
-    def iceberg_partition_spec(self) -> PartitionSpec:
-        """One field: the bucket of ``bucket_column``."""
-        transform: BucketTransform[int] = BucketTransform(self.buckets)
-        source_id = self.bucket_column.field_id
-        return PartitionSpec(PartitionField(source_id, PARTITION_FIELD_ID, transform, BUCKET_FIELD))
 
     @cached_property
     def _provenance_columns(self) -> tuple[Column, ...]:

@@ -19,13 +19,14 @@ from pyiceberg.table import Table
 from trino.exceptions import TrinoQueryError
 
 from serving.private import extract
+from tests.manual_clock import ManualClock
 from tests.views.door.conftest import ANALYST, Door
 from tests.views.live_table import commit, make_table
 from thermocline import cli
 from thermocline.errors import OffsetsGone
 from thermocline.iceberg.catalog import open_catalog
 from thermocline.kafka.log import Log
-from thermocline.process.clock import Clock, ManualClock, SystemClock
+from thermocline.process.clock import Clock, SystemClock
 from thermocline.rules.identity import MARGIN_MS_MAX
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam

@@ -19,6 +19,7 @@ from confluent_kafka.cimpl import NewPartitions
 from pyiceberg.table import Table
 from trino.exceptions import TrinoUserError
 
+from tests.partition_spec import partition_spec_of
 from tests.views.door.conftest import ADMIN, Door
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.definition import LiveTable
@@ -190,7 +191,7 @@ def new_world(door: Door) -> Any:
         table = door.catalog.create_table(
             definition.identifier,
             definition.iceberg_schema(),
-            partition_spec=definition.iceberg_partition_spec(),
+            partition_spec=partition_spec_of(definition),
             properties={"format-version": "2"},
         )
         catalog = f"kafka_{definition.name}"
