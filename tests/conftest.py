@@ -34,6 +34,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.is_relative_to(BEHAVIOUR) or any(map(item.get_closest_marker, NEED_JAVA)):
             item.add_marker(pytest.mark.jvm)
+    # The longest first, so that two processes end at about the same time.
+    items.sort(key=lambda item: [not item.get_closest_marker(name) for name in ("trino", "jvm")])
     if not is_full():
         left_out = [item for item in items if item.get_closest_marker("full")]
         config.hook.pytest_deselected(items=left_out)

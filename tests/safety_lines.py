@@ -90,7 +90,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="ingest/commit.py",
         line="                known = self._look_for(tried, plan, change, detail)",
         without="                known = None",
-        test="tests/ingest/test_commit_outcomes.py::test_a_hundred_lost_answers_of_sqlite_lose_and_repeat_nothing",
+        test="tests/ingest/test_commit_outcomes.py::test_lost_answers_of_sqlite_lose_and_repeat_nothing",
     ),
     Mutant(
         name="absence-is-no-proof",

@@ -28,6 +28,8 @@ from thermocline.rules.decode import json_row
 from thermocline.rules.definition import PROVENANCE
 from thermocline.settings import load_settings
 
+pytestmark = pytest.mark.full
+
 MORE = "more"
 USERS = ("u0", "u1", "u2")
 KEY = ("app_id", "user_id", "key")

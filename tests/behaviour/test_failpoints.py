@@ -35,6 +35,8 @@ from thermocline.iceberg.catalog import open_catalog, state_of
 from thermocline.iceberg.files import local_path, plan_files
 from thermocline.kafka.log import Log
 
+pytestmark = pytest.mark.full
+
 NAME, DEAD_LETTERS = "failing", "failing-dead-letters"
 CASES = error_like(Process.INGEST, Process.TASK)
 # An owner, the one after it, and one more where both meet what is armed.

@@ -29,6 +29,8 @@ from tests.behaviour.topic import APP
 from tests.failpoints.arming import arm, disarm
 from tests.failpoints.point import Action, Process
 
+pytestmark = pytest.mark.full
+
 NAME = "served"
 # The fourth one changes rows of the first, so that there are deletes, too.
 BATCHES = 4

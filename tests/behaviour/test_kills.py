@@ -40,6 +40,8 @@ TAILER_KILLS = {
     "between a generation and the manifest that lists it": "hot.publish=kill@1",
     "between the files of an index": "cold.index-file=kill@1",
 }
+QUICK_KILL = "after it published"
+OTHER_INGEST_KILLS = [place for place in (*OWNER_KILLS, *TASK_KILLS) if place != QUICK_KILL]
 WORKER_KILLS = {"in the middle of an extract": "extract.bucket=kill@2"}
 # Rounds of writing, reading and committing in which a kill has to happen.
 ROUNDS_MAX = 20
@@ -78,7 +80,9 @@ def check_table(stack: Stack, topic: Topic) -> None:
             assert Path(local_path(planned.path) or "").exists()
 
 
-@pytest.mark.parametrize("place", [*OWNER_KILLS, *TASK_KILLS])
+@pytest.mark.parametrize(
+    "place", [QUICK_KILL, *(pytest.param(place, marks=pytest.mark.full) for place in OTHER_INGEST_KILLS)]
+)
 def test_ingest_killed_there_loses_and_repeats_nothing(
     stack: Stack, topic: Topic, file: Path, new_owner: Callable[[Stack], Owner], place: str
 ) -> None:
@@ -105,6 +109,7 @@ def server(stack: Stack) -> Command:
     return server
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("place", [*TAILER_KILLS, *WORKER_KILLS])
 def test_a_server_whose_process_is_killed_there_answers_right_or_not_at_all(
     stack: Stack, topic: Topic, file: Path, server: Command, new_owner: Callable[[Stack], Owner], place: str

@@ -236,6 +236,7 @@ def test_a_tail_notices_that_a_topic_has_grown(broker: LocalKafka, settings: Kaf
     assert tail.facts()["growing"].topic_id == before.topic_id
 
 
+@pytest.mark.full
 def test_a_frozen_broker_is_silent_and_no_partition_was_read_to_its_end_meanwhile(
     broker: LocalKafka, settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,6 +269,7 @@ def test_a_frozen_broker_is_silent_and_no_partition_was_read_to_its_end_meanwhil
     tail.close()
 
 
+@pytest.mark.full
 def test_what_cannot_be_asked_is_a_named_error(settings: KafkaSettings) -> None:
     with pytest.raises(TopicMissing):
         Log(settings).ends(["nowhere"])

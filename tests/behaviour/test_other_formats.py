@@ -39,6 +39,8 @@ from thermocline.rules.decode import Stage, decoder_for
 from thermocline.rules.definition import LiveTable
 from thermocline.settings import load_settings
 
+pytestmark = pytest.mark.full
+
 CATALOG = "formats"  # a name of its own, since a Spark session keeps the first catalog that it met by a name
 PARTITIONS = 2
 MOMENTS = ["before a commit", "beyond the seam", "after the second commit"]

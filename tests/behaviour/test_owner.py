@@ -83,6 +83,7 @@ def snapshot_id(stack: Stack) -> int:
     ).snapshot_id
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("number", "generation"), [(signal.SIGTERM, 1), (signal.SIGINT, 2)])
 def test_ingest_told_to_stop_ends_cleanly_with_its_last_batch_committed(
     stack: Stack, topic: Topic, number: signal.Signals, generation: int
@@ -259,6 +260,7 @@ class LostAnswer:
         return getattr(self._table, name)
 
 
+@pytest.mark.full
 def test_a_lost_answer_to_a_commit_that_was_made_repeats_nothing(
     rival_stack: Stack, new_owner: Callable[[Stack], Owner]
 ) -> None:
@@ -296,6 +298,7 @@ def test_a_commit_that_nobody_can_find_stops_ingest_and_keeps_its_files(
     assert table_rows(rival_stack)[APP, "u3", "plan"] == "unknown"
 
 
+@pytest.mark.full
 def test_a_table_that_others_wrote_or_rolled_back_stops_ingest(
     new_stack: Callable[..., Stack], new_owner: Callable[[Stack], Owner]
 ) -> None:
@@ -334,6 +337,7 @@ def test_a_table_that_others_wrote_or_rolled_back_stops_ingest(
         new_owner(stack)
 
 
+@pytest.mark.full
 def test_a_bad_record_stops_a_table_that_wants_to_fail_and_commits_nothing(
     new_stack: Callable[..., Stack], new_owner: Callable[[Stack], Owner]
 ) -> None:
@@ -355,6 +359,7 @@ def test_a_bad_record_stops_a_table_that_wants_to_fail_and_commits_nothing(
     assert not data_files(stack)
 
 
+@pytest.mark.full
 def test_bad_records_are_kept_before_the_batch_that_they_came_with_commits(
     rival_stack: Stack, new_owner: Callable[[Stack], Owner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -401,6 +406,7 @@ def cut(stack: Stack, offset: int) -> None:
     admin.delete_records([TopicPartition(TOPIC, 0, offset)])[TopicPartition(TOPIC, 0)].result(30)
 
 
+@pytest.mark.full
 def test_records_deleted_below_the_seam_stop_ingest_with_the_lost_range(
     new_stack: Callable[..., Stack], new_owner: Callable[[Stack], Owner]
 ) -> None:
@@ -443,6 +449,7 @@ def _created_again(stack: Stack) -> bool:
     return False
 
 
+@pytest.mark.full
 def test_an_owner_that_wakes_up_after_a_takeover_commits_nothing_and_ends(tmp_path: Path) -> None:
     """Method: two rounds of `tests.torture.takeover`, which also compares history and rows with the log."""
     takeover.run(tmp_path, rounds=2, seed=1, engine="local")

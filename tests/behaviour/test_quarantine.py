@@ -320,6 +320,7 @@ def letters(stack: Stack, count: int) -> list[tuple[bytes | None, bytes | None, 
 # Replay
 
 
+@pytest.mark.full
 def test_replay_applies_what_is_the_newest_of_its_key_and_nothing_else(
     new_scores: Callable[..., Scores], show: Show
 ) -> None:
@@ -454,6 +455,7 @@ def test_a_record_that_was_good_when_read_supersedes_though_bad_now(
     assert live.scores() == {"u1": 1}
 
 
+@pytest.mark.full
 def test_replayed_one_by_one_records_end_as_replayed_together(
     new_scores: Callable[..., Scores], show: Show
 ) -> None:
@@ -636,6 +638,7 @@ def test_a_replay_from_a_compacted_topic_is_refused_once_a_tombstone_may_be_gone
     assert live.scores() == {"row": 1, "other": 2}
 
 
+@pytest.mark.full
 def test_a_replay_after_a_topic_was_made_again_is_refused(
     new_scores: Callable[..., Scores], show: Show
 ) -> None:

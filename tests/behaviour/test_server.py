@@ -137,6 +137,7 @@ def extracted(client: Client) -> tuple[ReadPoint, dict[RowKey, str]]:
     return point, by_key
 
 
+@pytest.mark.full
 def test_a_frozen_tailer_serves_no_value_older_than_the_table_that_it_names(
     stack: Stack, owner: Owner, topic: Topic, client: Client
 ) -> None:
@@ -163,6 +164,7 @@ def test_a_frozen_tailer_serves_no_value_older_than_the_table_that_it_names(
     assert attributes(fresh) == {"plan": "while it was frozen"}
 
 
+@pytest.mark.full
 def test_a_killed_tailer_is_replaced_and_goes_on_where_it_was(
     stack: Stack, topic: Topic, client: Client
 ) -> None:
@@ -228,6 +230,7 @@ def test_garbage_neither_stops_the_server_nor_hides_good_records(topic: Topic, c
     assert attributes(lookup(client, row, topic.flush())) == {"plan": "good", "city": "Bonn"}
 
 
+@pytest.mark.full
 def test_waiting_for_a_record_that_never_comes_ends_with_a_clear_error(stack: Stack, server: Command) -> None:
     answer = httpx.get(
         f"{stack.url}/v1/tables/{TABLE}/rows?app_id=7&user_id=u",
@@ -239,6 +242,7 @@ def test_waiting_for_a_record_that_never_comes_ends_with_a_clear_error(stack: St
     assert answer.headers["content-type"].startswith("application/problem+json")
 
 
+@pytest.mark.full
 def test_an_extract_without_a_server_repeats_an_answer_at_its_read_point(
     stack: Stack, topic: Topic, client: Client
 ) -> None:
@@ -259,6 +263,7 @@ def test_an_extract_without_a_server_repeats_an_answer_at_its_read_point(
     assert rows[row] == "then"
 
 
+@pytest.mark.full
 def test_a_read_point_of_no_snapshot_of_the_table_is_refused(stack: Stack, client: Client) -> None:
     point, _ = extracted(client)
     gone = ReadPoint(point.snapshot_id + 1, point.seam, point.end)
@@ -266,6 +271,7 @@ def test_a_read_point_of_no_snapshot_of_the_table_is_refused(stack: Stack, clien
         private.extract(stack.settings, TABLE, None, "arrow", io.BytesIO(), gone, lambda _: None)
 
 
+@pytest.mark.full
 def test_a_restarted_server_answers_the_same(stack: Stack, topic: Topic, server: Command) -> None:
     row = (APP, "restarted", "plan")
     topic.send(row, "kept")

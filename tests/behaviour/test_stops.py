@@ -100,6 +100,7 @@ def assert_stops_every_command(live: Live, code: str, capsys: pytest.CaptureFixt
     assert tables[live.name]["error"]["code"] == code
 
 
+@pytest.mark.full
 def test_a_topic_that_was_made_again(
     new_live: Callable[..., Live], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -178,6 +179,7 @@ def test_retention_that_cut_two_partitions_below_the_seam(
     assert [one["code"] for one in accepted(live, capsys)] == ["offsets-gone"]
 
 
+@pytest.mark.full
 def test_a_catalog_restored_from_an_older_copy(
     stack: Stack, new_live: Callable[..., Live], tmp_path: Path
 ) -> None:
@@ -212,6 +214,7 @@ def test_a_catalog_restored_from_an_older_copy(
     assert live.rows() == newer | {(APP, "u0", "plan"): "one"}
 
 
+@pytest.mark.full
 def test_a_table_rolled_back_by_spark(
     new_live: Callable[..., Live], spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -247,6 +250,7 @@ def test_a_table_rolled_back_by_spark(
     assert str(later) in accepted(live, capsys)[0]["given_up"]
 
 
+@pytest.mark.full
 def test_a_foreign_append_under_a_running_ingest(new_live: Callable[..., Live], spark: SparkSession) -> None:
     """Goal: rows of others are never adopted; what they wrote is given up, and the log is read on."""
     live = new_live()
@@ -280,6 +284,7 @@ def test_a_foreign_append_under_a_running_ingest(new_live: Callable[..., Live], 
     assert live.rows() == replayed({}, live.topic.oracle.records())
 
 
+@pytest.mark.full
 def test_partitions_added_under_load_are_read_from_their_start(new_live: Callable[..., Live]) -> None:
     live = new_live()
     ended = threading.Event()
@@ -394,6 +399,7 @@ def restart(stack: Stack) -> None:
     stack.kafka.wait()
 
 
+@pytest.mark.full
 def test_another_cluster(
     stack: Stack,
     new_live: Callable[..., Live],
@@ -426,6 +432,7 @@ def test_another_cluster(
         assert live.state().seam == Seam.of({live.name: {0: 10}})
 
 
+@pytest.mark.full
 def test_a_topic_made_again_with_fewer_partitions(new_live: Callable[..., Live]) -> None:
     """Goal: the seam of partitions that are gone goes with them, and a rebase may leave out what is there.
 
@@ -447,6 +454,7 @@ def test_a_topic_made_again_with_fewer_partitions(new_live: Callable[..., Live])
     assert live.rows() == values(USERS, "old") | values(range(3), "newer")
 
 
+@pytest.mark.full
 def test_a_table_without_a_key_goes_on_with_no_other_topic(
     new_live: Callable[..., Live], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -464,6 +472,7 @@ HOUR_SECONDS = 3600.0
 DAY_MS = 86_400_000
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("timestamps", ["CreateTime", "LogAppendTime"])
 def test_a_compacted_topic_and_behind_for_longer_than_its_tombstones_live(
     new_live: Callable[..., Live], capsys: pytest.CaptureFixture[str], timestamps: str
@@ -499,6 +508,7 @@ def test_a_compacted_topic_and_behind_for_longer_than_its_tombstones_live(
     assert live.run("ingest", "run", live.name, "--once") == ExitCode.NOTHING_TO_DO
 
 
+@pytest.mark.full
 def test_an_earlier_read_point_of_a_compacted_topic_is_the_same_or_refused(
     new_live: Callable[..., Live], tmp_path: Path
 ) -> None:
@@ -582,6 +592,7 @@ def test_an_idle_table_of_a_compacted_topic_says_that_it_holds_all(new_live: Cal
     assert live.state().drained_ms == before.drained_ms + 30 * 3_600_000
 
 
+@pytest.mark.full
 def test_a_definition_changed_under_a_running_ingest(new_live: Callable[..., Live]) -> None:
     live = new_live()
     owner = live.open()
@@ -603,6 +614,7 @@ def test_a_definition_changed_under_a_running_ingest(new_live: Callable[..., Liv
     assert live.rows() == values(USERS, "one")
 
 
+@pytest.mark.full
 def test_records_lost_while_they_are_read_are_counted_from_the_seam_on(new_live: Callable[..., Live]) -> None:
     """Goal: a read task meets one partition; the error names all, so that its command is the right one."""
     live = new_live()
@@ -663,6 +675,7 @@ class LosingRanges(Around):
         return super().run(task, [Forgetful(some) for some in ranges], *more)
 
 
+@pytest.mark.full
 def test_a_batch_with_a_hole_is_not_committed(new_live: Callable[..., Live], spark: SparkSession) -> None:
     """Goal: what a task does not report is missing, whatever the reason, and the driver sees it."""
     live = new_live()
@@ -679,6 +692,7 @@ def test_a_batch_with_a_hole_is_not_committed(new_live: Callable[..., Live], spa
     assert live.newest_id() == before
 
 
+@pytest.mark.full
 def test_accepting_takes_the_table_from_nobody(new_live: Callable[..., Live]) -> None:
     """Goal: where nothing is to be accepted, nothing is done; where an owner lives, nothing either."""
     live = new_live()

@@ -26,6 +26,8 @@ from thermocline.rules.seam import Seam
 from thermocline.settings import load_settings
 from views import transactions
 
+pytestmark = pytest.mark.full
+
 REQUEST_SECONDS = 30
 
 STATUS = ("status", "--without", "server")

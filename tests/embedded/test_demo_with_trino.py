@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.demo
+pytestmark = [pytest.mark.demo, pytest.mark.full]
 
 # Few rows, so that it is Trino that takes most of the time.
 ARGUMENTS = ("--trino", "--json", "--seconds", "6", "--rows", "2000", "--rate", "300", "--users", "200")

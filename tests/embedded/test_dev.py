@@ -130,6 +130,7 @@ def test_a_topic_can_be_written_and_read_and_a_signal_ends_all_of_it(
         assert probe.connect_ex(("127.0.0.1", port)) != 0
 
 
+@pytest.mark.full
 def test_a_folder_keeps_topics_and_records_whatever_the_port(folder: Path) -> None:
     """It is stopped in order. The second time nothing is created, though more partitions are asked for."""
     with running(folder, "--port", str(free_ports(1)[0]), "--data", "kafka", "--topic", "kept:1") as (
@@ -150,6 +151,7 @@ def test_a_folder_keeps_topics_and_records_whatever_the_port(folder: Path) -> No
         assert end(command, signal.SIGTERM) == 0
 
 
+@pytest.mark.full
 def test_the_topics_of_the_configuration_are_created_and_another_kafka_in_it_is_said(folder: Path) -> None:
     (folder / "thermocline.toml").write_text(CONFIG)
     (port,) = free_ports(1)
@@ -175,6 +177,7 @@ def test_the_topics_of_the_configuration_are_created_and_another_kafka_in_it_is_
     ]
 
 
+@pytest.mark.full
 def test_a_topic_that_the_broker_refuses_is_named_and_nothing_is_left(folder: Path) -> None:
     arguments = ("--port", str(free_ports(1)[0]), "--topic", "a.b", "--topic", "a_b")
     with typed(folder, *arguments, "--json") as command:
@@ -186,6 +189,7 @@ def test_a_topic_that_the_broker_refuses_is_named_and_nothing_is_left(folder: Pa
     assert list((folder.parent / "tmp").iterdir()) == []
 
 
+@pytest.mark.full
 def test_a_port_taken_by_another_is_named(folder: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

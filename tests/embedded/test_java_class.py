@@ -10,7 +10,7 @@ import pytest
 from tests.embedded.java_class import class_that_calls
 from thermocline.jvm.java import find_java
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.full]
 
 
 @pytest.mark.parametrize(("pattern", "complaint"), [("yyyy", ""), ("b", "Illegal pattern character 'b'")])

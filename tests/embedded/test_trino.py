@@ -16,7 +16,7 @@ import pytest
 from embedded.trino import LocalTrino
 from thermocline.errors import PortTaken, TrinoUnreachable
 
-pytestmark = pytest.mark.trino
+pytestmark = [pytest.mark.trino, pytest.mark.full]
 
 TIMEOUT_SECONDS = 60.0
 

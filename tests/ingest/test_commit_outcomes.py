@@ -15,6 +15,7 @@ from ingest.reconcile import Verdict
 from ingest.unknown import notes
 from tests.ingest.postgres import HOST, Loss, Proxy, local_postgres
 from tests.ingest.small_ingest import Ingest, SqliteThatLosesAnswers, settings_of
+from tests.tier import quick_or_full
 from thermocline.errors import CatalogUnreachable, CommitUnknown
 from thermocline.iceberg.catalog import open_catalog
 from thermocline.iceberg.files import local_path
@@ -22,7 +23,7 @@ from thermocline.settings import load_settings
 
 pytestmark = pytest.mark.jvm
 
-CASES = 100
+CASES = quick_or_full(10, 100)
 
 
 def ingest_through_faults(
@@ -86,7 +87,7 @@ def postgres() -> Iterator[int]:
         yield port
 
 
-def test_a_hundred_lost_answers_of_sqlite_lose_and_repeat_nothing(tmp_path: Path) -> None:
+def test_lost_answers_of_sqlite_lose_and_repeat_nothing(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, "sqlite:///catalog.db")
     with small_jvm(settings.catalog) as jvm:
         ingest = Ingest(settings, jvm, seed=random.randrange(1_000_000))
@@ -98,7 +99,7 @@ def test_a_hundred_lost_answers_of_sqlite_lose_and_repeat_nothing(tmp_path: Path
     assert set(ended) == {"Landed", "Unknown landed", "Unknown not landed"}
 
 
-def test_a_hundred_lost_answers_of_postgresql_lose_and_repeat_nothing(tmp_path: Path, postgres: int) -> None:
+def test_lost_answers_of_postgresql_lose_and_repeat_nothing(tmp_path: Path, postgres: int) -> None:
     """Goal: a networked catalog, where the driver repeats an update by itself and meets its own commit.
 
     Method: a proxy before the server loses the request or the answer; half the time the server is away then.

@@ -124,6 +124,7 @@ def test_the_report_names_the_faults_and_the_differences() -> None:
 
 
 @pytest.mark.jvm
+@pytest.mark.full
 def test_a_short_torture_finds_no_difference(tmp_path: Path) -> None:
     """A round of faults on real processes: the harness works, and so does what it breaks."""
     path = tmp_path / "report.md"

@@ -137,12 +137,14 @@ def table(whole: Damaged) -> Iterator[Damaged]:
         yield whole
 
 
+@pytest.mark.full
 def test_in_a_table_that_nobody_damaged_nothing_is_found(table: Damaged) -> None:
     files = table.damage.files()
     assert sum(file.deletes.cardinality for file in files if file.deletes) > 10, "too little to find"
     assert table.codes() == set()
 
 
+@pytest.mark.full
 def test_the_removal_of_a_files_deletes_is_found(table: Damaged) -> None:
     file = table.file_with_deletes()
     assert file.deletes is not None
@@ -159,6 +161,7 @@ def test_a_row_that_comes_back_where_its_tombstone_had_deleted_it_is_found(table
     assert table.codes() == {"deletes-lost", "rows-not-accounted"}
 
 
+@pytest.mark.full
 def test_an_old_row_that_comes_back_beside_the_new_one_is_found_with_its_key(table: Damaged) -> None:
     file, position = table.dead_row(is_key_live=True)
     key = decode_one(table.damage.definition, table.damage.keys(file)[position])
@@ -168,6 +171,7 @@ def test_an_old_row_that_comes_back_beside_the_new_one_is_found_with_its_key(tab
     assert found["key-live-twice"].key == dict(zip(("user_id", "key"), key, strict=True))
 
 
+@pytest.mark.full
 def test_deletes_that_are_as_many_as_before_and_others_are_found(table: Damaged) -> None:
     file = table.file_with_deletes()
     gone = table.damage.deleted(file)
@@ -176,6 +180,7 @@ def test_deletes_that_are_as_many_as_before_and_others_are_found(table: Damaged)
     assert "deletes-lost" in table.codes()
 
 
+@pytest.mark.full
 def test_a_row_that_is_there_twice_is_found_with_its_key(table: Damaged) -> None:
     file, position = table.live_row()
     rows = table.damage.rows(file, [position])
@@ -207,6 +212,7 @@ def test_a_row_that_is_removed_is_found(table: Damaged) -> None:
     assert table.codes() == {"rows-not-accounted"}
 
 
+@pytest.mark.full
 def test_a_seam_that_is_another_one_in_the_property_is_found(table: Damaged) -> None:
     def move(metadata: Json) -> None:
         metadata["properties"][SEAM] = table.ingest.owned.state.seam.advanced({(NAME, 0): 10_000}).to_json()
@@ -215,6 +221,7 @@ def test_a_seam_that_is_another_one_in_the_property_is_found(table: Damaged) -> 
     assert table.codes() == {"seam-copy-differs"}
 
 
+@pytest.mark.full
 def test_a_seam_that_is_another_one_in_the_newest_summary_is_found(table: Damaged) -> None:
     for by, codes in ((-1, {"seam-copy-differs", "seam-not-joined"}), (+1, {"seam-copy-differs"})):
         with table.damage.undone():
@@ -222,6 +229,7 @@ def test_a_seam_that_is_another_one_in_the_newest_summary_is_found(table: Damage
             assert table.codes() - {"row-beyond-seam"} == codes
 
 
+@pytest.mark.full
 def test_a_row_beyond_the_seam_is_found(table: Damaged) -> None:
     """Method: the seam goes back in the summary and in its copy, and so that its counts would fit."""
     state = table.ingest.owned.state
@@ -240,12 +248,14 @@ def test_a_row_beyond_the_seam_is_found(table: Damaged) -> None:
     assert table.codes() == {"row-beyond-seam", "rows-not-accounted"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("by", [-1, 1])
 def test_a_seam_that_is_another_one_in_an_old_summary_is_found(table: Damaged, by: int) -> None:
     table.damage.edit_summaries(lambda summaries: moved(summaries[3], by))
     assert "seam-not-joined" in table.codes()
 
 
+@pytest.mark.full
 def test_a_missing_or_a_changed_file_is_found_once(table: Damaged) -> None:
     file = table.file_with_deletes()
     assert file.deletes is not None
@@ -262,6 +272,7 @@ def test_a_missing_or_a_changed_file_is_found_once(table: Damaged) -> None:
         assert table.codes() == {"file-unreadable"}
 
 
+@pytest.mark.full
 def test_a_missing_manifest_is_found(table: Damaged) -> None:
     loaded = table._load()
     for snapshot in loaded.snapshots()[-2:]:
@@ -297,11 +308,13 @@ def test_files_of_a_snapshot_that_is_expired_meanwhile_may_be_gone(table: Damage
         assert table.codes() == set()
 
 
+@pytest.mark.full
 def test_a_snapshot_of_another_writer_is_found(table: Damaged) -> None:
     table.ingest.java_table().newAppend().commit()
     assert table.codes() == {"snapshot-foreign"}
 
 
+@pytest.mark.full
 def test_deletes_of_another_writer_are_found(table: Damaged) -> None:
     """Method: equality deletes, which are bound to no data file, and which we neither write nor read."""
     file, java = table.damage.files()[0], table.ingest.java_table()
@@ -321,6 +334,7 @@ def test_deletes_of_another_writer_are_found(table: Damaged) -> None:
     assert {"deletes-foreign", "snapshot-foreign"} <= table.codes()
 
 
+@pytest.mark.full
 def test_a_table_that_went_back_on_the_record_is_whole_again(table: Damaged) -> None:
     """Goal: rebase --onto gives up what others wrote, and leaves a table in which nothing is found."""
     ours = table.ingest.owned.state.snapshot_id
@@ -331,6 +345,7 @@ def test_a_table_that_went_back_on_the_record_is_whole_again(table: Damaged) -> 
     assert table.codes() == set()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", [READ, APPLIED, "thermocline.total-records-read"])
 @pytest.mark.parametrize("index", [2, -1])
 def test_a_count_that_was_changed_is_found(table: Damaged, name: str, index: int) -> None:
@@ -341,6 +356,7 @@ def test_a_count_that_was_changed_is_found(table: Damaged, name: str, index: int
     assert "accounting-open" in table.codes()
 
 
+@pytest.mark.full
 def test_counts_that_add_up_and_are_not_what_happened_are_found(table: Damaged) -> None:
     """Method: what one batch applied becomes superseded, there and in all totals from there on."""
 
@@ -355,6 +371,7 @@ def test_counts_that_add_up_and_are_not_what_happened_are_found(table: Damaged) 
     assert table.codes() == {"rows-not-accounted"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "value", "code"),
     [
@@ -377,6 +394,7 @@ def test_a_summary_that_says_something_else_is_found(
     assert code in table.codes()
 
 
+@pytest.mark.full
 def test_a_summary_without_one_of_its_fields_is_found(table: Damaged) -> None:
     table.damage.edit_summaries(lambda summaries: summaries[2].pop("thermocline.epoch"))
     assert table.codes() == {"summary-unreadable"}
@@ -388,6 +406,7 @@ def test_an_acceptance_that_does_not_say_what_moved_is_found(table: Damaged) -> 
     assert table.codes() == {"seam-not-joined"}
 
 
+@pytest.mark.full
 def test_two_sets_of_deletes_for_a_file_are_found(table: Damaged) -> None:
     file = table.file_with_deletes()
     gone = table.damage.deleted(file)
@@ -397,6 +416,7 @@ def test_two_sets_of_deletes_for_a_file_are_found(table: Damaged) -> None:
     assert "two-deletes-for-a-file" in table.codes()
 
 
+@pytest.mark.full
 def test_deletes_that_are_not_what_the_manifest_says_are_found(table: Damaged) -> None:
     file = table.file_with_deletes()
     gone = table.damage.deleted(file)
@@ -417,6 +437,7 @@ def test_deletes_that_are_not_what_the_manifest_says_are_found(table: Damaged) -
         assert table.codes() <= {"deletes-unreadable"}
 
 
+@pytest.mark.full
 def test_a_row_in_another_bucket_is_found(table: Damaged) -> None:
     file, position = table.live_row()
     rows = table.damage.rows(file, [position])
@@ -427,6 +448,7 @@ def test_a_row_in_another_bucket_is_found(table: Damaged) -> None:
     assert found["row-misplaced"].key is not None
 
 
+@pytest.mark.full
 def test_a_file_that_is_not_sorted_is_found(table: Damaged) -> None:
     """Goal: lookups rely on the order, so that they would miss rows that a scan finds."""
     file = max(table.damage.files(), key=lambda one: one.rows)
@@ -436,6 +458,7 @@ def test_a_file_that_is_not_sorted_is_found(table: Damaged) -> None:
     assert "file-unsorted" in table.codes()
 
 
+@pytest.mark.full
 def test_an_index_that_is_not_that_of_its_file_is_found(table: Damaged) -> None:
     file = max(table.damage.files(), key=lambda one: one.rows)
     rows = table.damage.rows(file)

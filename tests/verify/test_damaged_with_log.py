@@ -69,6 +69,7 @@ def damage_of(live: Live) -> Damage:
     return Damage(live._table, definition_of(table, live.name), live.stack.folder / "data" / "catalog.db")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("version", [3, 2], ids=["v3", "v2"])
 def test_a_table_that_went_through_all_that_is_allowed_is_whole(
     stack: Stack, jvm: Any, version: int, capsys: pytest.CaptureFixture[str]
@@ -127,6 +128,7 @@ def test_a_table_that_went_through_all_that_is_allowed_is_whole(
     assert found(live) == [], "with rows of a log that nothing but what was accepted tells of"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("choices", [NO_KEY, f"{KEYED}\nsuppress_unchanged = true"])
 def test_tables_of_other_kinds_are_whole(
     stack: Stack, jvm: Any, choices: str, capsys: pytest.CaptureFixture[str]
@@ -205,6 +207,7 @@ def delete(damage: Damage, file: Any, positions: BitMap, added: Any = None) -> B
     return part(file.bucket, added, damage.deletes({file.path: positions}), before)
 
 
+@pytest.mark.full
 def test_the_undamaged_table_agrees_and_its_history_is_told(
     live: Live, damage: Damage, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -227,6 +230,7 @@ def test_the_undamaged_table_agrees_and_its_history_is_told(
     assert told[keys[2]] == ()
 
 
+@pytest.mark.full
 def test_an_old_value_that_was_put_back_is_named_with_its_history(
     live: Live, damage: Damage, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -255,6 +259,7 @@ def test_an_old_value_that_was_put_back_is_named_with_its_history(
     assert "log damaged/0@0" in ran.stdout
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("is_there", [False, True], ids=["missing", "damaged"])
 def test_a_file_that_cannot_be_read_leaves_the_other_buckets_to_be_compared(
     live: Live, damage: Damage, is_there: bool, capsys: pytest.CaptureFixture[str]
@@ -281,6 +286,7 @@ def test_a_file_that_cannot_be_read_leaves_the_other_buckets_to_be_compared(
         assert (sampled["differences"], len(sampled["unchecked"])) == ({"row-missing": 1}, 2)
 
 
+@pytest.mark.full
 def test_a_log_that_holds_nothing_any_more_is_no_proof(
     stack: Stack, jvm: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -299,6 +305,7 @@ def test_a_log_that_holds_nothing_any_more_is_no_proof(
     assert (code, report["rows"]["agreed"]) == (ExitCode.DONE, 1)
 
 
+@pytest.mark.full
 def test_a_row_whose_tombstone_was_undone_is_named(
     live: Live, damage: Damage, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -310,6 +317,7 @@ def test_a_row_whose_tombstone_was_undone_is_named(
     assert {"app_id": APP, "user_id": "u6", "key": "plan"} in [one["key"] for one in report["findings"]]
 
 
+@pytest.mark.full
 def test_a_row_that_was_removed_under_a_right_accounting_is_named(
     live: Live, damage: Damage, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -327,6 +335,7 @@ def test_a_row_that_was_removed_under_a_right_accounting_is_named(
     assert (code, report["differences"]) == (ExitCode.BAD_ANSWER, {"row-missing": 1})
 
 
+@pytest.mark.full
 def test_a_seam_that_was_moved_over_records_is_named(
     live: Live, damage: Damage, capsys: pytest.CaptureFixture[str]
 ) -> None:

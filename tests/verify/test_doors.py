@@ -107,6 +107,7 @@ def test_doors_that_tell_the_truth_agree_and_all_is_judged(live: Live) -> None:
     assert report.contested == 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("size", [1, 4, 1000])
 def test_a_sample_is_the_same_for_one_seed_and_agrees(live: Live, size: int) -> None:
     """In parts of a bucket, too: with the least of memory."""
@@ -118,12 +119,14 @@ def test_a_sample_is_the_same_for_one_seed_and_agrees(live: Live, size: int) -> 
     assert reports[0].to_dict() == reports[1].to_dict()
 
 
+@pytest.mark.full
 def test_buckets_that_do_not_fit_into_memory_are_compared_in_parts(live: Live) -> None:
     report, _ = verified(live, memory_bytes=1024)
     assert report.findings == []
     assert (report.agreed, report.extracted, report.hot) == (USERS - 1, USERS - 1, 5)
 
 
+@pytest.mark.full
 def test_a_bucket_of_which_the_log_holds_little_is_compared_in_parts_without_doors_too(
     live: Live, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -145,6 +148,7 @@ def test_a_bucket_of_which_the_log_holds_little_is_compared_in_parts_without_doo
     assert min(counts) > 1
 
 
+@pytest.mark.full
 def test_one_entity_is_compared_alone(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("verify", live.name, "--entity", f"app_id={APP}", "user_id=u1", "--json")
     assert live.run(*words) == 0
@@ -152,11 +156,13 @@ def test_one_entity_is_compared_alone(live: Live, capsys: pytest.CaptureFixture[
     assert (document["rows"]["live"], document["doors"]["lookups"], document["agrees"]) == (1, 1, True)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("words", [["--entity", "app_id=7"], ["--entity", "nothing=1"], ["user_id=u1"]])
 def test_an_entity_that_is_none_is_a_wrong_command(live: Live, words: list[str]) -> None:
     assert live.run("verify", live.name, *words) == ExitCode.USAGE
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "words", [["--rounds", "2"], ["--keep-going"], ["--sample", "3", "--entity", "app_id=1"]]
 )
@@ -164,6 +170,7 @@ def test_options_that_say_nothing_together_are_a_wrong_command(live: Live, words
     assert live.run("verify", live.name, *words) == ExitCode.USAGE
 
 
+@pytest.mark.full
 def test_lookups_that_are_not_answered_leave_what_was_compared_before(live: Live) -> None:
     def lie(doors: Doors) -> Doors:
         def lookup(_parameters: Mapping[str, str], _after: str) -> Mapping[str, Any]:
@@ -177,6 +184,7 @@ def test_lookups_that_are_not_answered_leave_what_was_compared_before(live: Live
     assert report.unchecked == [f"lookups: [not-ready] table {live.name} is not ready: it is busy"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("memory_bytes", [512 << 20, 1024], ids=["whole", "in parts"])
 def test_a_bucket_that_only_verify_cannot_read_is_left_out_of_all_that_is_compared(
     live: Live, memory_bytes: int, monkeypatch: pytest.MonkeyPatch
@@ -201,6 +209,7 @@ def test_a_bucket_that_only_verify_cannot_read_is_left_out_of_all_that_is_compar
     assert 0 < report.lookups_unjudged["its bucket could not be read"] < USERS + 1
 
 
+@pytest.mark.full
 def test_a_servers_hot_tier_that_was_not_looked_at_is_named(live: Live) -> None:
     """Though a private one was: what a user's server holds is what he asks for."""
     report, _ = verified(live, lambda doors: replace(doors, hot_problem="its tailer stands"))
@@ -209,6 +218,7 @@ def test_a_servers_hot_tier_that_was_not_looked_at_is_named(live: Live) -> None:
     assert report.is_complete
 
 
+@pytest.mark.full
 def test_a_deleted_row_whose_entity_is_its_whole_key_is_looked_up(
     live: Live, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -235,6 +245,7 @@ def test_a_deleted_row_whose_entity_is_its_whole_key_is_looked_up(
         server.stop()
 
 
+@pytest.mark.full
 def test_a_command_that_is_told_to_end_leaves_no_folder(live: Live, tmp_path: Path) -> None:
     """Method: it is told while a failpoint holds it before an extract's first row, for long."""
     folder, held = tmp_path / "temporary", "extract.begin=sleep:600@1"
@@ -340,6 +351,7 @@ def a_row(user: str) -> Json:
     return {"app_id": APP, "user_id": user, "key": "plan", "value": "lie", "updated_at": None}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("lie", "user"),
     [
@@ -370,6 +382,7 @@ class LyingHot:
         return self._change(self._hot.scan(bucket, seam))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("change", "count"),
     [
@@ -396,6 +409,7 @@ def test_a_hot_tier_that_lies_is_found(
     assert report.counts == {"hot-differs": count}
 
 
+@pytest.mark.full
 def test_watching_under_load_finds_nothing_but_the_lie(
     live: Live, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -449,6 +463,7 @@ def lying(live: Live) -> Iterator[Doors]:
         yield answering(lambda _: [], "u90")(extract(doors))
 
 
+@pytest.mark.full
 def test_a_table_without_a_key_is_compared_but_not_looked_up(live: Live) -> None:
     with small_jvm(live.stack.settings.catalog):
         append = Live(live.stack, "appended", choices='key = []\nkey_from = "value"')
@@ -463,6 +478,7 @@ def test_a_table_without_a_key_is_compared_but_not_looked_up(live: Live) -> None
     assert append.run("verify", append.name, "--watch", "--rounds", "2") == ExitCode.DONE
 
 
+@pytest.mark.full
 def test_a_source_that_is_away_is_no_difference(live: Live, tmp_path: Path) -> None:
     away = tmp_path / "away.toml"
     text = live.config_path.read_text()

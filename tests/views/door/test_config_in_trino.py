@@ -16,7 +16,7 @@ from thermocline.settings import CatalogSettings
 from views.lake import lake_properties
 from views.topics import table_name
 
-pytestmark = pytest.mark.trino
+pytestmark = [pytest.mark.trino, pytest.mark.full]
 
 VIEW = "lake.app.profiles_live"
 TIMEOUT_SECONDS = 30.0

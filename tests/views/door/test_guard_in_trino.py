@@ -99,6 +99,7 @@ def test_trino_reads_the_poison_corpus_as_decode_does(door: Door) -> None:
     assert 0 < len(found) < len(CORPUS)
 
 
+@pytest.mark.full
 def test_the_kafka_connector_hands_over_the_same_bytes(door: Door) -> None:
     """Goal: what the other tests read from Parquet stands for what Trino reads from Kafka.
 
@@ -130,6 +131,7 @@ def test_the_kafka_connector_hands_over_the_same_bytes(door: Door) -> None:
     assert differences(found, read_by_decode(POISONED, records), records) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "definition", [POISONED, KEYED_BY_VALUE, WITHOUT_KEY, DECIMALS], ids=lambda definition: definition.name
 )
@@ -162,6 +164,7 @@ KEY_FIELDS = (
 )
 
 
+@pytest.mark.full
 def test_columns_of_any_name_are_read(door: Door) -> None:
     names = [column.name for column in ODD_NAMES.columns[1:]]
     records: list[Record] = [
@@ -174,6 +177,7 @@ def test_columns_of_any_name_are_read(door: Door) -> None:
     assert [found[place][place + 2] for place in range(len(names))] == list(map(str, range(len(names))))
 
 
+@pytest.mark.full
 def test_of_several_numbers_by_one_name_the_last_counts_to_its_last_digit(door: Door) -> None:
     """Whatever the name is spelled like, and wherever else it stands."""
     exact, long = "0.1", "0.1000000000000000000001"
@@ -194,6 +198,7 @@ def test_of_several_numbers_by_one_name_the_last_counts_to_its_last_digit(door: 
     assert set(found) == {1, 3, 5, 7, 8, 10}
 
 
+@pytest.mark.full
 def test_a_name_with_a_slash_is_found_however_it_is_escaped(door: Door) -> None:
     values = [
         r'{"a\/b":1.5,"a/b":2.5}',

@@ -36,7 +36,7 @@ from views.pin import pin_view
 from views.publish import Publisher
 from views.trino_client import Trino
 
-pytestmark = pytest.mark.trino
+pytestmark = [pytest.mark.trino, pytest.mark.full]
 
 TOPIC, TABLE = "profiles", "app.profiles"
 LIVE, BY_KEY, COLD = (f"lake.app.profiles_{mode}" for mode in ("live", "live_by_key", "cold"))

@@ -281,6 +281,7 @@ def test_every_view_equals_a_replay_of_the_log(door: Door, new_world: Any, times
         assert_equal(world.ask(plan, "amount > 500000"), large)
 
 
+@pytest.mark.full
 def test_what_was_appended_within_the_margin_is_left_out(new_world: Any) -> None:
     world: World = new_world(accounts("margin"), 2)
     world.send(random_records(Random(2), 100, ("margin",), 2))
@@ -318,6 +319,7 @@ def test_a_record_with_an_older_time_wins_in_its_partition_and_loses_to_another_
         assert amounts == {"u1": 2, "u2": 5, "u3": 7, "u4": 8}
 
 
+@pytest.mark.full
 def test_topics_partitions_and_groups_that_come_later_are_all_read(door: Door, new_world: Any) -> None:
     """Two topics, one of which grows by partitions after the view was made; offsets far apart."""
     definition = accounts("grown", ["grown_a", "grown_b"])
@@ -345,6 +347,7 @@ def test_topics_partitions_and_groups_that_come_later_are_all_read(door: Door, n
     assert_equal(world.ask(by_key), expected)
 
 
+@pytest.mark.full
 def test_an_empty_window_shows_the_snapshot(new_world: Any) -> None:
     world: World = new_world(accounts("idle"), 2)
     world.send(random_records(Random(6), 100, ("idle",), 2))
@@ -359,6 +362,7 @@ def test_an_empty_window_shows_the_snapshot(new_world: Any) -> None:
     assert_equal(world.answer(world.plan(Mode.LIVE_BY_KEY, snapshot_id, world.window(seam))), cold)
 
 
+@pytest.mark.full
 def test_without_a_key_every_good_record_is_a_row(new_world: Any) -> None:
     definition = accounts("events", key=[], entity=[], key_from="value")
     world: World = new_world(definition, 2)
@@ -381,6 +385,7 @@ def small(new_world: Any) -> tuple[World, Seam, int]:
     return world, seam, snapshot_id
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mode", [Mode.LIVE, Mode.LIVE_BY_KEY])
 def test_offsets_reach_kafka_and_the_entity_reaches_iceberg(
     small: tuple[World, Seam, int], mode: Mode
@@ -428,6 +433,7 @@ def ended(small: tuple[World, Seam, int]) -> dict[Mode, ViewPlan]:
     return plans
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mode", [Mode.LIVE, Mode.LIVE_BY_KEY])
 @pytest.mark.parametrize("where", ["true", "app_id = 99", "false", "amount > 1e9", "user_id IS NULL"])
 def test_an_expired_view_fails_whatever_is_asked(
@@ -439,6 +445,7 @@ def test_an_expired_view_fails_whatever_is_asked(
         world.ask(ended[mode], where)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "question",
     [
@@ -459,6 +466,7 @@ def test_a_withdrawn_view_fails_with_its_reason(small: tuple[World, Seam, int], 
         world.door.query(question.format(view="lake.app.small_live", table="lake.app.small"), user=ADMIN)
 
 
+@pytest.mark.full
 def test_a_row_filter_holds_in_every_view(small: tuple[World, Seam, int]) -> None:
     world, seam, snapshot_id = small
     expected = {key: row for key, row in world.overlaid(seam, world.ends).items() if key[0] == 1}
@@ -474,6 +482,7 @@ def test_a_row_filter_holds_in_every_view(small: tuple[World, Seam, int]) -> Non
         assert world.ask(world.plan(mode, snapshot_id, window), "app_id <> 1") == []
 
 
+@pytest.mark.full
 def test_a_view_keeps_its_types_and_carries_its_read_point(small: tuple[World, Seam, int]) -> None:
     world, seam, snapshot_id = small
     plan = world.plan(Mode.LIVE, snapshot_id, world.window(seam, margin_ms=500))
@@ -497,6 +506,7 @@ def test_a_view_keeps_its_types_and_carries_its_read_point(small: tuple[World, S
     world.door.query(drop_view(world.definition, "lake", Mode.LIVE), user=ADMIN)
 
 
+@pytest.mark.full
 def test_a_query_of_every_mode_is_understood_with_its_comments(small: tuple[World, Seam, int]) -> None:
     """``views render`` prints the text with its comments: it must be what Trino takes."""
     world, seam, snapshot_id = small

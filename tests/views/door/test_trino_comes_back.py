@@ -6,7 +6,7 @@ import pytest
 
 from tests.views.door.conftest import ADMIN, Door
 
-pytestmark = pytest.mark.trino
+pytestmark = [pytest.mark.trino, pytest.mark.full]
 
 
 def test_it_answers_again_on_the_same_port_after_a_crash(door: Door) -> None:

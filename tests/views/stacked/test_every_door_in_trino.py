@@ -194,6 +194,7 @@ def scores(stack: Stack, live: Scores, *columns: str) -> dict[str, tuple[object,
 # Deletion vectors
 
 
+@pytest.mark.full
 def test_a_table_with_deletion_vectors_is_read_by_a_newer_trino_and_refused_by_476(
     stack: Stack, tmp_path: Path
 ) -> None:

@@ -33,6 +33,7 @@ def outlived(stack: Stack) -> Viewed:
     return live
 
 
+@pytest.mark.full
 def test_views_of_a_snapshot_long_replaced_are_right_and_so_are_those_of_an_empty_window(
     stack: Stack,
 ) -> None:
@@ -57,6 +58,7 @@ def test_views_of_a_snapshot_long_replaced_are_right_and_so_are_those_of_an_empt
     live.check()
 
 
+@pytest.mark.full
 def test_records_of_a_partition_that_came_after_the_views_are_seen_before_the_next_ones(stack: Stack) -> None:
     live = Viewed(stack, "widened", partitions=1)
     live.write([0, 1], "old")
@@ -78,6 +80,7 @@ def test_records_of_a_partition_that_came_after_the_views_are_seen_before_the_ne
     live.check()
 
 
+@pytest.mark.full
 def test_partitions_whose_offsets_lie_apart_are_read_in_several_scans_each_from_its_own(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +107,7 @@ def test_partitions_whose_offsets_lie_apart_are_read_in_several_scans_each_from_
     live.check()
 
 
+@pytest.mark.full
 def test_a_table_rolled_back_is_shown_as_it_was_until_its_operator_has_decided(stack: Stack) -> None:
     """Goal: the views go on from the snapshot that they are of, whose rows and offsets belong together; none
     is made of a table that somebody else moved. Afterwards they follow the table again.
@@ -160,6 +164,7 @@ def test_ingest_that_finds_the_log_cut_withdraws_the_views_and_brings_them_back(
         assert live.ask(mode) == after
 
 
+@pytest.mark.full
 def test_ingest_stopped_for_longer_than_the_topic_keeps_records_ends_the_views(outlived: Viewed) -> None:
     """Goal: they are right for as long as they answer; once a record may be gone they refuse, whoever has
     noticed by then, and though nobody publishes any more.

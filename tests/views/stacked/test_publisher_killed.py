@@ -33,7 +33,7 @@ from views.leases import path_of
 from views.publication import Publication
 from views.watch import Watch
 
-pytestmark = pytest.mark.trino
+pytestmark = [pytest.mark.trino, pytest.mark.full]
 
 INGEST, PUBLISH = ("ingest", "run", "--once"), ("views", "publish")
 USERS = 6
