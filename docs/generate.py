@@ -22,13 +22,14 @@ from typer.core import TyperCommand, TyperGroup
 
 from serving import measures
 from serving.app import create_app
-from serving.openapi import openapi_document
+from serving.openapi import described
 from serving.tables import Tables
 from tests.safety_lines import MUTANTS
 from thermocline.cli.entry import app
 from thermocline.errors import ExitCode, all_errors
 from thermocline.process import metrics
-from thermocline.rules.definition import KEY_KINDS, Kind, LiveTable
+from thermocline.rules.column_types import TYPES, Kind
+from thermocline.rules.definition import LiveTable
 from thermocline.settings import PassThrough, ServingSettings, Settings, TableSettings
 from thermocline.settings.model import Bytes, Names, OnErrorText
 
@@ -169,7 +170,7 @@ ANYWHERE: Final = ("internal-error", "method-not-allowed", "route-not-found", "u
 # The OpenAPI document does not describe itself.
 FRAMEWORK_ROUTES: Final[Mapping[str, str]] = {
     "/openapi.json": "The OpenAPI document of this server, with the columns of its tables",
-    "/docs": "The same as a page to read, without scripts",
+    "/docs": "The same as a page to read and to try (Swagger UI, served from this host)",
 }
 
 
@@ -222,7 +223,7 @@ def settings_page() -> str:
             parts += [f"## [{section}]", _table(("setting", "type", "default", "meaning"), rows_without)]
         else:
             parts += [f"## [{section}]", _TABLES_INTRODUCTION, _table(headings, rows)]
-    types = [(f"`{kind}`", text, "yes" if kind in KEY_KINDS else "no") for kind, text in COLUMN_TYPES.items()]
+    types = [(f"`{kind}`", text, "yes" if TYPES[kind].key else "no") for kind, text in COLUMN_TYPES.items()]
     parts += ["## Column types", _TYPES_INTRODUCTION, _table(("type", "in JSON", "in a key"), types)]
     return "\n\n".join(parts) + "\n"
 
@@ -450,23 +451,23 @@ def _metrics() -> list[MetricWrapperBase]:
 
 
 def _routes() -> Iterator[tuple[str, str, str, str]]:
-    """Method, path, meaning and error codes of every route of the app."""
+    """Method, path, meaning and error codes of every endpoint."""
     sample = LiveTable.build(
         name="{table}", identifier="app.sample", topics=["sample"], key=["id"], columns={"id": "int"}
     )
-    described = openapi_document({sample.name: sample}, "")["paths"]
-    for route in create_app(Tables([]), ServingSettings()).routes:
-        path, methods = str(getattr(route, "path", "")), getattr(route, "methods", None) or ()
-        if path in FRAMEWORK_ROUTES:
-            yield "GET", path, FRAMEWORK_ROUTES[path], ""
-            continue
-        for method in sorted(set(methods) - {"HEAD"}):
-            operation = described[path][method.lower()]
+    for path, operations in described(create_app(Tables([]), ServingSettings()).api, {"": sample})[
+        "paths"
+    ].items():
+        for method, operation in operations.items():
             listed = [
-                code for text in operation["responses"].values() for code in text["description"].split(", ")
+                code
+                for answer in operation["responses"].values()
+                for code in answer["description"].split(", ")
             ]
             codes = ", ".join(f"`{code}`" for code in listed if code in all_errors() and code not in ANYWHERE)
-            yield method, path, operation["summary"].replace("{table}", "a table"), codes
+            yield method.upper(), path, operation["summary"].replace("{table}", "a table"), codes
+    for path, meaning in FRAMEWORK_ROUTES.items():
+        yield "GET", path, meaning, ""
 
 
 def _first_line(code: str) -> str:

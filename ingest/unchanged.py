@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.stored_rows import rows_at
-from thermocline.rules.definition import TOMBSTONE, Kind
+from thermocline.rules.column_types import Kind
+from thermocline.rules.definition import TOMBSTONE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,8 +9,7 @@ from typing import Any, BinaryIO, Final, Self
 import httpx
 import msgspec
 
-from serving.encode import END_OF_STREAM, MEDIA_TYPES
-from serving.problems import PROBLEM_TYPE
+from serving.encode import END_OF_STREAM, MEDIA_TYPES, PROBLEM_TYPE
 from thermocline.errors import InternalError, ServerUnreachable, ThermoclineError, all_errors
 from thermocline.rules.read_point import ReadPoint
 

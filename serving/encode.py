@@ -44,6 +44,7 @@ def encode_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Gene
     yield sink.take()
 
 
+PROBLEM_TYPE: Final = "application/problem+json"
 MEDIA_TYPES: Final[dict[str, tuple[str, Encoder]]] = {
     "arrow": ("application/vnd.apache.arrow.stream", encode_arrow),
     "parquet": ("application/vnd.apache.parquet", encode_parquet),

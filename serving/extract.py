@@ -22,15 +22,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from serving.compatibility import incompatibility
 from serving.encode import READ_POINT_METADATA
-from serving.fit import misfit
 from serving.hot.scan import PAYLOAD
 from serving.storage import storage_named
 from thermocline.errors import BadParameter, NotReady, UnknownColumn
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.files import local_path
 from thermocline.rules.decode import unpack_arrays
-from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE, Kind, LiveTable
+from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE, LiveTable
 from thermocline.rules.keys import decode_arrays
 from thermocline.rules.read_point import ReadPoint
 
@@ -82,7 +82,7 @@ class Extract:
         self._spill_folder = spill_folder
         self.age_seconds = age_seconds
         self.rows = 0
-        problem = misfit(index, hot)
+        problem = incompatibility(index, hot)
         if problem is not None:
             hot.close()
             raise NotReady(table=index.definition.name, detail=problem)
@@ -262,22 +262,7 @@ def _duckdb_type(name: str, column_type: Any) -> str:
         return {"_kafka_topic": "VARCHAR", "_kafka_partition": "INTEGER", "_kafka_offset": "BIGINT"}.get(
             name, "TIMESTAMPTZ"
         )
-    if column_type.kind is Kind.DECIMAL:
-        return str(column_type).upper()
-    return _DUCKDB_TYPES[column_type.kind]
-
-
-_DUCKDB_TYPES: Final = {
-    Kind.INT: "INTEGER",
-    Kind.LONG: "BIGINT",
-    Kind.STRING: "VARCHAR",
-    Kind.DOUBLE: "DOUBLE",
-    Kind.BOOLEAN: "BOOLEAN",
-    Kind.DATE: "DATE",
-    Kind.TIMESTAMPTZ: "TIMESTAMPTZ",
-    Kind.UUID: "BLOB",
-    Kind.BINARY: "BLOB",
-}
+    return str(column_type.duckdb)
 
 
 def _readable(file: ColdFile) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from serving.answer import RowJson
-from serving.fit import misfit
+from serving.compatibility import incompatibility
 from serving.storage import STORAGE_ERRORS, storage_failed, storage_named
 from thermocline.bounded import Bounded
 from thermocline.errors import NotReady
@@ -283,10 +283,10 @@ class TableReader:
 
     def _misfit(self, index: ColdIndex) -> str | None:
         with self.hot.view() as view:
-            return misfit(index, view)
+            return incompatibility(index, view)
 
     def _check_fit(self, index: ColdIndex, view: HotView) -> None:
-        problem = misfit(index, view)
+        problem = incompatibility(index, view)
         if problem is None and not self._was_filled:
             self._was_filled = self._is_filled()
             problem = None if self._was_filled else "the hot tier is still reading the log up to its end"

@@ -15,9 +15,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from serving.authentication import Admit, admit_everyone
+from serving.encode import PROBLEM_TYPE
+from serving.requests import BODY_BYTES_MAX
 from thermocline.errors import (
     BadParameter,
     InternalError,
@@ -31,10 +36,9 @@ from thermocline.process.logs import fields
 from thermocline.process.metrics import REQUEST_SECONDS, REQUESTS
 
 if TYPE_CHECKING:
-    from starlette.routing import Router
+    from fastapi import FastAPI
     from starlette.types import Message, Receive, Scope, Send
 
-PROBLEM_TYPE: Final = "application/problem+json"
 # What a caller may call a request: enough for a UUID or a trace id, and nothing that could forge a log line.
 REQUEST_ID_FORM: Final = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 # After this, a caller with a retryable problem may try again; a hot tier catches up within seconds.
@@ -65,17 +69,21 @@ def problem_response(error: ThermoclineError, instance: str) -> Response:
 
 
 class Requests:
-    """The app around its routes: request ids, metrics, and every error as a problem."""
+    """The app around its endpoints: request ids, metrics, a bound for bodies, and every error as a problem.
 
-    def __init__(self, router: Router) -> None:
-        self.routes = router.routes
-        self._router = router
+    It takes the place of FastAPI's own layers, so those can't be added to.
+    """
+
+    def __init__(self, api: FastAPI, admit: Admit = admit_everyone) -> None:
+        self.api = api
+        self._admit = admit
+        self._endpoints = AsyncExitStackMiddleware(api.router)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes one request on."""
-        scope["app"] = self  # without one, the router words its own 404 and 405
+        scope["app"] = self.api
         if scope["type"] != "http":
-            await self._router(scope, receive, send)
+            await self._endpoints(scope, receive, send)
             return
         request_id = _request_id(scope)
         status = 0
@@ -90,7 +98,8 @@ class Requests:
             await send(message)
 
         try:
-            await self._router(scope, receive, send_named)
+            self._admit(scope)
+            await self._endpoints(scope, _bounded(receive), send_named)
         except Exception as error:
             problem = _problem_of(error, scope, request_id)
             if status:
@@ -104,6 +113,8 @@ def _problem_of(error: Exception, scope: Scope, request_id: str) -> ThermoclineE
     """The error as one of ours; logged here if it is the server's and not only for the moment."""
     if isinstance(error, HTTPException):
         return _of_framework(scope, error)
+    if isinstance(error, RequestValidationError):
+        return _of_validation(error)
     where = f"{scope['method']} {scope['path']}"
     if isinstance(error, ThermoclineError):
         if error.http_status >= SERVER_ERROR and (not error.retryable or isinstance(error, StorageFailed)):
@@ -132,6 +143,29 @@ def _of_framework(scope: Scope, error: HTTPException) -> ThermoclineError:
             method=scope["method"], path=path, allowed=tuple(filter(None, allowed.split(", ")))
         )
     return BadParameter(name="request", problem=str(error.detail))
+
+
+def _of_validation(error: RequestValidationError) -> ThermoclineError:
+    """What FastAPI finds wrong first with a parameter or a body."""
+    first = error.errors()[0]
+    place, *inside = (str(part) for part in first["loc"])
+    name = ".".join(inside) if inside and not inside[0].isdigit() else place
+    return BadParameter(name=name, problem=str(first["msg"]))
+
+
+def _bounded(receive: Receive) -> Receive:
+    """The same body, refused once it is too long."""
+    size = 0
+
+    async def bounded() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > BODY_BYTES_MAX:
+            raise BadParameter(name="body", problem=f"it is longer than {BODY_BYTES_MAX} bytes")
+        return message
+
+    return bounded
 
 
 def _request_id(scope: Scope) -> str:

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from serving.cold.folder import ColdPublisher
+from serving.compatibility import incompatibility
 from serving.feed import Feed
-from serving.fit import misfit
 from serving.follower import CatalogTable, Follower, Published
 from serving.hot.tier import BEGUN_EARLIER_SECONDS, HotTier
 from serving.layout import COLD, HOT
@@ -199,7 +199,9 @@ class Tailer:
 
     def _needs_tier(self, newest: Published) -> bool:
         """Whether there is no tier, or one that can't be laid over the snapshot."""
-        return self._tier is None or (newest is not self._under and misfit(newest, self._tier) is not None)
+        return self._tier is None or (
+            newest is not self._under and incompatibility(newest, self._tier) is not None
+        )
 
     def _is_left_behind(self, newest: Published) -> bool:
         """Whether the table went past a tier that was never at the log's end.

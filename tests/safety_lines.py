@@ -1051,8 +1051,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="empty-value",
         keeps="an empty value where keys are in values is bad, not a row of nulls",
-        file="thermocline/rules/decode/json_records.py",
-        line='bad.update((index, Bad(index, stage, "the value is empty")) for index in empty)',
+        file="thermocline/rules/decode/envelopes.py",
+        line='bad = [Bad(index, self._stage, "the value is empty") for index in empty]',
         without="pass",
         test="tests/thermocline/test_decode.py::test_without_a_key_columns_come_from_the_value_and_only_an_empty_value_is_bad",
     ),
@@ -1100,7 +1100,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="hot-definition",
         keeps="no hot record decoded by another definition is laid over a snapshot",
-        file="serving/fit.py",
+        file="serving/compatibility.py",
         line="if hot.definition_json != snapshot.definition_json:",
         without="if False:",
         test="tests/serving/test_altered.py::test_until_the_hot_tier_follows_answers_stay_whole_under_the_definition_before",
@@ -1108,7 +1108,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="hot-source",
         keeps="no hot record of another log is laid over a snapshot",
-        file="serving/fit.py",
+        file="serving/compatibility.py",
         line="if hot.source != snapshot.source:",
         without="if False:",
         test="tests/serving/test_altered.py::test_records_of_a_log_before_a_new_start_was_accepted_are_not_laid_over",
@@ -1116,7 +1116,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="hot-reach",
         keeps="hot data reaches back to the seam",
-        file="serving/fit.py",
+        file="serving/compatibility.py",
         line="if not snapshot.seam.at_least(hot.start):",
         without="if False:",
         test="tests/serving/test_extract.py::test_a_hot_tier_that_does_not_reach_back_is_refused_and_released",
@@ -1124,10 +1124,10 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="hot-complete",
         keeps="hot data that may lack deletes is not laid over rows that they would delete",
-        file="serving/fit.py",
+        file="serving/compatibility.py",
         line="if hot.complete_from_ms > snapshot.tombstones_from_ms:",
         without="if False:",
-        test="tests/serving/test_fit.py",
+        test="tests/serving/test_compatibility.py",
     ),
     Mutant(
         name="hot-complete-continued",
@@ -1141,7 +1141,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="hot-complete-running",
         keeps="nor with hot data of its own that may lack deletes, or is of another definition or log",
         file="serving/tailer.py",
-        line="return self._tier is None or (newest is not self._under and misfit(newest, self._tier) is not None)",
+        line="return self._tier is None or (newest is not self._under and incompatibility(newest, self._tier) is not None)",
         without="return self._tier is None",
         test="tests/serving/test_tailer_steps.py::test_a_tier_begun_below_an_empty_table_is_laid_over_its_rows_only_if_no_delete_can_be_missing",
     ),
@@ -1390,7 +1390,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="extract-fit",
         keeps="an extract is refused as a lookup is",
         file="serving/extract.py",
-        line="problem = misfit(index, hot)",
+        line="problem = incompatibility(index, hot)",
         without="problem = None",
         test="tests/serving/test_extract.py::test_a_hot_tier_that_does_not_reach_back_is_refused_and_released",
     ),
@@ -1650,7 +1650,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="worker-loads-first",
         keeps="a worker that is started again takes no request that another one could answer and it can't",
         file="serving/app.py",
-        line="        await door.refreshed(FIRST_REFRESH_SECONDS_MAX)\n",
+        line="        await worker.refreshed(FIRST_REFRESH_SECONDS_MAX)\n",
         without="",
         test="tests/behaviour/test_server.py::"
         "test_a_worker_that_is_started_again_refuses_nothing_that_another_could_answer",

@@ -15,8 +15,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from thermocline.rules.column_types import Kind
 from thermocline.rules.decode import json_row
-from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE, Column, Kind
+from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE, Column
 from thermocline.rules.fold import order_of
 from thermocline.rules.keys import bucket_of, decode_one, parse_value
 from verify.finding import Finding, Key

@@ -12,24 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from thermocline.rules.definition import Column, ColumnType, Kind
+from thermocline.rules.column_types import Kind
+from thermocline.rules.definition import Column
 from views import sql
 from views.fields_decimal import exact_decimal
 from views.fields_document import with_numbers_quoted
 
-__all__ = ["token", "trino_type", "value"]
-
-_TYPES: Final = {
-    Kind.INT: "integer",
-    Kind.LONG: "bigint",
-    Kind.STRING: "varchar",
-    Kind.DOUBLE: "double",
-    Kind.BOOLEAN: "boolean",
-    Kind.DATE: "date",
-    Kind.TIMESTAMPTZ: "timestamp(6) with time zone",
-    Kind.UUID: "uuid",
-    Kind.BINARY: "varbinary",
-}
+__all__ = ["token", "value"]
 
 _DATE: Final = '^"[0-9]{4}-[0-9]{2}-[0-9]{2}"$'
 _TIME: Final = "([01][0-9]|2[0-3]):[0-5][0-9]"
@@ -46,20 +35,13 @@ _EPOCH_RANGES: Final = {
 """By unit: how many make a second, and the first and the last in the years 1 to 9999."""
 
 
-def trino_type(column_type: ColumnType) -> str:
-    """The type that Trino has for the column in an Iceberg table."""
-    if column_type.kind is Kind.DECIMAL:
-        return f"decimal({column_type.precision}, {column_type.scale})"
-    return _TYPES[column_type.kind]
-
-
 def token(column: Column, parsed: str) -> str:
     """The column's token in a parsed document."""
     return f"nullif(json_format(json_extract({parsed}, {sql.json_path(column.name)})), 'null')"
 
 
 def value(column: Column, found: str, text: str) -> str:
-    """The column's value, of ``trino_type``, from its token ``found`` in the document with that text."""
+    """The column's value, of its type in Trino, from its token ``found`` in the document with that text."""
     return _VALUES[column.type.kind](column, found, text)
 
 

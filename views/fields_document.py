@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from thermocline.rules.decode.json_records import NESTING_MAX
+from thermocline.rules.decode.json_documents import NESTING_MAX
 from views import sql
 
 __all__ = ["document", "with_numbers_quoted"]

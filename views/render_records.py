@@ -15,7 +15,7 @@ from typing import Final
 
 from thermocline.rules.definition import Column, LiveTable
 from views import sql
-from views.fields import token, trino_type, value
+from views.fields import token, value
 from views.fields_document import document
 from views.render_window import RECORD
 
@@ -105,7 +105,7 @@ def _read(one: _Document, key: Sequence[str], source: str, columns: Sequence[str
     placed = list(zip(names, one.columns, strict=True))
     tokens = [f"{token(column, parsed)} AS {found}" for found, column in placed]
     values = [
-        f"CAST({value(column, found, one.text)} AS {trino_type(column.type)}) AS {sql.name(column.name)}"
+        f"CAST({value(column, found, one.text)} AS {column.type.trino}) AS {sql.name(column.name)}"
         for found, column in placed
     ]
     problems = [

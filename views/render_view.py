@@ -6,7 +6,6 @@ import json
 
 from thermocline.rules.definition import LiveTable
 from views import sql
-from views.fields import trino_type
 from views.render import Mode, ViewPlan, query
 
 __all__ = ["create_view", "drop_view", "view_comment", "view_name", "withdrawn_view"]
@@ -51,7 +50,7 @@ def withdrawn_view(definition: LiveTable, catalog: str, mode: Mode, reason: str)
     """
     name = sql.qualified(catalog, *view_name(definition, mode))
     columns = [
-        f"IF(random() < 2, CAST(NULL AS {trino_type(column.type)})) AS {sql.name(column.name)}"
+        f"IF(random() < 2, CAST(NULL AS {column.type.trino})) AS {sql.name(column.name)}"
         for column in definition.columns
     ]
     body = f"""\

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from serving.cold.index import ColdFile, assemble
 from serving.cold.manifest import FORMAT, Manifest, is_newer, manifest_of
 from serving.cold.reader import ColdReader
-from serving.stamp import file_stamp
+from serving.file_version import file_version
 from thermocline.failpoints import failpoint, failstep
 from thermocline.iceberg.files import open_input, plan_files
 from thermocline.iceberg.sparse_index import SparseIndex, load_sparse_index
@@ -95,7 +95,7 @@ class ColdFolder:
 
     def stamp(self) -> tuple[int, int] | None:
         """Changes whenever another index is published; None before the first. One ``stat``."""
-        return file_stamp(self._folder / MANIFEST)
+        return file_version(self._folder / MANIFEST)
 
     def latest(self, previous: ColdIndex | None) -> ColdIndex | None:
         """As the function of that name."""

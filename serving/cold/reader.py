@@ -26,7 +26,8 @@ from thermocline.bounded import Bounded
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import local_path, open_input
-from thermocline.rules.definition import Kind, LiveTable
+from thermocline.rules.column_types import Kind
+from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import bucket_of, encode_one, prefix_end
 
 if TYPE_CHECKING:

@@ -26,7 +26,8 @@ from serving.hot.record import (
     TIME_START,
 )
 from thermocline.rules.byte_columns import Positions, big_endian, positions_and_bytes, text
-from thermocline.rules.definition import KEY, PROVENANCE, TIMESTAMP, TOMBSTONE
+from thermocline.rules.column_types import TIMESTAMP
+from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE
 from thermocline.rules.fold import winners
 
 if TYPE_CHECKING:

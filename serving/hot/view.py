@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import lmdb
 
+from serving.file_version import file_version
 from serving.hot.generation import Covered, Generation, Meta, age_seconds, decode_meta
 from serving.hot.manifest import MANIFEST, Listed, Manifest, read_manifest
 from serving.hot.merge import covered_by
@@ -28,7 +29,6 @@ from serving.hot.record import META_KEY, HotRow
 from serving.hot.refused import Refused, refused_among
 from serving.hot.scan import winners_of_bucket
 from serving.hot.winners import winners_of_prefix
-from serving.stamp import file_stamp
 from thermocline.errors import NotReady
 from thermocline.failpoints import failpoint
 
@@ -99,7 +99,7 @@ class HotReader:
         """
         with self.view():
             pass
-        stamp = file_stamp(self._folder / MANIFEST)
+        stamp = file_version(self._folder / MANIFEST)
         if stamp != self._stamp:
             with suppress(NotReady):  # none is there now: what is held goes on
                 self._reopened(self._opened)

@@ -18,8 +18,9 @@ import pytest
 from ingest.judgement import History, Origin, Outcome, Verdict
 from ingest.replay import _Replaying
 from thermocline.kafka.log import OffsetRange, RecordChunk, TopicConfig, TopicFacts
+from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.decode import decoder_for
-from thermocline.rules.definition import Column, ColumnType, Kind, LiveTable
+from thermocline.rules.definition import Column, LiveTable
 from thermocline.rules.fold import newest
 from thermocline.rules.keys import encode_one
 from thermocline.rules.seam import Seam

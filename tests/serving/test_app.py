@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -10,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from serving.app import EXTRACTS_MAX, create_app
+from serving.app import create_app
 from serving.client import Client
 from serving.tables import ServedTable, Tables
+from serving.worker import EXTRACTS_MAX
 from thermocline.errors import NotKeyColumn, RowNotFound, ServerUnreachable, UnknownColumn
 from thermocline.rules.read_point import ReadPoint
 from thermocline.settings import ServingSettings
@@ -308,7 +310,7 @@ def test_a_server_without_an_index_is_alive_and_not_ready(
 def test_the_openapi_document_has_each_table_with_its_types(served: SimpleNamespace) -> None:
     document = served.client.get("/openapi.json").json()
     rows = document["paths"]["/v1/tables/profiles/rows"]["get"]
-    found = {item["name"]: (item["required"], item["schema"]["type"]) for item in rows["parameters"]}
+    found = {item["name"]: (item["required"], item["schema"].get("type")) for item in rows["parameters"]}
     assert found["app_id"] == (True, "integer")
     assert found["key"] == (False, "string")
     assert {"200", "404", "422", "503", "500"} <= set(rows["responses"])
@@ -319,10 +321,10 @@ def test_the_openapi_document_has_each_table_with_its_types(served: SimpleNamesp
 
 def test_the_docs_need_nothing_from_elsewhere(served: SimpleNamespace) -> None:
     page = served.client.get("/docs").text
-    for words in ("POST /v1/tables/profiles/rows:batch", "Thermocline-Read-After", "app_id", "unknown-table"):
-        assert words in page
-    assert "<script" not in page
     assert "://" not in page
+    parts = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert len(parts) > 2
+    assert all(served.client.get(part).status_code == 200 for part in parts)
     assert served.client.get("/redoc").status_code == 404
 
 
@@ -404,7 +406,7 @@ def test_a_caller_that_goes_away_leaves_no_lease_and_no_slot_taken(served: Simpl
 def test_a_caller_that_stops_reading_is_broken_off(
     served: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("serving.app.SEND_SECONDS_MAX", 0.05)
+    monkeypatch.setattr("serving.extract_response.SEND_SECONDS_MAX", 0.05)
     before = _leases(served)
     messages = [{"type": "http.request", "body": b"", "more_body": False}]
     sent: list[Any] = []

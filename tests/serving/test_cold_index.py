@@ -18,10 +18,10 @@ from serving.cold.folder import GRACE_SECONDS, MANIFEST, latest, publish
 from serving.cold.index import ColdIndex
 from serving.cold.reader import ColdReader, Entity
 from serving.extract import Extract
+from serving.file_version import file_version
 from serving.hot.pinned import PinnedHot
 from serving.hot.scan import SCHEMA
 from serving.lookup import ColdSide
-from serving.stamp import file_stamp
 from tests.partition_spec import partition_spec_of
 from thermocline.iceberg.catalog import SnapshotState
 from thermocline.iceberg.files import plan_files
@@ -53,7 +53,7 @@ def _committed(world: Any, value: str) -> None:
 
 def test_there_is_no_index_before_the_first_one(tmp_path: Path) -> None:
     assert latest(tmp_path, "profiles") is None
-    assert file_stamp(tmp_path / MANIFEST) is None
+    assert file_version(tmp_path / MANIFEST) is None
 
 
 def test_an_index_says_what_its_snapshot_holds(new_world: Callable[..., Any]) -> None:
@@ -107,10 +107,10 @@ def test_an_index_never_goes_back(new_world: Callable[..., Any]) -> None:
     _committed(world, "one")
     _committed(world, "two")
     index = _latest(world)
-    stamp = file_stamp(world.cold_folder / MANIFEST)
+    stamp = file_version(world.cold_folder / MANIFEST)
     assert not world.publish(snapshot_id=1)
     assert not world.publish(snapshot_id=2)
-    assert file_stamp(world.cold_folder / MANIFEST) == stamp
+    assert file_version(world.cold_folder / MANIFEST) == stamp
     assert _latest(world, index) is index
 
 

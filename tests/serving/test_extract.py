@@ -20,8 +20,9 @@ from serving.extract import Extract, columns_of
 from serving.tables import ServedTable
 from thermocline.errors import BadParameter, NotReady, UnknownColumn
 from thermocline.process.clock import SystemClock
+from thermocline.rules.column_types import Kind
 from thermocline.rules.decode import json_row
-from thermocline.rules.definition import Kind, LiveTable
+from thermocline.rules.definition import LiveTable
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
 

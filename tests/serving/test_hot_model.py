@@ -14,6 +14,7 @@ from serving.hot.tier import HotTier
 from serving.hot.view import HotReader
 from tests.manual_clock import ManualClock
 from tests.serving.hot_log import DEFINITION, PLACES, START, FakeLog, check
+from tests.tier import quick_or_full
 from thermocline.rules.seam import Seam
 
 STEPS = 120
@@ -108,7 +109,7 @@ class World:
             check(pinned, self.log, seam, self.draw)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(quick_or_full(1, 4)))
 def test_hot_tier_answers_as_a_dict_does_whatever_happens(tmp_path: Path, seed: int) -> None:
     """Goal: no sequence of appends, seals, rolls, merges, evictions, pins and crashes changes an answer.
 

@@ -11,16 +11,18 @@ from typing import Any
 
 import pytest
 
+from serving.app import create_app
 from serving.entity import entity_of
 from serving.extract import columns_of
-from serving.openapi import openapi_document
-from serving.requests import entities_of_body, entity_of_query
-from serving.tables import ServedTable
+from serving.openapi import described
+from serving.requests import entities_of, entity_of_query
+from serving.tables import ServedTable, Tables
 from tests.serving.conftest import PROFILES, World
 from thermocline.errors import NoKey
 from thermocline.process.clock import SystemClock
 from thermocline.rules.definition import PROVENANCE, LiveTable
 from thermocline.rules.seam import Seam
+from thermocline.settings import ServingSettings
 
 EVENTS = LiveTable.build(
     name="profiles",
@@ -141,8 +143,8 @@ def test_lookups_in_a_table_without_a_key_are_refused_and_point_to_extracts() ->
         lambda: entity_of(EVENTS, {"user_id": "u1"}),
         lambda: entity_of(EVENTS, {}),
         lambda: entity_of_query(EVENTS, b"_kafka_topic=profiles&_kafka_partition=0&_kafka_offset=1"),
-        lambda: entities_of_body(EVENTS, b'{"entities": []}'),
-        lambda: entities_of_body(EVENTS, b'{"entities": [{"user_id": "u1"}]}'),
+        lambda: entities_of(EVENTS, []),
+        lambda: entities_of(EVENTS, [{"user_id": "u1"}]),
     ):
         with pytest.raises(NoKey) as raised:
             ask()
@@ -150,7 +152,8 @@ def test_lookups_in_a_table_without_a_key_are_refused_and_point_to_extracts() ->
 
 
 def test_the_openapi_document_offers_no_lookups_where_there_is_no_key() -> None:
-    paths = openapi_document({"events": EVENTS, "profiles": PROFILES}, "1")["paths"]
+    api = create_app(Tables([]), ServingSettings()).api
+    paths = described(api, {"events": EVENTS, "profiles": PROFILES})["paths"]
     assert "/v1/tables/events/extract" in paths
     assert "/v1/tables/profiles/rows" in paths
     assert not [path for path in paths if path.startswith("/v1/tables/events/rows")]

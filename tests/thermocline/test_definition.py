@@ -10,15 +10,9 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from tests.partition_spec import partition_spec_of
 from thermocline.errors import DefinitionInvalid
+from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.decode import Stage
-from thermocline.rules.definition import (
-    PROVENANCE,
-    ColumnType,
-    Kind,
-    LiveTable,
-    OnError,
-    problems_of_new_names,
-)
+from thermocline.rules.definition import PROVENANCE, LiveTable, OnError, problems_of_new_names
 
 SETTINGS: dict[str, Any] = {
     "name": "profiles",

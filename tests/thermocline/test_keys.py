@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pyiceberg.transforms import BucketTransform
 
 from thermocline.rules import keys
-from thermocline.rules.definition import Kind, LiveTable
+from thermocline.rules.column_types import Kind
+from thermocline.rules.definition import LiveTable
 
 # Few letters, so that prefixes, zero bytes and the escape's own bytes meet often.
 TEXTS = st.text(st.sampled_from("\x00\x01\xffab\U0010ffff"), max_size=5) | st.text(

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from thermocline.iceberg.catalog import SnapshotState
 from thermocline.kafka.log import RecordChunk
-from thermocline.rules.definition import Column, ColumnType, Kind, LiveTable
+from thermocline.rules.column_types import ColumnType, Kind
+from thermocline.rules.definition import Column, LiveTable
 from thermocline.rules.seam import Seam
 from verify.lineage import Link
 from verify.reading import Place, Reading, reading_of

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.thermocline.poison import POISONED
-from thermocline.rules.definition import Column, ColumnType, Kind
-from views.fields import token, trino_type, value
+from thermocline.rules.column_types import ColumnType, Kind
+from thermocline.rules.definition import Column
+from views.fields import token, value
 
 
 @pytest.mark.parametrize("kind", list(Kind))
@@ -14,11 +15,11 @@ def test_every_kind_of_column_is_read(kind: Kind) -> None:
     column = Column("it", ColumnType.parse("decimal(10,2)" if kind is Kind.DECIMAL else str(kind)), 1)
     text = value(column, "_c0", "_message")
     assert "_c0" in text
-    assert trino_type(column.type)
+    assert column.type.trino
 
 
 def test_types_are_those_of_the_iceberg_table() -> None:
-    types = {column.name: trino_type(column.type) for column in POISONED.columns}
+    types = {column.name: column.type.trino for column in POISONED.columns}
     assert types["price"] == "decimal(10, 2)"
     assert types["at"] == types["at_ms"] == "timestamp(6) with time zone"
     assert (types["id"], types["raw"], types["text"]) == ("uuid", "varbinary", "varchar")

@@ -14,14 +14,8 @@ from typing import TYPE_CHECKING, Final
 from pyiceberg import types
 
 from thermocline.errors import AlterationRefused
-from thermocline.rules.definition import (
-    PROVENANCE,
-    Column,
-    ColumnType,
-    Kind,
-    LiveTable,
-    problems_of_new_names,
-)
+from thermocline.rules.column_types import ColumnType, Kind
+from thermocline.rules.definition import PROVENANCE, Column, LiveTable, problems_of_new_names
 from thermocline.text.shown import json_text
 
 if TYPE_CHECKING:

@@ -7,32 +7,27 @@ wrote; ``LiveTable.from_json`` reads the one that a table carries.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from typing import Final, Literal
 
 import pyarrow as pa
 from pyiceberg import types
 from pyiceberg.schema import Schema
-from pyiceberg.types import PrimitiveType
 
 from thermocline.errors import DefinitionInvalid, first_line
+from thermocline.rules.column_types import TYPES, ColumnType, Kind, TypeText, closest
 
 __all__ = [
     "BUCKET_FIELD",
     "KEY",
-    "NESTED_REFUSED",
     "PROVENANCE",
     "TOMBSTONE",
     "Column",
-    "ColumnType",
-    "Kind",
     "LiveTable",
     "OnError",
     "OnErrorMode",
@@ -48,119 +43,16 @@ FORMATS: Final = ("json",)
 KEY_SOURCES: Final = ("key", "value")
 FORMAT_VERSIONS: Final = (2, 3)
 BUCKETS_MAX: Final = 4096  # beyond it, a commit of every bucket writes more files than a manifest should list
-DECIMAL_PRECISION_MAX: Final = 38  # Iceberg's limit, and that of a 128-bit decimal
 TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
 COLUMN_NAME: Final = re.compile(r"""[^"'`\\\x00-\x1f\x7f]+""")  # what SQL and JSON spell without escapes
 # Trino adds hidden columns with such names to each Iceberg table ("$path", "$partition"), and a later release
 # may add more. Iceberg's own metadata columns begin with "_".
 TRINO_PREFIX: Final = "$"
-NESTED_TYPE: Final = re.compile(r"(struct|list|map|array|row)\b")  # as Iceberg, Spark and Trino spell them
-NESTED_REFUSED: Final = "nested types are not supported"
-DECIMAL_TYPE: Final = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)")
 
 
-Epoch = Literal["s", "ms", "us"]
-EPOCHS: Final[dict[str, Epoch]] = {"s": "s", "ms": "ms", "us": "us"}
-TypeText = str | Mapping[str, str]
 OnErrorMode = Literal["fail", "quarantine", "skip"]
 ON_ERROR_MODES: Final[dict[str, OnErrorMode]] = {"fail": "fail", "quarantine": "quarantine", "skip": "skip"}
 OnErrorText = str | Mapping[str, str]
-TIMESTAMP: Final = pa.timestamp("us", "UTC")
-
-
-class Kind(StrEnum):
-    """The kinds of column; the value is the word in the configuration."""
-
-    INT = "int"
-    LONG = "long"
-    STRING = "string"
-    DOUBLE = "double"
-    DECIMAL = "decimal"
-    BOOLEAN = "boolean"
-    DATE = "date"
-    TIMESTAMPTZ = "timestamptz"
-    UUID = "uuid"
-    BINARY = "binary"
-
-
-KEY_KINDS: Final = frozenset({Kind.INT, Kind.LONG, Kind.STRING, Kind.DATE, Kind.UUID, Kind.BINARY})
-
-_ARROW: Final = {
-    Kind.INT: pa.int32(),
-    Kind.LONG: pa.int64(),
-    Kind.STRING: pa.string(),
-    Kind.DOUBLE: pa.float64(),
-    Kind.BOOLEAN: pa.bool_(),
-    Kind.DATE: pa.date32(),
-    Kind.TIMESTAMPTZ: TIMESTAMP,
-    Kind.UUID: pa.binary(16),
-    Kind.BINARY: pa.binary(),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnType:
-    """The type of a column. ``precision`` and ``scale`` belong to decimals, ``epoch`` to timestamps."""
-
-    kind: Kind
-    precision: int | None = None
-    scale: int | None = None
-    epoch: Epoch | None = None
-
-    @classmethod
-    def parse(cls, text: TypeText) -> ColumnType:
-        """Reads ``"decimal(10,2)"`` or ``{"type": "timestamptz", "epoch": "ms"}``.
-
-        Raises:
-            ValueError: with one plain sentence, when it is no type of ours.
-        """
-        if not isinstance(text, str):
-            return _parse_with_epoch(text)
-        word = text.strip().lower()
-        if NESTED_TYPE.match(word):
-            raise ValueError(f'"{text}": {NESTED_REFUSED}')
-        if word.startswith(Kind.DECIMAL):
-            return _parse_decimal(word)
-        if word not in set(Kind):
-            raise ValueError(f'"{text}" is not a column type{_closest(word, [*_ARROW, "decimal(10,2)"])}')
-        return cls(Kind(word))
-
-    @property
-    def declared(self) -> str | dict[str, str]:
-        """What ``parse`` reads back to an equal type."""
-        return str(self) if self.epoch is None else {"type": str(self.kind), "epoch": self.epoch}
-
-    @property
-    def arrow(self) -> pa.DataType:
-        """The Arrow type of the column's values in every table of ours; a UUID is its 16 bytes."""
-        if self.kind is Kind.DECIMAL:
-            return pa.decimal128(self.precision, self.scale)
-        return _ARROW[self.kind]
-
-    @property
-    def iceberg(self) -> PrimitiveType:
-        """The Iceberg type of the column."""
-        if self.kind is Kind.DECIMAL:
-            assert self.precision is not None
-            assert self.scale is not None
-            return types.DecimalType(self.precision, self.scale)
-        plain: dict[Kind, PrimitiveType] = {
-            Kind.INT: types.IntegerType(),
-            Kind.LONG: types.LongType(),
-            Kind.STRING: types.StringType(),
-            Kind.DOUBLE: types.DoubleType(),
-            Kind.BOOLEAN: types.BooleanType(),
-            Kind.DATE: types.DateType(),
-            Kind.TIMESTAMPTZ: types.TimestamptzType(),
-            Kind.UUID: types.UUIDType(),
-            Kind.BINARY: types.BinaryType(),
-        }
-        return plain[self.kind]
-
-    def __str__(self) -> str:
-        if self.kind is Kind.DECIMAL:
-            return f"decimal({self.precision},{self.scale})"
-        return str(self.kind) if self.epoch is None else f"{self.kind} epoch {self.epoch}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +82,7 @@ class OnError:
         modes = dict.fromkeys(ON_ERROR_STAGES, text) if isinstance(text, str) else text
         for stage, mode in modes.items():
             if stage not in ON_ERROR_STAGES:
-                raise ValueError(f'on_error has the stage "{stage}"{_closest(stage, ON_ERROR_STAGES)}')
+                raise ValueError(f'on_error has the stage "{stage}"{closest(stage, ON_ERROR_STAGES)}')
             if mode not in ON_ERROR_MODES:
                 place = "on_error" if isinstance(text, str) else f"on_error.{stage}"
                 raise ValueError(f'{place} is "{mode}", not {" or ".join(ON_ERROR_MODES)}')
@@ -416,7 +308,7 @@ class LiveTable:
 
 
 _PROVENANCE_KINDS: Final = (Kind.STRING, Kind.INT, Kind.LONG, Kind.TIMESTAMPTZ)
-_PROVENANCE_ARROW: Final = tuple(_ARROW[kind] for kind in _PROVENANCE_KINDS)
+_PROVENANCE_ARROW: Final = tuple(ColumnType(kind).arrow for kind in _PROVENANCE_KINDS)
 _STORED_FIELDS: Final = tuple(sorted(set(LiveTable.__dataclass_fields__) - {"name"}))
 
 
@@ -431,39 +323,6 @@ def problems_of_new_names(names: Iterable[str]) -> Iterable[str]:
                 f'the column name "{name}" begins with "{TRINO_PREFIX}": Trino has hidden columns with such '
                 "names, so the table's views could fail"
             )
-
-
-def _parse_with_epoch(fields: Mapping[str, str]) -> ColumnType:
-    declared = fields.get("type")
-    unknown = sorted(set(fields) - {"type", "epoch"})
-    if isinstance(declared, str) and NESTED_TYPE.match(declared.strip().lower()):
-        raise ValueError(f'"{declared}": {NESTED_REFUSED}')
-    if unknown or not isinstance(declared, str):
-        hint = f"; {NESTED_REFUSED}" if declared is None else ""
-        raise ValueError(
-            f'{_spelled(dict(fields))} is not of the form {{ type = "...", epoch = "ms" }}{hint}'
-        )
-    column_type = ColumnType.parse(declared)
-    epoch = fields.get("epoch")
-    if epoch is None:
-        return column_type
-    if column_type.kind is not Kind.TIMESTAMPTZ:
-        raise ValueError(f"an epoch belongs to timestamptz, not to {column_type}")
-    if epoch not in EPOCHS:
-        raise ValueError(f'the epoch "{epoch}" is none of {", ".join(EPOCHS)}')
-    return ColumnType(Kind.TIMESTAMPTZ, epoch=EPOCHS[epoch])
-
-
-def _parse_decimal(word: str) -> ColumnType:
-    match = DECIMAL_TYPE.fullmatch(word)
-    if match is None:
-        raise ValueError(f'"{word}" is not of the form decimal(precision,scale), such as decimal(10,2)')
-    precision, scale = int(match[1]), int(match[2])
-    if not 1 <= precision <= DECIMAL_PRECISION_MAX or scale > precision:
-        raise ValueError(
-            f'"{word}" needs a precision from 1 to {DECIMAL_PRECISION_MAX} and a scale within it'
-        )
-    return ColumnType(Kind.DECIMAL, precision, scale)
 
 
 def _parse_on_error(text: OnErrorText, problems: list[str]) -> OnError:
@@ -503,10 +362,11 @@ def _problems_of_key(table: LiveTable, declared: Sequence[str]) -> Iterable[str]
         yield f"the key {_spelled(table.key)} names a column twice"
     for name in dict.fromkeys(table.key):
         if name not in declared:
-            yield f'the key column "{name}" is not declared{_closest(name, declared)}'
+            yield f'the key column "{name}" is not declared{closest(name, declared)}'
     for column in table.columns:
-        if column.name in table.key and column.type.kind not in KEY_KINDS:
-            yield f"the key column {column.name} can't be a {column.type}: use {', '.join(sorted(KEY_KINDS))}"
+        if column.name in table.key and column.type.entry.key is None:
+            kinds = sorted(kind for kind, entry in TYPES.items() if entry.key)
+            yield f"the key column {column.name} can't be a {column.type}: use {', '.join(kinds)}"
     if table.entity != table.key[: len(table.entity)]:
         yield f"the entity {_spelled(table.entity)} must be the key's leading columns, {_spelled(table.key)}"
 
@@ -534,11 +394,6 @@ def _differing_columns(ours: Sequence[Column], others: Sequence[Column]) -> Iter
             yield f"column {name} is {left}, not {right}"
     if our_types == other_types and list(our_types) != list(other_types):
         yield f"the columns are ordered {', '.join(our_types)}, not {', '.join(other_types)}"
-
-
-def _closest(word: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1)
-    return f'; did you mean "{close[0]}"?' if close else f"; known: {', '.join(known)}"
 
 
 def _spelled_field(table: LiveTable, field: str) -> str:

@@ -9,9 +9,7 @@ all its rows, and comparing bytes compares keys column by column:
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterable, Sequence
-from datetime import date
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -22,9 +20,9 @@ import pyarrow.compute as pc
 from pyiceberg_core import transform
 
 from thermocline.errors import NotKeyColumn, UnknownColumn
-from thermocline.rules import scalars
 from thermocline.rules.byte_columns import Bytes, Positions, big_endian, positions_and_bytes, text
-from thermocline.rules.definition import PROVENANCE, Column, Kind, LiveTable
+from thermocline.rules.column_types import ESCAPED_ZERO, KEY_END, KeyForm, Kind
+from thermocline.rules.definition import PROVENANCE, Column, LiveTable
 from thermocline.text.shown import Columns
 
 __all__ = [
@@ -41,12 +39,8 @@ __all__ = [
     "prefix_end",
 ]
 
-ESCAPED_ZERO: Final = b"\x00\xff"
-END: Final = b"\x00\x01"
-EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
-
-_WIDTHS: Final = {Kind.INT: 4, Kind.DATE: 4, Kind.LONG: 8, Kind.UUID: 16}
-_ARROW_INTEGERS: Final = {Kind.INT: pa.int32(), Kind.DATE: pa.int32(), Kind.LONG: pa.int64()}
+_ARROW_INTEGERS: Final = {4: pa.int32(), 8: pa.int64()}
+"""By width."""
 
 
 def encode_table(definition: LiveTable, table: pa.Table | pa.RecordBatch) -> pa.BinaryArray:
@@ -54,10 +48,10 @@ def encode_table(definition: LiveTable, table: pa.Table | pa.RecordBatch) -> pa.
     parts: list[pa.Array | pa.Scalar] = []
     for column in definition.key_columns:
         values = _flat(table.column(column.name), column)
-        if column.type.kind in _WIDTHS:
-            parts.append(_fixed_bytes(values, column.type.kind))
+        if _form(column).width is None:
+            parts += [_escaped(values), pa.scalar(KEY_END, pa.binary())]
         else:
-            parts += [_escaped(values), pa.scalar(END, pa.binary())]
+            parts.append(_fixed_bytes(values, _form(column)))
     keys = pc.binary_join_element_wise(*parts, b"") if len(parts) > 1 else parts[0]
     assert keys.null_count == 0, "a key column is null"
     return keys
@@ -69,7 +63,7 @@ def encode_one(definition: LiveTable, values: Sequence[object], first: int = 0) 
     The values may begin at key column ``first``: the bytes are then those that follow a prefix.
     """
     columns = definition.key_columns[first : first + len(values)]
-    return b"".join(_ENCODERS[column.type.kind](value) for column, value in zip(columns, values, strict=True))
+    return b"".join(_form(column).encode(value) for column, value in zip(columns, values, strict=True))
 
 
 def decode_one(definition: LiveTable, key: bytes, first: int = 0) -> tuple[object, ...]:
@@ -80,11 +74,10 @@ def decode_one(definition: LiveTable, key: bytes, first: int = 0) -> tuple[objec
     values: list[object] = []
     position = 0
     for column in definition.key_columns[first:]:
-        kind = column.type.kind
-        width = _WIDTHS.get(kind)
-        end = key.index(END, position) if width is None else position + width
-        values.append(_DECODERS[kind](key[position:end]))
-        position = end + len(END) if width is None else end
+        form = _form(column)
+        end = key.index(KEY_END, position) if form.width is None else position + form.width
+        values.append(form.decode(key[position:end]))
+        position = end + len(KEY_END) if form.width is None else end
     assert position == len(key), "bytes beyond the key"
     return tuple(values)
 
@@ -102,20 +95,20 @@ def decode_many(definition: LiveTable, keys: Sequence[bytes]) -> list[list[Any]]
 def decode_arrays(definition: LiveTable, keys: pa.Array) -> list[pa.Array]:
     """The key columns of many keys, a binary array, as arrays of the declared types."""
     offsets, data = positions_and_bytes(keys)
-    ends = np.flatnonzero((data[:-1] == END[0]) & (data[1:] == END[1]))
+    ends = np.flatnonzero((data[:-1] == KEY_END[0]) & (data[1:] == KEY_END[1]))
     position = offsets[:-1]
     arrays: list[pa.Array] = []
     for column in definition.key_columns:
-        kind = column.type.kind
-        if kind in _WIDTHS:
+        width = _form(column).width
+        if width is not None:
             arrays.append(_fixed_values(data, position, column))
-            position = position + _WIDTHS[kind]
+            position = position + width
         else:
             # Fixed-width bytes may look like an end too, but only before the position of the search.
             stop = ends[np.searchsorted(ends, position)] if len(position) else position
             values = text(data, position, stop).cast(pa.binary())
             arrays.append(_unescaped(values).cast(column.type.arrow))
-            position = stop + len(END)
+            position = stop + len(KEY_END)
     return arrays
 
 
@@ -127,7 +120,7 @@ def prefix_end(prefix: bytes) -> bytes | None:
 
 def bucket_of(definition: LiveTable, entity_last_value: object) -> int:
     """The bucket of the entity whose last column has that natural value; ``buckets`` for one, in 1 µs."""
-    hashed = _HASHED[definition.bucket_column.type.kind](entity_last_value)
+    hashed = _form(definition.bucket_column).hashed(entity_last_value)
     return (mmh3.hash(hashed) & 0x7FFFFFFF) % definition.buckets
 
 
@@ -163,7 +156,7 @@ def parse_value(column: Column, text: str) -> object:
         ValueError: with a plain sentence, when the text is no value of the column's type.
     """
     try:
-        return _PARSERS[column.type.kind](text)
+        return _form(column).parse(text)
     except ValueError as error:
         article = "an" if column.type.kind is Kind.INT else "a"
         raise ValueError(f'{column.name} is {article} {column.type}, and "{text}" is {error}') from None
@@ -178,11 +171,18 @@ def _flat(values: pa.Array | pa.ChunkedArray, column: Column) -> pa.Array:
     return values if values.type == column.type.arrow else values.cast(column.type.arrow)
 
 
-def _fixed_bytes(values: pa.Array, kind: Kind) -> pa.Array:
-    width = _WIDTHS[kind]
-    if kind is not Kind.UUID:
+def _form(column: Column) -> KeyForm:
+    form = column.type.entry.key
+    assert form is not None, "no key column"
+    return form
+
+
+def _fixed_bytes(values: pa.Array, form: KeyForm) -> pa.Array:
+    width = form.width
+    assert width is not None
+    if form.is_integer:
         assert values.null_count == 0, "a key column is null"
-        numbers = values.view(_ARROW_INTEGERS[kind]).to_numpy()
+        numbers = values.view(_ARROW_INTEGERS[width]).to_numpy()
         unsigned = numbers.view(f"u{width}") ^ numbers.dtype.type(1).view(f"u{width}") << (8 * width - 1)
         packed = pa.py_buffer(unsigned.astype(f">u{width}"))
         values = pa.Array.from_buffers(pa.binary(width), len(values), [None, packed])
@@ -190,8 +190,9 @@ def _fixed_bytes(values: pa.Array, kind: Kind) -> pa.Array:
 
 
 def _fixed_values(data: Bytes, position: Positions, column: Column) -> pa.Array:
-    width = _WIDTHS[column.type.kind]
-    if column.type.kind is Kind.UUID:
+    width = _form(column).width
+    assert width is not None
+    if not _form(column).is_integer:
         packed = pa.py_buffer(data[position[:, None] + np.arange(width)])
         return pa.Array.from_buffers(column.type.arrow, len(position), [None, packed])
     unsigned = big_endian(data, position, f"u{width}")
@@ -210,50 +211,3 @@ def _escaped(values: pa.Array) -> pa.Array:
 def _unescaped(values: pa.Array) -> pa.Array:
     _, data = positions_and_bytes(values)
     return values if data.all() else pc.replace_substring(values, pattern=ESCAPED_ZERO, replacement=b"\x00")
-
-
-def _escape(value: bytes) -> bytes:
-    return value.replace(b"\x00", ESCAPED_ZERO) + END
-
-
-def _unescape(value: bytes) -> bytes:
-    return value.replace(ESCAPED_ZERO, b"\x00")
-
-
-_pack_int: Final = struct.Struct(">I").pack
-_pack_long: Final = struct.Struct(">Q").pack
-_INT_BIAS: Final = 2**31
-_LONG_BIAS: Final = 2**63
-
-_ENCODERS: Final[dict[Kind, Callable[[Any], bytes]]] = {
-    Kind.INT: lambda value: _pack_int(value + _INT_BIAS),
-    Kind.DATE: lambda value: _pack_int(value.toordinal() - EPOCH_DAY + _INT_BIAS),
-    Kind.LONG: lambda value: _pack_long(value + _LONG_BIAS),
-    Kind.UUID: lambda value: bytes(value.bytes),
-    Kind.STRING: lambda value: _escape(value.encode()),
-    Kind.BINARY: _escape,
-}
-_DECODERS: Final[dict[Kind, Callable[[bytes], object]]] = {
-    Kind.INT: lambda part: int.from_bytes(part) - _INT_BIAS,
-    Kind.DATE: lambda part: date.fromordinal(int.from_bytes(part) - _INT_BIAS + EPOCH_DAY),
-    Kind.LONG: lambda part: int.from_bytes(part) - _LONG_BIAS,
-    Kind.UUID: lambda part: UUID(bytes=part),
-    Kind.STRING: lambda part: _unescape(part).decode(),
-    Kind.BINARY: _unescape,
-}
-_HASHED: Final[dict[Kind, Callable[[Any], bytes]]] = {
-    Kind.INT: lambda value: value.to_bytes(8, "little", signed=True),
-    Kind.LONG: lambda value: value.to_bytes(8, "little", signed=True),
-    Kind.DATE: lambda value: (value.toordinal() - EPOCH_DAY).to_bytes(8, "little", signed=True),
-    Kind.UUID: lambda value: bytes(value.bytes),
-    Kind.STRING: str.encode,
-    Kind.BINARY: bytes,
-}
-_PARSERS: Final[dict[Kind, Callable[[str], object]]] = {
-    Kind.INT: lambda text: scalars.integer(text, *scalars.INT_RANGE),
-    Kind.LONG: lambda text: scalars.integer(text, *scalars.LONG_RANGE),
-    Kind.STRING: str,
-    Kind.DATE: scalars.calendar_date,
-    Kind.UUID: scalars.uuid,
-    Kind.BINARY: scalars.binary,
-}

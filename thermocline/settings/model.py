@@ -21,7 +21,8 @@ from pydantic_core import CoreSchema, core_schema
 
 from thermocline.errors import TableNotConfigured
 from thermocline.process.masking import MASK, mask_password
-from thermocline.rules.definition import NESTED_REFUSED, LiveTable
+from thermocline.rules.column_types import NESTED_REFUSED
+from thermocline.rules.definition import LiveTable
 
 SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?b)?", re.IGNORECASE)
 SIZE_UNITS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}

@@ -14,8 +14,9 @@ from pyiceberg import types
 from pyiceberg.schema import Schema
 
 from tests.views.door.conftest import ADMIN, Door
+from thermocline.rules.column_types import Kind
 from thermocline.rules.decode import decoder_for
-from thermocline.rules.definition import Column, Kind, LiveTable
+from thermocline.rules.definition import Column, LiveTable
 from views import sql
 from views.render_records import GOOD, good_records
 

@@ -1,19 +1,24 @@
 """One record's bytes become a row, a tombstone, or a reason why not; no record touches another.
 
-``decoder_for`` picks the decoder of a table's format. It reads chunks of raw keys and values into
-``Decoded``: columns of natural Python values, and the bad records beside them. From there, rows go two ways:
-``records_table`` makes the Arrow table that ingest folds; ``key_table`` and ``pack_rows`` make the keys and
-the payloads that the hot tier keeps, and an ``Unpacker`` reads payloads back one by one, ``unpack_arrays``
-as columns. Read ``record`` first, then ``json_records``, which is the record rule.
+``decoder_for`` puts a table's decoder together: an envelope (which part of a record is key, value, delete),
+a format (how bytes become columns) and a source of schemas (which columns). It reads chunks of raw keys and
+values into ``Decoded``: columns of natural Python values, and the bad records beside them. From there, rows
+go two ways: ``records_table`` makes the Arrow table that ingest folds; ``key_table`` and ``pack_rows`` make
+the keys and the payloads that the hot tier keeps, and an ``Unpacker`` reads payloads back one by one,
+``unpack_arrays`` as columns. Read ``record`` first, then ``records``, and ``json_documents``, which is the
+record rule.
 """
 
 from __future__ import annotations
 
 from thermocline.rules.decode.arrow import key_table, records_table
-from thermocline.rules.decode.json_records import JsonDecoder
+from thermocline.rules.decode.envelopes import PlainEnvelope
+from thermocline.rules.decode.formats import DeclaredColumns
+from thermocline.rules.decode.json_documents import JsonDocuments
 from thermocline.rules.decode.payload import Unpacker, json_row, pack_rows
 from thermocline.rules.decode.payload_arrays import unpack_arrays
 from thermocline.rules.decode.record import Bad, Decoded, Decoder, Stage
+from thermocline.rules.decode.records import Format, RecordDecoder
 from thermocline.rules.definition import LiveTable
 
 __all__ = [
@@ -30,9 +35,10 @@ __all__ = [
     "unpack_arrays",
 ]
 
-_DECODERS: dict[str, type[JsonDecoder]] = {"json": JsonDecoder}
+_FORMATS: dict[str, Format] = {"json": JsonDocuments}
 
 
 def decoder_for(definition: LiveTable) -> Decoder:
-    """The decoder of the definition's format."""
-    return _DECODERS[definition.format](definition)
+    """The decoder of the definition's records: its envelope, its format, and the source of its schemas."""
+    documents, schemas = _FORMATS[definition.format], DeclaredColumns(definition)
+    return RecordDecoder(definition, PlainEnvelope(definition), documents, schemas)

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from thermocline.rules import keys
+from thermocline.rules.column_types import Kind
 from thermocline.rules.decode.record import Decoded
-from thermocline.rules.definition import Column, Kind, LiveTable
+from thermocline.rules.definition import Column, LiveTable
 
 __all__ = ["key_table", "records_table"]
 

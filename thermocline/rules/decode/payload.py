@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date, datetime
-from decimal import Decimal
 from typing import Any, Final
-from uuid import UUID
 
 import msgspec
 
 from thermocline.rules.decode.record import Decoded
-from thermocline.rules.definition import Kind, LiveTable
+from thermocline.rules.definition import LiveTable
 
 __all__ = ["Unpacker", "json_row", "pack_rows"]
 
 _PACKER: Final = msgspec.msgpack.Encoder(uuid_format="bytes")
 _JSON: Final = msgspec.json.Encoder(decimal_format="string", uuid_format="canonical")
-_PYTHON: Final[dict[Kind, Any]] = {
-    Kind.INT: int,
-    Kind.LONG: int,
-    Kind.STRING: str,
-    Kind.DOUBLE: float,
-    Kind.DECIMAL: Decimal,
-    Kind.BOOLEAN: bool,
-    Kind.DATE: date,
-    Kind.TIMESTAMPTZ: datetime,
-    Kind.UUID: UUID,
-    Kind.BINARY: bytes,
-}
 
 
 def pack_rows(definition: LiveTable, decoded: Decoded) -> list[bytes]:
@@ -44,7 +29,7 @@ class Unpacker:
 
     def __init__(self, definition: LiveTable) -> None:
         """Prepares for the value columns of the definition that packed the payloads."""
-        types = [_PYTHON[column.type.kind] | None for column in definition.value_columns]
+        types = [column.type.entry.python | None for column in definition.value_columns]
         self._decoder = msgspec.msgpack.Decoder(tuple[*types] if types else tuple[()])  # type: ignore[valid-type]
 
     def unpack(self, payload: bytes) -> tuple[Any, ...]:

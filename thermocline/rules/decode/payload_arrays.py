@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from thermocline.rules.byte_columns import Bytes, Positions, big_endian, positions_and_bytes, text
-from thermocline.rules.definition import ColumnType, Kind, LiveTable
+from thermocline.rules.column_types import ColumnType, Packing
+from thermocline.rules.definition import LiveTable
 
 __all__ = ["unpack_arrays"]
 
@@ -60,7 +61,7 @@ def unpack_arrays(definition: LiveTable, payloads: pa.Array, wanted: Collection[
     for column in columns:
         cells = _cells(data, positions)
         if column.name in wanted:
-            arrays[column.name] = _CONVERTED[column.type.kind](cells, column.type)
+            arrays[column.name] = _CONVERTED[column.type.entry.packing](cells, column.type)
         positions = cells.stops
     assert np.array_equal(positions, ends[1:]), "a payload of another definition"
     return arrays
@@ -107,12 +108,12 @@ _BEFORE_CONTENT: Final = _by_head(
 def _text(cells: _Cells, column_type: ColumnType) -> pa.Array:
     """Strings, and what is packed as text: dates and decimals."""
     strings = text(cells.data, cells.starts, cells.stops, cells.is_null).cast(pa.string())
-    return strings if column_type.kind is Kind.STRING else strings.cast(column_type.arrow)
+    return strings if strings.type == column_type.arrow else strings.cast(column_type.arrow)
 
 
 def _binary(cells: _Cells, column_type: ColumnType) -> pa.Array:
     values = text(cells.data, cells.starts, cells.stops, cells.is_null).cast(pa.binary())
-    return values if column_type.kind is Kind.BINARY else values.cast(column_type.arrow)
+    return values if values.type == column_type.arrow else values.cast(column_type.arrow)
 
 
 def _number(cells: _Cells, column_type: ColumnType) -> pa.Array:
@@ -155,15 +156,10 @@ def _of_96_bits(data: Bytes, starts: Positions) -> Positions:
 
 
 _MICROSECONDS: Final = {TIMESTAMP_32: _of_32_bits, TIMESTAMP_64: _of_64_bits, TIMESTAMP_96: _of_96_bits}
-_CONVERTED: Final[dict[Kind, Callable[[_Cells, ColumnType], pa.Array]]] = {
-    Kind.INT: _number,
-    Kind.LONG: _number,
-    Kind.STRING: _text,
-    Kind.DOUBLE: _number,
-    Kind.DECIMAL: _text,
-    Kind.BOOLEAN: _boolean,
-    Kind.DATE: _text,
-    Kind.TIMESTAMPTZ: _timestamp,
-    Kind.UUID: _binary,
-    Kind.BINARY: _binary,
+_CONVERTED: Final[dict[Packing, Callable[[_Cells, ColumnType], pa.Array]]] = {
+    Packing.NUMBER: _number,
+    Packing.TEXT: _text,
+    Packing.BYTES: _binary,
+    Packing.BOOLEAN: _boolean,
+    Packing.TIMESTAMP: _timestamp,
 }

@@ -1,4 +1,4 @@
-"""JSON records: key and value are each one JSON object, read by the record rule.
+"""JSON documents: one JSON object each, read by the record rule.
 
 The rule stands in docs/architecture.md, "The record rule (JSON)".
 
@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate, compress
+from itertools import accumulate
 from operator import attrgetter
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
 
-from thermocline.rules import scalars
-from thermocline.rules.decode.record import Bad, Decoded, Stage
-from thermocline.rules.definition import Column, ColumnType, Kind, LiveTable
+from thermocline.rules.column_types import ColumnType
+from thermocline.rules.decode.formats import Refusals
+from thermocline.rules.definition import Column
 
-__all__ = ["NESTING_MAX", "JsonDecoder"]
+__all__ = ["NESTING_MAX", "JsonDocuments"]
 
 NESTING_MAX: Final = 500
 """Levels of arrays and objects. Parsers that recurse give up near 1,000, sooner when called from deep below;
@@ -30,7 +30,6 @@ a record must be good or bad regardless of who reads it."""
 NAME_LENGTH_MAX: Final = 50_000
 """Of a field's name, in UTF-16 code units. Jackson, by which Trino reads, takes no longer ones."""
 
-_TOMBSTONE: Final = b"{}"
 _NULL: Final = msgspec.Raw(b"null")
 # One that never ends lasts to the end of the text: else each of its quotes would be tried as a beginning.
 _STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
@@ -38,60 +37,14 @@ _STRING_AND_COLON: Final = re.compile(b"(" + _STRING.pattern + rb")(\s*:)?", re.
 _STEPS: Final = [(byte in b"[{") - (byte in b"]}") for byte in range(256)]
 _REFUSALS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 
-Refusals = dict[int, tuple[Column | None, str]]
-"""By input index: why a document is refused, and the column at fault unless it is the document as a whole."""
 
+class JsonDocuments:
+    """Reads JSON objects into columns; see `Documents`."""
 
-class JsonDecoder:
-    """Reads a live table's JSON records."""
-
-    def __init__(self, definition: LiveTable) -> None:
-        """Prepares the readers of the documents that the definition describes."""
-        self._definition = definition
-        self._key_in_key = definition.key_from == "key"
-        value_columns = definition.value_columns if self._key_in_key else definition.columns
-        self._value = _Document(value_columns, required=definition.key)
-        self._key = _Document(definition.key_columns if self._key_in_key else (), required=definition.key)
-
-    def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Decoded:
-        """Decodes records given as aligned raw keys and values; see ``Decoder``."""
-        tombstones = [not value for value in values]
-        bad: dict[int, Bad] = {}
-        columns = self._values(values, bad)
-        if self._key_in_key:
-            columns |= self._keys(keys, bad)
-        columns = {column.name: columns[column.name] for column in self._definition.columns}
-        return _without_bad(columns, tombstones, bad)
-
-    def _values(self, values: Sequence[bytes | None], bad: dict[int, Bad]) -> dict[str, list[Any]]:
-        refused: Refusals = {}
-        columns = self._value.read([value or _TOMBSTONE for value in values], refused)
-        for index, (column, reason) in refused.items():
-            bad[index] = Bad(index, self._stage_of(column), reason)
-        if not self._key_in_key:
-            # Whose row a tombstone is about would stand in the value.
-            stage = Stage.KEY if self._definition.has_key else Stage.DECODE
-            empty = (index for index, value in enumerate(values) if not value)
-            bad.update((index, Bad(index, stage, "the value is empty")) for index in empty)
-        return columns
-
-    def _keys(self, keys: Sequence[bytes | None], bad: dict[int, Bad]) -> dict[str, list[Any]]:
-        refused: Refusals = {}
-        columns = self._key.read([key or b"" for key in keys], refused)
-        for index, (_, reason) in refused.items():
-            bad[index] = Bad(index, Stage.KEY, reason if keys[index] else "the record has no key")
-        return columns
-
-    def _stage_of(self, column: Column | None) -> Stage:
-        if column is None:
-            return Stage.DECODE
-        return Stage.KEY if column.name in self._definition.key else Stage.CONTRACT
-
-
-class _Document:
-    """Reads JSON objects into columns."""
+    empty = b"{}"
 
     def __init__(self, columns: Sequence[Column], required: Sequence[str]) -> None:
+        """Prepares for documents with these columns, of which some must not be null."""
         self._columns = columns
         fields = [f"c{index}" for index in range(len(columns))]
         names = dict(zip(fields, (column.name for column in columns), strict=True))
@@ -99,7 +52,9 @@ class _Document:
         self._row = msgspec.defstruct(
             "Row",
             [
-                (field, type_) if column.name in required else (field, type_, _default(column.type))
+                (field, type_)
+                if column.name in required
+                else (field, type_, _NULL if type_ is msgspec.Raw else None)
                 for field, type_, column in zip(fields, types, columns, strict=True)
             ],
             rename=names,
@@ -150,65 +105,26 @@ class _Document:
 
 
 def _parsed_type(type_: ColumnType, required: bool) -> Any:
-    """What msgspec checks and gives for a column's JSON value; ``_converter`` does the rest."""
-    parsed: Any = str
-    if type_.kind is Kind.DECIMAL:
-        return msgspec.Raw  # a float would round it
-    if type_.kind is Kind.INT:
-        parsed = Annotated[int, msgspec.Meta(ge=scalars.INT_RANGE[0], le=scalars.INT_RANGE[1])]
-    elif type_.kind is Kind.LONG or type_.epoch:
-        parsed = Annotated[int, msgspec.Meta(ge=scalars.LONG_RANGE[0], le=scalars.LONG_RANGE[1])]
-    elif type_.kind is Kind.DOUBLE:
-        parsed = float
-    elif type_.kind is Kind.BOOLEAN:
-        parsed = bool
-    return parsed if required else parsed | None
-
-
-def _default(type_: ColumnType) -> msgspec.Raw | None:
-    return _NULL if type_.kind is Kind.DECIMAL else None
-
-
-def _converter(type_: ColumnType) -> Callable[[Any], Any] | None:
-    if type_.kind is Kind.DECIMAL:
-        return lambda raw: _decimal(raw, type_)
-    if type_.epoch is not None:
-        microseconds = {"s": 1_000_000, "ms": 1_000, "us": 1}[type_.epoch]
-        return lambda number: scalars.instant(number * microseconds)
-    by_kind: dict[Kind, Callable[[str], Any]] = {
-        Kind.DATE: scalars.calendar_date,
-        Kind.TIMESTAMPTZ: scalars.timestamp,
-        Kind.UUID: scalars.uuid,
-        Kind.BINARY: scalars.binary,
-    }
-    return by_kind.get(type_.kind)
-
-
-def _decimal(raw: msgspec.Raw, type_: ColumnType) -> Any:
-    token = bytes(raw)
-    if token == b"null":
-        return None
-    assert type_.precision is not None
-    assert type_.scale is not None
-    text = msgspec.json.decode(token, type=str) if token.startswith(b'"') else token.decode()
-    return scalars.decimal(text, type_.precision, type_.scale)
+    """What msgspec checks and gives for a column's JSON value."""
+    parsed = type_.entry.parsed
+    return parsed if required or parsed is msgspec.Raw else parsed | None
 
 
 def _converted(column: Column, values: list[Any], refused: Refusals) -> list[Any]:
-    convert = _converter(column.type)
+    convert, type_ = column.type.entry.convert, column.type
     if convert is None:
         return values
     try:
-        return [None if value is None else convert(value) for value in values]
+        return [None if value is None else convert(value, type_) for value in values]
     except _REFUSALS:
         return [_convert_one(column, convert, index, value, refused) for index, value in enumerate(values)]
 
 
 def _convert_one(
-    column: Column, convert: Callable[[Any], Any], index: int, value: Any, refused: Refusals
+    column: Column, convert: Callable[[Any, ColumnType], Any], index: int, value: Any, refused: Refusals
 ) -> Any:
     try:
-        return None if value is None else convert(value)
+        return None if value is None else convert(value, column.type)
     except _REFUSALS as error:
         refused.setdefault(index, (column, _reason(column, error)))
         return None
@@ -254,12 +170,3 @@ def _name_length(text: bytes) -> int:
 
 def _reason(column: Column, error: BaseException) -> str:
     return f"{column.name} ({column.type}): {error}"
-
-
-def _without_bad(columns: dict[str, list[Any]], tombstones: list[bool], bad: dict[int, Bad]) -> Decoded:
-    good = list(range(len(tombstones)))
-    if bad:
-        kept = [index not in bad for index in good]
-        good, tombstones = list(compress(good, kept)), list(compress(tombstones, kept))
-        columns = {name: list(compress(values, kept)) for name, values in columns.items()}
-    return Decoded(good, columns, tombstones, [bad[index] for index in sorted(bad)])

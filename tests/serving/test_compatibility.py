@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from serving.fit import misfit
+from serving.compatibility import incompatibility
 from tests.serving.hot_log import DEFINITION, PLACES, START
 from thermocline.rules.identity import NEVER_MS
 from thermocline.rules.seam import Seam
@@ -25,7 +25,7 @@ HOT = {"definition_json": "the definition", "source": "the log", "start": START,
 def _misfit(hot: dict[str, Any], **snapshot: Any) -> str | None:
     index: Any = SimpleNamespace(**(SNAPSHOT | snapshot))
     held: Any = SimpleNamespace(**(HOT | hot))
-    return misfit(index, held)
+    return incompatibility(index, held)
 
 
 @pytest.mark.parametrize(

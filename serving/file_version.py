@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def file_stamp(path: Path) -> tuple[int, int] | None:
+def file_version(path: Path) -> tuple[int, int] | None:
     """Changes whenever another file takes the path; None while there is none. One ``stat``."""
     try:
         status = path.stat()

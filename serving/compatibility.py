@@ -53,7 +53,7 @@ class Held(Protocol):
         """The definition that the records were decoded by."""
 
 
-def misfit(snapshot: Snapshot, hot: Held) -> str | None:
+def incompatibility(snapshot: Snapshot, hot: Held) -> str | None:
     """Why these hot records can't be laid over this snapshot; None when they can."""
     if hot.definition_json != snapshot.definition_json:
         return (

@@ -1,0 +1,117 @@
+"""An extract as a streamed answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from starlette.responses import Response
+
+from serving import measures
+from serving.encode import MEDIA_TYPES, Chunk
+from thermocline.process.logs import fields
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from serving.extract import Extract
+    from serving.hot.refused import Refused
+    from serving.worker import Worker
+
+READ_POINT: Final = "Thermocline-Read-Point"
+AGE: Final = "Thermocline-Age-Seconds"
+STALE: Final = "Thermocline-Stale"
+REFUSED: Final = "Thermocline-Refused"
+# A caller that takes no chunk for so long has stopped reading; a slow one takes a chunk in seconds.
+SEND_SECONDS_MAX: Final = 60.0
+
+log = logging.getLogger(__name__)
+
+
+class ExtractResponse(Response):
+    """Streams an extract: the next chunk is made while this one is sent, and none beyond that.
+
+    Whatever ends it, the caller's going away included, the extract is closed. One that fails after it began
+    is broken off, which the caller can tell from a complete one.
+    """
+
+    def __init__(
+        self,
+        open_extract: Callable[[], Extract],
+        format_name: str,
+        worker: Worker,
+        refused: Sequence[Refused],
+    ) -> None:
+        media_type, self._encode = MEDIA_TYPES[format_name]
+        super().__init__(media_type=media_type)
+        del self.headers["content-length"]
+        if refused:
+            places = (f"{one.topic}/{one.partition}@{one.offset}" for one in refused)
+            self.headers[REFUSED] = ", ".join(places)
+        self._open_extract = open_extract
+        self._stale_after_seconds = worker.stale_after_seconds
+        self._slots = worker.extract_slots
+        self._threads = worker.extract_threads
+
+    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+        """Waits for its turn, and streams."""
+        loop = asyncio.get_running_loop()
+        async with self._slots:
+            extract = await loop.run_in_executor(self._threads, self._open_extract)
+            chunks = self._encode(extract.schema, extract.batches())
+            gone = asyncio.create_task(_disconnected(receive))
+            take = partial(loop.run_in_executor, self._threads, next, chunks, None)
+            upcoming = take()
+            try:
+                chunk = await upcoming
+                upcoming = take()
+                await upcoming  # what fails with the first rows is an answer still; Arrow begins without any
+                self._describe(extract)
+                await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                while chunk is not None and not gone.done():
+                    if not await _is_taken(send, chunk):
+                        extra = fields(table=extract.table)
+                        log.warning("extract broken off: the caller stopped reading", extra=extra)
+                        return  # without the last part, so the connection is broken off
+                    chunk = await upcoming
+                    upcoming = take()
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            finally:
+                gone.cancel()
+                await asyncio.shield(self._close(upcoming, chunks, extract))
+
+    def _describe(self, extract: Extract) -> None:
+        self.headers[READ_POINT] = extract.read_point.to_header()
+        self.headers[AGE] = f"{extract.age_seconds:.3f}"
+        self.headers[STALE] = str(extract.age_seconds > self._stale_after_seconds).lower()
+
+    async def _close(
+        self, upcoming: asyncio.Future[Chunk | None], chunks: Generator[Chunk], extract: Extract
+    ) -> None:
+        # A generator may only be closed when no thread is inside it.
+        await asyncio.wait([upcoming])
+
+        def close() -> None:
+            chunks.close()
+            extract.close()
+            measures.EXTRACT_ROWS.labels(extract.table).inc(extract.rows)
+
+        await asyncio.get_running_loop().run_in_executor(self._threads, close)
+
+
+async def _is_taken(send: Send, chunk: Chunk) -> bool:
+    """Sends a part of an answer; False when the caller does not take it in time."""
+    try:
+        part = {"type": "http.response.body", "body": chunk, "more_body": True}
+        await asyncio.wait_for(send(part), SEND_SECONDS_MAX)
+    except TimeoutError:
+        return False
+    return True
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

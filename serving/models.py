@@ -1,0 +1,145 @@
+"""The bodies of requests and answers, as FastAPI reads and describes them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from serving.requests import ENTITIES_MAX, LIMIT_DEFAULT, LIMIT_MAX
+
+Offsets = Annotated[
+    dict[str, dict[str, int]], Field(description="topic → partition → next offset", title="Offsets")
+]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class BatchBody(_Strict):
+    """Several entities, or rows, by their key columns: integers as JSON numbers, all else as strings."""
+
+    entities: Annotated[list[dict[str, Any]], Field(max_length=ENTITIES_MAX)]
+
+
+class ExtractBody(_Strict):
+    """Which columns an extract has; without it, or null, all that are declared."""
+
+    columns: list[str] | None = None
+
+
+class RefusedQuery(_Strict):
+    """How many refused records are listed."""
+
+    limit: Annotated[int, Field(ge=1, le=LIMIT_MAX)] = LIMIT_DEFAULT
+
+
+class ReadPointBody(BaseModel):
+    """What an answer reflects: the snapshot, and the records of each partition in [seam, end)."""
+
+    snapshot_id: str
+    seam: Offsets
+    end: Offsets
+
+
+class RefusedRecord(BaseModel):
+    """A record that the table can't take."""
+
+    topic: str
+    partition: int
+    offset: int
+    stage: Literal["key", "decode", "contract"]
+    reason: str
+
+
+class _Answer(BaseModel):
+    table: str
+    read_point: ReadPointBody
+    age_seconds: Annotated[
+        float | None,
+        Field(description="Since every partition was last read up to its end; null if it never was."),
+    ]
+    stale: bool
+
+
+class _ReadAnswer(_Answer):
+    refused: Annotated[
+        list[RefusedRecord],
+        Field(
+            description="Records that the table can't take, the newest of a partition first: those up to "
+            "Thermocline-Read-After; without it, and where there are no rows, those that are not committed "
+            "yet. Absent where there are none."
+        ),
+    ] = []
+
+
+class RowsAnswer(_ReadAnswer):
+    """The rows of one entity."""
+
+    rows: list[dict[str, Any]]
+
+
+class Rows(BaseModel):
+    """The rows of one of several entities."""
+
+    rows: list[dict[str, Any]]
+
+
+class BatchAnswer(_ReadAnswer):
+    """The rows of several entities, in the order in which they were asked for."""
+
+    results: list[Rows]
+
+
+class RefusedAnswer(_Answer):
+    """Refused records, the newest of a partition first; ``more`` where there are more than the limit."""
+
+    refused: list[RefusedRecord]
+    more: bool
+
+
+class TableNames(BaseModel):
+    """The tables of a server."""
+
+    tables: list[str]
+
+
+class TableBody(BaseModel):
+    """A table's definition."""
+
+    name: str
+    definition: dict[str, Any]
+
+
+class StatusAnswer(BaseModel):
+    """By table, how fresh it is and what its tailer does."""
+
+    tables: dict[str, dict[str, Any]]
+
+
+class HealthAnswer(BaseModel):
+    """How the process or its tables are."""
+
+    status: str
+
+
+class VersionAnswer(BaseModel):
+    """The release."""
+
+    version: str
+
+
+class Problem(BaseModel):
+    """An error."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    code: Annotated[str, Field(description="Stable; `thermocline explain CODE` tells more.")]
+    state: str
+    next: str
+    retryable: bool
+    facts: dict[str, Any] = {}

@@ -1,0 +1,125 @@
+"""What the endpoints of one API process share: its tables, kept at their newest snapshots; its threads."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from serving.cold.threads import ReadingThreads
+from serving.storage import storage_named
+from thermocline.errors import ReadAfterTimeout
+from thermocline.process.logs import fields
+from thermocline.rules.read_point import (
+    check_partitions,
+    check_topics,
+    ends_before,
+    includes,
+    parse_read_after,
+)
+
+if TYPE_CHECKING:
+    from serving.answer import JsonRow
+    from serving.cold.reader import Entity
+    from serving.lookup import Look, TableReader
+    from serving.tables import Tables
+    from thermocline.settings import ServingSettings
+
+# A new snapshot or a status of the tailer is noticed within this; each look is one stat call per table.
+REFRESH_SECONDS: Final = 0.1
+# The tailer commits every 20 ms; looking twice as often costs a waiting request microseconds.
+READ_AFTER_POLL_SECONDS: Final = 0.01
+# A partition that a topic gains is read within about two seconds. One that isn't by then does not exist.
+PARTITION_SECONDS_MAX: Final = 4.0
+# Local reads take turns at the interpreter for half of their time; a remote one waits for its request alone.
+COLD_THREADS: Final = 4
+# At once per worker; each takes up to DuckDB's memory limit and both cores. Others wait in line.
+EXTRACTS_MAX: Final = 2
+
+log = logging.getLogger(__name__)
+
+
+class Worker:
+    """One per API process; all methods run on the event loop, and none reads a file there."""
+
+    def __init__(self, tables: Tables, settings: ServingSettings) -> None:
+        self.tables = tables
+        self.stale_after_seconds = settings.stale_after_seconds
+        self.extract_threads = ThreadPoolExecutor(2 * EXTRACTS_MAX, "extract")
+        self.extract_slots = asyncio.Semaphore(EXTRACTS_MAX)
+        self._read_after_seconds_max = settings.read_after_seconds_max
+        self._cold_threads = ReadingThreads(COLD_THREADS)
+        self._has_refreshed = asyncio.Event()
+
+    async def refreshed(self, seconds_max: float) -> None:
+        """Returns once every table was brought to its newest snapshot, or this has failed, or time is up."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._has_refreshed.wait(), seconds_max)
+
+    async def refresh_forever(self) -> None:
+        """Keeps every table at its newest snapshot. A failure is logged and tried again."""
+        failing: set[str] = set()
+        while True:
+            for table in self.tables:
+                try:
+                    await self._cold_threads.run(table.refresh)
+                    failing.discard(table.name)
+                except Exception:
+                    if table.name not in failing:
+                        log.exception("refresh failed", extra=fields(table=table.name))
+                    failing.add(table.name)
+            self._has_refreshed.set()
+            await asyncio.sleep(REFRESH_SECONDS)
+
+    def close(self) -> None:
+        """Ends the threads and lets go of the tables."""
+        self._cold_threads.close()
+        self.extract_threads.shutdown(cancel_futures=True)
+        self.tables.close()
+
+    async def looked_up(
+        self, reader: TableReader, entities: Sequence[Entity]
+    ) -> tuple[Look, list[list[JsonRow]]]:
+        """As ``TableReader.lookup``, without reading files on the event loop."""
+        look = reader.look(entities)
+        known = [reader.cached_rows(look.cold, entity) for entity in entities]
+        missing = [place for place, rows in enumerate(known) if rows is None]
+        if missing:
+
+            def read() -> None:
+                with storage_named(reader.name):
+                    for place in missing:
+                        known[place] = reader.cold_rows(look.cold, entities[place])
+
+            await self._cold_threads.run(read)
+        return look, reader.overlay(look, [rows or {} for rows in known])
+
+    async def read_after(self, reader: TableReader, text: str | None) -> Mapping[tuple[str, int], int]:
+        """Waits, within the bound, until an answer includes the records that a request names; gives these.
+
+        Raises:
+            BadParameter: the header is wrong, or names a partition that does not feed the table.
+            ReadAfterTimeout: the bound is over.
+        """
+        if text is None:
+            return {}
+        wanted, seconds_max = parse_read_after(text), self._read_after_seconds_max
+        check_topics(reader.cold.index.definition, wanted)
+        clock = asyncio.get_running_loop().time
+        began_at = clock()
+        while not includes((look := reader.look(())).read_point.end, wanted):
+            waited_seconds = clock() - began_at
+            # Read to its end since the request came: what is not there now, the log did not hold then.
+            is_log_read = look.age_seconds < waited_seconds
+            if is_log_read and waited_seconds > min(seconds_max, PARTITION_SECONDS_MAX):
+                check_partitions(look.read_point.end, wanted)
+            if waited_seconds > seconds_max:
+                log_ends = ends_before(look.read_point.end, wanted) if is_log_read else ()
+                raise ReadAfterTimeout(
+                    table=reader.name, wanted=text, waited_seconds=seconds_max, log_ends=log_ends
+                )
+            await asyncio.sleep(READ_AFTER_POLL_SECONDS)
+        return wanted

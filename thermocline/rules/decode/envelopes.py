@@ -1,0 +1,52 @@
+"""Which part of a record is its key, which its value, and whether it deletes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from thermocline.rules.decode.record import Bad, Stage
+from thermocline.rules.definition import LiveTable
+
+__all__ = ["Envelope", "Opened", "PlainEnvelope"]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The parts of records, aligned with them; a value is None where there is nothing to read.
+
+    ``bad`` are those that say nothing that a table of that definition could take.
+    """
+
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    deletes: list[bool]
+    bad: list[Bad]
+
+
+class Envelope(Protocol):
+    """Takes records apart."""
+
+    def open(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Opened:
+        """The parts of aligned raw keys and values. Never raises for what they hold."""
+        ...
+
+
+class PlainEnvelope:
+    """Key and value as they are. An empty value deletes, where the key says which row."""
+
+    def __init__(self, definition: LiveTable) -> None:
+        """For the records of that table."""
+        self._can_delete = definition.key_from == "key"
+        # Whose row a tombstone is about would stand in the value.
+        self._stage = Stage.KEY if definition.has_key else Stage.DECODE
+
+    def open(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Opened:
+        """See `Envelope`."""
+        deletes = [not value for value in values]
+        bad: list[Bad] = []
+        if not self._can_delete:
+            empty = (index for index, is_empty in enumerate(deletes) if is_empty)
+            bad = [Bad(index, self._stage, "the value is empty") for index in empty]
+        return Opened(keys, [value or None for value in values], deletes, bad)

@@ -1,0 +1,53 @@
+"""How the bytes of a key or a value become columns, and where the columns to look for come from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from thermocline.rules.definition import Column, LiveTable
+
+__all__ = ["DeclaredColumns", "Documents", "Refusals", "SchemaSource"]
+
+Refusals = dict[int, tuple[Column | None, str]]
+"""By input index: why a document is refused, and the column at fault unless it is the document as a whole."""
+
+
+class Documents(Protocol):
+    """Reads the documents of one part of the records, in one format."""
+
+    empty: bytes
+    """A document without any column, which is never refused where no column is required."""
+
+    def read(self, texts: Sequence[bytes], refused: Refusals) -> dict[str, list[Any]]:
+        """One list of natural values per column, aligned with the texts; refused texts give anything."""
+        ...
+
+
+class SchemaSource(Protocol):
+    """Says which columns the documents of each part have."""
+
+    def of_keys(self) -> Sequence[Column]:
+        """Those of the record's key."""
+        ...
+
+    def of_values(self) -> Sequence[Column]:
+        """Those of the record's value."""
+        ...
+
+
+class DeclaredColumns:
+    """The columns of the table's definition: the key's in the key, or all of them in the value."""
+
+    def __init__(self, definition: LiveTable) -> None:
+        """From the table's definition alone."""
+        self._definition = definition
+
+    def of_keys(self) -> Sequence[Column]:
+        """The key columns, unless they stand in the value."""
+        return self._definition.key_columns if self._definition.key_from == "key" else ()
+
+    def of_values(self) -> Sequence[Column]:
+        """The others, or all."""
+        is_split = self._definition.key_from == "key"
+        return self._definition.value_columns if is_split else self._definition.columns

@@ -1,0 +1,71 @@
+"""Records of one live table: an envelope takes them apart, a format reads the parts, one rule judges them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import compress
+from typing import Any
+
+from thermocline.rules.decode.envelopes import Envelope
+from thermocline.rules.decode.formats import Documents, Refusals, SchemaSource
+from thermocline.rules.decode.record import Bad, Decoded, Stage
+from thermocline.rules.definition import Column, LiveTable
+
+__all__ = ["Format", "RecordDecoder"]
+
+Format = Callable[[Sequence[Column], Sequence[str]], Documents]
+"""From the columns of a part, and the names of those that must not be null."""
+
+
+class RecordDecoder:
+    """Reads a live table's records; see `Decoder`."""
+
+    def __init__(
+        self, definition: LiveTable, envelope: Envelope, documents: Format, schemas: SchemaSource
+    ) -> None:
+        """Prepares the readers of both parts."""
+        self._definition = definition
+        self._envelope = envelope
+        self._key = documents(schemas.of_keys(), definition.key)
+        self._value = documents(schemas.of_values(), definition.key)
+        self._has_key_documents = bool(schemas.of_keys())
+
+    def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Decoded:
+        """Decodes records given as aligned raw keys and values."""
+        opened = self._envelope.open(keys, values)
+        bad: dict[int, Bad] = {}
+        columns = self._values(opened.values, bad)
+        bad.update((one.index, one) for one in opened.bad)
+        if self._has_key_documents:
+            columns |= self._keys(opened.keys, bad)
+        columns = {column.name: columns[column.name] for column in self._definition.columns}
+        return _without_bad(columns, opened.deletes, bad)
+
+    def _values(self, values: Sequence[bytes | None], bad: dict[int, Bad]) -> dict[str, list[Any]]:
+        refused: Refusals = {}
+        empty = self._value.empty
+        columns = self._value.read([empty if value is None else value for value in values], refused)
+        for index, (column, reason) in refused.items():
+            bad[index] = Bad(index, self._stage_of(column), reason)
+        return columns
+
+    def _keys(self, keys: Sequence[bytes | None], bad: dict[int, Bad]) -> dict[str, list[Any]]:
+        refused: Refusals = {}
+        columns = self._key.read([key or b"" for key in keys], refused)
+        for index, (_, reason) in refused.items():
+            bad[index] = Bad(index, Stage.KEY, reason if keys[index] else "the record has no key")
+        return columns
+
+    def _stage_of(self, column: Column | None) -> Stage:
+        if column is None:
+            return Stage.DECODE
+        return Stage.KEY if column.name in self._definition.key else Stage.CONTRACT
+
+
+def _without_bad(columns: dict[str, list[Any]], tombstones: list[bool], bad: dict[int, Bad]) -> Decoded:
+    good = list(range(len(tombstones)))
+    if bad:
+        kept = [index not in bad for index in good]
+        good, tombstones = list(compress(good, kept)), list(compress(tombstones, kept))
+        columns = {name: list(compress(values, kept)) for name, values in columns.items()}
+    return Decoded(good, columns, tombstones, [bad[index] for index in sorted(bad)])
