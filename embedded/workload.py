@@ -21,9 +21,8 @@ from confluent_kafka import Producer
 from embedded.oracle import Oracle
 from thermocline.errors import KafkaUnreachable
 from thermocline.process.clock import Clock, SystemClock
-from thermocline.rules.definition import LiveTable
 
-__all__ = ["Event", "Workload", "produce", "profiles_definition"]
+__all__ = ["Event", "Workload", "produce"]
 
 BLOCK: Final = 8192  # events drawn at once: numpy's cost per call vanishes, memory stays small
 SKEW: Final = 0.9  # Zipf's exponent: of 1,000 users the busiest 20 write two fifths
@@ -53,25 +52,6 @@ class Event(NamedTuple):
     key: bytes
     value: bytes | None
     row: tuple[int, str, str]
-
-
-def profiles_definition(identifier: str, topic: str, buckets: int = 16) -> LiveTable:
-    """The live table of user attributes that the workload feeds."""
-    return LiveTable.build(
-        name="profiles",
-        identifier=identifier,
-        topics=[topic],
-        key=["app_id", "user_id", "key"],
-        entity=["app_id", "user_id"],
-        columns={
-            "app_id": "int",
-            "user_id": "string",
-            "key": "string",
-            "value": "string",
-            "updated_at": "timestamptz",
-        },
-        buckets=buckets,
-    )
 
 
 class Workload:

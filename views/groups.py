@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-__all__ = ["GROUPS_MAX", "SCAN_COST_RECORDS", "grouped", "over_read"]
+__all__ = ["GROUPS_MAX", "SCAN_COST_RECORDS", "grouped"]
 
 GROUPS_MAX: Final = 8
 """Scans of one topic; a view of the log reads each twice, and each opens a consumer on the coordinator."""
@@ -35,12 +35,6 @@ def grouped(first: Mapping[int, int], groups_max: int = GROUPS_MAX) -> list[list
     stops = _cheapest_split(offsets, min(groups_max, len(offsets)))
     starts = [0, *stops[:-1]]
     return [sorted(partitions[start:stop]) for start, stop in zip(starts, stops, strict=True)]
-
-
-def over_read(first: Mapping[int, int], group: list[int]) -> int:
-    """How many records of a group's partitions are read in vain, at most: those before their own offset."""
-    least = min(first[partition] for partition in group)
-    return sum(first[partition] - least for partition in group)
 
 
 def _cheapest_split(offsets: list[int], groups_max: int) -> list[int]:

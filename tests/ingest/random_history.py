@@ -17,11 +17,11 @@ import pytest
 
 from ingest.judgement import History, Origin, Outcome, Verdict
 from ingest.replay import _Replaying
+from tests.newest import newest
 from thermocline.kafka.log import OffsetRange, RecordChunk, TopicConfig, TopicFacts
 from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.definition import Column, LiveTable
-from thermocline.rules.fold import newest
 from thermocline.rules.keys import encode_one
 from thermocline.rules.seam import Seam
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from ingest.batch import BatchResult, gather
 from ingest.bucket_task import BucketResult
 from ingest.read_task import REPORT_BUCKET, FirstBad, ReadReport, ReadTask
+from tests.newest import newest
 from tests.simulation.kafka import FakeCluster
 from tests.simulation.records import DEFINITION, ENCODED, LOCATION, NAME, Key, Stored, bucket_of
 from tests.simulation.store import FakeIO
@@ -26,7 +27,7 @@ from thermocline.iceberg.files import DataFile, Deletes
 from thermocline.kafka.log import OffsetRange, RecordChunk
 from thermocline.rules.decode import decoder_for, records_table
 from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE
-from thermocline.rules.fold import fold, newest
+from thermocline.rules.fold import fold
 
 QUARANTINE_LOCATION = f"{LOCATION}_quarantine"
 _DECODER = decoder_for(DEFINITION)

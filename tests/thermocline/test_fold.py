@@ -6,8 +6,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.newest import newest
 from thermocline.rules.definition import LiveTable
-from thermocline.rules.fold import Folded, fold, newest, overlay, winners
+from thermocline.rules.fold import Folded, fold, overlay, winners
 
 TABLE = LiveTable.build(
     name="t", identifier="a.t", topics=["a", "b"], key=["k"], columns={"k": "string", "v": "long"}

@@ -73,9 +73,10 @@ def test_keys_read_back(case: tuple[LiveTable, list[tuple[Any, ...]]]) -> None:
             rest = keys.encode_one(definition, row[first:], first)
             assert known + rest == key
             assert keys.decode_one(definition, rest, first) == row[first:]
-    assert keys.decode_many(definition, encoded) == [list(column) for column in zip(*rows, strict=True)]
-    expected = [column.type.arrow for column in definition.key_columns]
-    assert [array.type for array in keys.decode_arrays(definition, pa.array(encoded))] == expected
+    arrays = keys.decode_arrays(definition, pa.array(encoded))
+    assert [array.type for array in arrays] == [column.type.arrow for column in definition.key_columns]
+    for array, column in zip(arrays, zip(*rows, strict=True), strict=True):
+        assert array.to_pylist() == [value.bytes if isinstance(value, UUID) else value for value in column]
 
 
 @given(tables_and_rows())
@@ -117,7 +118,6 @@ def test_no_rows_give_no_keys() -> None:
     definition = table_of(list(VALUES))
     assert len(keys.encode_table(definition, arrow(definition, []))) == 0
     assert [len(array) for array in keys.decode_arrays(definition, pa.array([], pa.binary()))] == [0] * 6
-    assert keys.decode_many(definition, []) == [[]] * 6
 
 
 def test_a_slice_of_keys_reads_back() -> None:

@@ -11,8 +11,8 @@ from embedded.demo.story import FROM_ICEBERG, FROM_KAFKA, origin
 from embedded.demo.witness import SEEN_SECONDS_MAX, Witness
 from embedded.demo.writer import Writer, Written
 from embedded.oracle import RowKey
-from embedded.workload import profiles_definition
 from tests.manual_clock import ManualClock
+from tests.thermocline.profiles import PROFILES
 from thermocline.errors import NotReady, ReadAfterTimeout, VerdictBad
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.read_point import ReadPoint
@@ -128,7 +128,7 @@ def test_the_seam_tells_where_a_record_came_from() -> None:
 
 def test_all_garbage_is_bad_and_most_of_it_names_the_row() -> None:
     garbage = garbage_about(ROW)
-    decoded = decoder_for(profiles_definition("app.profiles", "profiles")).decode(
+    decoded = decoder_for(PROFILES).decode(
         [record.key for record in garbage], [record.value for record in garbage]
     )
     assert decoded.good == []

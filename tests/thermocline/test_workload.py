@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from embedded.oracle import Acknowledged, Oracle
-from embedded.workload import Event, Workload, produce, profiles_definition
+from embedded.workload import Event, Workload, produce
 from tests.manual_clock import ManualClock
+from tests.thermocline.profiles import PROFILES
 from thermocline.errors import KafkaUnreachable
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.seam import Seam
-
-PROFILES = profiles_definition("app.profiles", "profiles")
 
 
 def mock_broker(**config: Any) -> dict[str, Any]:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from views.groups import GROUPS_MAX, SCAN_COST_RECORDS, grouped, over_read
+from views.groups import GROUPS_MAX, SCAN_COST_RECORDS, grouped
 
 FAR = 10 * SCAN_COST_RECORDS
 offsets = st.one_of(
     st.integers(0, 5 * SCAN_COST_RECORDS), st.integers(0, 2**50), st.sampled_from([0, FAR, FAR + 1])
 )
+
+
+def over_read(first: Mapping[int, int], group: list[int]) -> int:
+    """How many records of a group's partitions are read in vain, at most: those before their own offset."""
+    least = min(first[partition] for partition in group)
+    return sum(first[partition] - least for partition in group)
 
 
 def cost(first: dict[int, int], groups: list[list[int]]) -> int:

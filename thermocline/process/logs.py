@@ -9,13 +9,12 @@ from __future__ import annotations
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 from thermocline.text.shown import as_field, json_text
 from thermocline.text.typed import as_typed
 
 Level = Literal["debug", "info", "warning", "error"]
-LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 
 # Their INFO lines are about themselves, once per request, connection or process, and would bury ours.
 CHATTY: Final = ("py4j", "httpx", "httpcore", "uvicorn.access", "uvicorn.error", "asyncio", "urllib3")

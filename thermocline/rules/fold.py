@@ -7,9 +7,9 @@ that grew; then the broker's append time decides, then the topic, then the parti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,38 +17,11 @@ import pyarrow.compute as pc
 
 from thermocline.rules.definition import KEY, PROVENANCE
 
-__all__ = ["Folded", "Hit", "fold", "newest", "order_of", "overlay", "winners"]
+__all__ = ["Folded", "fold", "order_of", "overlay", "winners"]
 
 TOPIC, PARTITION, OFFSET, TIMESTAMP = PROVENANCE
 Indexes = np.ndarray[Any, np.dtype[np.int64]]
 R = TypeVar("R")
-
-
-class Hit(Protocol):
-    """Where one record of a key was found."""
-
-    @property
-    def timestamp_ms(self) -> int:
-        """The broker's append time."""
-        ...
-
-    @property
-    def topic(self) -> str:
-        """The topic."""
-        ...
-
-    @property
-    def partition(self) -> int:
-        """The partition."""
-        ...
-
-    @property
-    def offset(self) -> int:
-        """The offset in the partition."""
-        ...
-
-
-H = TypeVar("H", bound=Hit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +42,6 @@ class Folded:
 def order_of(timestamp_ms: int, topic: str, partition: int) -> tuple[int, str, int]:
     """What decides between the last records of one key in several partitions: the greatest wins."""
     return (timestamp_ms, topic, partition)
-
-
-def newest(hits: Iterable[H]) -> H:
-    """The winner among the records of one key; there must be at least one."""
-    last: dict[tuple[str, int], H] = {}
-    for hit in hits:
-        place = (hit.topic, hit.partition)
-        if place not in last or hit.offset > last[place].offset:
-            last[place] = hit
-    return max(last.values(), key=lambda hit: order_of(hit.timestamp_ms, hit.topic, hit.partition))
 
 
 def fold(records: pa.Table) -> Folded:

@@ -30,7 +30,6 @@ __all__ = [
     "buckets",
     "check_key_columns",
     "decode_arrays",
-    "decode_many",
     "decode_one",
     "encode_one",
     "encode_table",
@@ -80,16 +79,6 @@ def decode_one(definition: LiveTable, key: bytes, first: int = 0) -> tuple[objec
         position = end + len(KEY_END) if form.width is None else end
     assert position == len(key), "bytes beyond the key"
     return tuple(values)
-
-
-def decode_many(definition: LiveTable, keys: Sequence[bytes]) -> list[list[Any]]:
-    """The key columns' natural Python values of many keys, one list per column."""
-    arrays = decode_arrays(definition, pa.array(keys, pa.binary()))
-    columns = [array.to_pylist() for array in arrays]
-    for index, column in enumerate(definition.key_columns):
-        if column.type.kind is Kind.UUID:
-            columns[index] = [UUID(bytes=value) for value in columns[index]]
-    return columns
 
 
 def decode_arrays(definition: LiveTable, keys: pa.Array) -> list[pa.Array]:

@@ -19,11 +19,11 @@ from confluent_kafka.cimpl import NewPartitions
 from pyiceberg.table import Table
 from trino.exceptions import TrinoUserError
 
+from tests.newest import newest
 from tests.partition_spec import partition_spec_of
 from tests.views.door.conftest import ADMIN, Door
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.definition import LiveTable
-from thermocline.rules.fold import newest
 from thermocline.rules.seam import Seam
 from views.groups import SCAN_COST_RECORDS
 from views.render import Mode, ViewPlan, query
