@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, Message
 
 from thermocline.rules.seam import Seam
+from thermocline.text.shown import Columns, json_form, json_text
 
-__all__ = ["Acknowledged", "Oracle", "Row", "RowKey", "row_of"]
+__all__ = ["Acknowledged", "Oracle", "Row", "RowKey", "differences", "named", "row_of", "row_of_json"]
+
+KEY = ("app_id", "user_id", "key")
 
 RowKey = tuple[int, str, str]
 Row = dict[str, Any]
@@ -114,3 +117,35 @@ def row_of(record: Acknowledged) -> tuple[RowKey, Row | None]:
     fields = json.loads(record.value)
     updated_at = datetime.fromisoformat(fields["updated_at"])
     return key, {**names, "value": fields["value"], "updated_at": updated_at}
+
+
+def row_of_json(row: Mapping[str, Any]) -> Row:
+    """A row of a JSON answer in the oracle's form."""
+    return {**row, "updated_at": row["updated_at"] and datetime.fromisoformat(row["updated_at"])}
+
+
+def differences(rows: Mapping[RowKey, Row], answered: Iterable[Row]) -> list[str]:
+    """A sentence for each key, in order, unless exactly the oracle's rows are answered, each once."""
+    found: dict[RowKey, Row] = {}
+    sentences: list[str] = []
+    for row in answered:
+        key = (row["app_id"], row["user_id"], row["key"])
+        if key in found:
+            sentences.append(f"{named(key)}: answered twice, {_said(found[key])} and {_said(row)}")
+        found[key] = row
+    return sentences + [
+        f"{named(key)}: the oracle says {_said(rows.get(key))}, the answer {_said(found.get(key))}"
+        for key in sorted(rows.keys() | found.keys())
+        if rows.get(key) != found.get(key)
+    ]
+
+
+def named(key: RowKey | tuple[int, str]) -> str:
+    """A row's key, or an entity, by its columns."""
+    return str(Columns(zip(KEY, key, strict=False)))
+
+
+def _said(row: Row | None) -> str:
+    if row is None:
+        return "that there is no such row"
+    return f"{json_text(row['value'])} ({json_form(row['updated_at'])})"

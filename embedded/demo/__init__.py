@@ -1,21 +1,15 @@
-"""``thermocline demo``: all of Thermocline on this machine, watched for a minute and compared with the truth.
+"""``thermocline demo``: all of Thermocline on this machine, watched for a minute and verified.
 
-Read `acts` first: the order of events. While the traffic runs, four threads (`background`) work: `traffic`
-writes, `readers` look up, `freshness` measures, `story` tells of one row; the last two through `witness`,
-which checks each answer at once. `scene` is what they have come to at one moment; `stage` shows it, as a
-screen (`screen`, `views`), as plain lines (`lines`) or as one JSON document at the end (`document`). Then
-`examination` asks for everything, and `verdict` compares it with the oracle, as well as the answers that were
-given under way, for which `history` knows what each row was at any read point.
-
-With Trino, `view_traffic` adds two threads that ask the views: `analysts` and `view_freshness`, each through
-a `view_door`. Such an answer names no read point: `cuts` says how much of the log it must reflect, and how
-much it may, and `view_verdict` judges it by that. Nobody but the command imports `analyst`, which needs an
-optional package.
+Read `play` first: the order of events. `site` starts the processes. While the `traffic` runs, some threads
+write and look up, measure freshness and tell the `story` of one row, whose answers are checked at once; with
+Trino, others ask the views (`views`). What they have come to is a scene (`figures`), which the
+`reporter` shows. At the end comes the `verdict`: ``thermocline verify``, and the answers under way against a
+plain replay of the log.
 """
 
 from __future__ import annotations
 
-from embedded.demo.acts import run
-from embedded.demo.options import DemoOptions
+from embedded.demo.play import run
+from embedded.demo.site import DemoOptions
 
 __all__ = ["DemoOptions", "run"]

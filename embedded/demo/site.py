@@ -1,68 +1,216 @@
-"""Where the demo takes place: the processes, the table, and the ways to write to it and to ask it."""
+"""Where the demo takes place: what it is asked to do, the processes, and the ways to write and to ask."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from embedded.demo.lookups import Lookups
-from embedded.demo.view_door import Ask, Connect, ViewDoor
+from embedded.demo.figures import Served, served_in
+from embedded.demo.reporter import Reporter, Task
+from embedded.demo.views import ANALYST, MARGIN_MORE_SECONDS, View, Views
 from embedded.demo.writer import Writer
+from embedded.interrupts import undisturbed
 from embedded.oracle import Oracle
-from embedded.stack import TABLE, TOPIC, Stack
+from embedded.stack import READY_TIMEOUT_SECONDS, TABLE, TOPIC, Stack
+from embedded.trino import START_TIMEOUT_SECONDS, WITH_KAFKA
+from embedded.workload import Event, produce
+from thermocline.errors import EngineFailed, TrinoRefused, TrinoUnreachable
+from thermocline.jvm.trino_java import find_trino_java
 from thermocline.process.clock import Clock
 
-# The client's own remarks would tear the screen; what matters reaches us as an error.
-QUIET = {"log_level": 0}
+ROWS_PER_USER: Final = 10
+PARTITIONS: Final = 4
+# Short, so that several commits land within a minute.
+COMMIT_INTERVAL_SECONDS: Final = 10.0
+POLL_SECONDS: Final = 0.2
+
+Condition = Callable[[Task], bool]
+"""Whether a task is done; notes in it how far it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """How much of everything; ``rate`` is messages a second, ``seconds`` how long they are written.
+
+    The traffic lasts longer than ``seconds`` when the story needs that. Without ``users``, there is one for
+    ten rows.
+    """
+
+    rows: int
+    rate: int
+    seconds: int
+    users: int | None
+    seed: int
+    trino: bool
+    keep: bool
+    as_json: bool
+
+    @property
+    def user_count(self) -> int:
+        """Users in the table; no more than it has rows."""
+        return min(self.users or max(self.rows // ROWS_PER_USER, 1), self.rows)
+
+    @property
+    def keys_per_user(self) -> int:
+        """Rows of each user; rounded, so that the table has about as many rows as were asked for."""
+        return max(round(self.rows / self.user_count), 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A running stack, and the oracle of all that is written to it; with Trino, also how to ask that."""
+    """A running stack, and the oracle of all that is written to it."""
 
+    options: DemoOptions
     stack: Stack
     clock: Clock
-    connect: Connect | None = None
     oracle: Oracle = field(default_factory=Oracle)
-    table: str = TABLE
-    topic: str = TOPIC
 
     @property
     def client_config(self) -> Mapping[str, Any]:
-        """For producers."""
-        return {**self.stack.settings.kafka.client_config(), **QUIET}
+        """For producers. The client's own remarks would tear the screen; what matters comes as an error."""
+        return {**self.stack.settings.kafka.client_config(), "log_level": 0}
 
     @property
     def ingest_log(self) -> Path:
         """The log of ``ingest run``."""
         return self.stack.folder / "ingest.log"
 
-    def lookups(self) -> Lookups:
-        """A new connection to the server."""
-        return Lookups(self.stack.url, self.table, self.clock)
-
     @property
     def table_in_trino(self) -> str:
         """The table's full name there; the views' names begin with it."""
-        return f"{self.stack.settings.views.lake}.{self.stack.settings.table(self.table).identifier}"
-
-    @property
-    def trino_url(self) -> str | None:
-        """None without Trino."""
-        return self.stack.trino.url if self.stack.trino else None
-
-    def ask(self) -> Ask:
-        """A new session with Trino."""
-        assert self.connect is not None
-        assert self.stack.trino is not None
-        return self.connect(self.stack.trino.url)
-
-    def view_door(self) -> ViewDoor:
-        """A new session with Trino, whose answers are kept."""
-        return ViewDoor(self.ask(), self.table_in_trino, self.oracle, self.clock)
+        return f"{self.stack.settings.views.lake}.{self.stack.settings.table(TABLE).identifier}"
 
     def writer(self) -> Writer:
         """A new producer of single records."""
-        return Writer(self.client_config, self.topic, self.oracle, self.clock)
+        return Writer(self.client_config, TOPIC, self.oracle, self.clock)
+
+    def views(self) -> Views:
+        """Asks Trino as an analyst."""
+        from views.trino_client import Trino  # its client is an optional package
+
+        trino = Trino(self.stack.settings.views.model_copy(update={"user": ANALYST}))
+        return Views(trino.rows, self.table_in_trino, self.clock)
+
+    def served(self, before: Served) -> Served:
+        """What the server says of the table; what it said before where it is not ready."""
+        return served_in(self.stack.get("/status")[1].get("tables", {}).get(TABLE, {}), before)
+
+    def await_served(self) -> None:
+        """Returns when the server answers with all that was written. Raises `EngineFailed` where it never does."""
+        end = self.oracle.end
+        self.stack.wait_for(lambda: self.served(Served()).end.at_least(end), "the server reads the log's end")
+
+    def await_margin(self) -> None:
+        """Returns when the full view has all that was written: it leaves out the last moments."""
+        self.clock.sleep(self.stack.settings.views.margin_seconds + MARGIN_MORE_SECONDS)
+
+    def open(self, reporter: Reporter, events: Sequence[Event]) -> None:
+        """Returns when the server has the events' rows from the table; with Trino, its views have them, too.
+
+        What can overlap does.
+
+        Raises:
+            EngineFailed: a process ended, or was not ready in time.
+            TrinoUnreachable: Trino was not.
+        """
+        stack = self.stack
+        waiting: dict[str, Condition] = {}
+        if stack.trino:
+            stack.start_trino()
+            waiting["Trino: one server"] = self._is_up
+        table = reporter.begin("Iceberg: a table for it")
+        stack.create_table()
+        settings = stack.settings.table(TABLE)
+        reporter.end(table, f"{settings.identifier}, format {settings.format_version}, merge-on-read")
+        loading = reporter.begin(f"{len(events):,} rows")
+        produce(self.client_config, TOPIC, events, self.oracle)
+        per_second = len(events) / (self.clock.monotonic() - loading.began_at)
+        reporter.end(loading, f"written to Kafka, {per_second:,.0f} a second")
+        stack.serve()
+        stack.ingest()
+        waiting["thermocline serve"] = self._is_serving
+        # The first batch comes with the JVM's and the Python workers' start, which is not to be measured.
+        waiting["thermocline ingest run"] = self._is_committed
+        self._await(reporter, waiting)
+        if stack.trino:
+            # Trino's first queries take longer, which is not to be measured, either.
+            is_published = partial(self._is_published, self.views(), len(events))
+            self._await(reporter, {"the live view in Trino": is_published})
+
+    def _await(self, reporter: Reporter, conditions: Mapping[str, Condition]) -> None:
+        """Returns when all are met. Raises `EngineFailed` otherwise."""
+        timeout_seconds = START_TIMEOUT_SECONDS if self.stack.trino else READY_TIMEOUT_SECONDS
+        deadline = self.clock.monotonic() + timeout_seconds
+        pending = [(reporter.begin(title), is_met) for title, is_met in conditions.items()]
+        while pending:
+            self.stack.check()
+            for task, is_met in pending:
+                if is_met(task):
+                    reporter.end(task)
+            pending = [waiting for waiting in pending if waiting[0].seconds is None]
+            if pending and self.clock.monotonic() > deadline:
+                names = " and ".join(task.title for task, _ in pending)
+                detail = f"not ready within {timeout_seconds:.0f} s; its log is in {self.stack.folder}"
+                raise EngineFailed(engine=f"`{names}`", detail=detail)
+            self.clock.sleep(POLL_SECONDS)
+
+    def _is_up(self, task: Task) -> bool:
+        trino = self.stack.trino
+        assert trino is not None
+        task.note = f"Iceberg and Kafka connectors, at {trino.url}"
+        try:
+            trino.wait(POLL_SECONDS)
+        except TrinoUnreachable:
+            trino.check()  # one that has ended never answers
+            return False
+        return True
+
+    def _is_serving(self, task: Task) -> bool:
+        task.note = f"a tailer and an API at {self.stack.url}"
+        return self.stack.get("/readyz")[0] == HTTPStatus.OK
+
+    def _is_committed(self, task: Task) -> bool:
+        task.note = "Spark starts, takes the table and commits"
+        return self.served(Served()).seam.at_least(self.oracle.end)
+
+    def _is_published(self, views: Views, rows: int, task: Task) -> bool:
+        task.note = "published by ingest"
+        try:
+            counts = [len(views.all_rows(view)) for view in View]
+        except (TrinoRefused, TrinoUnreachable):
+            return False
+        task.note = f"user {ANALYST} counts {counts[0]:,} rows"
+        return counts == [rows, rows]
+
+
+@contextmanager
+def opened(folder: Path, options: DemoOptions, reporter: Reporter, clock: Clock) -> Iterator[Site]:
+    """A site whose broker runs; at the end, however that comes, all of its processes are stopped."""
+    if options.trino:
+        task = reporter.begin("Trino: its files, once")
+        java = find_trino_java(WITH_KAFKA.java_versions, report=partial(setattr, task, "note"))
+        WITH_KAFKA.tree(java=java, report=partial(setattr, task, "note"))
+        reporter.end(task)
+    task = reporter.begin("Kafka: a broker, a topic")
+    stack = Stack(
+        folder,
+        partitions=PARTITIONS,
+        commit_interval_seconds=COMMIT_INTERVAL_SECONDS,
+        trino_gb=int(options.trino),
+        report=partial(setattr, task, "note"),
+    )
+    try:
+        stack.start_broker()
+        reporter.end(task, f"{PARTITIONS} partitions at {stack.kafka.bootstrap_servers}")
+        yield Site(options, stack, clock)
+    finally:
+        with undisturbed():
+            reporter.drop()
+            task = reporter.begin("stopping all processes")
+            stack.stop()
+            reporter.end(task)

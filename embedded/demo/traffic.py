@@ -1,24 +1,20 @@
-"""The traffic and all that goes with it, from the first message to the last."""
+"""The traffic and all that goes with it, from the first message to the last, each in a thread."""
 
 from __future__ import annotations
 
+import random
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, suppress
-from typing import Final
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple
 
-from embedded.demo.background import Background
-from embedded.demo.commits import Commit, Commits
-from embedded.demo.freshness import PROBE, Probe
-from embedded.demo.lookups import Entity
-from embedded.demo.options import DemoOptions
-from embedded.demo.readers import Kept, Readers
-from embedded.demo.scene import Reading, Scene, reading_of
+from embedded.demo.figures import Scene, Served, Timings, commits_in
+from embedded.demo.lookups import Entity, Lookups
 from embedded.demo.site import Site
-from embedded.demo.story import ADA, Story
-from embedded.demo.view_door import Seen
-from embedded.demo.view_traffic import ViewTraffic
-from embedded.demo.witness import Witness
+from embedded.demo.story import Probe, Story, Witness
+from embedded.demo.views import ViewProbe
+from embedded.stack import TOPIC
 from embedded.workload import Event, produce
 from thermocline.errors import EngineFailed, NotReady, ServerUnreachable
 from thermocline.process.clock import Clock
@@ -26,68 +22,80 @@ from thermocline.process.clock import Clock
 TICK_SECONDS: Final = 0.25
 """Between looks at the threads and the processes, and so between frames."""
 WINDOW_SECONDS: Final = 1.0
-"""One column of each sparkline; as often, the server's status and the catalog are asked."""
+"""One column of each sparkline; as often, the server's status and ingest's log are read."""
 # The story needs one commit after its first step; a busy machine takes half a minute for the first ones.
 STORY_SECONDS_MAX: Final = 180.0
 # Each step asks Trino, too.
 STORY_WITH_VIEWS_SECONDS_MAX: Final = 600.0
+# A tenth of what one core answers: the two cores of a small machine are for ingest and serving.
+LOOKUPS_PER_SECOND: Final = 200
+# The last ones, where the demo runs for longer than two minutes: 1 to 2 kB each.
+KEPT_MAX: Final = 30_000
+RETRY_SECONDS: Final = 0.05
+
+
+class Kept(NamedTuple):
+    """An answer as it came."""
+
+    entity: Entity
+    content: bytes
+
+
+class Readers:
+    """Looks up one user after the other, at a steady rate; the answers are kept, to be judged afterwards."""
+
+    def __init__(self, lookups: Lookups, entities: Sequence[Entity], seed: int, clock: Clock) -> None:
+        self.timings = Timings()
+        self.kept: deque[Kept] = deque(maxlen=KEPT_MAX)
+        self.refused = 0
+        self._lookups = lookups
+        self._entities = entities
+        self._random = random.Random(seed)
+        self._clock = clock
+
+    def run(self, stop: threading.Event) -> None:
+        """Until told to stop. A server that does not answer is counted and asked again."""
+        due_at = self._clock.monotonic()
+        while not stop.is_set():
+            entity = self._random.choice(self._entities)
+            try:
+                content, seconds = self._lookups.get(entity)
+            except (NotReady, ServerUnreachable):
+                self.refused += 1
+                stop.wait(RETRY_SECONDS)
+            else:
+                self.timings.add(seconds)
+                self.kept.append(Kept(entity, content))
+            # What was missed is not caught up with: a slow server is not to be asked all the more.
+            due_at = max(due_at + 1 / LOOKUPS_PER_SECOND, self._clock.monotonic())
+            stop.wait(due_at - self._clock.monotonic())
 
 
 class Traffic:
-    """Writes, looks up, measures and tells the story, each in a thread; ``run`` watches over them."""
+    """Writes, looks up, measures and tells the story; ``run`` watches over that."""
 
-    def __init__(
-        self, options: DemoOptions, site: Site, events: Iterable[Event], entities: Sequence[Entity]
-    ) -> None:
-        self._options = options
+    def __init__(self, site: Site, events: Iterable[Event], entities: Sequence[Entity]) -> None:
         self._site = site
-        self._clock: Clock = site.clock
+        self._clock = clock = site.clock
         self._events = events
-        self._entities = entities
         self._loaded = len(site.oracle)
-        self._witnesses = [Witness(site.writer(), site.lookups(), site.table, site.clock) for _ in range(2)]
-        self._probe = Probe(self._witnesses[0], options.seed)
-        self._views = ViewTraffic(site, entities, options.seed) if site.connect else None
-        door = self._views.story_door if self._views else None
-        self._story = Story(self._witnesses[1], site.clock, door)
-        self._readers = Readers(site.lookups(), entities, options.seed, site.clock)
-        self._lookups = site.lookups()
-        self._commits = Commits(site.stack.settings, site.table, site.ingest_log)
-        self._batches: Sequence[Commit] = ()
-        self._reading = Reading()
+        seed = site.options.seed
+        self._witnesses = [Witness(site.writer(), Lookups(site.stack.url, clock), clock) for _ in range(2)]
+        self._probe = Probe(self._witnesses[0], seed)
+        self._story_views, self._view_probe = None, None
+        if site.stack.trino:
+            margin_seconds = site.stack.settings.views.margin_seconds
+            self._story_views = site.views()
+            self._view_probe = ViewProbe(site.writer(), site.views(), margin_seconds, seed, clock)
+        self._story = Story(self._witnesses[1], self._story_views)
+        self.readers = Readers(Lookups(site.stack.url, clock), entities, seed, clock)
+        self._served = Served()
         self._messages_per_second: list[float] = []
         self._lookups_per_second = 0.0
         self._counted = (0, 0)
-        self._began_at = self._clock.monotonic()
-        self._window_at = self._began_at
+        self._began_at = self._window_at = clock.monotonic()
 
-    @property
-    def entities(self) -> list[Entity]:
-        """All that may have rows."""
-        of_views = self._views.entities if self._views else ()
-        return sorted({*self._entities, ADA, PROBE, *of_views})
-
-    @property
-    def kept(self) -> Sequence[Kept]:
-        """The answers that were given."""
-        return tuple(self._readers.kept)
-
-    @property
-    def seen(self) -> Sequence[Sequence[Seen]]:
-        """The answers that Trino gave, session by session."""
-        return self._views.kept if self._views else ()
-
-    @property
-    def refused_by_trino(self) -> int:
-        """Queries that it did not answer."""
-        return self._views.figures().refused if self._views else 0
-
-    @property
-    def garbage(self) -> list[tuple[str, int, int]]:
-        """Where the bad records were put: topic, partition, offset."""
-        return [(*written.place, written.offset) for written in self._story.garbage]
-
-    def run(self, check: Callable[[], None], show: Callable[[Scene], None]) -> None:
+    def run(self, check: Callable[[], None], show: Callable[[Scene], None]) -> Scene:
         """Until the time is over and the story told; all that was written is acknowledged then.
 
         ``check`` raises when a process has ended; ``show`` gets the scene, four times a second.
@@ -97,68 +105,63 @@ class Traffic:
             VerdictBad: an answer was wrong.
             ThermoclineError: what else ended a thread.
         """
+        works = [self._produce, self.readers.run, self._probe.run, self._story.run]
+        works += [self._view_probe.run] if self._view_probe else []
+        stop = threading.Event()
         self._began_at = self._window_at = self._clock.monotonic()
-        with ExitStack() as running:
-            threads = [
-                running.enter_context(Background(name, work))
-                for name, work in {
-                    "traffic": self._produce,
-                    "readers": self._readers.run,
-                    "freshness": self._probe.run,
-                    "story": self._story.run,
-                    **(self._views.works if self._views else {}),
-                }.items()
-            ]
-            while not self._is_over():
-                check()
-                for thread in threads:
-                    thread.check()
-                self._observe()
-                show(self.scene())
-                self._clock.sleep(TICK_SECONDS)
-            for thread in threads:
-                thread.finish()
-        self._look()
-        show(self.scene())
+        with ThreadPoolExecutor(len(works)) as pool:
+            try:
+                threads = [pool.submit(work, stop) for work in works]
+                while not self._is_over():
+                    check()
+                    for thread in threads:
+                        if thread.done():
+                            thread.result()
+                    self._observe()
+                    show(self._scene())
+                    self._clock.sleep(TICK_SECONDS)
+            finally:
+                stop.set()
+        for thread in threads:
+            thread.result()
+        self._served = self._site.served(self._served)
+        scene = self._scene()
+        show(scene)
+        return scene
 
-    def scene(self) -> Scene:
-        """As of the last observation."""
+    def _scene(self) -> Scene:
+        probe, readers, views = self._probe, self.readers, self._story_views
+        log = self._site.ingest_log.read_text(errors="replace")
         return Scene(
             elapsed_seconds=self._clock.monotonic() - self._began_at,
-            total_seconds=self._options.seconds,
+            total_seconds=self._site.options.seconds,
             messages=len(self._site.oracle) - self._loaded,
-            messages_per_second=tuple(self._messages_per_second),
-            freshness=self._probe.timings.summary(),
-            lookups=self._readers.timings.summary(),
+            freshness=probe.timings.summary(),
+            lookups=readers.timings.summary(),
             lookups_per_second=self._lookups_per_second,
+            windows=(self._messages_per_second, probe.timings.windows_ms, readers.timings.windows_ms),
             answers_checked=sum(witness.answers_checked for witness in self._witnesses),
-            refused=self._readers.refused + sum(witness.answers_refused for witness in self._witnesses),
-            reading=self._reading,
-            commits=self._batches,
+            refused=readers.refused + sum(witness.answers_refused for witness in self._witnesses),
+            served=self._served,
+            commits=commits_in(log.splitlines()),
             story=tuple(self._story.steps),
-            garbage=len(self._story.garbage),
-            views=self._views.figures() if self._views else None,
+            garbage=self._story.garbage,
+            views=self._view_probe.figures(views) if self._view_probe and views else None,
         )
 
-    def look(self) -> Sequence[Commit]:
-        """The commits, now."""
-        self._commits.look()
-        return self._commits.batches()
-
     def _produce(self, stop: threading.Event) -> None:
-        rate = self._options.rate
         site = self._site
-        produce(site.client_config, site.topic, self._events, site.oracle, rate=rate, stop=stop)
+        rate = site.options.rate
+        produce(site.client_config, TOPIC, self._events, site.oracle, rate=rate, stop=stop)
 
     def _is_over(self) -> bool:
         elapsed_seconds = self._clock.monotonic() - self._began_at
-        story_seconds_max = STORY_WITH_VIEWS_SECONDS_MAX if self._views else STORY_SECONDS_MAX
-        if elapsed_seconds > self._options.seconds + story_seconds_max:
-            detail = (
-                f"no commit of what was written {elapsed_seconds:.0f} s ago; its log: {self._site.ingest_log}"
-            )
+        story_seconds_max = STORY_WITH_VIEWS_SECONDS_MAX if self._view_probe else STORY_SECONDS_MAX
+        if elapsed_seconds > self._site.options.seconds + story_seconds_max:
+            since = f"{elapsed_seconds:.0f} s ago"
+            detail = f"no commit of what was written {since}; its log: {self._site.ingest_log}"
             raise EngineFailed(engine="`thermocline ingest run`", detail=detail)
-        return elapsed_seconds >= self._options.seconds and self._story.is_told
+        return elapsed_seconds >= self._site.options.seconds and self._story.is_told
 
     def _observe(self) -> None:
         """Once a window; closes it."""
@@ -168,14 +171,9 @@ class Traffic:
             return
         self._window_at = now
         before = self._counted
-        self._counted = (len(self._site.oracle) - self._loaded, len(self._readers.timings))
+        self._counted = (len(self._site.oracle) - self._loaded, len(self.readers.timings))
         self._messages_per_second.append((self._counted[0] - before[0]) / seconds)
         self._lookups_per_second = (self._counted[1] - before[1]) / seconds
         self._probe.timings.close_window()
-        self._readers.timings.close_window()
-        self._look()
-
-    def _look(self) -> None:
-        with suppress(NotReady, ServerUnreachable):  # what was known stays on the screen, growing old
-            self._reading = reading_of(self._lookups.status(), self._reading)
-        self._batches = self.look()
+        self.readers.timings.close_window()
+        self._served = self._site.served(self._served)

@@ -1,20 +1,34 @@
-"""The verdict: answers against the oracle, key by key. Values in, differences out."""
+"""The verdict, once the traffic has stopped: ``thermocline verify``, and the answers that were given under way.
+
+`verify` folds the log again by the product's own rules. The answers under way and the views are compared with
+the oracle, a plain replay that shares no code with those.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
-from embedded.demo.commits import Commit
-from embedded.demo.history import History
-from embedded.demo.lookups import Entity, read_point_of, row_of_json
-from embedded.demo.readers import Kept
-from embedded.oracle import Row, RowKey
+from embedded.demo.lookups import Entity, answer_of
+from embedded.demo.reporter import Reporter, Task
+from embedded.demo.site import Site
+from embedded.demo.traffic import Kept
+from embedded.demo.views import View
+from embedded.oracle import Acknowledged, Row, RowKey, differences, named, row_of, row_of_json
+from embedded.stack import TABLE
+from thermocline.cli.verify_doors import open_doors
 from thermocline.rules.seam import Seam
-from thermocline.text.shown import Columns, json_form, json_text
+from verify.report import Report
+from verify.verifier import Choices, Verifier
 
-OUTCOMES = ("applied", "superseded", "unchanged", "quarantined", "skipped", "filtered")
+LOOKED_UP: Final = 1_000
+"""Entities: most of the busy ones are among them, and they take some seconds."""
+DIFFERENCES_SHOWN: Final = 10
+"""More of them say nothing that the first ones don't."""
+PINNED_NAME: Final = "demo"
+VERIFY: Final = "thermocline verify"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,102 +39,133 @@ class Check:
     differences: tuple[str, ...]
 
     @property
-    def agrees(self) -> bool:
-        """Whether nothing differs."""
-        return not self.differences
-
-    @property
     def outcome(self) -> str:
         """In words."""
-        return "all agree" if self.agrees else f"{len(self.differences):,} DIFFERENCES"
+        return f"{len(self.differences):,} DIFFERENCES" if self.differences else "all agree"
 
 
-def compare_rows(oracle: Mapping[RowKey, Row], answered: Iterable[Row], truth: str = "the oracle") -> Check:
-    """Whether exactly the oracle's rows were answered, each once and with its values.
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """All comparisons by name, and what verify reported."""
 
-    ``truth`` is what stands for the oracle in the sentences.
+    checks: dict[str, Check]
+    report: Report
+
+    @property
+    def agrees(self) -> bool:
+        """Whether nothing differs."""
+        return not any(check.differences for check in self.checks.values())
+
+    @property
+    def detail(self) -> str:
+        """What differs, in a line."""
+        bad = ((name, check) for name, check in self.checks.items() if check.differences)
+        return "; ".join(f"{name}: {check.outcome}, {check.differences[0]}" for name, check in bad)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        checks = {name: asdict(check) for name, check in self.checks.items()}
+        return {"agrees": self.agrees, "checks": checks, "verify": self.report.to_dict()}
+
+
+def verdict_on(site: Site, kept: Sequence[Kept], reporter: Reporter) -> Verdict:
+    """Every comparison, each shown as it is made; nothing is written meanwhile. ``kept`` was answered before.
+
+    Raises:
+        ThermoclineError: a part could not be asked.
     """
-    found: dict[RowKey, Row] = {}
-    differences: list[str] = []
-    for row in answered:
-        key = key_of(row)
-        if key in found:
-            differences.append(f"{named(key)}: answered twice, {_said(found[key])} and {_said(row)}")
-        found[key] = row
-    return Check(f"{len(oracle):,} rows, key by key", (*differences, *differing(oracle, found, truth)))
+    site.await_served()
+    checks: dict[str, Check] = {}
+
+    def shown(name: str, compare: Callable[[], Check], task: Task | None = None) -> None:
+        task = task or reporter.begin(name)
+        check = checks[name] = compare()
+        reporter.end(task, f"{check.compared}: {check.outcome}", not check.differences)
+        for line in check.differences[:DIFFERENCES_SHOWN]:
+            reporter.say(f"      {line}")
+
+    rows = site.oracle.rows()
+    task = reporter.begin(VERIFY)
+    report = _verify(site, task)
+    shown(VERIFY, lambda: check_of(report, len(rows)), task)
+    shown("the lookups under way", lambda: compare_kept(kept, History(site.oracle.records())))
+    if site.stack.trino and report.read_point:
+        views = site.views()
+        pin = ("views", "pin", TABLE, "--at", report.read_point.to_header(), "--name", PINNED_NAME)
+        site.stack.run("views-pin", *pin)
+        site.await_margin()
+        for name, view in {
+            "the live view by key": View.BY_KEY,
+            "the live view": View.LIVE,
+            "the pinned view": f"at_{PINNED_NAME}",
+        }.items():
+            shown(name, lambda view=view: compare_rows(rows, views.all_rows(view)))  # type: ignore[misc]
+    return Verdict(checks, report)
+
+
+def check_of(report: Report, rows: int) -> Check:
+    """What verify found; what it could not check counts as a difference, and so does a wrong number of rows."""
+    found = [f"[{finding.code}] {finding.key or ''} {finding.what}" for finding in report.findings]
+    found += [f"not checked: {part}" for part in report.unchecked]
+    if report.extracted != rows:
+        found.append(f"the extract has {report.extracted:,} rows, the oracle {rows:,}")
+    compared = (
+        f"{report.records:,} records folded; {report.rows:,} rows in the table, {report.extracted:,} extracted,"
+        f" {report.hot:,} records in the hot tier, {report.lookups:,} lookups"
+    )
+    return Check(compared, tuple(found))
+
+
+def compare_rows(rows: Mapping[RowKey, Row], found: Iterable[Row]) -> Check:
+    """Whether exactly the oracle's rows were answered, each once and with its values."""
+    return Check(f"{len(rows):,} rows, key by key", tuple(differences(rows, found)))
 
 
 def compare_kept(kept: Sequence[Kept], history: History) -> Check:
     """Whether each answer was right at its own read point, and none went back behind an earlier one."""
-    differences: list[str] = []
+    found: list[str] = []
     reached = Seam()
-    for answer in kept:
-        document = json.loads(answer.content)
-        point = read_point_of(document)
-        rows = {key_of(row): row for row in map(row_of_json, document["rows"])}
-        if len(rows) < len(document["rows"]):
-            differences.append(f"{named(answer.entity)}: a row twice at {point.to_header()}")
-        oracle = history.rows_of(answer.entity, point.end)
-        differences += [f"{line}, at {point.to_header()}" for line in differing(oracle, rows)]
+    for entity, content in kept:
+        answer = answer_of(content)
+        point = answer.read_point
+        wrong = differences(history.rows_of(entity, point.end), map(row_of_json, answer.rows))
+        found += [f"{line}, at {point.to_header()}" for line in wrong]
         if not point.end.at_least(reached):
-            differences.append(
-                f"{named(answer.entity)}: answered at {point.end}, after an answer at {reached}"
-            )
+            found.append(f"{named(entity)}: answered at {point.end}, after an answer at {reached}")
         reached = reached.merged_max(point.end)
-    return Check(f"{len(kept):,} lookups, each as of its own read point", tuple(differences))
+    if not kept:
+        found.append("the server gave no answer at all")
+    return Check(f"{len(kept):,} lookups, each as of its own read point", tuple(found))
 
 
-def compare_accounts(
-    start: Seam, commits: Sequence[Commit], garbage: Sequence[tuple[str, int, int]]
-) -> Check:
-    """Whether every record between two seams is accounted for, and what was set aside is the garbage alone.
+class History:
+    """What each entity's rows were at any read point, by all that was acknowledged."""
 
-    ``garbage`` has the topic, partition and offset of each bad record.
-    """
-    differences: list[str] = []
-    seam = start
-    for commit in commits:
-        records = sum(offset - seam.get((topic, p)) for topic, p, offset in commit.seam.items())
-        accounted = sum(commit.counts.get(outcome, 0) for outcome in OUTCOMES)
-        if not records == commit.counts["read"] == accounted:
-            differences.append(
-                f"snapshot {commit.snapshot_id}: {records} records up to its seam, "
-                f"{commit.counts['read']} read, {accounted} accounted for"
-            )
-        seam = commit.seam
-    due = sum(seam.covers(*place) for place in garbage)
-    quarantined = sum(commit.counts.get("quarantined", 0) for commit in commits)
-    if quarantined != due:
-        differences.append(f"{due} bad records were committed past, {quarantined} are in quarantine")
-    total = sum(commit.counts["read"] for commit in commits)
-    compared = f"{total:,} records in {len(commits)} commits, {quarantined} quarantined"
-    return Check(compared, tuple(differences))
+    def __init__(self, records: Iterable[Acknowledged]) -> None:
+        """Takes the records partition by partition, in the order of the offsets."""
+        self._changes: defaultdict[Entity, list[tuple[Acknowledged, RowKey, Row | None]]] = defaultdict(list)
+        for record in records:
+            key, row = row_of(record)
+            self._changes[key[:2]].append((record, key, row))
+
+    def rows_of(self, entity: Entity, end: Seam) -> dict[RowKey, Row]:
+        """The rows of an entity, from the records before ``end``."""
+        rows = {
+            key: row
+            for record, key, row in self._changes.get(entity, ())
+            if end.covers(record.topic, record.partition, record.offset)
+        }
+        return {key: row for key, row in rows.items() if row is not None}
 
 
-def differing(
-    oracle: Mapping[RowKey, Row], found: Mapping[RowKey, Row], truth: str = "the oracle"
-) -> list[str]:
-    """A sentence for each key on which the two sides differ, sorted by key."""
-    return [
-        f"{named(key)}: {truth} says {_said(oracle.get(key))}, the answer {_said(found.get(key))}"
-        for key in sorted(oracle.keys() | found.keys())
-        if oracle.get(key) != found.get(key)
-    ]
+def _verify(site: Site, task: Task) -> Report:
+    settings, url = site.stack.settings, site.stack.url
 
+    def progress(what: str, done: int, total: int) -> None:
+        task.note = f"{what} {done:,}" + (f" of {total:,}" if total else "")
 
-def key_of(row: Row) -> RowKey:
-    """A row's key."""
-    return row["app_id"], row["user_id"], row["key"]
-
-
-def named(key: RowKey | Entity) -> str:
-    """A row's key, or an entity, by its columns."""
-    return str(Columns(zip(("app_id", "user_id", "key"), key, strict=False)))
-
-
-def _said(row: Row | None) -> str:
-    return (
-        "that there is no such row"
-        if row is None
-        else f"{json_text(row['value'])} ({json_form(row['updated_at'])})"
+    choices = Choices(seed=site.options.seed, lookups=LOOKED_UP)
+    verifier = Verifier(
+        settings, TABLE, lambda: open_doors(settings, TABLE, url), choices, site.clock, progress
     )
+    return verifier.verify()[0]

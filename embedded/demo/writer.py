@@ -1,9 +1,9 @@
-"""Writes single records, each acknowledged before the next: what is measured and told of one by one."""
+"""Writes single records, good and bad, each acknowledged before the next."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -57,9 +57,7 @@ class Writer:
             key,
             on_delivery=lambda error, message: delivered.append((error, message, self._clock.monotonic())),
         )
-        deadline = self._clock.monotonic() + FLUSH_SECONDS_MAX
-        while not delivered and self._clock.monotonic() < deadline:
-            self._producer.poll(1.0)
+        self._producer.flush(FLUSH_SECONDS_MAX)
         error = delivered[0][0] if delivered else None
         if error is not None or not delivered:
             detail = error.str() if error else f"no acknowledgement within {FLUSH_SECONDS_MAX:.0f} s"
@@ -69,9 +67,23 @@ class Writer:
     def _value(self, value: str | None) -> bytes | None:
         if value is None:
             return None
-        now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
-        updated_at = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        updated_at = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).isoformat(
+            timespec="milliseconds"
+        )
         return json.dumps({"value": value, "updated_at": updated_at}).encode()
+
+
+def garbage_about(row: RowKey) -> Sequence[tuple[bytes | None, bytes | None]]:
+    """Key and value of records that no row can be made of; most carry the key of the row."""
+    key = key_bytes(row)
+    return (
+        (b"\xff\xfe\x00\x01", b"\x80\x81"),  # no text
+        (key, b'{"value":"brok'),
+        (key, b'{"value":"a","updated_at":null}\n{"value":"b"}'),
+        (key, b'{"value":1}'),
+        (key, b'{"value":"x","updated_at":"2026-01-01T00:00:00"}'),  # a time without a zone
+        (b'{"app_id":7,"key":"plan"}', b'{"value":"x"}'),
+    )
 
 
 def key_bytes(row: RowKey) -> bytes:
