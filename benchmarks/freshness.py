@@ -1,6 +1,6 @@
 """Freshness: from Kafka's acknowledgement to the first lookup that shows it, while ingest commits.
 
-With Trino, also to the first answer of each view that shows it, while analysts ask the views.
+With Trino, also to the answer of each view that shows it.
 """
 
 from __future__ import annotations

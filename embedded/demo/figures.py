@@ -61,24 +61,20 @@ def _percentile_ms(ordered: Sequence[float], share: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A batch that landed; ``seconds`` from its plan to its commit."""
+    """A batch that landed, as ingest's log tells of it; ``seconds`` from its plan to its commit."""
 
-    snapshot_id: int
-    seam: Seam
+    snapshot_id: str
+    seam: Mapping[str, Mapping[str, int]]
     records: Mapping[str, int]
     seconds: float
-
-    def to_dict(self) -> dict[str, object]:
-        """For JSON; snapshot ids are too large for some readers' numbers."""
-        return asdict(self) | {"snapshot_id": str(self.snapshot_id), "seam": self.seam.to_dict()}
 
 
 def commits_in(log: Iterable[str]) -> list[Commit]:
     """The commits that the lines of ingest's log tell of, the oldest first; other lines are passed over."""
     return [
         Commit(
-            int(entry["snapshot_id"]),
-            Seam.from_dict(entry["seam"]),
+            str(entry["snapshot_id"]),
+            entry["seam"],
             {name: entry[name] for name in COUNTS},
             round(entry["run_seconds"] + entry["commit_seconds"], 3),
         )
@@ -192,7 +188,7 @@ class Scene:
                 "lookups_refused": self.refused,
                 "answers_checked_at_once": self.answers_checked,
             },
-            "commits": [commit.to_dict() for commit in self.commits],
+            "commits": [asdict(commit) for commit in self.commits],
             "garbage": {"written": self.garbage, "quarantined": self.quarantined},
             "story": steps,
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +20,7 @@ from embedded.demo.reporter import Reporter
 from embedded.demo.site import DemoOptions, Site, opened
 from embedded.demo.story import ADA
 from embedded.demo.traffic import Traffic
-from embedded.demo.verdict import Verdict, verdict_on
+from embedded.demo.verdict import Check, checks_of
 from embedded.demo.views import ANALYST, View, rows_sql
 from embedded.interrupts import as_keyboard_interrupt, undisturbed
 from embedded.stack import TABLE
@@ -31,7 +31,6 @@ from thermocline.text.shown import json_text
 
 FOLDER: Final = Path(".thermocline") / "demo"
 WATCH_SECONDS: Final = 0.5
-TRINO_CLIENT: Final = "trino"
 OPENING: Final = "Thermocline: a Kafka topic, an Iceberg table that lags behind it, and one answer from both."
 
 
@@ -48,34 +47,40 @@ def run(options: DemoOptions) -> int:
     with as_keyboard_interrupt(), Reporter(clock, console) as reporter, _folder(options, reporter) as folder:
         reporter.say(f"\n{OPENING}\n", "bold")
         with opened(folder, options, reporter, clock) as site:
-            scene, verdict = _play(options, site, reporter)
+            scene, checks = _play(site, reporter)
+            bad = [f"{name}: {check.outcome}" for name, check in checks.items() if check.differences]
+            _conclude(scene, bool(bad), reporter)
             if options.as_json:
-                print(json_text(_document(options, site, reporter, scene, verdict), indent=2), flush=True)
+                document = _document(site, reporter, scene, checks)
+                print(json_text({"agrees": not bad, **document}, indent=2), flush=True)
             if options.keep:
                 _stay(site, reporter)
-        if not verdict.agrees:
-            raise VerdictBad(detail=verdict.detail)
+        if bad:
+            raise VerdictBad(detail="; ".join(bad))
         if not options.keep:
             reporter.say(_how_to_go_further(options))
     return ExitCode.DONE
 
 
-def _play(options: DemoOptions, site: Site, reporter: Reporter) -> tuple[Scene, Verdict]:
+def _play(site: Site, reporter: Reporter) -> tuple[Scene, dict[str, Check]]:
+    options = site.options
     workload = Workload(options.seed, options.user_count, options.keys_per_user)
     rows = list(workload.load())
     site.open(reporter, rows)
     traffic = Traffic(site, workload, sorted({event.row[:2] for event in rows}))
     scene = traffic.run(site.stack.check, reporter.show)
     reporter.leave()
-    reporter.say("\nThe traffic has stopped. What was written is verified, and what was answered:\n", "bold")
-    verdict = verdict_on(site, traffic.readers.kept, reporter)
-    if not verdict.agrees:
+    reporter.say("\nThe traffic has stopped. What the log says, and what was answered:\n", "bold")
+    return scene, checks_of(site, traffic.readers.kept, reporter)
+
+
+def _conclude(scene: Scene, is_bad: bool, reporter: Reporter) -> None:
+    if is_bad:
         reporter.say("\n✗ Something differs: that is a bug.\n", "bold red")
-        return scene, verdict
+        return
     read_paths = "Lookups, extract and views" if scene.views else "Lookups and extract"
     reporter.say(f"\n✓ {read_paths} agree with the log, key by key.", "bold green")
     reporter.say(_figures(scene))
-    return scene, verdict
 
 
 def _figures(scene: Scene) -> str:
@@ -94,17 +99,19 @@ in the full view after {live.p50:,.0f} ms, p99 {live.p99:,.0f} ms.
     return text
 
 
-def _document(
-    options: DemoOptions, site: Site, reporter: Reporter, scene: Scene, verdict: Verdict
-) -> dict[str, object]:
-    """The demo as one JSON document; the addresses hold for as long as the servers stay."""
-    tasks = [
-        {"title": task.title, "seconds": round(task.seconds or 0.0, 3), "note": task.note}
-        for task in reporter.tasks
-    ]
-    document = {"options": asdict(options), **verdict.to_dict(), **scene.to_dict(), "tasks": tasks}
-    document["url"] = site.stack.url
-    return document | ({"trino_url": site.stack.trino.url} if site.stack.trino else {})
+def _document(site: Site, reporter: Reporter, scene: Scene, checks: Mapping[str, Check]) -> dict[str, object]:
+    """For JSON; the addresses hold for as long as the servers stay."""
+    trino = site.stack.trino
+    return {
+        "options": asdict(site.options),
+        "checks": {name: asdict(check) for name, check in checks.items()},
+        **scene.to_dict(),
+        "tasks": [
+            {"title": task.title, "seconds": task.seconds, "note": task.note} for task in reporter.tasks
+        ],
+        "url": site.stack.url,
+        **({"trino_url": trino.url} if trino else {}),
+    }
 
 
 def _how_to_go_further(options: DemoOptions) -> str:
@@ -147,14 +154,11 @@ def how_to_ask(url: str, table_in_trino: str) -> str:
     connected = f"connect(host='{place.hostname}', port={place.port}, user='{ANALYST}')"
     # In the double quotes of a shell.
     asked = f'{connected}.cursor().execute(\\"{sql}\\").fetchall()'
-    ways = [f'{program("python")} -c "from trino.dbapi import connect; print({asked})"']
-    if shutil.which(TRINO_CLIENT):
-        ways.insert(0, f'{TRINO_CLIENT} --server {url} --user {ANALYST} --execute "{sql}"')
-    listed = "\n".join(f"  {way}" for way in ways)
     return f"""
 Trino is at {url}. Every user may read the views, and nothing else, without a password; such as {ANALYST}:
 
-{listed}
+  {program("python")} -c "from trino.dbapi import connect; print({asked})"
+  trino --server {url} --user {ANALYST} --execute "{sql}"
 """
 
 

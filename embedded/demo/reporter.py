@@ -159,8 +159,8 @@ def pulse_line(scene: Scene) -> str:
     freshness = scene.views.freshness_ms.items() if scene.views else ()
     in_trino = "".join(f" | in {view} {_after(summary)}" for view, summary in freshness)
     return (
-        f"{scene.elapsed_seconds:4.0f} s  {_last(scene.windows[0]):,.0f} messages/s, {scene.messages:,} so far"
-        f" | fresh {_after(scene.freshness)}"
+        f"{scene.elapsed_seconds:4.0f} s  {_last(scene.windows[0]):,.0f} messages/s,"
+        f" {scene.messages:,} so far | fresh {_after(scene.freshness)}"
         f" | {scene.lookups_per_second:,.0f} lookups/s {_after(scene.lookups, 1)}"
         f" | {served.rows:,} rows cold, {served.uncommitted:,} records hot"
         f" | read point {served.age_seconds:.2f} s old{in_trino}"
@@ -234,7 +234,7 @@ def _overlay(served: Served, room: int) -> RenderableType:
 
 
 def _commits(commits: Sequence[Commit]) -> Table:
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style=SOFT)
+    grid = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style=SOFT)
     grid.add_column("snapshot")
     grid.add_column("seam, by partition", style=COLD, no_wrap=True)
     for heading in (*COUNTS, "took"):
@@ -242,9 +242,7 @@ def _commits(commits: Sequence[Commit]) -> Table:
     shown = commits[-COMMITS_SHOWN:]
     for commit in shown:
         records = (f"{commit.records[name]:,}" for name in COUNTS)
-        grid.add_row(
-            f"…{commit.snapshot_id % 10_000:04d}", _seam(commit), *records, f"{commit.seconds:.1f} s"
-        )
+        grid.add_row(f"…{commit.snapshot_id[-4:]}", _seam(commit), *records, f"{commit.seconds:.1f} s")
     for _ in range(COMMITS_SHOWN - len(shown)):
         grid.add_row("")
     return grid
@@ -279,7 +277,7 @@ def _after(summary: Summary, digits: int = 0) -> str:
 
 
 def _seam(commit: Commit) -> str:
-    return " ".join(f"{offset:,}" for _, _, offset in commit.seam.items())
+    return " ".join(f"{offset:,}" for topic in commit.seam.values() for offset in topic.values())
 
 
 def _last(values: Sequence[float]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
@@ -16,10 +16,10 @@ from embedded.demo.views import ANALYST, MARGIN_MORE_SECONDS, View, Views
 from embedded.demo.writer import Writer
 from embedded.interrupts import undisturbed
 from embedded.oracle import Oracle
-from embedded.stack import READY_TIMEOUT_SECONDS, TABLE, TOPIC, Stack
-from embedded.trino import START_TIMEOUT_SECONDS, WITH_KAFKA
+from embedded.stack import TABLE, TOPIC, Stack
+from embedded.trino import WITH_KAFKA
 from embedded.workload import Event, produce
-from thermocline.errors import EngineFailed, TrinoRefused, TrinoUnreachable
+from thermocline.errors import TrinoRefused, TrinoUnreachable
 from thermocline.jvm.trino_java import find_trino_java
 from thermocline.process.clock import Clock
 
@@ -27,10 +27,6 @@ ROWS_PER_USER: Final = 10
 PARTITIONS: Final = 4
 # Short, so that several commits land within a minute.
 COMMIT_INTERVAL_SECONDS: Final = 10.0
-POLL_SECONDS: Final = 0.2
-
-Condition = Callable[[Task], bool]
-"""Whether a task is done; notes in it how far it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +87,7 @@ class Site:
 
     def views(self) -> Views:
         """Asks Trino as an analyst."""
-        from views.trino_client import Trino  # its client is an optional package
+        from views.trino_client import Trino  # noqa: PLC0415  its client is an optional package
 
         trino = Trino(self.stack.settings.views.model_copy(update={"user": ANALYST}))
         return Views(trino.rows, self.table_in_trino, self.clock)
@@ -101,7 +97,7 @@ class Site:
         return served_in(self.stack.get("/status")[1].get("tables", {}).get(TABLE, {}), before)
 
     def await_served(self) -> None:
-        """Returns when the server answers with all that was written. Raises `EngineFailed` where it never does."""
+        """Returns when the server answers with all that was written. Raises `EngineFailed` too late."""
         end = self.oracle.end
         self.stack.wait_for(lambda: self.served(Served()).end.at_least(end), "the server reads the log's end")
 
@@ -112,17 +108,16 @@ class Site:
     def open(self, reporter: Reporter, events: Sequence[Event]) -> None:
         """Returns when the server has the events' rows from the table; with Trino, its views have them, too.
 
-        What can overlap does.
-
         Raises:
             EngineFailed: a process ended, or was not ready in time.
-            TrinoUnreachable: Trino was not.
         """
-        stack = self.stack
-        waiting: dict[str, Condition] = {}
-        if stack.trino:
+        stack, trino, views = self.stack, self.stack.trino, {}
+        if trino:
+            # It starts beside everything else.
             stack.start_trino()
-            waiting["Trino: one server"] = self._is_up
+            views = {
+                title: reporter.begin(title) for title in ("Trino: one server", "the live views in Trino")
+            }
         table = reporter.begin("Iceberg: a table for it")
         stack.create_table()
         settings = stack.settings.table(TABLE)
@@ -133,59 +128,31 @@ class Site:
         reporter.end(loading, f"written to Kafka, {per_second:,.0f} a second")
         stack.serve()
         stack.ingest()
-        waiting["thermocline serve"] = self._is_serving
+        serving, ingesting = (reporter.begin(f"thermocline {name}") for name in ("serve", "ingest run"))
+        self._await(lambda: stack.get("/readyz")[0] == HTTPStatus.OK, serving)
+        reporter.end(serving, f"a tailer and an API at {stack.url}")
         # The first batch comes with the JVM's and the Python workers' start, which is not to be measured.
-        waiting["thermocline ingest run"] = self._is_committed
-        self._await(reporter, waiting)
-        if stack.trino:
+        self._await(lambda: self.served(Served()).seam.at_least(self.oracle.end), ingesting)
+        reporter.end(ingesting, "owns the table, and has committed the rows")
+        if trino:
+            starting, publishing = views.values()
+            trino.wait()
+            reporter.end(starting, f"Iceberg and Kafka connectors, at {trino.url}")
             # Trino's first queries take longer, which is not to be measured, either.
-            is_published = partial(self._is_published, self.views(), len(events))
-            self._await(reporter, {"the live view in Trino": is_published})
+            self._await(partial(self._is_published, self.views(), len(events)), publishing)
+            reporter.end(publishing, f"published by ingest; user {ANALYST} counts {len(events):,} rows")
 
-    def _await(self, reporter: Reporter, conditions: Mapping[str, Condition]) -> None:
-        """Returns when all are met. Raises `EngineFailed` otherwise."""
-        timeout_seconds = START_TIMEOUT_SECONDS if self.stack.trino else READY_TIMEOUT_SECONDS
-        deadline = self.clock.monotonic() + timeout_seconds
-        pending = [(reporter.begin(title), is_met) for title, is_met in conditions.items()]
-        while pending:
+    def _await(self, condition: Callable[[], bool], task: Task) -> None:
+        def is_met() -> bool:
             self.stack.check()
-            for task, is_met in pending:
-                if is_met(task):
-                    reporter.end(task)
-            pending = [waiting for waiting in pending if waiting[0].seconds is None]
-            if pending and self.clock.monotonic() > deadline:
-                names = " and ".join(task.title for task, _ in pending)
-                detail = f"not ready within {timeout_seconds:.0f} s; its log is in {self.stack.folder}"
-                raise EngineFailed(engine=f"`{names}`", detail=detail)
-            self.clock.sleep(POLL_SECONDS)
+            return condition()
 
-    def _is_up(self, task: Task) -> bool:
-        trino = self.stack.trino
-        assert trino is not None
-        task.note = f"Iceberg and Kafka connectors, at {trino.url}"
-        try:
-            trino.wait(POLL_SECONDS)
-        except TrinoUnreachable:
-            trino.check()  # one that has ended never answers
-            return False
-        return True
+        self.stack.wait_for(is_met, task.title)
 
-    def _is_serving(self, task: Task) -> bool:
-        task.note = f"a tailer and an API at {self.stack.url}"
-        return self.stack.get("/readyz")[0] == HTTPStatus.OK
-
-    def _is_committed(self, task: Task) -> bool:
-        task.note = "Spark starts, takes the table and commits"
-        return self.served(Served()).seam.at_least(self.oracle.end)
-
-    def _is_published(self, views: Views, rows: int, task: Task) -> bool:
-        task.note = "published by ingest"
-        try:
-            counts = [len(views.all_rows(view)) for view in View]
-        except (TrinoRefused, TrinoUnreachable):
-            return False
-        task.note = f"user {ANALYST} counts {counts[0]:,} rows"
-        return counts == [rows, rows]
+    def _is_published(self, views: Views, rows: int) -> bool:
+        with suppress(TrinoRefused, TrinoUnreachable):
+            return all(len(views.all_rows(view)) == rows for view in View)
+        return False
 
 
 @contextmanager

@@ -1,15 +1,16 @@
-"""The verdict, once the traffic has stopped: ``thermocline verify``, and the answers that were given under way.
+"""The verdict, once the traffic has stopped: ``thermocline verify``, and answers against the oracle.
 
-`verify` folds the log again by the product's own rules. The answers under way and the views are compared with
-the oracle, a plain replay that shares no code with those.
+Verify folds the log again by the product's own rules. The lookups under way and the views are compared with a
+plain replay that shares no code with those.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 from embedded.demo.lookups import Entity, answer_of
 from embedded.demo.reporter import Reporter, Task
@@ -28,7 +29,9 @@ LOOKED_UP: Final = 1_000
 DIFFERENCES_SHOWN: Final = 10
 """More of them say nothing that the first ones don't."""
 PINNED_NAME: Final = "demo"
-VERIFY: Final = "thermocline verify"
+
+Place = tuple[str, int]
+"""A topic's partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,73 +47,46 @@ class Check:
         return f"{len(self.differences):,} DIFFERENCES" if self.differences else "all agree"
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """All comparisons by name, and what verify reported."""
-
-    checks: dict[str, Check]
-    report: Report
-
-    @property
-    def agrees(self) -> bool:
-        """Whether nothing differs."""
-        return not any(check.differences for check in self.checks.values())
-
-    @property
-    def detail(self) -> str:
-        """What differs, in a line."""
-        bad = ((name, check) for name, check in self.checks.items() if check.differences)
-        return "; ".join(f"{name}: {check.outcome}, {check.differences[0]}" for name, check in bad)
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        checks = {name: asdict(check) for name, check in self.checks.items()}
-        return {"agrees": self.agrees, "checks": checks, "verify": self.report.to_dict()}
-
-
-def verdict_on(site: Site, kept: Sequence[Kept], reporter: Reporter) -> Verdict:
-    """Every comparison, each shown as it is made; nothing is written meanwhile. ``kept`` was answered before.
+def checks_of(site: Site, kept: Sequence[Kept], reporter: Reporter) -> dict[str, Check]:
+    """Every comparison by name, each shown as it is made; ``kept`` was answered before.
 
     Raises:
         ThermoclineError: a part could not be asked.
     """
     site.await_served()
+    rows = site.oracle.rows()
     checks: dict[str, Check] = {}
 
-    def shown(name: str, compare: Callable[[], Check], task: Task | None = None) -> None:
-        task = task or reporter.begin(name)
-        check = checks[name] = compare()
-        reporter.end(task, f"{check.compared}: {check.outcome}", not check.differences)
-        for line in check.differences[:DIFFERENCES_SHOWN]:
+    def compare(name: str, check: Callable[[Task], Check]) -> None:
+        task = reporter.begin(name)
+        checks[name] = done = check(task)
+        reporter.end(task, f"{done.compared}: {done.outcome}", not done.differences)
+        for line in done.differences[:DIFFERENCES_SHOWN]:
             reporter.say(f"      {line}")
 
-    rows = site.oracle.rows()
-    task = reporter.begin(VERIFY)
-    report = _verify(site, task)
-    shown(VERIFY, lambda: check_of(report, len(rows)), task)
-    shown("the lookups under way", lambda: compare_kept(kept, History(site.oracle.records())))
+    reports: list[Report] = []
+    compare("thermocline verify", lambda task: check_of(_verified(site, task, reports), len(rows)))
+    compare("the lookups under way", lambda _: compare_kept(kept, History(site.oracle.records())))
+    (report,) = reports
     if site.stack.trino and report.read_point:
         views = site.views()
         pin = ("views", "pin", TABLE, "--at", report.read_point.to_header(), "--name", PINNED_NAME)
         site.stack.run("views-pin", *pin)
         site.await_margin()
-        for name, view in {
-            "the live view by key": View.BY_KEY,
-            "the live view": View.LIVE,
-            "the pinned view": f"at_{PINNED_NAME}",
-        }.items():
-            shown(name, lambda view=view: compare_rows(rows, views.all_rows(view)))  # type: ignore[misc]
-    return Verdict(checks, report)
+        compare("the live view by key", lambda _: compare_rows(rows, views.all_rows(View.BY_KEY)))
+        compare("the live view", lambda _: compare_rows(rows, views.all_rows(View.LIVE)))
+        compare("the pinned view", lambda _: compare_rows(rows, views.all_rows(f"at_{PINNED_NAME}")))
+    return checks
 
 
 def check_of(report: Report, rows: int) -> Check:
-    """What verify found; what it could not check counts as a difference, and so does a wrong number of rows."""
+    """What verify found. What it could not check counts as a difference; so does a wrong number of rows."""
     found = [f"[{finding.code}] {finding.key or ''} {finding.what}" for finding in report.findings]
     found += [f"not checked: {part}" for part in report.unchecked]
     if report.extracted != rows:
         found.append(f"the extract has {report.extracted:,} rows, the oracle {rows:,}")
     compared = (
-        f"{report.records:,} records folded; {report.rows:,} rows in the table, {report.extracted:,} extracted,"
+        f"{report.records:,} records; {report.rows:,} rows in the table, {report.extracted:,} extracted,"
         f" {report.hot:,} records in the hot tier, {report.lookups:,} lookups"
     )
     return Check(compared, tuple(found))
@@ -143,29 +119,28 @@ class History:
 
     def __init__(self, records: Iterable[Acknowledged]) -> None:
         """Takes the records partition by partition, in the order of the offsets."""
-        self._changes: defaultdict[Entity, list[tuple[Acknowledged, RowKey, Row | None]]] = defaultdict(list)
+        self._changes: defaultdict[Entity, list[tuple[Place, int, RowKey, Row | None]]] = defaultdict(list)
         for record in records:
             key, row = row_of(record)
-            self._changes[key[:2]].append((record, key, row))
+            self._changes[key[:2]].append(((record.topic, record.partition), record.offset, key, row))
 
     def rows_of(self, entity: Entity, end: Seam) -> dict[RowKey, Row]:
         """The rows of an entity, from the records before ``end``."""
-        rows = {
-            key: row
-            for record, key, row in self._changes.get(entity, ())
-            if end.covers(record.topic, record.partition, record.offset)
-        }
+        ends = {(topic, partition): offset for topic, partition, offset in end.items()}
+        changes = self._changes.get(entity, ())
+        rows = {key: row for place, offset, key, row in changes if offset < ends.get(place, 0)}
         return {key: row for key, row in rows.items() if row is not None}
 
 
-def _verify(site: Site, task: Task) -> Report:
+def _verified(site: Site, task: Task, reports: list[Report]) -> Report:
+    """Verify's report, which is also added to those."""
     settings, url = site.stack.settings, site.stack.url
 
     def progress(what: str, done: int, total: int) -> None:
         task.note = f"{what} {done:,}" + (f" of {total:,}" if total else "")
 
     choices = Choices(seed=site.options.seed, lookups=LOOKED_UP)
-    verifier = Verifier(
-        settings, TABLE, lambda: open_doors(settings, TABLE, url), choices, site.clock, progress
-    )
-    return verifier.verify()[0]
+    doors = partial(open_doors, settings, TABLE, url)
+    report, _ = Verifier(settings, TABLE, doors, choices, site.clock, progress).verify()
+    reports.append(report)
+    return report

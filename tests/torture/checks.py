@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyiceberg.table.snapshots import ancestors_of
 
-from embedded.demo.verdict import compare_rows
+from embedded.oracle import differences
 from embedded.stack import TABLE, Stack
 from tests.torture.ledger import Ledger
 from thermocline.iceberg.catalog import current_state, load_table, open_catalog, state_of
@@ -31,7 +31,7 @@ def check_rows(table: Table, ledger: Ledger) -> tuple[int, list[str]]:
     """How many rows the table has, and how they differ from the log up to its seam."""
     seam = current_state(table, TABLE).seam
     rows = table.scan(selected_fields=COLUMNS).to_arrow().to_pylist()
-    return len(rows), list(compare_rows(ledger.rows(seam), rows).differences)
+    return len(rows), differences(ledger.rows(seam), rows)
 
 
 def check_history(table: Table, ledger: Ledger) -> tuple[int, list[str]]:

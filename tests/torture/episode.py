@@ -10,27 +10,25 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from embedded.demo.lookups import Lookups, row_of_json
 from embedded.stack import TABLE, TOPIC, Stack
 from serving.client import Client
 from tests.torture.armed import INGEST, SERVING, Armed
 from tests.torture.checks import check_history, check_quarantine, check_rows, table_of
 from tests.torture.disks import Disk
 from tests.torture.faults import Faults, Heal, Site
-from tests.torture.judge import Answer, Findings, Judge
+from tests.torture.judge import Findings, Judge
 from tests.torture.ledger import Ledger
 from tests.torture.plan import KINDS, Fault, Round, rounds
-from tests.torture.readers import REFUSALS, Readers, extract
+from tests.torture.readers import REFUSALS, Readers, batch, extract
 from tests.torture.supervisor import Supervisor
 from tests.torture.traffic import Traffic
 from thermocline.errors import ThermoclineError
 from thermocline.iceberg.catalog import current_state
-from thermocline.process.clock import SystemClock
 from thermocline.rules.seam import Seam
 
 LEASE_SECONDS: Final = 2.0
@@ -189,18 +187,18 @@ class Episode:
     def _compare_lookups(self, site: Site, judge: Judge, goal: Seam, asked: list[str]) -> bool:
         """Asks for everybody, at least as of the goal; False where the server can't answer now."""
         entities = site.traffic.entities
-        with closing(Lookups(site.stack.url, TABLE, SystemClock())) as lookups:
+        with Client(site.stack.url) as client:
             for first in range(0, len(entities), BATCH_ENTITIES):
                 some = entities[first : first + BATCH_ENTITIES]
                 try:
-                    results, point = lookups.entities_at(some, goal)
+                    answers = batch(client, "settled", some, goal)
                 except REFUSALS as error:
                     asked.append(error.cause)
                     return False
                 except ThermoclineError as error:
                     raise NotFresh(f"a batch of lookups: {error.what} {error.cause}") from error
-                for entity, rows in zip(some, results, strict=True):
-                    judge.take(Answer("settled", "batch", entity, [*map(row_of_json, rows)], point, goal))
+                for answer in answers:
+                    judge.take(answer)
         return True
 
     def _compare_extract(self, site: Site, judge: Judge) -> None:

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from embedded.demo.verdict import compare_rows
-from embedded.oracle import Row, RowKey
+from embedded.oracle import Row, RowKey, differences
 from tests.torture.ledger import Entity
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
@@ -116,7 +115,7 @@ class Judge:
         self._reached[answer.session] = reached.merged_max(end)
         entity = answer.entity
         oracle = self._truth.rows(end) if entity is None else self._truth.rows_of(entity, end)
-        wrong = compare_rows(oracle, answer.rows).differences[:DIFFERENCES_MAX]
+        wrong = differences(oracle, answer.rows)[:DIFFERENCES_MAX]
         return [*found, *(("wrong rows", line) for line in wrong)]
 
     def _run(self) -> None:

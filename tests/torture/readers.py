@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import io
+import json
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import pyarrow as pa
 
-from embedded.demo.lookups import read_point_of, row_of_json
+from embedded.oracle import row_of_json
 from embedded.stack import TABLE
 from serving.client import Client
 from tests.torture.judge import ANY, Answer, Findings, Judge
@@ -24,6 +25,7 @@ from thermocline.errors import (
     StorageFailed,
     ThermoclineError,
 )
+from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
 
 SESSIONS: Final = 3
@@ -102,7 +104,18 @@ def lookup(client: Client, session: str, entity: Entity, floor: Seam = ANY) -> A
     parameters = {"app_id": str(entity[0]), "user_id": entity[1]}
     document = client.lookup(TABLE, parameters, read_after(floor))
     rows = [row_of_json(row) for row in document["rows"]]  # type: ignore[attr-defined]
-    return Answer(session, "lookup", entity, rows, read_point_of(document), floor)
+    return Answer(session, "lookup", entity, rows, ReadPoint.parse(json.dumps(document["read_point"])), floor)
+
+
+def batch(client: Client, session: str, entities: Sequence[Entity], floor: Seam) -> list[Answer]:
+    """Several entities' rows at one read point, at least as of the floor. Raises the server's errors."""
+    keys = [{"app_id": app_id, "user_id": user_id} for app_id, user_id in entities]
+    document = client.batch(TABLE, keys, read_after(floor))
+    point = ReadPoint.parse(json.dumps(document["read_point"]))
+    return [
+        Answer(session, "batch", entity, [row_of_json(row) for row in result["rows"]], point, floor)
+        for entity, result in zip(entities, document["results"], strict=True)
+    ]
 
 
 def extract(client: Client, session: str) -> Answer:

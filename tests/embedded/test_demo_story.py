@@ -5,14 +5,12 @@ from typing import cast
 
 import pytest
 
-from embedded.demo.garbage import garbage_about
 from embedded.demo.lookups import Answer, Entity, Lookups
-from embedded.demo.story import FROM_ICEBERG, FROM_KAFKA, origin
-from embedded.demo.witness import SEEN_SECONDS_MAX, Witness
-from embedded.demo.writer import Writer, Written
+from embedded.demo.story import FROM_ICEBERG, FROM_KAFKA, SEEN_SECONDS_MAX, Witness, origin
+from embedded.demo.writer import Writer, Written, garbage_about
 from embedded.oracle import RowKey
+from embedded.workload import profiles_definition
 from tests.manual_clock import ManualClock
-from tests.thermocline.profiles import PROFILES
 from thermocline.errors import NotReady, ReadAfterTimeout, VerdictBad
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.read_point import ReadPoint
@@ -24,7 +22,7 @@ PLACE = ("profiles", 0)
 
 def answer(value: str | None, end: int, seam: int = 0) -> Answer:
     rows = [] if value is None else [{"key": "plan", "value": value}]
-    return Answer([{"key": "city", "value": "London"}, *rows], point(seam, end), 0.0, 0.001)
+    return Answer([{"key": "city", "value": "London"}, *rows], point(seam, end))
 
 
 def point(seam: int, end: int) -> ReadPoint:
@@ -70,7 +68,7 @@ def witness_of() -> Prepared:
         clock = ManualClock()
         answers = Answers(clock)
         answers.given = list(given)
-        return Witness(cast("Writer", Log(clock)), cast("Lookups", answers), "profiles", clock)
+        return Witness(cast("Writer", Log(clock)), cast("Lookups", answers), clock)
 
     return prepare
 
@@ -128,9 +126,8 @@ def test_the_seam_tells_where_a_record_came_from() -> None:
 
 def test_all_garbage_is_bad_and_most_of_it_names_the_row() -> None:
     garbage = garbage_about(ROW)
-    decoded = decoder_for(PROFILES).decode(
-        [record.key for record in garbage], [record.value for record in garbage]
-    )
+    decoder = decoder_for(profiles_definition("app.profiles", "profiles"))
+    decoded = decoder.decode([key for key, _ in garbage], [value for _, value in garbage])
     assert decoded.good == []
     assert len(decoded.bad) == len(garbage)
-    assert sum(b'"ada"' in (record.key or b"") for record in garbage) > len(garbage) / 2
+    assert sum(b'"ada"' in (key or b"") for key, _ in garbage) > len(garbage) / 2
