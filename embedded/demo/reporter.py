@@ -78,7 +78,7 @@ class Reporter:
     def end(self, task: Task, note: str = "", is_good: bool = True) -> None:
         """A task is done, well or badly."""
         task.note, task.is_good = note or task.note, is_good
-        task.seconds = self._clock.monotonic() - task.began_at
+        task.seconds = round(self._clock.monotonic() - task.began_at, 3)
         self._print(task_line(task, task.seconds))
 
     def drop(self) -> None:
@@ -249,13 +249,14 @@ def _commits(commits: Sequence[Commit]) -> Table:
 
 
 def _story(steps: Sequence[Step]) -> Table:
-    rows = [(f"✓ {step.what}", step.now, f"{step.ms:.1f} ms", step.why, _in_trino(step)) for step in steps]
-    rows += [(f"· {name}", "", "", "", "") for name in STORY[len(steps) :]]
-    return _grid(rows, ("", "", "bold", COLD, SOFT))
-
-
-def _in_trino(step: Step) -> str:
-    return "" if step.view_ms is None else f"Trino {step.view_ms:,.0f} ms"
+    grid = _grid([], (GOOD, "", "bold", "", SOFT))
+    for step in steps:
+        why = Text(step.why, COLD if FROM_ICEBERG in step.why else HOT)
+        in_trino = "" if step.view_ms is None else f"Trino {step.view_ms:,.0f} ms"
+        grid.add_row(f"✓ {step.what}", step.now, f"{step.ms:.1f} ms", why, in_trino)
+    for name in STORY[len(steps) :]:
+        grid.add_row(Text(f"· {name}", SOFT))
+    return grid
 
 
 def _grid(rows: Iterable[Sequence[str]], styles: Sequence[str]) -> Table:

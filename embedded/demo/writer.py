@@ -41,15 +41,15 @@ class Writer:
         Raises:
             KafkaUnreachable: the broker did not acknowledge it; then the oracle is no longer exact.
         """
-        message, acknowledged_at = self._send(key_bytes(row), self._value(value))
+        message, written = self._send(key_bytes(row), self._value(value))
         self._oracle.on_delivery(None, message)
-        return _written(message, acknowledged_at)
+        return written
 
     def write_raw(self, key: bytes | None, value: bytes | None) -> Written:
         """Writes any bytes; the oracle does not hear of them. Raises as ``write``."""
-        return _written(*self._send(key, value))
+        return self._send(key, value)[1]
 
-    def _send(self, key: bytes | None, value: bytes | None) -> tuple[Message, float]:
+    def _send(self, key: bytes | None, value: bytes | None) -> tuple[Message, Written]:
         delivered: list[tuple[KafkaError | None, Message, float]] = []
         self._producer.produce(
             self._topic,
@@ -62,7 +62,11 @@ class Writer:
         if error is not None or not delivered:
             detail = error.str() if error else f"no acknowledgement within {FLUSH_SECONDS_MAX:.0f} s"
             raise KafkaUnreachable(bootstrap_servers=self._bootstrap_servers, detail=detail)
-        return delivered[0][1:]
+        _, message, acknowledged_at = delivered[0]
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None
+        assert offset is not None
+        return message, Written((self._topic, partition), offset, acknowledged_at)
 
     def _value(self, value: str | None) -> bytes | None:
         if value is None:
@@ -89,11 +93,3 @@ def garbage_about(row: RowKey) -> Sequence[tuple[bytes | None, bytes | None]]:
 def key_bytes(row: RowKey) -> bytes:
     """The record key of a row; always the same bytes, so that its records stay in one partition."""
     return json.dumps(dict(zip(("app_id", "user_id", "key"), row, strict=True))).encode()
-
-
-def _written(message: Message, acknowledged_at: float) -> Written:
-    topic, partition, offset = message.topic(), message.partition(), message.offset()
-    assert topic is not None
-    assert partition is not None
-    assert offset is not None
-    return Written((topic, partition), offset, acknowledged_at)

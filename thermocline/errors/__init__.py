@@ -66,7 +66,7 @@
     │   ├── ViewContended            somebody else replaced a view at the same moment
     │   ├── ViewForeign              the name of a view is taken by something that is not ours
     │   └── ViewsLate                the log may drop what the table has not read yet
-    ├── VerdictBad                   the demo's answers differ from its oracle
+    ├── VerdictBad                   the demo found a wrong answer
     └── InternalError                a bug of ours
 
 An error is made from typed facts and words itself: ``what`` happened, the ``state`` the data is in, its

@@ -9,10 +9,11 @@ from thermocline.process.masking import mask_password
 
 
 class VerdictBad(ThermoclineError):
-    """The demo's answers differ from its oracle.
+    """The demo found a wrong answer.
 
-    The demo replays what the broker acknowledged and compares every lookup and the full extract with it, key
-    by key. They must be equal; a difference is a bug in Thermocline.
+    The demo runs `thermocline verify` on what it wrote, and compares the lookups under way and the views with
+    a plain replay of the log. All must agree, and all must have been compared; a difference is a bug in
+    Thermocline.
 
     Run it again with the same --seed and with --keep, and report the difference that it prints.
     """
@@ -20,7 +21,7 @@ class VerdictBad(ThermoclineError):
     code = "verdict-bad"
     http_status = 500
     exit_code = ExitCode.BAD_ANSWER
-    _what = "the answers differ from the oracle: {detail}"
+    _what = "the demo found a wrong answer: {detail}"
     _next = f"{SAME_COMMAND}      (with --keep, to look around), and please report it"
 
     detail: str
