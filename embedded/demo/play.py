@@ -69,7 +69,7 @@ def _play(site: Site, reporter: Reporter) -> tuple[Scene, dict[str, Check]]:
     site.open(reporter, rows)
     traffic = Traffic(site, workload, sorted({event.row[:2] for event in rows}))
     scene = traffic.run(site.stack.check, reporter.show)
-    reporter.leave()
+    reporter.show(scene, is_last=True)
     reporter.say("\nThe traffic has stopped. What the log says, and what was answered:\n", "bold")
     return scene, checks_of(site, traffic.readers.kept, reporter)
 

@@ -1,14 +1,15 @@
-"""Shows the demo: on a terminal tasks and a screen of the traffic, else one line for each event.
+"""Shows the demo: a line for each task, commit and step of the story, and the traffic's figures.
 
-With ``--json`` it shows nothing, and keeps the tasks for the document at the end.
+On a terminal the figures are redrawn below the lines; in a file or a pipe they are a line every few seconds.
+With ``--json`` nothing is shown, and the tasks are kept for the document at the end.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from rich.box import ROUNDED
 from rich.console import Console, Group, RenderableType
@@ -36,8 +37,6 @@ WIDTH_MAX: Final = 132
 BARS: Final = "▁▂▃▄▅▆▇█"
 SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 TITLE_WIDTH: Final = 26
-COMMITS_SHOWN: Final = 4
-STORY: Final = ("written", "committed", "changed", "garbage", "deleted")
 
 
 @dataclass(slots=True)
@@ -55,7 +54,7 @@ class Reporter:
     """Tasks, scenes and words, one after the other; used as a context manager."""
 
     def __init__(self, clock: Clock, console: Console) -> None:
-        """A console that is quiet shows nothing; one that is no terminal gets lines."""
+        """A console that is quiet shows nothing."""
         self.tasks: list[Task] = []
         self._clock = clock
         self._console = console
@@ -82,32 +81,29 @@ class Reporter:
         self._print(task_line(task, task.seconds))
 
     def drop(self) -> None:
-        """Forgets the tasks that have not ended: something has interrupted them."""
+        """Forgets the tasks that have not ended, and the scene: something may have interrupted them."""
         self.tasks = [task for task in self.tasks if task.seconds is not None]
+        self._scene = None
 
     def say(self, text: str, style: str = "") -> None:
         """Words for the person who watches."""
         self._print(Text(text, style))
 
-    def show(self, scene: Scene) -> None:
-        """The traffic as it is now: a frame of the screen, or lines of what is new."""
-        if self._console.is_terminal:
-            self._scene = scene
-            return
+    def show(self, scene: Scene, is_last: bool = False) -> None:
+        """The traffic as it is now, and what is new since the scene before; the last one stays."""
         commits, steps = self._told
         self._told = (len(scene.commits), len(scene.story))
-        lines = [*map(commit_line, scene.commits[commits:]), *map(step_line, scene.story[steps:])]
-        if scene.elapsed_seconds >= self._pulse_at:
+        for commit in scene.commits[commits:]:
+            self.say(commit_line(commit))
+        for step in scene.story[steps:]:
+            self.say(step_line(step), COLD if FROM_ICEBERG in step.why else HOT)
+        self._scene = None if is_last else scene
+        if self._console.is_terminal:
+            if is_last:
+                self._console.print(scene_view(scene, self._console.width))
+        elif is_last or scene.elapsed_seconds >= self._pulse_at:
             self._pulse_at += PULSE_SECONDS
-            lines.append(pulse_line(scene))
-        for line in lines:
-            self.say(line)
-
-    def leave(self) -> None:
-        """The traffic is over: its last frame stays."""
-        if self._scene is not None:
-            self._console.print(scene_view(self._scene, self._console.width))
-        self._scene = None
+            self.say(pulse_line(scene))
 
     def __enter__(self) -> Self:
         if self._console.is_terminal and not self._console.quiet:
@@ -124,9 +120,8 @@ class Reporter:
     def _frame(self) -> RenderableType:
         now = self._clock.monotonic()
         tasks = [task_line(task, now - task.began_at) for task in self.tasks if task.seconds is None]
-        if self._scene is None:
-            return Group(*tasks)
-        return scene_view(self._scene, self._console.width)
+        scene = [scene_view(self._scene, self._console.width)] if self._scene else []
+        return Group(*tasks, *scene)
 
 
 def task_line(task: Task, seconds: float) -> Text:
@@ -142,8 +137,9 @@ def task_line(task: Task, seconds: float) -> Text:
 
 def commit_line(commit: Commit) -> str:
     """A commit in one line."""
+    seam = " ".join(f"{offset:,}" for topic in commit.seam.values() for offset in topic.values())
     records = ", ".join(f"{commit.records[name]:,} {name}" for name in COUNTS)
-    return f"commit  snapshot {commit.snapshot_id}, seam {_seam(commit)}: {records} in {commit.seconds:.1f} s"
+    return f"commit  snapshot {commit.snapshot_id}, seam {seam}: {records} in {commit.seconds:.1f} s"
 
 
 def step_line(step: Step) -> str:
@@ -155,31 +151,62 @@ def step_line(step: Step) -> str:
 
 def pulse_line(scene: Scene) -> str:
     """The traffic in one line."""
-    served = scene.served
-    freshness = scene.views.freshness_ms.items() if scene.views else ()
-    in_trino = "".join(f" | in {view} {_after(summary)}" for view, summary in freshness)
-    return (
-        f"{scene.elapsed_seconds:4.0f} s  {_last(scene.windows[0]):,.0f} messages/s,"
-        f" {scene.messages:,} so far | fresh {_after(scene.freshness)}"
-        f" | {scene.lookups_per_second:,.0f} lookups/s {_after(scene.lookups, 1)}"
-        f" | {served.rows:,} rows cold, {served.uncommitted:,} records hot"
-        f" | read point {served.age_seconds:.2f} s old{in_trino}"
-    )
+    figures = " | ".join(gauge.figure for gauge in gauges(scene))
+    return f"{scene.elapsed_seconds:4.0f} s  {figures}"
 
 
 def scene_view(scene: Scene, width: int) -> RenderableType:
-    """The whole screen; 100 columns and 30 lines do it justice."""
+    """The traffic's figures; 100 columns and 12 lines do it justice."""
     width = min(width, WIDTH_MAX)
-    title = f"commits to Iceberg: {len(scene.commits)}"
-    if scene.garbage:
-        title += f"   garbage: {scene.garbage} records written, {scene.quarantined} in quarantine"
-    return Group(
-        _headline(scene, width),
-        _panel("the traffic", _gauges(scene), width),
-        _panel("the table as of now", _overlay(scene.served, width - len("│  │")), width),
-        _panel(title, _commits(scene.commits), width),
-        _panel('one row\'s story: app 7, user "ada", key "plan"', _story(scene.story), width),
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for style in ("bold", HOT, SOFT):
+        grid.add_column(style=style, no_wrap=True)
+    for gauge in gauges(scene):
+        grid.add_row(gauge.figure, sparkline(gauge.windows), gauge.more)
+    share = min(scene.elapsed_seconds / scene.total_seconds, 1.0)
+    clock = f" Thermocline  {scene.elapsed_seconds:.0f} of {scene.total_seconds:.0f} s "
+    room = width - len("│  │")
+    body = Group(_bar(room, share, "━", HOT, "━", SOFT), grid, _log_bar(scene.served, room))
+    return Panel(
+        body, box=ROUNDED, title=Text(clock, "bold"), title_align="left", border_style=SOFT, width=width
     )
+
+
+class Gauge(NamedTuple):
+    """A figure, its last seconds, and what more there is to say."""
+
+    figure: str
+    windows: Sequence[float]
+    more: str
+
+
+def gauges(scene: Scene) -> list[Gauge]:
+    """All figures of the traffic; those of Trino where there is one."""
+    served, windows = scene.served, scene.windows
+    rate = windows[0][-1] if windows[0] else 0.0
+    refused = f", {scene.refused} refused" if scene.refused else ""
+    age = f"read point {served.age_seconds:.2f} s old"
+    garbage = f"; {scene.garbage} bad records, {scene.quarantined} in quarantine" if scene.garbage else ""
+    views = scene.views.freshness_ms.items() if scene.views else ()
+    return [
+        Gauge(f"{rate:,.0f} messages/s", windows[0], f"{scene.messages:,} so far{garbage}"),
+        Gauge(
+            f"fresh {_after(scene.freshness)}",
+            windows[1],
+            f"{scene.freshness.count:,} × Kafka's ack → lookup",
+        ),
+        Gauge(
+            f"{scene.lookups_per_second:,.0f} lookups/s {_after(scene.lookups, 1)}",
+            windows[2],
+            f"{scene.lookups.count:,} so far{refused}",
+        ),
+        *(Gauge(f"{view} {_after(fresh)}", (), f"{fresh.count:,} × ack → Trino") for view, fresh in views),
+        Gauge(
+            f"{served.rows:,} rows cold, {served.uncommitted:,} records hot",
+            (),
+            f"{len(scene.commits)} commits; {served.hot_bytes / 1e6:.1f} MB hot; {age}",
+        ),
+    ]
 
 
 def sparkline(values: Sequence[float], width: int = 24) -> str:
@@ -189,97 +216,17 @@ def sparkline(values: Sequence[float], width: int = 24) -> str:
     return "".join(BARS[min(int(value / top * len(BARS)), len(BARS) - 1)] for value in shown)
 
 
-def _headline(scene: Scene, width: int) -> Text:
-    elapsed, total = scene.elapsed_seconds, scene.total_seconds
-    clock = f"{min(elapsed, total):.0f} of {total:.0f} s"
-    if elapsed > total:
-        clock = "the story goes on" if len(scene.story) < len(STORY) else "done"
-    name = " Thermocline "
-    room = width - len(name) - len(clock) - 4
-    filled = round(room * min(elapsed / total, 1.0))
-    bar = (("━" * filled, HOT), ("━" * (room - filled), SOFT))
-    return Text.assemble((name, f"bold reverse {COLD}"), "  ", *bar, "  ", (clock, "bold"), no_wrap=True)
-
-
-def _gauges(scene: Scene) -> Table:
-    messages, freshness, lookups = map(sparkline, scene.windows)
-    rate = f"{_last(scene.windows[0]):,.0f} messages/s"
-    asked = f"{scene.lookups_per_second:,.0f}/s {_after(scene.lookups, 1)}"
-    refused = f", {scene.refused} refused" if scene.refused else ""
-    seen = f"{scene.freshness.count:,} × from Kafka's ack to a lookup"
-    rows = [
-        ("written to Kafka", rate, messages, f"{scene.messages:,} so far"),
-        ("fresh", _after(scene.freshness), freshness, seen),
-        ("lookups", asked, lookups, f"{scene.lookups.count:,} so far{refused}"),
-    ]
-    if scene.views:
-        rows += [
-            (f"Trino, {view}", _after(summary), "", f"{summary.count:,} × from Kafka's ack to the view")
-            for view, summary in scene.views.freshness_ms.items()
-        ]
-    return _grid(rows, ("", "bold", HOT, SOFT))
-
-
-def _overlay(served: Served, room: int) -> RenderableType:
-    """The log as a bar: what the snapshot holds, the seam, and what is laid over it."""
+def _log_bar(served: Served, room: int) -> Text:
+    """What the snapshot holds of the log, and what is laid over it from the seam on."""
     total = sum(offset for _, _, offset in served.end.items())
-    hot = math.ceil(room * served.uncommitted / total) if total else 0
-    bar = Text.assemble(("█" * (room - hot), COLD), ("▓" * hot, HOT), no_wrap=True)
-    cells = (
-        f"in Iceberg {served.rows:,} rows",
-        f"beyond the seam, in Kafka {served.uncommitted:,} records, {served.hot_bytes / 1e6:.1f} MB",
-        f"read point {served.age_seconds:.2f} s old",
-    )
-    return Group(bar, _grid([cells], (COLD, HOT, SOFT)))
+    hot = served.uncommitted / total if total else 0.0
+    return _bar(room, 1 - hot, "█", COLD, "▓", HOT)
 
 
-def _commits(commits: Sequence[Commit]) -> Table:
-    grid = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style=SOFT)
-    grid.add_column("snapshot")
-    grid.add_column("seam, by partition", style=COLD, no_wrap=True)
-    for heading in (*COUNTS, "took"):
-        grid.add_column(heading, justify="right", no_wrap=True)
-    shown = commits[-COMMITS_SHOWN:]
-    for commit in shown:
-        records = (f"{commit.records[name]:,}" for name in COUNTS)
-        grid.add_row(f"…{commit.snapshot_id[-4:]}", _seam(commit), *records, f"{commit.seconds:.1f} s")
-    for _ in range(COMMITS_SHOWN - len(shown)):
-        grid.add_row("")
-    return grid
-
-
-def _story(steps: Sequence[Step]) -> Table:
-    grid = _grid([], (GOOD, "", "bold", "", SOFT))
-    for step in steps:
-        why = Text(step.why, COLD if FROM_ICEBERG in step.why else HOT)
-        in_trino = "" if step.view_ms is None else f"Trino {step.view_ms:,.0f} ms"
-        grid.add_row(f"✓ {step.what}", step.now, f"{step.ms:.1f} ms", why, in_trino)
-    for name in STORY[len(steps) :]:
-        grid.add_row(Text(f"· {name}", SOFT))
-    return grid
-
-
-def _grid(rows: Iterable[Sequence[str]], styles: Sequence[str]) -> Table:
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    for style in styles:
-        grid.add_column(style=style, no_wrap=True)
-    for row in rows:
-        grid.add_row(*row)
-    return grid
-
-
-def _panel(title: str, body: RenderableType, width: int) -> Panel:
-    heading = Text(f" {title} ", "bold")
-    return Panel(body, box=ROUNDED, title=heading, title_align="left", border_style=SOFT, width=width)
+def _bar(room: int, share: float, left: str, left_style: str, right: str, right_style: str) -> Text:
+    filled = math.floor(room * share)
+    return Text.assemble((left * filled, left_style), (right * (room - filled), right_style), no_wrap=True)
 
 
 def _after(summary: Summary, digits: int = 0) -> str:
     return f"after {summary.p50:,.{digits}f} ms (p99 {summary.p99:,.{digits}f})" if summary.count else "…"
-
-
-def _seam(commit: Commit) -> str:
-    return " ".join(f"{offset:,}" for topic in commit.seam.values() for offset in topic.values())
-
-
-def _last(values: Sequence[float]) -> float:
-    return values[-1] if values else 0.0

@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, NamedTuple
+from typing import Final
 
 from embedded.demo.figures import Scene, Served, Timings, commits_in
 from embedded.demo.lookups import Entity, Lookups
@@ -33,12 +33,8 @@ LOOKUPS_PER_SECOND: Final = 200
 KEPT_MAX: Final = 30_000
 RETRY_SECONDS: Final = 0.05
 
-
-class Kept(NamedTuple):
-    """An answer as it came."""
-
-    entity: Entity
-    content: bytes
+Kept = tuple[Entity, bytes]
+"""An entity, and the answer as it came."""
 
 
 class Readers:
@@ -65,7 +61,7 @@ class Readers:
                 stop.wait(RETRY_SECONDS)
             else:
                 self.timings.add(seconds)
-                self.kept.append(Kept(entity, content))
+                self.kept.append((entity, content))
             # What was missed is not caught up with: a slow server is not to be asked all the more.
             due_at = max(due_at + 1 / LOOKUPS_PER_SECOND, self._clock.monotonic())
             stop.wait(due_at - self._clock.monotonic())
@@ -125,9 +121,7 @@ class Traffic:
         for thread in threads:
             thread.result()
         self._served = self._site.served(self._served)
-        scene = self._scene()
-        show(scene)
-        return scene
+        return self._scene()
 
     def _scene(self) -> Scene:
         probe, readers, views = self._probe, self.readers, self._story_views

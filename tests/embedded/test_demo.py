@@ -31,7 +31,7 @@ from embedded.demo.figures import (
 )
 from embedded.demo.invocation import path_typed, program
 from embedded.demo.play import how_to_ask, how_to_go_on
-from embedded.demo.reporter import FROM_ICEBERG, STORY, Reporter, pulse_line, scene_view, sparkline
+from embedded.demo.reporter import FROM_ICEBERG, Reporter, gauges, pulse_line, scene_view, sparkline
 from embedded.demo.views import COLUMNS, PROBE, View, ViewProbe, Views, rows_sql
 from embedded.demo.writer import Writer, Written
 from embedded.oracle import RowKey
@@ -43,6 +43,7 @@ from thermocline.rules.seam import Seam
 SEAM = Seam({("profiles", partition): 1_000_000 + partition for partition in range(4)})
 RECORDS = dict(zip(COUNTS, (20_039, 9_500, 10_505, 28, 6), strict=True))
 COMMIT = Commit("5372118936654934926", SEAM.to_dict(), RECORDS, 2.3)
+STEPS = ("written", "committed", "changed", "garbage", "deleted")
 EMPTY = Scene(
     elapsed_seconds=0.1,
     total_seconds=60.0,
@@ -69,7 +70,7 @@ FULL = replace(
     refused=3,
     served=Served(48_877, SEAM, SEAM.advanced({("profiles", 0): 1_020_000}), 3_100_000, 0.02),
     commits=(COMMIT,) * 20,
-    story=tuple(Step(what, '"free"', 12.3, f"offset 12,430 < seam 23,375: {FROM_ICEBERG}") for what in STORY),
+    story=tuple(Step(what, '"free"', 12.3, f"offset 12,430 < seam 23,375: {FROM_ICEBERG}") for what in STEPS),
     garbage=6,
 )
 FRESHNESS = {
@@ -89,31 +90,37 @@ def drawn(scene: Scene, width: int) -> list[str]:
 
 @pytest.mark.parametrize("scene", [EMPTY, FULL, WITH_TRINO])
 @pytest.mark.parametrize("width", [100, 200])
-def test_the_screen_fits_the_terminal(scene: Scene, width: int) -> None:
+def test_the_screen_fits_the_terminal_and_nothing_is_cut(scene: Scene, width: int) -> None:
     lines = drawn(scene, width)
-    assert len(lines) <= 30
+    assert len(lines) <= 12
     assert max(map(len, lines)) <= width
+    screen = "\n".join(lines)
+    assert scene is EMPTY or "…" not in screen
+    for gauge in gauges(scene):
+        assert gauge.figure in screen
+        assert gauge.more in screen
 
 
-@pytest.mark.parametrize(("width", "offset"), [(100, 99_999), (140, 9_999_999)])
-def test_nothing_on_the_screen_is_cut(width: int, offset: int) -> None:
-    commit = replace(COMMIT, seam={"profiles": {str(partition): offset for partition in range(4)}})
-    screen = "\n".join(drawn(replace(WITH_TRINO, commits=(commit,)), width))
-    assert "…" not in screen.replace("…4926", "")
+def test_the_screen_has_all_figures() -> None:
+    screen = "\n".join(drawn(WITH_TRINO, 100))
     for figure in (
-        *(
-            "2,003",
-            "118,000 so far",
-            "after 18 ms (p99 208)",
-            "189/s",
-            "3 refused",
-            "48,877",
-            "20,000 records",
-        ),
-        *("20,039", "10,505", f"{offset:,}", "2.3 s", "3.1 MB", "12.3 ms", "from Iceberg", "Trino 412 ms"),
-        *("after 412 ms (p99 1,234)", "after 2,612 ms (p99 13,432)"),
+        *("61 of 60 s", "2,003 messages/s", "118,000 so far", "fresh after 18 ms (p99 208)", "250 ×"),
+        *("189 lookups/s after 2.1 ms (p99 21.5)", "3 refused", "48,877 rows cold, 20,000 records hot"),
+        *("3.1 MB hot", "20 commits", "6 bad records, 120 in quarantine", "read point 0.02 s old"),
+        *("live_by_key after 412 ms (p99 1,234)", "live after 2,612 ms (p99 13,432)", "▓"),
     ):
         assert figure in screen
+
+
+def test_a_terminal_keeps_the_lines_and_the_last_frame() -> None:
+    console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system=None)
+    with Reporter(ManualClock(), console) as reporter:
+        reporter.show(replace(FULL, commits=FULL.commits[:1], story=FULL.story[:1]))
+        reporter.show(replace(FULL, commits=FULL.commits[:1]), is_last=True)
+    told = cast("io.StringIO", console.file).getvalue()
+    assert told.count("commit  snapshot") == 1
+    assert told.count('story   app 7, user "ada"') == 5
+    assert "48,877 rows cold" in told.rpartition("story   app")[2]
 
 
 def reported(*scenes: Scene) -> list[str]:
@@ -136,9 +143,9 @@ def test_figures_of_trino_are_shown_only_where_there_is_one() -> None:
     without, told = reported(replace(FULL, commits=())), reported(replace(WITH_TRINO, commits=()))
     assert "Trino" not in "".join(without)
     assert all(line.endswith("; Trino says the same after 412 ms") for line in told[:5])
-    assert told[5].endswith("in live_by_key after 412 ms (p99 1,234) | in live after 2,612 ms (p99 13,432)")
+    assert "| live_by_key after 412 ms (p99 1,234) | live after 2,612 ms (p99 13,432) |" in told[5]
     nothing_yet = replace(VIEWS, freshness_ms=dict.fromkeys(View, Summary()))
-    assert pulse_line(replace(EMPTY, views=nothing_yet)).endswith("| in live … | in live_by_key …")
+    assert "| live … | live_by_key … |" in pulse_line(replace(EMPTY, views=nothing_yet))
     assert WITH_TRINO.to_dict().keys() - FULL.to_dict().keys() == {"views"}
     assert "view_ms" not in json.dumps(FULL.to_dict())
 

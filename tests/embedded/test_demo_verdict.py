@@ -39,7 +39,7 @@ def answer(values: Mapping[RowKey, str], *ends: int) -> Kept:
         for key, value in values.items()
     ]
     document = {"rows": rows, "read_point": {"snapshot_id": "1", "seam": end, "end": end}}
-    return Kept(PLAN[:2], json.dumps(document).encode())
+    return PLAN[:2], json.dumps(document).encode()
 
 
 def wrong(*kept: Kept) -> int:
