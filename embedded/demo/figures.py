@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from embedded.stack import TABLE
 from thermocline.rules.seam import Seam
 
 COUNTS: Final = ("read", "applied", "superseded", "unchanged", "quarantined")
@@ -121,8 +122,9 @@ class Served:
         return sum(end - self.seam.get((topic, p)) for topic, p, end in self.end.items())
 
 
-def served_in(status: Mapping[str, Any], before: Served) -> Served:
-    """From the table's part of the server's ``/status``; a server that is not ready leaves it as it was."""
+def served_in(content: bytes, before: Served) -> Served:
+    """From the server's ``/status``; a table that is not ready leaves it as it was."""
+    status = json.loads(content)["tables"][TABLE]
     if "read_point" not in status:
         return before
     point = status["read_point"]

@@ -39,18 +39,22 @@ class Lookups:
 
     def entity(self, entity: Entity) -> Answer:
         """All rows of an entity. Raises as ``get``."""
-        content, seconds = self.get(entity)
-        return answer_of(content, seconds)
+        return answer_of(*self.entity_bytes(entity))
 
-    def get(self, entity: Entity) -> tuple[bytes, float]:
-        """An entity's answer as it came, and the seconds it took.
+    def entity_bytes(self, entity: Entity) -> tuple[bytes, float]:
+        """The same as it came, and the seconds it took."""
+        query = urlencode({"app_id": entity[0], "user_id": entity[1]})
+        began = self._clock.monotonic()
+        content = self.get(f"/v1/tables/{TABLE}/rows?{query}")
+        return content, self._clock.monotonic() - began
+
+    def get(self, path: str) -> bytes:
+        """An answer as it came.
 
         Raises:
-            ServerUnreachable, NotReady: it did not answer, which may pass.
-            InternalError: it gave an answer that should never be given.
+            ServerUnreachable, NotReady: there was none, which may pass.
+            InternalError: it should never be given.
         """
-        path = f"/v1/tables/{TABLE}/rows?{urlencode({'app_id': entity[0], 'user_id': entity[1]})}"
-        began = self._clock.monotonic()
         try:
             self._connection.request("GET", path)
             response = self._connection.getresponse()
@@ -59,7 +63,7 @@ class Lookups:
             self._connection.close()
             raise ServerUnreachable(url=self._url, detail=f"{type(error).__name__}: {error}") from error
         if response.status == HTTPStatus.OK:
-            return content, self._clock.monotonic() - began
+            return content
         detail = f"{response.status} {content.decode(errors='replace')}"
         if response.status == HTTPStatus.SERVICE_UNAVAILABLE:
             raise NotReady(table=TABLE, detail=detail)

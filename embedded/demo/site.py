@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from embedded.demo.figures import Served, served_in
+from embedded.demo.lookups import Lookups
 from embedded.demo.reporter import Reporter, Task
 from embedded.demo.views import ANALYST, MARGIN_MORE_SECONDS, View, Views
 from embedded.demo.writer import Writer
@@ -19,7 +20,7 @@ from embedded.oracle import Oracle
 from embedded.stack import TABLE, TOPIC, Stack
 from embedded.trino import WITH_KAFKA
 from embedded.workload import Event, produce
-from thermocline.errors import TrinoRefused, TrinoUnreachable
+from thermocline.errors import NotReady, ServerUnreachable, TrinoRefused, TrinoUnreachable
 from thermocline.jvm.trino_java import find_trino_java
 from thermocline.process.clock import Clock
 
@@ -92,14 +93,16 @@ class Site:
         trino = Trino(self.stack.settings.views.model_copy(update={"user": ANALYST}))
         return Views(trino.rows, self.table_in_trino, self.clock)
 
-    def served(self, before: Served) -> Served:
-        """What the server says of the table; what it said before where it is not ready."""
-        return served_in(self.stack.get("/status")[1].get("tables", {}).get(TABLE, {}), before)
+    def served(self) -> Served:
+        """What the server says of the table; nothing while it is not ready."""
+        with suppress(NotReady, ServerUnreachable):
+            return served_in(Lookups(self.stack.url, self.clock).get("/status"), Served())
+        return Served()
 
     def await_served(self) -> None:
         """Returns when the server answers with all that was written. Raises `EngineFailed` too late."""
         end = self.oracle.end
-        self.stack.wait_for(lambda: self.served(Served()).end.at_least(end), "the server reads the log's end")
+        self.stack.wait_for(lambda: self.served().end.at_least(end), "the server reads the log's end")
 
     def await_margin(self) -> None:
         """Returns when the full view has all that was written: it leaves out the last moments."""
@@ -132,7 +135,7 @@ class Site:
         self._await(lambda: stack.get("/readyz")[0] == HTTPStatus.OK, serving)
         reporter.end(serving, f"a tailer and an API at {stack.url}")
         # The first batch comes with the JVM's and the Python workers' start, which is not to be measured.
-        self._await(lambda: self.served(Served()).seam.at_least(self.oracle.end), ingesting)
+        self._await(lambda: self.served().seam.at_least(self.oracle.end), ingesting)
         reporter.end(ingesting, "owns the table, and has committed the rows")
         if trino:
             starting, publishing = views.values()

@@ -7,9 +7,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Final
 
-from embedded.demo.figures import Scene, Served, Timings, commits_in
+from embedded.demo.figures import Scene, Served, Timings, commits_in, served_in
 from embedded.demo.lookups import Entity, Lookups
 from embedded.demo.site import Site
 from embedded.demo.story import Probe, Story, Witness
@@ -55,7 +56,7 @@ class Readers:
         while not stop.is_set():
             entity = self._random.choice(self._entities)
             try:
-                content, seconds = self._lookups.get(entity)
+                content, seconds = self._lookups.entity_bytes(entity)
             except (NotReady, ServerUnreachable):
                 self.refused += 1
                 stop.wait(RETRY_SECONDS)
@@ -85,6 +86,7 @@ class Traffic:
             self._view_probe = ViewProbe(site.writer(), site.views(), margin_seconds, seed, clock)
         self._story = Story(self._witnesses[1], self._story_views)
         self.readers = Readers(Lookups(site.stack.url, clock), entities, seed, clock)
+        self._lookups = Lookups(site.stack.url, clock)
         self._served = Served()
         self._messages_per_second: list[float] = []
         self._lookups_per_second = 0.0
@@ -120,7 +122,7 @@ class Traffic:
                 stop.set()
         for thread in threads:
             thread.result()
-        self._served = self._site.served(self._served)
+        self._look()
         return self._scene()
 
     def _scene(self) -> Scene:
@@ -170,4 +172,8 @@ class Traffic:
         self._lookups_per_second = (self._counted[1] - before[1]) / seconds
         self._probe.timings.close_window()
         self.readers.timings.close_window()
-        self._served = self._site.served(self._served)
+        self._look()
+
+    def _look(self) -> None:
+        with suppress(NotReady, ServerUnreachable):  # what was known stays on the screen
+            self._served = served_in(self._lookups.get("/status"), self._served)

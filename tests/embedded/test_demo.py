@@ -268,7 +268,7 @@ def test_commits_are_those_that_ingest_logged() -> None:
 
 
 def test_a_server_that_is_not_ready_leaves_what_it_said_last() -> None:
-    assert served_in({"ready": False, "problem": "", "tailer": {}}, FULL.served) == FULL.served
+    assert served_in(b'{"tables": {"profiles": {"ready": false}}}', FULL.served) == FULL.served
     assert FULL.served.uncommitted == 20_000
 
 

@@ -6,7 +6,8 @@ from typing import cast
 import pytest
 
 from embedded.demo.lookups import Answer, Entity, Lookups
-from embedded.demo.story import FROM_ICEBERG, FROM_KAFKA, SEEN_SECONDS_MAX, Witness, origin
+from embedded.demo.reporter import FROM_ICEBERG, FROM_KAFKA
+from embedded.demo.story import SEEN_SECONDS_MAX, Witness, origin
 from embedded.demo.writer import Writer, Written, garbage_about
 from embedded.oracle import RowKey
 from embedded.workload import profiles_definition
