@@ -34,6 +34,8 @@ FRAMES_PER_SECOND: Final = 4
 PULSE_SECONDS: Final = 5.0
 WIDTH_MAX: Final = 132
 """Wider than this, the eye loses the line."""
+TEXTS_WIDTH: Final = 84
+"""What the texts on both sides of a sparkline take."""
 BARS: Final = "▁▂▃▄▅▆▇█"
 SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 TITLE_WIDTH: Final = 26
@@ -114,6 +116,8 @@ class Reporter:
         self._live.stop()
 
     def _print(self, text: Text) -> None:
+        if self._live.is_started:
+            self._live.refresh()  # without what has ended by now
         # The terminal may break a line: a command that we broke could not be pasted.
         self._console.print(text, soft_wrap=True)
 
@@ -156,16 +160,16 @@ def pulse_line(scene: Scene) -> str:
 
 
 def scene_view(scene: Scene, width: int) -> RenderableType:
-    """The traffic's figures; 100 columns and 12 lines do it justice."""
+    """The traffic's figures; 100 columns and 13 lines do it justice."""
     width = min(width, WIDTH_MAX)
+    room = width - len("│  │")
     grid = Table.grid(padding=(0, 2, 0, 0))
     for style in ("bold", HOT, SOFT):
         grid.add_column(style=style, no_wrap=True)
     for gauge in gauges(scene):
-        grid.add_row(gauge.figure, sparkline(gauge.windows), gauge.more)
+        grid.add_row(gauge.figure, sparkline(gauge.windows, room - TEXTS_WIDTH), gauge.more)
     share = min(scene.elapsed_seconds / scene.total_seconds, 1.0)
     clock = f" Thermocline  {scene.elapsed_seconds:.0f} of {scene.total_seconds:.0f} s "
-    room = width - len("│  │")
     body = Group(_bar(room, share, "━", HOT, "━", SOFT), grid, _log_bar(scene.served, room))
     return Panel(
         body, box=ROUNDED, title=Text(clock, "bold"), title_align="left", border_style=SOFT, width=width
@@ -185,8 +189,7 @@ def gauges(scene: Scene) -> list[Gauge]:
     served, windows = scene.served, scene.windows
     rate = windows[0][-1] if windows[0] else 0.0
     refused = f", {scene.refused} refused" if scene.refused else ""
-    age = f"read point {served.age_seconds:.2f} s old"
-    garbage = f"; {scene.garbage} bad records, {scene.quarantined} in quarantine" if scene.garbage else ""
+    garbage = f"; {scene.garbage} bad, {scene.quarantined} quarantined" if scene.garbage else ""
     views = scene.views.freshness_ms.items() if scene.views else ()
     return [
         Gauge(f"{rate:,.0f} messages/s", windows[0], f"{scene.messages:,} so far{garbage}"),
@@ -204,12 +207,13 @@ def gauges(scene: Scene) -> list[Gauge]:
         Gauge(
             f"{served.rows:,} rows cold, {served.uncommitted:,} records hot",
             (),
-            f"{len(scene.commits)} commits; {served.hot_bytes / 1e6:.1f} MB hot; {age}",
+            f"{served.hot_bytes / 1e6:.1f} MB hot",
         ),
+        Gauge(f"read point {served.age_seconds:.2f} s old", (), f"{len(scene.commits)} commits"),
     ]
 
 
-def sparkline(values: Sequence[float], width: int = 24) -> str:
+def sparkline(values: Sequence[float], width: int) -> str:
     """The last values as bars, the greatest of them full; as wide as there are values, at most ``width``."""
     shown = values[-width:]
     top = max(shown, default=0.0) or 1.0
