@@ -10,7 +10,6 @@ from embedded.demo.reporter import FROM_ICEBERG, FROM_KAFKA
 from embedded.demo.story import SEEN_SECONDS_MAX, Witness, origin
 from embedded.demo.writer import Writer, Written, garbage_about
 from embedded.oracle import RowKey
-from embedded.workload import profiles_definition
 from tests.manual_clock import ManualClock
 from thermocline.errors import NotReady, ReadAfterTimeout, VerdictBad
 from thermocline.rules.decode import decoder_for
@@ -127,7 +126,7 @@ def test_the_seam_tells_where_a_record_came_from() -> None:
 
 def test_all_garbage_is_bad_and_most_of_it_names_the_row() -> None:
     garbage = garbage_about(ROW)
-    decoder = decoder_for(profiles_definition("app.profiles", "profiles"))
+    decoder = decoder_for(PROFILES)
     decoded = decoder.decode([key for key, _ in garbage], [value for _, value in garbage])
     assert decoded.good == []
     assert len(decoded.bad) == len(garbage)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
-from uuid import UUID
 
 import mmh3
 import numpy as np
