@@ -24,7 +24,8 @@ from serving import measures
 from serving.app import create_app
 from serving.openapi import described
 from serving.tables import Tables
-from tests.safety_lines import MUTANTS
+from tests.mutation import places
+from tests.safety_lines import LINES
 from thermocline.cli.entry import app
 from thermocline.errors import ExitCode, all_errors
 from thermocline.process import metrics
@@ -284,14 +285,10 @@ def http_page() -> str:
 
 def safety_page() -> str:
     """The lines that keep the promises, and the test that fails without each."""
+    found = places()
     rows = [
-        (
-            mutant.keeps,
-            f"`{mutant.file}`",
-            f"`{_first_line(mutant.line)}`",
-            f"`{mutant.test.removeprefix('tests/')}`",
-        )
-        for mutant in MUTANTS
+        (line.keeps, f"`{found[name].file}`", f"`{found[name].text}`", f"`{line.test}`", "all" * line.is_full)
+        for name, line in LINES.items()
     ]
     return (
         "\n\n".join(
@@ -299,7 +296,7 @@ def safety_page() -> str:
                 "# Safety lines",
                 NOTE,
                 _SAFETY_INTRODUCTION,
-                _table(("what it keeps", "where", "line", "test that fails without it"), rows),
+                _table(("what it keeps", "where", "line", "test that fails without it", ""), rows),
             ]
         )
         + "\n"
@@ -326,7 +323,8 @@ gauges say what is so at that moment. Base units: seconds, bytes, records."""
 
 _SAFETY_INTRODUCTION: Final = """\
 What keeps the table equal to the replay of its log, line by line. `make mutants` takes each of these lines
-out of a copy of the repository, one at a time, and runs the test beside it, which must fail then."""
+out of a copy of the repository, one at a time, and runs the test beside it, which must fail then: a test of
+`make test`, or where the last column says *all*, of `make test-all` alone."""
 
 _SETTINGS_INTRODUCTION: Final = """\
 One file, `thermocline.toml`: the one that `--config` names, else `THERMOCLINE_CONFIG`, else the one in the
@@ -468,10 +466,6 @@ def _routes() -> Iterator[tuple[str, str, str, str]]:
             yield method.upper(), path, operation["summary"].replace("{table}", "a table"), codes
     for path, meaning in FRAMEWORK_ROUTES.items():
         yield "GET", path, meaning, ""
-
-
-def _first_line(code: str) -> str:
-    return code.strip().partition("\n")[0]
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
