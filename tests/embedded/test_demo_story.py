@@ -11,6 +11,7 @@ from embedded.demo.story import SEEN_SECONDS_MAX, Witness, origin
 from embedded.demo.writer import Writer, Written, garbage_about
 from embedded.oracle import RowKey
 from tests.manual_clock import ManualClock
+from tests.thermocline.profiles import PROFILES
 from thermocline.errors import NotReady, ReadAfterTimeout, VerdictBad
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.read_point import ReadPoint
