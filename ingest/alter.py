@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.schema import Schema
 
-from ingest.change import Change
+from ingest.change import TableChange
 from ingest.commit import landed
 from ingest.ownership import own_table
 from ingest.progress import offsets_of
@@ -64,7 +64,7 @@ def _commit(owned: Owned, planned: Alteration, start: str) -> None:
     new = offsets_of(owned.log, planned.topics, start) if planned.topics else Seam()
     facts = owned.log.describe(planned.topics) if planned.topics else {}
     change = replace(
-        Change.carrying_on(state),
+        TableChange.carrying_on(state),
         seam=state.seam.merged_max(new),
         topic_ids={**state.topic_ids, **{topic: fact.topic_id for topic, fact in facts.items()}},
         properties={DEFINITION_PROPERTY: definition.to_json()},

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,21 +35,33 @@ if TYPE_CHECKING:
 class BucketResult:
     """What a bucket task did.
 
-    ``added`` is None when no row is left to write. ``deletes`` are those written, by data file;
-    ``replaced`` those of before, which the commit removes. The counts add up to the records that came
-    in: applied + superseded + unchanged. Unchanged are tombstones for keys that are not there, and, where the
-    definition suppresses them, rows that are there already.
+    ``added`` is empty when no row is left to write. ``deletes`` are those written, by data file;
+    ``replaced`` those of before, which the commit removes. ``removed`` are live files whose rows are all in
+    ``added`` or gone; their deletes go with them. The counts add up to the records that came in: applied +
+    superseded + unchanged. Unchanged are tombstones for keys that are not there, and, where the definition
+    suppresses them, rows that are there already.
     """
 
     bucket: int
-    added: WrittenFile | None
-    deletes: dict[str, Deletes]
-    replaced: dict[str, Deletes]
-    applied: int
-    superseded: int
-    unchanged: int
-    keys_in_several_partitions: int
+    added: tuple[WrittenFile, ...] = ()
+    deletes: dict[str, Deletes] = field(default_factory=dict)
+    replaced: dict[str, Deletes] = field(default_factory=dict)
+    applied: int = 0
+    superseded: int = 0
+    unchanged: int = 0
+    keys_in_several_partitions: int = 0
     conflict_example: bytes | None = None
+    removed: tuple[DataFile, ...] = ()
+
+    def dropped(self) -> dict[str, Deletes]:
+        """The deletes of before that the commit removes, by data file."""
+        return self.replaced | {file.path: file.deletes for file in self.removed if file.deletes is not None}
+
+    def rows_gained(self) -> int:
+        """How many more rows of the bucket are live after it."""
+        files = sum(file.rows for file in self.added) - sum(file.rows for file in self.removed)
+        undeleted = sum(deletes.cardinality for deletes in self.dropped().values())
+        return files + undeleted - sum(deletes.cardinality for deletes in self.deletes.values())
 
 
 def run_bucket_task(
@@ -107,7 +119,7 @@ def run_bucket_task(
     unchanged = int(np.count_nonzero(is_unchanged))
     return BucketResult(
         bucket=bucket,
-        added=added,
+        added=() if added is None else (added,),
         deletes=deletes,
         replaced=replaced,
         applied=len(keys) - unchanged,

@@ -1,4 +1,4 @@
-"""What a commit brings: files, seam and accounting, and the snapshot summary that says so."""
+"""What a commit makes of a table: files added and removed, positions deleted, and the summary of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ingest.accounting import Accounting
 from thermocline.iceberg.catalog import (
@@ -28,13 +28,21 @@ if TYPE_CHECKING:
     from thermocline.rules.seam import Seam
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What a commit brings.
+Kind = Literal["row-delta", "rewrite"]
 
-    ``ranges`` is for people: what an error says of the batch. ``alter`` runs first, on the transaction of the
-    store's library, to change the schema; ``properties`` and ``extra_summary`` are set beside our own.
-    ``definition_version`` is what the table has afterwards; None leaves it.
+
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """A commit, from where it is planned to where Iceberg builds it.
+
+    A row delta changes what the table says. A rewrite says the same in other files: it keeps the seam and
+    every row, and readers of changes pass over its snapshot.
+
+    ``files`` are what is added, removed and deleted in each bucket. ``ranges`` is for people: what an error
+    says of the batch. ``onto`` is a snapshot that becomes the current one first, so that the new one follows
+    it. ``alter`` runs next, on the transaction of the store's library, to change the schema. ``summary`` and
+    ``properties`` are the snapshot's and the table's, beside those that every commit of ours has
+    (`ingest.commit` adds them). ``definition_version`` is what the table has afterwards; None leaves it.
     """
 
     seam: Seam
@@ -42,17 +50,19 @@ class Change:
     topic_ids: Mapping[str, str]
     watermark_ms: int
     drained_ms: int
+    kind: Kind = "row-delta"
     accounting: Accounting = field(default_factory=Accounting)
     files: Sequence[BucketResult] = ()
     ranges: str = "none"
-    extra_summary: Mapping[str, str] = field(default_factory=dict)
+    summary: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
+    onto: int | None = None
     alter: Callable[[Any], None] | None = None
     definition_version: int | None = None
     batch_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @classmethod
-    def carrying_on(cls, at: Fed) -> Change:
+    def carrying_on(cls, at: Fed) -> TableChange:
         """A change that leaves the table where it is in the log, under a batch id of its own at each call.
 
         What it does change is said with ``dataclasses.replace``, which keeps that batch id.
@@ -63,6 +73,10 @@ class Change:
         """The files that were written for it, each once."""
         return written_paths(self.files)
 
+    def rows_gained(self) -> int:
+        """How many more rows are live after it."""
+        return sum(part.rows_gained() for part in self.files)
+
 
 @dataclass(frozen=True, slots=True)
 class Onto:
@@ -70,12 +84,12 @@ class Onto:
 
     snapshot_id: int
     over: int
-    extra_summary: Mapping[str, str] = field(default_factory=dict)
+    summary: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
 def summary_fields(
-    change: Change, epoch: int, definition_version: int, totals_before: Mapping[str, int]
+    change: TableChange, epoch: int, definition_version: int, totals_before: Mapping[str, int]
 ) -> dict[str, str]:
     """The snapshot summary of a commit of ours: what `thermocline.iceberg.catalog.state_of` reads back."""
     counts = change.accounting.counts()
@@ -93,12 +107,12 @@ def summary_fields(
             SUMMARY_RECORDS_TOTAL + name: str(totals_before.get(name, 0) + count)
             for name, count in counts.items()
         },
-        **change.extra_summary,
+        **change.summary,
     }
 
 
 def written_paths(files: Iterable[BucketResult]) -> list[str]:
     """The files that bucket tasks wrote, each once."""
-    paths = [done.added.path for done in files if done.added is not None]
+    paths = [added.path for done in files for added in done.added]
     paths += [deletes.path for done in files for deletes in done.deletes.values()]
     return list(dict.fromkeys(paths))

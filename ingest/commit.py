@@ -13,14 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ingest.change import Change, Onto, summary_fields
-from ingest.metadata import Built, Delta, LostRace, MetadataError, NoTable, Start, StoredSnapshot
+from ingest.change import Onto, TableChange, summary_fields
+from ingest.metadata import Built, LostRace, MetadataError, NoTable, Start, StoredSnapshot
 from ingest.unknown import UnknownCommit, write_note
 from thermocline.errors import (
     CatalogUnreachable,
     CommitRejected,
     CommitUnknown,
     DefinitionChanged,
+    InternalError,
     OwnerLost,
     TableMissing,
     TableUnowned,
@@ -134,15 +135,20 @@ class Committer:
         detail = f"its current snapshot changed {ATTEMPTS_MAX} times while ownership was being taken"
         return Rejected(TableUnowned(table=self._name, snapshot_id=-1, detail=detail))
 
-    def commit(self, planned_on: int, planned_seam: Seam, change: Change) -> Outcome:
-        """Publish a batch that was planned on a snapshot and its seam.
+    def commit(self, planned_on: int, planned_seam: Seam, change: TableChange) -> Outcome:
+        """Publish a change that was planned on a snapshot and its seam.
 
         Rejected with `OwnerLost` (another owner has taken the table), `TableUnowned` (it is on another
         writer's snapshot, or was rolled back), `DefinitionChanged` (it was altered meanwhile),
-        `TableMissing` (it was dropped), `CatalogUnreachable` (it was not even asked to), or
-        `CommitRejected` (Iceberg refused the change).
+        `TableMissing` (it was dropped), `CatalogUnreachable` (it was not even asked to), `CommitRejected`
+        (Iceberg refused the change), or `InternalError` (a rewrite that would not keep what the table says).
         An unknown commit leaves a note for `ingest.reconcile`.
         """
+        if change.kind == "rewrite" and (
+            change.rows_gained() or change.seam != planned_seam or change.accounting.read
+        ):
+            detail = f"a rewrite changes the rows by {change.rows_gained()}, the seam to {change.seam}"
+            return Rejected(InternalError(detail=detail, where="ingest"))
         outcome = self._commit(_Plan(planned_on, planned_seam, self._epoch), change)
         match outcome:
             case Landed() if change.definition_version is not None:
@@ -161,7 +167,7 @@ class Committer:
                 write_note(self._seen.io, self._seen.location(), note)
         return outcome
 
-    def _ownership(self, epoch_seen: int, onto: Onto | None) -> tuple[_Plan, Change]:
+    def _ownership(self, epoch_seen: int, onto: Onto | None) -> tuple[_Plan, TableChange]:
         start = self._store.start()
         if onto is None:
             if start.current is None:
@@ -169,19 +175,20 @@ class Committer:
             state = self._state_of(start.current)
             if is_rolled_back(start.current.summary, start.properties):
                 raise TableUnowned(table=self._name, snapshot_id=state.snapshot_id, detail=ROLLED_BACK)
-            return _Plan(state.snapshot_id, state.seam, epoch_seen), Change.carrying_on(state)
+            return _Plan(state.snapshot_id, state.seam, epoch_seen), TableChange.carrying_on(state)
         parent = self._store.snapshot(onto.snapshot_id)
         if parent is None:
             detail = f"the table has no snapshot {onto.snapshot_id} to go on from"
             raise TableUnowned(table=self._name, snapshot_id=onto.snapshot_id, detail=detail)
         change = replace(
-            Change.carrying_on(self._state_of(parent)),
-            extra_summary=onto.extra_summary,
+            TableChange.carrying_on(self._state_of(parent)),
+            summary=onto.summary,
             properties=onto.properties,
+            onto=parent.snapshot_id,
         )
         return _Plan(onto.over, None, epoch_seen, parent), change
 
-    def _commit(self, plan: _Plan, change: Change) -> Outcome:
+    def _commit(self, plan: _Plan, change: TableChange) -> Outcome:
         detail = ""
         tried: list[int] = []  # the snapshots that attempts asked for
         for _ in range(ATTEMPTS_MAX):
@@ -211,7 +218,9 @@ class Committer:
             return Landed(prepared.built.snapshot_id, change.seam)
         return self._unknown(change, f"{ATTEMPTS_MAX} attempts: {detail}")
 
-    def _prepare(self, plan: _Plan, change: Change, tried: Sequence[int], detail: str) -> _Prepared | Outcome:
+    def _prepare(
+        self, plan: _Plan, change: TableChange, tried: Sequence[int], detail: str
+    ) -> _Prepared | Outcome:
         """The metadata as it is and as it shall be; or the outcome, where there is nothing to publish."""
         try:
             failpoint("commit.refresh")
@@ -223,7 +232,7 @@ class Committer:
             # All checks are made on what the swap takes the place of.
             current = self._check(start, plan)
             with failstep("commit.build"):
-                return _Prepared(start, self._build(start, plan.parent or current, plan, change))
+                return _Prepared(start, self._build(start, plan.parent or current, change))
         except (OwnerLost, TableUnowned, DefinitionChanged) as error:
             # The table has moved on: by an attempt of ours that was thought lost, or by somebody else's.
             return self._look_for(tried, plan, change, detail) or Rejected(error)
@@ -271,10 +280,10 @@ class Committer:
             detail = f"its property {DEFINITION_PROPERTY} was removed or changed"
             raise TableUnowned(table=self._name, snapshot_id=-1, detail=detail) from error
 
-    def _build(self, start: Start, parent: StoredSnapshot, plan: _Plan, change: Change) -> Built:
+    def _build(self, start: Start, parent: StoredSnapshot, change: TableChange) -> Built:
         version = change.definition_version or self._definition_version
-        delta = Delta(
-            files=change.files,
+        whole = replace(
+            change,
             summary=summary_fields(change, self._epoch, version, self._state_of(parent).totals),
             properties={
                 EPOCH_PROPERTY: str(self._epoch),
@@ -282,13 +291,11 @@ class Committer:
                 BATCH_PROPERTY: change.batch_id,
                 **change.properties,
             },
-            onto=None if plan.parent is None else plan.parent.snapshot_id,
-            alter=change.alter,
         )
-        return self._store.build(start, delta)
+        return self._store.build(start, whole)
 
     def _look_for(
-        self, tried: Sequence[int], plan: _Plan, change: Change, detail: str
+        self, tried: Sequence[int], plan: _Plan, change: TableChange, detail: str
     ) -> Landed | Unknown | None:
         """What became of the attempts so far, whatever was raised; None when none of them is in the table.
 
@@ -308,7 +315,7 @@ class Committer:
             return self._unknown(change, f"{detail}; then, on looking for it: {error}")
         return self._unknown(change, f"{detail}; and snapshot {plan.snapshot_id} before it is gone since")
 
-    def _unknown(self, change: Change, detail: str) -> Unknown:
+    def _unknown(self, change: TableChange, detail: str) -> Unknown:
         error = CommitUnknown(table=self._name, batch_id=change.batch_id, ranges=change.ranges, detail=detail)
         return Unknown(error)
 

@@ -8,11 +8,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from thermocline.iceberg.data_file import WrittenFile
 from thermocline.iceberg.deletes import DELETED_PATH_FIELD_ID
-from thermocline.iceberg.files import Deletes
+from thermocline.iceberg.files import DataFile, Deletes
+
+if TYPE_CHECKING:
+    from ingest.change import Kind, TableChange
+
+_Json = dict[str, Any]
+_METHODS: Final[Mapping[Kind, tuple[str, ...]]] = {
+    "row-delta": ("RowDelta", "addRows", "removeRows", "addDeletes", "removeDeletes"),
+    "rewrite": ("RewriteFiles", "addFile", "deleteFile", "addFile", "deleteFile"),
+}
+"""What takes the files of each kind of change: data files added and removed, deletes added and removed."""
 
 
 class ContentFiles:
@@ -34,30 +44,35 @@ class ContentFiles:
         # (node, specs) -> file becomes (node) -> file.
         self._parse = self._handles.insertArguments(parse, 1, self._list(specs).toArray())
 
-    def add_rows(self, delta: Any, files: Sequence[Mapping[str, Any]]) -> None:
-        """``RowDelta.addRows`` for each of the described data files."""
-        self._each(delta, "addRows", self._iceberg.DataFile, files)
+    def hand_over(self, change: TableChange, update: Any) -> None:
+        """Name every file of a change to its ``RowDelta`` or ``RewriteFiles``."""
+        interface, *methods = _METHODS[change.kind]
+        described: tuple[list[_Json], ...] = ([], [], [], [])
+        added, removed, deletes, dropped = described
+        for part in change.files:
+            added += [data_file_json(part.bucket, file) for file in part.added]
+            removed += [_live_file_json(file) for file in part.removed]
+            deletes += [deletes_json(part.bucket, *one) for one in part.deletes.items()]
+            dropped += [deletes_json(part.bucket, *one) for one in part.dropped().items()]
+        kinds = ("DataFile", "DataFile", "DeleteFile", "DeleteFile")
+        for method, kind, files in zip(methods, kinds, described, strict=True):
+            if files:
+                self.give(update, interface, method, kind, files)
 
-    def add_deletes(self, delta: Any, files: Sequence[Mapping[str, Any]]) -> None:
-        """``RowDelta.addDeletes`` for each of the described delete files."""
-        self._each(delta, "addDeletes", self._iceberg.DeleteFile, files)
-
-    def remove_deletes(self, delta: Any, files: Sequence[Mapping[str, Any]]) -> None:
-        """``RowDelta.removeDeletes`` for each of the described delete files."""
-        self._each(delta, "removeDeletes", self._iceberg.DeleteFile, files)
-
-    def texts(self, texts: Iterable[str]) -> Any:
-        """A ``java.util.List`` of strings."""
-        return self._mapper.readValue(json.dumps(list(texts)), _class(self._jvm.java.util.List))
-
-    def _each(self, delta: Any, method: str, kind: Any, files: Sequence[Mapping[str, Any]]) -> None:
-        row_delta = _class(self._iceberg.RowDelta)
-        take = self._lookup.findVirtual(row_delta, method, self._type(row_delta, _class(kind))).bindTo(delta)
+    def give(self, update: Any, interface: str, method: str, kind: str, files: Sequence[_Json]) -> None:
+        """Call a method of one of Iceberg's interfaces for each described file, of a class of Iceberg's."""
+        operation = _class(getattr(self._iceberg, interface))
+        taken = self._type(operation, _class(getattr(self._iceberg, kind)))
+        take = self._lookup.findVirtual(operation, method, taken).bindTo(update)
         take = take.asType(take.type().changeParameterType(0, self._content_file))
         consumer = self._jvm.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(
             _class(self._jvm.java.util.function.Consumer), self._handles.filterReturnValue(self._parse, take)
         )
         self._mapper.readTree(json.dumps(files)).elements().forEachRemaining(consumer)
+
+    def texts(self, texts: Iterable[str]) -> Any:
+        """A ``java.util.List`` of strings."""
+        return self._mapper.readValue(json.dumps(list(texts)), _class(self._jvm.java.util.List))
 
     def _type(self, returned: Any, *parameters: Any) -> Any:
         return self._jvm.java.lang.invoke.MethodType.methodType(returned, self._list(*parameters))
@@ -69,16 +84,9 @@ class ContentFiles:
         return some
 
 
-def data_file_json(bucket: int, file: WrittenFile) -> dict[str, Any]:
+def data_file_json(bucket: int, file: WrittenFile) -> _Json:
     """A data file as Iceberg's ``ContentFileParser`` reads it."""
-    return {
-        "spec-id": 0,
-        "content": "data",
-        "file-path": file.path,
-        "file-format": "parquet",
-        "partition": [bucket],
-        "file-size-in-bytes": file.file_bytes,
-        "record-count": file.rows,
+    return _data_json(bucket, file.path, file.file_bytes, file.rows) | {
         "value-counts": _pairs(dict.fromkeys(file.null_counts, file.rows)),
         "null-value-counts": _pairs(file.null_counts),
         "lower-bounds": _pairs({field_id: bound.hex() for field_id, bound in file.lower_bounds.items()}),
@@ -87,9 +95,26 @@ def data_file_json(bucket: int, file: WrittenFile) -> dict[str, Any]:
     }
 
 
-def deletes_json(bucket: int, data_file: str, deletes: Deletes) -> dict[str, Any]:
+def _live_file_json(file: DataFile) -> _Json:
+    """The same of a file that the table has: as much as tells which one it is."""
+    return _data_json(file.bucket, file.path, file.bytes, file.rows)
+
+
+def _data_json(bucket: int, path: str, file_bytes: int, rows: int) -> _Json:
+    return {
+        "spec-id": 0,
+        "content": "data",
+        "file-path": path,
+        "file-format": "parquet",
+        "partition": [bucket],
+        "file-size-in-bytes": file_bytes,
+        "record-count": rows,
+    }
+
+
+def deletes_json(bucket: int, data_file: str, deletes: Deletes) -> _Json:
     """The deletes of a data file as Iceberg's ``ContentFileParser`` reads them."""
-    fields: dict[str, Any] = {
+    fields: _Json = {
         "spec-id": 0,
         "content": "position-deletes",
         "file-path": deletes.path,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ingest.change import Change, summary_fields
+from ingest.change import TableChange, summary_fields
 from ingest.java import JavaCatalog, small_jvm
 from ingest.progress import offsets_of
 from ingest.quarantine import create_quarantine
@@ -57,7 +57,7 @@ def create_table(settings: Settings, name: str) -> SnapshotState:
     created_ms = SystemClock().now_ms()  # before the log is asked: what is appended from here on is not known
     log = Log(settings.kafka)
     facts = log.describe(definition.topics)
-    change = Change(
+    change = TableChange(
         seam=offsets_of(log, definition.topics, settings.table(name).start),
         cluster_id=log.cluster_id(),
         topic_ids={topic: fact.topic_id for topic, fact in facts.items()},
@@ -73,7 +73,7 @@ def create_table(settings: Settings, name: str) -> SnapshotState:
     return current_state(load_table(catalog, name, definition.identifier), name)
 
 
-def create_java_table(catalog: JavaCatalog, definition: LiveTable, change: Change) -> None:
+def create_java_table(catalog: JavaCatalog, definition: LiveTable, change: TableChange) -> None:
     """Make the table with its first snapshot, which carries what the change says, in one transaction."""
     properties = {
         **_TABLE_PROPERTIES,

@@ -46,7 +46,10 @@ def after_commit(files: FilesByBucket, results: Sequence[BucketResult]) -> Files
 
 def _after(files: Sequence[DataFile], done: BucketResult) -> list[DataFile]:
     deletes = done.deletes
-    kept = [replace(file, deletes=deletes[file.path]) if file.path in deletes else file for file in files]
-    if done.added is not None:
-        kept.append(DataFile(done.added.path, done.bucket, done.added.rows, done.added.file_bytes))
-    return kept
+    removed = {file.path for file in done.removed}
+    kept = [
+        replace(file, deletes=deletes[file.path]) if file.path in deletes else file
+        for file in files
+        if file.path not in removed
+    ]
+    return kept + [DataFile(one.path, done.bucket, one.rows, one.file_bytes) for one in done.added]

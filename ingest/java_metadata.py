@@ -1,6 +1,6 @@
 """A table's metadata through Iceberg's Java library: one transaction a commit, published by the operations.
 
-A row delta and the properties are built in one Iceberg ``Transaction``, and published with
+A row delta or a rewrite, and the properties, are built in one Iceberg ``Transaction``, and published with
 ``table.operations().commit(start, current)``: a compare-and-swap of the metadata pointer. Never
 ``commitTransaction()``, which refreshes and re-applies on top of whatever landed meanwhile: with it a stale
 owner lands, and on a networked JDBC catalog a lost answer makes it delete the manifests of a commit that did.
@@ -13,11 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ingest.content_files import ContentFiles, data_file_json, deletes_json
+from ingest.content_files import ContentFiles
 from ingest.java import JAVA_ERRORS, NO_SUCH_TABLE, class_name, first_line
-from ingest.metadata import Built, Delta, LostRace, MetadataError, NoAnswer, NoTable, Start, StoredSnapshot
+from ingest.metadata import Built, LostRace, MetadataError, NoAnswer, NoTable, Start, StoredSnapshot
+
+if TYPE_CHECKING:
+    from ingest.change import TableChange
 
 _LOST_RACE = "org.apache.iceberg.exceptions.CommitFailedException"
 
@@ -40,19 +43,19 @@ class JavaMetadata:
             current = self._stored(base.currentSnapshot())
             return Start(current, self._mapping(base.properties()), _Opened(transaction, base))
 
-    def build(self, start: Start, delta: Delta) -> Built:
+    def build(self, start: Start, change: TableChange) -> Built:
         """The metadata as the transaction leaves it."""
         assert start.current is not None
-        parent_id = start.current.snapshot_id if delta.onto is None else delta.onto
+        parent_id = start.current.snapshot_id if change.onto is None else change.onto
         with _java_errors():
             transaction = start.handle.transaction
-            if delta.onto is not None:
-                transaction.manageSnapshots().setCurrentSnapshot(delta.onto).commit()
-            if delta.alter is not None:
-                delta.alter(transaction)
-            self._add_snapshot(transaction, delta, parent_id)
+            if change.onto is not None:
+                transaction.manageSnapshots().setCurrentSnapshot(change.onto).commit()
+            if change.alter is not None:
+                change.alter(transaction)
+            self._add_snapshot(transaction, change, parent_id)
             update = transaction.updateProperties()
-            for name, value in delta.properties.items():
+            for name, value in change.properties.items():
                 update.set(name, value)
             update.commit()
             built = transaction.currentMetadata()
@@ -82,30 +85,23 @@ class JavaMetadata:
         with _java_errors():
             return bool(self.jvm.org.apache.iceberg.util.SnapshotUtil.isAncestorOf(self.table, snapshot_id))
 
-    def _add_snapshot(self, transaction: Any, delta: Delta, parent_id: int) -> None:
-        row_delta = transaction.newRowDelta()
+    def _add_snapshot(self, transaction: Any, change: TableChange, parent_id: int) -> None:
         files = ContentFiles(self.jvm, self.table.specs())
-        files.add_rows(
-            row_delta,
-            [data_file_json(part.bucket, part.added) for part in delta.files if part.added is not None],
-        )
-        files.add_deletes(
-            row_delta,
-            [deletes_json(part.bucket, *one) for part in delta.files for one in part.deletes.items()],
-        )
-        files.remove_deletes(
-            row_delta,
-            [deletes_json(part.bucket, *one) for part in delta.files for one in part.replaced.items()],
-        )
-        touched = files.texts(path for part in delta.files for path in part.deletes)
-        row_delta.validateFromSnapshot(parent_id)
-        row_delta.validateDataFilesExist(touched)
-        row_delta.validateDeletedFiles()
-        row_delta.validateNoConflictingDataFiles()
-        row_delta.validateNoConflictingDeleteFiles()
-        for name, value in delta.summary.items():
-            row_delta.set(name, value)
-        row_delta.commit()
+        if change.kind == "rewrite":
+            update = transaction.newRewrite()
+            update.validateFromSnapshot(parent_id)
+        else:
+            update = transaction.newRowDelta()
+            touched = files.texts(path for part in change.files for path in part.deletes)
+            update.validateFromSnapshot(parent_id)
+            update.validateDataFilesExist(touched)
+            update.validateDeletedFiles()
+            update.validateNoConflictingDataFiles()
+            update.validateNoConflictingDeleteFiles()
+        files.hand_over(change, update)
+        for name, value in change.summary.items():
+            update.set(name, value)
+        update.commit()
 
     def _stored(self, snapshot: Any) -> StoredSnapshot | None:
         if snapshot is None:

@@ -6,12 +6,12 @@ comes out is values; a handle is the store's own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from ingest.bucket_task import BucketResult
+    from ingest.change import TableChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +33,6 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
-    """What a commit makes of its start: a snapshot with files and a summary, and properties of the table.
-
-    ``onto`` is a snapshot that becomes the current one first, so that the new one follows it. ``alter`` runs
-    next, on the library's own transaction.
-    """
-
-    files: Sequence[BucketResult]
-    summary: Mapping[str, str]
-    properties: Mapping[str, str]
-    onto: int | None = None
-    alter: Callable[[Any], None] | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Built:
     """Metadata that is ready to be published, and the snapshot that becomes the current one with it."""
 
@@ -65,7 +50,7 @@ class MetadataStore(Protocol):
         """
         ...
 
-    def build(self, start: Start, delta: Delta) -> Built:
+    def build(self, start: Start, change: TableChange) -> Built:
         """The metadata that the change makes of its start; nobody sees it yet. Once at most for a start.
 
         Raises `MetadataError` where the table format refuses it, or its files could not be written.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ingest.accounting import Accounting, account, watermark_ms
 from ingest.bad_records import BadRecords, BadRecordsPolicy, check_dead_letter_topic
 from ingest.batch import BatchResult
-from ingest.change import Change, written_paths
+from ingest.change import TableChange, written_paths
 from ingest.commit import Committer, Landed, Outcome, Rejected, Unknown, landed
 from ingest.engine import Engine, start_engine
 from ingest.files_by_bucket import FilesByBucket, live_files
@@ -292,7 +292,7 @@ class Owner:
         except ThermoclineError as error:
             return Rejected(error)
         change = replace(
-            Change.carrying_on(self.position),
+            TableChange.carrying_on(self.position),
             seam=batch.end,
             watermark_ms=watermark_ms(batch, result.reports, planned.at_ms, self.position.watermark_ms),
             drained_ms=drained_ms(batch, planned, self.mark or planned, self.position.drained_ms),

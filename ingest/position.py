@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ingest.files_by_bucket import FilesByBucket, after_commit
 
 if TYPE_CHECKING:
-    from ingest.change import Change
+    from ingest.change import TableChange
     from thermocline.iceberg.catalog import SnapshotState
     from thermocline.rules.seam import Seam
 
@@ -43,7 +43,7 @@ class Position:
             files,
         )
 
-    def after(self, snapshot_id: int, change: Change) -> Position:
+    def after(self, snapshot_id: int, change: TableChange) -> Position:
         """The position of the snapshot that a commit of a batch made."""
         return replace(
             self,

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from ingest.accounting import Accounting
 from ingest.bucket_task import BucketResult, run_bucket_task
-from ingest.change import Change
+from ingest.change import TableChange
 from ingest.commit import Landed, Rejected, Unknown
 from ingest.evidence import (
     Kept,
@@ -328,7 +328,7 @@ class _Replaying:
             for bucket in np.unique(of_bucket).tolist()
         ]
 
-    def _change(self, judged: _Judged, results: Sequence[BucketResult]) -> Change:
+    def _change(self, judged: _Judged, results: Sequence[BucketResult]) -> TableChange:
         superseded = sum(one.outcome is Outcome.SUPERSEDED for one in judged.verdicts.values())
         superseded += sum(done.superseded for done in results)
         applied = sum(done.applied for done in results)
@@ -336,7 +336,7 @@ class _Replaying:
         places = [str(origin) for origin in origins(judged.applied.slice(0, SUMMARY_RECORDS_MAX))]
         replayed = {"applied": judged.applied.num_rows, "superseded": superseded, "first": places}
         return replace(
-            Change.carrying_on(self.state),
+            TableChange.carrying_on(self.state),
             accounting=Accounting(
                 read=applied + superseded + unchanged,
                 applied=applied,
@@ -345,7 +345,7 @@ class _Replaying:
             ),
             files=results,
             ranges=f"{judged.applied.num_rows} records of the quarantine: {', '.join(places)}",
-            extra_summary={SUMMARY_REPLAYED: json.dumps(replayed)},
+            summary={SUMMARY_REPLAYED: json.dumps(replayed)},
         )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ingest.change import Change, Onto
+from ingest.change import Onto, TableChange
 from ingest.commit import landed
 from ingest.ownership import Owned, own_table
 from ingest.progress import offsets_of
@@ -104,8 +104,8 @@ def accept_gap(
         ThermoclineError: the table cannot be continued, a source is away, or the commit failed.
     """
 
-    def move(owned: Owned, stop: Gap | Stranger, now_ms: int) -> Change:
-        state, as_before = owned.state, Change.carrying_on(owned.state)
+    def move(owned: Owned, stop: Gap | Stranger, now_ms: int) -> TableChange:
+        state, as_before = owned.state, TableChange.carrying_on(owned.state)
         if isinstance(stop, OffsetsGone):
             return replace(as_before, seam=state.seam.advanced(stop.ends()))
         topics = _in_question(stop, owned.definition.topics)
@@ -126,11 +126,11 @@ def rebase(
     Raises what `accept_gap` raises, and `RebaseRefused` where offsets are what rows are known by.
     """
 
-    def move(owned: Owned, stop: Gap | Stranger, now_ms: int) -> Change:
+    def move(owned: Owned, stop: Gap | Stranger, now_ms: int) -> TableChange:
         state, topics = owned.state, _in_question(stop, owned.definition.topics)
         ids = {topic: facts_of.topic_id for topic, facts_of in owned.log.describe(topics).items()}
         return replace(
-            Change.carrying_on(state),
+            TableChange.carrying_on(state),
             seam=state.seam.without(topics).merged_max(offsets_of(owned.log, topics, to)),
             cluster_id=owned.log.cluster_id(),
             topic_ids={**state.topic_ids, **ids},
@@ -173,7 +173,7 @@ def rebase_onto(
     onto = Onto(
         snapshot_id,
         over=unowned.snapshot_id,
-        extra_summary={SUMMARY_ACCEPTED: entry},
+        summary={SUMMARY_ACCEPTED: entry},
         properties={
             ACCEPTED_PROPERTY: with_entry(entries, entry),
             TOMBSTONES_PROPERTY: "{}",  # what it says is of a seam that lay further on
@@ -215,7 +215,7 @@ def _resume(
     name: str,
     facts: Sequence[str],
     kinds: tuple[type[Gap | Stranger], ...],
-    move: Callable[[Owned, Gap | Stranger, int], Change],
+    move: Callable[[Owned, Gap | Stranger, int], TableChange],
     to: str,
     clock: Clock,
     say: Say | None,
@@ -317,12 +317,12 @@ def _changed(before: Seam, after: Seam) -> tuple[dict[str, dict[str, int]], dict
     return part(before), part(after)
 
 
-def _commit(owned: Owned, moved: Change, accepted: Accepted) -> None:
+def _commit(owned: Owned, moved: TableChange, accepted: Accepted) -> None:
     entry = accepted.entry()
     entries = with_entry(owned.table.properties.get(ACCEPTED_PROPERTY, "[]"), entry)
     change = replace(
         moved,
-        extra_summary={SUMMARY_ACCEPTED: entry},
+        summary={SUMMARY_ACCEPTED: entry},
         properties={**moved.properties, ACCEPTED_PROPERTY: entries},
     )
     failpoint("resume.commit")

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 
 from ingest.accounting import Accounting
 from ingest.bucket_task import BucketResult, run_bucket_task
-from ingest.change import Change
+from ingest.change import TableChange
 from ingest.commit import Committer
 from ingest.create import create_java_table
 from ingest.files_by_bucket import by_bucket
@@ -70,7 +70,7 @@ class Ingest:
         self.definition = settings.table(NAME).definition(NAME)
         catalog = open_catalog(settings.catalog, may_create=True)
         catalog.create_namespace_if_not_exists("app")
-        first = Change(Seam({(NAME, 0): 0}), "cluster", {NAME: "topic"}, watermark_ms=-1, drained_ms=0)
+        first = TableChange(Seam({(NAME, 0): 0}), "cluster", {NAME: "topic"}, watermark_ms=-1, drained_ms=0)
         create_java_table(JavaCatalog(jvm, settings.catalog), self.definition, first)
         self.owned: Owned = self._taken()
 
@@ -94,7 +94,7 @@ class Ingest:
         """The table as another program would load it."""
         return JavaCatalog(self.jvm, self.settings.catalog).load(self.definition.identifier)
 
-    def batch(self) -> tuple[Change, dict[Key, str]]:
+    def batch(self) -> tuple[TableChange, dict[Key, str]]:
         """A batch that goes on from the table as it is, its files written, and what the rows are after it."""
         records = []
         after = dict(self.expected)
@@ -106,7 +106,7 @@ class Ingest:
             after.pop(key, None) if value is None else after.update({key: value})
         end = records[-1][0] + 1
         files = self._run(records_of(self.definition, records))
-        change = Change(
+        change = TableChange(
             seam=Seam({(NAME, 0): end}),
             cluster_id="cluster",
             topic_ids={NAME: "topic"},

@@ -13,7 +13,7 @@ QUARANTINE = OnError.parse("quarantine")
 
 def result(read: int, bad: dict[str, int], applied: int, superseded: int, unchanged: int) -> BatchResult:
     report = ReadReport(covered=[], records=read, bad=bad)
-    done = BucketResult(0, None, {}, {}, applied, superseded, unchanged, 0)
+    done = BucketResult(0, applied=applied, superseded=superseded, unchanged=unchanged)
     return BatchResult((report,), (done,))
 
 

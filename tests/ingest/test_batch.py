@@ -27,7 +27,7 @@ def reported(*reports: ReadReport) -> tuple[int, bytes]:
 
 
 def test_a_batch_whose_ranges_were_all_covered_has_the_results_of_all_its_buckets() -> None:
-    done = [BucketResult(bucket, None, {}, {}, bucket, 0, 0, 0) for bucket in (3, 5)]
+    done = [BucketResult(bucket, applied=bucket) for bucket in (3, 5)]
     reports = [ReadReport(WHOLE[:1], records=4), ReadReport([]), ReadReport(WHOLE[1:], records=4)]
     results = [(one.bucket, msgspec.msgpack.encode(one)) for one in done]
     batch = gather([results[0], reported(*reports), results[1]], PLANNED, IO)
@@ -59,7 +59,7 @@ def test_what_ended_a_read_task_ends_the_batch_and_leaves_no_files_of_the_others
         file.touch()
     data, deletes, bad = (file.as_uri() for file in files)
     added = WrittenFile(data, 1, 1, {}, {}, {})
-    done = BucketResult(3, added, {"x": Deletes(deletes, "puffin", 0, 1, 1, 1)}, {}, 1, 0, 0, 0)
+    done = BucketResult(3, (added,), {"x": Deletes(deletes, "puffin", 0, 1, 1, 1)}, applied=1)
     reports = reported(ReadReport(WHOLE, quarantine_files=[bad]), ReadReport([], error=error))
     with pytest.raises(TopicMissing):
         gather([(3, msgspec.msgpack.encode(done)), reports], PLANNED, IO)

@@ -65,7 +65,7 @@ def test_the_files_hold_each_key_once_as_the_replay_of_all_batches_says(
 
 def test_a_tombstone_for_an_absent_key_writes_nothing(table: OneBucketTable) -> None:
     done = table.upsert([(0, (1, "u1", "plan"), None)])
-    assert (done.added, done.deletes, done.unchanged) == (None, {}, 1)
+    assert (done.added, done.deletes, done.unchanged) == ((), {}, 1)
 
 
 def test_a_row_that_was_already_deleted_is_not_deleted_again(table: OneBucketTable) -> None:
@@ -88,9 +88,9 @@ def test_replaced_deletes_are_the_ones_that_the_new_deletes_contain(table: OneBu
 def test_a_data_file_carries_the_first_key_of_each_of_its_row_groups(table: OneBucketTable) -> None:
     rows = 2 * ROW_GROUP_ROWS + 904
     done = table.upsert([(i, (1, f"u{i:05}", "plan"), "gold") for i in range(rows)])
-    assert done.added is not None
-    index = load_sparse_index(IO, done.added.path, DEFINITION)
-    file = pq.ParquetFile(local_path(done.added.path))
+    (added,) = done.added
+    index = load_sparse_index(IO, added.path, DEFINITION)
+    file = pq.ParquetFile(local_path(added.path))
     assert list(index.rows) == [ROW_GROUP_ROWS, ROW_GROUP_ROWS, 904]
     assert index.first_keys == [
         encode_table(DEFINITION, file.read_row_group(group)).to_pylist()[0] for group in range(3)
@@ -116,8 +116,8 @@ def test_a_file_without_an_index_of_ours_is_indexed_by_reading_it(tmp_path: Path
 
 def test_row_groups_that_cannot_hold_a_key_are_not_candidates(table: OneBucketTable) -> None:
     done = table.upsert([(i, (1, f"u{i:05}", "plan"), "gold") for i in range(3 * ROW_GROUP_ROWS)])
-    assert done.added is not None
-    index = load_sparse_index(IO, done.added.path, DEFINITION)
+    (added,) = done.added
+    index = load_sparse_index(IO, added.path, DEFINITION)
     first, second, third = index.first_keys
     assert index.groups_of([second]) == [1]
     assert index.groups_of([first[:-1], third + b"\xff"]) == [2]
@@ -128,7 +128,7 @@ def test_row_groups_that_cannot_hold_a_key_are_not_candidates(table: OneBucketTa
 
 def test_files_of_other_buckets_are_left_alone() -> None:
     other = DataFile("file:///x.parquet", bucket=7, rows=1, bytes=1)
-    done = BucketResult(0, None, {}, {}, 0, 0, 0, 0)
+    done = BucketResult(0)
     assert after_commit(by_bucket([other]), [done])[7] == [other]
 
 
@@ -139,9 +139,7 @@ def test_a_second_attempt_of_a_task_writes_files_of_its_own(table: OneBucketTabl
     first = table.upsert([(1, (1, "u1", "plan"), "free")])
     table.files = before
     second = table.upsert([(1, (1, "u1", "plan"), "free")])
-    assert first.added is not None
-    assert second.added is not None
-    paths = [first.added.path, second.added.path]
+    paths = [done.added[0].path for done in (first, second)]
     paths += [deletes.path for done in (first, second) for deletes in done.deletes.values()]
     assert len(set(paths)) == 4
 

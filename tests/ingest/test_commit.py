@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from ingest.change import Change, Onto
+from ingest.change import Onto, TableChange
 from ingest.commit import Committer, Landed, Outcome, Rejected, Unknown
 from ingest.create import create_java_table
 from ingest.java import JavaCatalog, small_jvm
@@ -84,8 +84,8 @@ def exists(path: str) -> bool:
     return Path(local_path(path) or "").exists()
 
 
-def empty(seam: Seam, **more: Any) -> Change:
-    return Change(seam, "cluster", {NAME: "topic"}, watermark_ms=1, drained_ms=1, **more)
+def empty(seam: Seam, **more: Any) -> TableChange:
+    return TableChange(seam, "cluster", {NAME: "topic"}, watermark_ms=1, drained_ms=1, **more)
 
 
 def test_a_commit_says_what_the_next_one_is_planned_on(ingest: Ingest) -> None:
@@ -295,7 +295,7 @@ def test_a_lost_race_that_the_history_no_longer_tells_of_is_unknown_and_keeps_it
     assert ingest.take_over().settled == ()
 
 
-def unknown(ingest: Ingest, sqlite: SqliteThatLosesAnswers, loss: Loss) -> Change:
+def unknown(ingest: Ingest, sqlite: SqliteThatLosesAnswers, loss: Loss) -> TableChange:
     change, _ = ingest.batch()
     sqlite.lose_next_commit(loss)
     outcome = ingest.owned.committer.commit(*ingest.planned, change)
@@ -538,7 +538,7 @@ def test_a_change_may_alter_the_table_in_the_same_commit(ingest: Ingest) -> None
         ingest.owned.state.seam,
         alter=add_a_column,
         properties={DEFINITION_PROPERTY: json.dumps(definition)},
-        extra_summary={SUMMARY_ACCEPTED: "{}"},
+        summary={SUMMARY_ACCEPTED: "{}"},
         definition_version=2,
     )
     before = ingest.owned.state.totals

@@ -17,7 +17,7 @@ from thermocline.text.shown import as_field
 
 
 def bucket(keys: int, example: bytes | None = None) -> BucketResult:
-    return BucketResult(0, None, {}, {}, 0, 0, 0, keys, example)
+    return BucketResult(0, keys_in_several_partitions=keys, conflict_example=example)
 
 
 def test_an_example_is_named_by_its_columns_and_not_by_its_bytes(caplog: pytest.LogCaptureFixture) -> None:

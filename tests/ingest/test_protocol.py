@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from pyiceberg.exceptions import NoSuchTableError
 
-from ingest.change import Change, Onto, summary_fields
+from ingest.change import Onto, TableChange, summary_fields
 from ingest.commit import ATTEMPTS_MAX, Committer, Landed, Outcome, Rejected, Unknown, landed
 from ingest.metadata import (
     Built,
-    Delta,
     LostRace,
     MetadataError,
     NoAnswer,
@@ -36,8 +35,8 @@ from thermocline.iceberg.catalog import BATCH_PROPERTY, DEFINITION_PROPERTY, EPO
 from thermocline.rules.seam import Seam
 
 SEAM, NEXT = Seam.of({"t": {0: 10}}), Seam.of({"t": {0: 20}})
-FIRST = Change(SEAM, "c", {"t": "id"}, watermark_ms=1, drained_ms=2)
-CHANGE = replace(Change.carrying_on(FIRST), seam=NEXT)  # type: ignore[arg-type]
+FIRST = TableChange(SEAM, "c", {"t": "id"}, watermark_ms=1, drained_ms=2)
+CHANGE = replace(TableChange.carrying_on(FIRST), seam=NEXT)  # type: ignore[arg-type]
 EPOCH = 3
 
 
@@ -72,12 +71,12 @@ class Scripted:
             self.apply(self.late.pop())
         return Start(self.snapshots[-1] if self.snapshots else None, dict(self.properties))
 
-    def build(self, start: Start, delta: Delta) -> Built:
+    def build(self, start: Start, change: TableChange) -> Built:
         fails = self.build_fails if self.built == 1 else self.rebuild_fails
         if fails is not None:
             raise fails
         self.built += 1
-        return Built(self.built, (StoredSnapshot(self.built, delta.summary, 6), dict(delta.properties)))
+        return Built(self.built, (StoredSnapshot(self.built, change.summary, 6), dict(change.properties)))
 
     def publish(self, start: Start, built: Built) -> None:
         if self.script:

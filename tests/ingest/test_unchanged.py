@@ -141,7 +141,7 @@ def test_a_replay_says_what_is_live_what_is_written_and_what_is_unchanged(batche
 
             assert (done.unchanged, done.applied) == (unchanged, len(winners) - unchanged)
             if unchanged == len(winners):
-                assert (done.added, done.deletes, done.replaced) == (None, {}, {})
+                assert (done.added, done.deletes, done.replaced) == ((), {}, {})
             rows = live_rows(table).to_pylist()
             assert len(rows) == len(expected)
             found = {

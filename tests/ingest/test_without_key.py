@@ -37,12 +37,12 @@ def records_of(topic: str, offsets: list[int]) -> pa.Table:
 
 def run(folder: Path, files: list[DataFile], records: pa.Table, is_replay: bool = False) -> BucketResult:
     done = run_bucket_task(IO, EVENTS, folder.as_uri(), 0, files, records, is_replay)
-    assert done.added is not None
+    (added,) = done.added
     files[:] = [
         DataFile(file.path, 0, file.rows, file.bytes, done.deletes.get(file.path, file.deletes))
         for file in files
     ]
-    files.append(DataFile(done.added.path, 0, done.added.rows, done.added.file_bytes))
+    files.append(DataFile(added.path, 0, added.rows, added.file_bytes))
     return done
 
 

@@ -158,7 +158,7 @@ class FakeEngine:
         )
         return BucketResult(
             bucket=bucket,
-            added=self._data_file(folder, tuple(rows)) if rows else None,
+            added=(self._data_file(folder, tuple(rows)),) if rows else (),
             deletes=self._deletes(folder, deleted),
             replaced=replaced,
             applied=len(winners) - len(unchanged),

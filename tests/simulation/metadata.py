@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ingest.metadata import Built, Delta, LostRace, MetadataError, NoAnswer, NoTable, Start, StoredSnapshot
+from ingest.metadata import Built, LostRace, MetadataError, NoAnswer, NoTable, Start, StoredSnapshot
 from tests.simulation.catalog import CLOCK_TOLERANCE_MS, FakeSnapshot, Summary
 from tests.simulation.faults import Violation
 from thermocline.iceberg.files import DataFile
 
 if TYPE_CHECKING:
-    from ingest.bucket_task import BucketResult
+    from ingest.change import TableChange
     from tests.simulation.catalog import FakeCatalog, Metadata
     from thermocline.process.clock import Clock
 
@@ -46,13 +46,13 @@ class FakeMetadataStore:
         metadata = self._load()
         return Start(_stored(metadata.current), metadata.properties, metadata)
 
-    def build(self, start: Start, delta: Delta) -> Built:
+    def build(self, start: Start, change: TableChange) -> Built:
         """The metadata that the change makes of its start."""
         self._edge("metadata write", _refused)
         before: Metadata = start.handle
-        parent = before.current if delta.onto is None else before.snapshots.get(delta.onto)
+        parent = before.current if change.onto is None else before.snapshots.get(change.onto)
         if parent is None:
-            raise MetadataError(f"Cannot roll back to unknown snapshot id: {delta.onto}")
+            raise MetadataError(f"Cannot roll back to unknown snapshot id: {change.onto}")
         now_ms = self._clock.now_ms()
         if before.last_updated_ms - now_ms > CLOCK_TOLERANCE_MS:
             raise MetadataError(f"Invalid update timestamp {now_ms}: before last snapshot log entry")
@@ -61,10 +61,10 @@ class FakeMetadataStore:
             parent.snapshot_id,
             before.last_sequence_number + 1,
             now_ms,
-            Summary(dict(delta.summary)),
-            files_after(parent.files, delta.files),
+            Summary(dict(change.summary)),
+            files_after(parent.files, change),
         )
-        return Built(snapshot.snapshot_id, before.with_snapshot(snapshot, delta.properties, now_ms))
+        return Built(snapshot.snapshot_id, before.with_snapshot(snapshot, change.properties, now_ms))
 
     def publish(self, start: Start, built: Built) -> None:
         """The swap, as well as it is answered."""
@@ -117,18 +117,20 @@ class FakeMetadataStore:
         return self._seen
 
 
-def files_after(files: tuple[DataFile, ...], results: Any) -> tuple[DataFile, ...]:
-    """The live files after bucket results, as Iceberg's row delta makes them.
+def files_after(files: tuple[DataFile, ...], change: TableChange) -> tuple[DataFile, ...]:
+    """The live files after a change, as Iceberg makes them.
 
     Raises `MetadataError` where Iceberg refuses them, and `Violation` where it does not and should.
     """
     by_path = {file.path: file for file in files}
-    done: BucketResult
-    for done in results:
-        for path, deletes in done.replaced.items():
+    for done in change.files:
+        for path, deletes in done.dropped().items():
             if path not in by_path or by_path[path].deletes != deletes:
                 raise MetadataError(f"Missing required files to delete: {deletes.path}")
             by_path[path] = replace(by_path[path], deletes=None)
+        for file in done.removed:
+            if by_path.pop(file.path, None) is None:
+                raise MetadataError(f"Missing required files to delete: {file.path}")
         for path, deletes in done.deletes.items():
             if path not in by_path:
                 # Iceberg would take them: it only looks for what was removed since the start.
@@ -136,8 +138,7 @@ def files_after(files: tuple[DataFile, ...], results: Any) -> tuple[DataFile, ..
             if by_path[path].deletes is not None:
                 raise Violation("two-deletes-for-a-file", path)
             by_path[path] = replace(by_path[path], deletes=deletes)
-        if done.added is not None:
-            added = done.added
+        for added in done.added:
             by_path[added.path] = DataFile(added.path, done.bucket, added.rows, added.file_bytes)
     return tuple(by_path.values())
 

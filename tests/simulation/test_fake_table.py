@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +16,9 @@ from pyarrow.fs import FileSelector
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from ingest.bucket_task import BucketResult
-from ingest.change import Change, summary_fields
+from ingest.change import Kind, TableChange, summary_fields
 from ingest.java import small_jvm
-from ingest.metadata import Delta, LostRace, MetadataError, MetadataStore, NoTable
+from ingest.metadata import LostRace, MetadataError, MetadataStore, NoTable
 from tests.ingest.small_ingest import Ingest, java_store, settings_of
 from tests.manual_clock import ManualClock
 from tests.simulation.catalog import CLOCK_TOLERANCE_MS, FakeCatalog, FakeSnapshot, Metadata, Summary
@@ -71,19 +71,19 @@ class Both:
         assert real == fake
         return real
 
-    def delta(self, files: tuple[BucketResult, ...] = (), **more: Any) -> Delta:
-        """A change with these files."""
-        state = self.ingest.owned.state
-        change = replace(Change.carrying_on(state), files=files)
-        return Delta(files, summary_fields(change, 1, 1, {}), {BATCH_PROPERTY: change.batch_id}, **more)
+    def change(self, files: Sequence[BucketResult] = (), kind: Kind = "row-delta") -> TableChange:
+        """A change with these files, whole."""
+        bare = replace(TableChange.carrying_on(self.ingest.owned.state), kind=kind, files=files)
+        properties = {BATCH_PROPERTY: bare.batch_id}
+        return replace(bare, summary=summary_fields(bare, 1, 1, {}), properties=properties)
 
-    def commit(self, delta: Delta, onto: int | None = None) -> None:
+    def commit(self, change: TableChange, onto: int | None = None) -> None:
         """Both publish it, on top of what is there, or of the snapshot with that number."""
 
         def publish(store: MetadataStore, which: int) -> int:
             current = None if onto is None else self.ids[onto][which]
             start = store.start()
-            built = store.build(start, Delta(delta.files, delta.summary, delta.properties, current))
+            built = store.build(start, replace(change, onto=current))
             store.publish(start, built)
             return built.snapshot_id
 
@@ -140,8 +140,8 @@ def stores(tmp_path: Path, jvm: Any) -> Iterator[Both]:
 def test_batches_leave_the_same_files_and_history(stores: Both) -> None:
     for _ in range(6):
         change, _ = stores.ingest.batch()
-        stores.commit(stores.delta(tuple(change.files)))
-    stores.commit(stores.delta(), onto=2)
+        stores.commit(stores.change(change.files))
+    stores.commit(stores.change(), onto=2)
     assert stores.same(lambda store, which: store.is_in_history(stores.ids[2][which]))
     assert not stores.same(lambda store, which: store.is_in_history(stores.ids[3][which]))
 
@@ -149,8 +149,8 @@ def test_batches_leave_the_same_files_and_history(stores: Both) -> None:
 @pytest.mark.jvm
 def test_what_was_started_before_another_commit_loses_the_race(stores: Both) -> None:
     starts = stores.both(lambda store, _: store.start())
-    built = stores.both(lambda store, which: store.build(starts[which], stores.delta()))
-    stores.commit(stores.delta())
+    built = stores.both(lambda store, which: store.build(starts[which], stores.change()))
+    stores.commit(stores.change())
     assert stores.same(lambda store, which: store.publish(starts[which], built[which])) is LostRace
     stores.check()
     assert stores.same(lambda store, which: store.snapshot(built[which].snapshot_id)) is None
@@ -160,14 +160,14 @@ def test_what_was_started_before_another_commit_loses_the_race(stores: Both) -> 
 def test_deletes_for_files_that_are_not_there_are_not_refused_and_so_a_violation(stores: Both) -> None:
     """Iceberg looks for what was removed since the start. That nothing else was, is the product's check."""
     change, _ = stores.ingest.batch()
-    stores.commit(stores.delta(tuple(change.files)))
+    stores.commit(stores.change(change.files))
     later = stores.ingest.batch()[0]
     while not any(done.deletes for done in later.files):
         later = stores.ingest.batch()[0]
-    stores.commit(stores.delta(), onto=0)  # to before there were files
+    stores.commit(stores.change(), onto=0)  # to before there were files
 
     def build(store: MetadataStore, _: int) -> Any:
-        return store.build(store.start(), stores.delta(tuple(later.files)))
+        return store.build(store.start(), stores.change(later.files))
 
     assert build(stores.real, 0)
     with pytest.raises(Violation, match="deletes-for-no-file"):
@@ -196,7 +196,7 @@ def test_a_table_that_was_committed_to_by_a_fast_clock_refuses_others_until_then
     assert ahead_ms > CLOCK_TOLERANCE_MS
 
     def build(store: MetadataStore, _: int) -> Any:
-        return store.build(store.start(), stores.delta())
+        return store.build(store.start(), stores.change())
 
     assert stores.same(build) is MetadataError
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ingest.change import Change, summary_fields
+from ingest.change import TableChange, summary_fields
 from tests.simulation.catalog import FakeCatalog, FakeSnapshot, Metadata, Summary
 from tests.simulation.engine import deleted_in
 from tests.simulation.faults import Answer, Crash, Fault, Frame, Frames, Violation
@@ -230,7 +230,7 @@ class World:
             self.places += [(topic, partition) for partition in range(partitions)]
         ids = {topic: one.topic_id for topic, one in self.cluster.topics.items()}
         seam = Seam(dict.fromkeys(self.places, 0))
-        change = Change(seam, self.cluster.cluster_id, ids, watermark_ms=-1, drained_ms=self.now_ms)
+        change = TableChange(seam, self.cluster.cluster_id, ids, watermark_ms=-1, drained_ms=self.now_ms)
         properties = {
             DEFINITION_PROPERTY: DEFINITION_JSON,
             EPOCH_PROPERTY: "0",

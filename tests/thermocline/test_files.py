@@ -15,7 +15,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyroaring import BitMap
 
 from ingest.bucket_task import BucketResult, run_bucket_task
-from ingest.change import Change
+from ingest.change import TableChange
 from ingest.commit import Committer, Landed
 from ingest.content_files import ContentFiles, deletes_json
 from ingest.create import create_java_table
@@ -131,8 +131,8 @@ class Lake:
             rows.append((record.getField("key"), record.getField("value")))
         return unique(rows)
 
-    def _change(self, files: list[BucketResult] | None = None) -> Change:
-        return Change(
+    def _change(self, files: list[BucketResult] | None = None) -> TableChange:
+        return TableChange(
             self.seam, "cluster", {"profiles": "id"}, watermark_ms=0, drained_ms=0, files=files or ()
         )
 
@@ -226,7 +226,9 @@ def test_a_second_file_of_deletes_for_one_data_file_is_refused(new_lake: Callabl
     lake = new_lake(2)
     file, second = with_one_row_deleted(lake)
     lake.commit_by_others(
-        lambda delta, files: files.add_deletes(delta, [deletes_json(file.bucket, file.path, second)])
+        lambda delta, files: files.give(
+            delta, "RowDelta", "addDeletes", "DeleteFile", [deletes_json(file.bucket, file.path, second)]
+        )
     )
     with pytest.raises(TableUnowned, match="position_deletes of another writer"):
         lake.files()
@@ -238,7 +240,9 @@ def test_deletes_that_are_bound_to_no_file_are_refused(new_lake: Callable[[int],
     unbound = deletes_json(file.bucket, file.path, second)
     for name in ("referenced-data-file", "lower-bounds", "upper-bounds"):
         del unbound[name]
-    lake.commit_by_others(lambda delta, files: files.add_deletes(delta, [unbound]))
+    lake.commit_by_others(
+        lambda delta, files: files.give(delta, "RowDelta", "addDeletes", "DeleteFile", [unbound])
+    )
     with pytest.raises(TableUnowned, match="position_deletes of another writer"):
         lake.files()
 
@@ -261,7 +265,9 @@ def test_equality_deletes_are_refused(new_lake: Callable[[int], Lake]) -> None:
         "record-count": 1,
         "sort-order-id": 0,
     }
-    lake.commit_by_others(lambda delta, files: files.add_deletes(delta, [equality]))
+    lake.commit_by_others(
+        lambda delta, files: files.give(delta, "RowDelta", "addDeletes", "DeleteFile", [equality])
+    )
     with pytest.raises(TableUnowned, match="equality_deletes of another writer") as unowned:
         lake.files()
     assert unowned.value.table == "profiles", "commands take the name that the configuration has"

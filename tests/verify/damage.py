@@ -18,7 +18,7 @@ from pyroaring import BitMap
 
 from ingest.accounting import Accounting
 from ingest.bucket_task import BucketResult
-from ingest.change import Change
+from ingest.change import TableChange
 from ingest.commit import Committer, Landed
 from thermocline.iceberg.catalog import current_state
 from thermocline.iceberg.data_file import WrittenFile, write_data_file
@@ -99,10 +99,10 @@ class Damage:
         accounting: Accounting | None = None,
         seam: Any = None,
         **changes: Any,
-    ) -> Change:
+    ) -> TableChange:
         """A commit that looks like one of ours; without more words, it says that it read nothing."""
         state = current_state(self.load(), self.definition.name)
-        return Change(
+        return TableChange(
             seam=seam or state.seam,
             cluster_id=state.cluster_id,
             topic_ids=state.topic_ids,
@@ -113,7 +113,7 @@ class Damage:
             **changes,
         )
 
-    def commit(self, committer: Committer, change: Change) -> None:
+    def commit(self, committer: Committer, change: TableChange) -> None:
         state = current_state(self.load(), self.definition.name)
         outcome = committer.commit(state.snapshot_id, state.seam, change)
         assert isinstance(outcome, Landed), outcome
@@ -160,4 +160,4 @@ def part(
     replaced: dict[str, Deletes] | None = None,
 ) -> BucketResult:
     """What a bucket task would have done, its counts aside."""
-    return BucketResult(bucket, added, deletes or {}, replaced or {}, 0, 0, 0, 0)
+    return BucketResult(bucket, () if added is None else (added,), deletes or {}, replaced or {})

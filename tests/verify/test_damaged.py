@@ -329,7 +329,9 @@ def test_deletes_of_another_writer_are_found(table: Damaged) -> None:
         "equality-ids": [1],
     }
     delta = java.newRowDelta()
-    ContentFiles(table.ingest.jvm, java.specs()).add_deletes(delta, [deletes])
+    ContentFiles(table.ingest.jvm, java.specs()).give(
+        delta, "RowDelta", "addDeletes", "DeleteFile", [deletes]
+    )
     delta.commit()
     assert {"deletes-foreign", "snapshot-foreign"} <= table.codes()
 
@@ -402,7 +404,7 @@ def test_a_summary_without_one_of_its_fields_is_found(table: Damaged) -> None:
 
 def test_an_acceptance_that_does_not_say_what_moved_is_found(table: Damaged) -> None:
     note = {"seam_before": {NAME: {"0": 1}}, "seam_after": {NAME: {"0": 5}}}
-    table.commit(extra_summary={"thermocline.accepted": json.dumps(note)})
+    table.commit(summary={"thermocline.accepted": json.dumps(note)})
     assert table.codes() == {"seam-not-joined"}
 
 

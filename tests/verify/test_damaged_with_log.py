@@ -328,7 +328,7 @@ def test_a_row_that_was_removed_under_a_right_accounting_is_named(
         damage,
         delete(damage, file, damage.deleted(file) | BitMap([position])),
         accounting=Accounting(read=1, applied=1),
-        extra_summary={"thermocline.replayed": "{}"},
+        summary={"thermocline.replayed": "{}"},
     )
     assert found(live) == []
     code, report = verified(live, capsys)

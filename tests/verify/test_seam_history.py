@@ -9,7 +9,7 @@ from typing import Any
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from ingest.accounting import Accounting
-from ingest.change import Change, summary_fields
+from ingest.change import TableChange, summary_fields
 from ingest.resume import Accepted, _changed
 from tests.ingest.one_bucket import DEFINITION
 from thermocline.iceberg.catalog import (
@@ -48,7 +48,7 @@ class Story:
             before = self.summaries[-1]
             totals = {n.removeprefix(prefix): int(v) for n, v in before.items() if n.startswith(prefix)}
         accounting = changes.pop("accounting", Accounting())
-        change = Change(self.seam, "cluster", {T: self.topic_id}, 3, 4, accounting=accounting, **changes)
+        change = TableChange(self.seam, "cluster", {T: self.topic_id}, 3, 4, accounting=accounting, **changes)
         self.summaries.append(summary_fields(change, self.epoch, DEFINITION.version, totals))
 
     def go_on(self) -> None:
@@ -83,12 +83,12 @@ class Story:
         before, after = _changed(self.seam, to)
         self.seam = to
         note = Accepted("code", (), "now", before, after)
-        self.write(extra_summary={SUMMARY_ACCEPTED: note.entry()})
+        self.write(summary={SUMMARY_ACCEPTED: note.entry()})
 
     def replay(self) -> None:
         count = self.chance.randrange(5)
         accounting = Accounting(read=count, applied=count)
-        self.write(accounting=accounting, extra_summary={SUMMARY_REPLAYED: "{}"})
+        self.write(accounting=accounting, summary={SUMMARY_REPLAYED: "{}"})
 
     def grow(self) -> None:
         self.seam = Seam({**{(t, p): o for t, p, o in self.seam.items()}, (T, len(self.seam)): 3})
