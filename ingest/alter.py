@@ -53,6 +53,7 @@ def alter_table(
         return planned
     with own_table(settings, name, clock, say=say) as owned:
         # From now on nobody else alters it.
+        # safety: alter-planned-again
         planned = plan_alteration(owned.definition, wanted, owned.table.metadata.last_column_id)
         if planned.changes:
             _commit(owned, planned, settings.table(name).start)
@@ -82,7 +83,7 @@ def _altering(jvm: Any, planned: Alteration) -> Callable[[Any], None]:
         if planned.added or planned.widened:
             _update_schema(jvm, transaction.updateSchema(), planned)
         json = jvm.org.apache.iceberg.SchemaParser.toJson(transaction.currentMetadata().schema())
-        _check_schema(Schema.model_validate_json(json), planned.definition)
+        _check_schema(Schema.model_validate_json(json), planned.definition)  # safety: alter-schema-check
 
     return alter
 

@@ -94,7 +94,7 @@ def settle_bad_records(
     in_order = sorted(reports, key=lambda report: report.covered)
     paths = [path for report in in_order for path in report.quarantine_files]
     try:
-        check_bearable(policy, reports)
+        check_bearable(policy, reports)  # safety: breakers
         # The letters first: while they can't be sent, the quarantine would grow with each attempt.
         if paths and policy.dead_letter_topic is not None:
             letters = (dead_letter(policy.table, row) for row in read_files(quarantine.io, paths))
@@ -104,14 +104,14 @@ def settle_bad_records(
         raise
     if not paths:
         return
-    keep_files(quarantine, paths)
+    keep_files(quarantine, paths)  # safety: quarantine-kept
 
 
 def check_bearable(policy: BadRecordsPolicy, reports: Sequence[ReadReport]) -> None:
     """Raises `BadRecord` and `TooManyBadRecords` as ``settle_bad_records`` does; does nothing else."""
     bad = bad_by_stage(reports)
     firsts = sorted(first for report in reports for first in report.first_bad.values())
-    unborne = [first for first in firsts if policy.on_error.of(first.stage) == "fail"]
+    unborne = [first for first in firsts if policy.on_error.of(first.stage) == "fail"]  # safety: fail-stage
     if unborne:
         first = unborne[0]
         raise BadRecord(

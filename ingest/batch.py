@@ -97,15 +97,16 @@ def _result(bucket: int, result: bytes) -> pa.Table:
 def _check(reports: Sequence[ReadReport], planned: Sequence[OffsetRange]) -> None:
     for report in reports:
         if report.error is not None:
+            # safety: a-read-task's-error-ends-the-batch
             raise pickle.loads(report.error)  # noqa: S301  made by a worker of ours a moment ago
-    _check_coverage(reports, planned)
+    _check_coverage(reports, planned)  # safety: beh-coverage, coverage-is-looked-at
 
 
 def _check_coverage(reports: Sequence[ReadReport], planned: Sequence[OffsetRange]) -> None:
     """The driver's own look: every planned range was reported as covered, whole."""
     covered = {OffsetRange(*one) for report in reports for one in report.covered}
     for wanted in planned:
-        if wanted not in covered:
+        if wanted not in covered:  # safety: a-batch-covers-what-was-planned
             raise RangeIncomplete(
                 topic=wanted.topic,
                 partition=wanted.partition,

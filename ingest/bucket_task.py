@@ -88,32 +88,35 @@ def run_bucket_task(
     winners = folded.winners
     keys = winners.column(KEY).combine_chunks()
     # Without a key, records beyond the seam can't be in the table: there is nothing to look for.
+    # safety: a-replay-looks-for-its-records, append-replay
     hits = list(probe(io, definition, files, keys)) if definition.has_key or is_replay else []
     is_tombstone = winners.column(TOMBSTONE).to_numpy()
     was_live = np.zeros(len(keys), dtype=bool)
     for hit in hits:
         was_live[hit.key_indexes] = True
     is_unchanged = is_tombstone & ~was_live
-    if definition.suppress_unchanged and not is_replay:
+    if definition.suppress_unchanged and not is_replay:  # safety: replay-leaves-its-row
         is_unchanged |= unchanged_keys(io, definition, hits, winners)
 
     deleted: dict[str, BitMap] = {}
     replaced: dict[str, Deletes] = {}
     for hit in hits:
-        positions = hit.positions[~is_unchanged[hit.key_indexes]]
+        positions = hit.positions[~is_unchanged[hit.key_indexes]]  # safety: a-suppressed-row-keeps-its-place
         if not len(positions):
             continue
+        # safety: deletes-of-before-stay-deleted, the-old-row-goes, merged-deletes
         deleted[hit.file.path] = BitMap(positions.astype(np.uint32)) | (hit.deleted_before or BitMap())
         if hit.file.deletes is not None:
-            replaced[hit.file.path] = hit.file.deletes
+            replaced[hit.file.path] = hit.file.deletes  # safety: deletes-of-before-are-replaced
     rows = winners.filter(pa.array(~is_tombstone & ~is_unchanged))
     # One name for the files of one run: a second attempt of the task writes others.
-    stem = f"{data_location}/bucket={bucket}/{uuid.uuid4()}"
+    stem = f"{data_location}/bucket={bucket}/{uuid.uuid4()}"  # safety: attempts-have-files-of-their-own
     deletes = write_deletes(io, stem, definition.format_version, deleted)
     added = write_data_file(io, f"{stem}.parquet", definition, rows) if rows.num_rows else None
     for path, written in deletes.items():
         keep_deletes(written, deleted[path])
     if added is not None:
+        # safety: kept-keys-are-those-that-were-written
         keep_keys(added.path, rows.column(KEY).combine_chunks())
     failpoint("bucket-task.done")
     unchanged = int(np.count_nonzero(is_unchanged))

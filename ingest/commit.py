@@ -83,7 +83,7 @@ Outcome = Landed | Rejected | Unknown
 
 def landed(outcome: Outcome) -> Landed:
     """The outcome, where the commit landed; raises the error of any other."""
-    if not isinstance(outcome, Landed):
+    if not isinstance(outcome, Landed):  # safety: landed-or-raised
         raise outcome.error
     return outcome
 
@@ -118,7 +118,7 @@ class Committer:
             epoch_floor: the highest epoch known from elsewhere; a restored catalog may be behind it.
             onto: a snapshot of ours that becomes the current one by this, over the one that was seen.
         """
-        self._epoch = max(epoch_seen, epoch_floor) + 1
+        self._epoch = max(epoch_seen, epoch_floor) + 1  # safety: epoch-floor
         for _ in range(ATTEMPTS_MAX):
             try:
                 plan, change = self._ownership(epoch_seen, onto)
@@ -175,6 +175,7 @@ class Committer:
             state = self._state_of(start.current)
             if is_rolled_back(start.current.summary, start.properties):
                 raise TableUnowned(table=self._name, snapshot_id=state.snapshot_id, detail=ROLLED_BACK)
+            # safety: epoch-seen
             return _Plan(state.snapshot_id, state.seam, epoch_seen), TableChange.carrying_on(state)
         parent = self._store.snapshot(onto.snapshot_id)
         if parent is None:
@@ -186,7 +187,7 @@ class Committer:
             properties=onto.properties,
             onto=parent.snapshot_id,
         )
-        return _Plan(onto.over, None, epoch_seen, parent), change
+        return _Plan(onto.over, None, epoch_seen, parent), change  # safety: onto-over
 
     def _commit(self, plan: _Plan, change: TableChange) -> Outcome:
         detail = ""
@@ -207,16 +208,16 @@ class Committer:
                         table=self._name, batch_id=change.batch_id, attempt=len(tried), detail=detail
                     ),
                 )
-                known = self._look_for(tried, plan, change, detail)
+                known = self._look_for(tried, plan, change, detail)  # safety: look-after-failure
                 if known is not None:
                     return known
                 # Only after a lost race may the same files be tried on a fresh start: at most one of the
                 # attempts can ever land.
                 if not isinstance(error, LostRace):
-                    return self._unknown(change, detail)
+                    return self._unknown(change, detail)  # safety: unknown
                 continue
             return Landed(prepared.built.snapshot_id, change.seam)
-        return self._unknown(change, f"{ATTEMPTS_MAX} attempts: {detail}")
+        return self._unknown(change, f"{ATTEMPTS_MAX} attempts: {detail}")  # safety: lost-races-end
 
     def _prepare(
         self, plan: _Plan, change: TableChange, tried: Sequence[int], detail: str
@@ -227,6 +228,7 @@ class Committer:
             start = self._store.start()
         except MetadataError as error:
             met = self._unreachable(error)
+            # safety: unreachable-after-a-try
             return self._unknown(change, f"{detail}; then: {met} ({error})") if tried else Rejected(met)
         try:
             # All checks are made on what the swap takes the place of.
@@ -235,9 +237,10 @@ class Committer:
                 return _Prepared(start, self._build(start, plan.parent or current, change))
         except (OwnerLost, TableUnowned, DefinitionChanged) as error:
             # The table has moved on: by an attempt of ours that was thought lost, or by somebody else's.
+            # safety: look-before-rejecting
             return self._look_for(tried, plan, change, detail) or Rejected(error)
         except MetadataError as error:
-            if tried:
+            if tried:  # safety: unbuilt-after-a-try
                 return self._unknown(change, f"{detail}; then, on building it anew: {error}")
             # Nothing was sent to the catalog yet.
             return Rejected(CommitRejected(table=self._name, batch_id=change.batch_id, detail=str(error)))
@@ -248,28 +251,29 @@ class Committer:
         Gives the current snapshot.
         """
         epoch = epoch_of(start.properties, self._name)
-        if epoch != plan.epoch:
+        if epoch != plan.epoch:  # safety: epoch-check
             raise OwnerLost(table=self._name, epoch_ours=plan.epoch, epoch_found=epoch)
         current = start.current
-        if current is None or current.snapshot_id != plan.snapshot_id:
+        if current is None or current.snapshot_id != plan.snapshot_id:  # safety: snapshot-check
             raise TableUnowned(
                 table=self._name,
                 snapshot_id=-1 if current is None else current.snapshot_id,
                 detail=f"the current snapshot is not {plan.snapshot_id}, which the commit was planned on",
             )
         # Somebody may have rolled it back, by a commit of another owner's, since it was read for the plan.
+        # safety: rollback-before-the-swap
         if plan.parent is None and is_rolled_back(current.summary, start.properties):
             raise TableUnowned(table=self._name, snapshot_id=current.snapshot_id, detail=ROLLED_BACK)
         if plan.seam is not None:
             seam = self._state_of(current).seam
-            if seam != plan.seam:
+            if seam != plan.seam:  # safety: seam-check
                 raise TableUnowned(
                     table=self._name,
                     snapshot_id=plan.snapshot_id,
                     detail=f"planned with {plan.seam}, found {seam}",
                 )
         version = self._version_in(start.properties.get(DEFINITION_PROPERTY))
-        if version != self._definition_version:
+        if version != self._definition_version:  # safety: definition-check
             raise DefinitionChanged(table=self._name, planned=self._definition_version, found=version)
         return current
 
@@ -309,7 +313,7 @@ class Committer:
             for snapshot_id in tried:
                 if self._store.snapshot(snapshot_id) is not None:
                     return Landed(snapshot_id, change.seam)
-            if self._store.is_in_history(plan.snapshot_id):
+            if self._store.is_in_history(plan.snapshot_id):  # safety: absence-is-no-proof
                 return None
         except MetadataError as error:
             return self._unknown(change, f"{detail}; then, on looking for it: {error}")

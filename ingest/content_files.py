@@ -90,6 +90,7 @@ def data_file_json(bucket: int, file: WrittenFile) -> _Json:
         "value-counts": _pairs(dict.fromkeys(file.null_counts, file.rows)),
         "null-value-counts": _pairs(file.null_counts),
         "lower-bounds": _pairs({field_id: bound.hex() for field_id, bound in file.lower_bounds.items()}),
+        # safety: bounds-listed
         "upper-bounds": _pairs({field_id: bound.hex() for field_id, bound in file.upper_bounds.items()}),
         "sort-order-id": 0,
     }
@@ -122,13 +123,13 @@ def deletes_json(bucket: int, data_file: str, deletes: Deletes) -> _Json:
         "partition": [bucket],
         "file-size-in-bytes": deletes.file_bytes,
         "record-count": deletes.cardinality,
-        "referenced-data-file": data_file,
+        "referenced-data-file": data_file,  # safety: deletes-referenced
     }
     if deletes.format == "puffin":
         return fields | {"content-offset": deletes.offset, "content-size-in-bytes": deletes.length}
     # Equal bounds say that the file is about one data file, to readers that don't know the field for it.
     bounds = _pairs({DELETED_PATH_FIELD_ID: data_file.encode().hex()})
-    return fields | {"lower-bounds": bounds, "upper-bounds": bounds}
+    return fields | {"lower-bounds": bounds, "upper-bounds": bounds}  # safety: deletes-bounds
 
 
 def _pairs(values: Mapping[int, Any]) -> dict[str, list[Any]]:

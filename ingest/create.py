@@ -52,7 +52,7 @@ def create_table(settings: Settings, name: str) -> SnapshotState:
         DefinitionInvalid: a column has a name that new columns may not have.
     """
     definition = settings.table(name).definition(name)
-    if problems := tuple(problems_of_new_names(definition.row_schema.names)):
+    if problems := tuple(problems_of_new_names(definition.row_schema.names)):  # safety: new-names-create
         raise DefinitionInvalid(table=name, problems=problems)
     created_ms = SystemClock().now_ms()  # before the log is asked: what is appended from here on is not known
     log = Log(settings.kafka)

@@ -53,9 +53,9 @@ def drop_table(settings: Settings, name: str, purge: bool, clock: Clock, say: Sa
     """
     catalog, tables = _tables(settings, name)
     if purge:
-        check_purge(catalog, name, tables)
+        check_purge(catalog, name, tables)  # safety: purge-shared
     if _names(tables) != (_quarantine(settings, name),):
-        Claim.of(settings, name, clock, say).wait_until_free()
+        Claim.of(settings, name, clock, say).wait_until_free()  # safety: drop-owner
     for table in tables:
         drop_from(catalog, ".".join(table.name()))
     left = [place for table in tables for place in (purge_files(table) if purge else [table.location()])]
@@ -66,6 +66,7 @@ def _tables(settings: Settings, name: str) -> tuple[Catalog, list[Table]]:
     """Those of the two that are there, the quarantine first."""
     identifier = settings.table(name).identifier
     catalog = open_catalog(settings.catalog)
+    # safety: quarantine-first
     found = [find_table(catalog, each) for each in (_quarantine(settings, name), identifier)]
     tables = [table for table in found if table is not None]
     if not tables:

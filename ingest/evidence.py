@@ -116,7 +116,7 @@ def history_of(table: Table, definition: LiveTable) -> History:
         except TableUnowned:
             break
         schema = None if snapshot.schema_id is None else schemas.get(snapshot.schema_id)
-        if schema is None:
+        if schema is None:  # safety: replay-definition-unknown
             break
         if states and not _goes_on(state, states[-1], taken[-1]):
             break
@@ -136,6 +136,7 @@ def history_of(table: Table, definition: LiveTable) -> History:
 def _goes_on(state: SnapshotState, later: SnapshotState, snapshot: Snapshot) -> bool:
     """Whether a later snapshot read on in the same log, as its batch says and nobody told it to."""
     is_same_log = state.cluster_id == later.cluster_id and state.topic_ids.items() <= later.topic_ids.items()
+    # safety: replay-history-of-this-log
     return is_same_log and later.seam.at_least(state.seam) and SUMMARY_ACCEPTED not in summary_of(snapshot)
 
 
@@ -199,7 +200,7 @@ def read_log(
     if ranges and ground.compacted:
         ends = log.ends(ground.compacted)
         beyond = [OffsetRange(topic, p, ground.seam.get((topic, p)), end) for topic, p, end in ends.items()]
-        _read(client_config, beyond, definition.name, search, progress)
+        _read(client_config, beyond, definition.name, search, progress)  # safety: replay-beyond-the-seam
     return search.evidence
 
 
@@ -285,6 +286,7 @@ class _Search:
                 self.evidence.is_there[place] = found == kept
             # Bad or not when it was read: if it was, a replay has applied it.
             key, row = self._rows.get(place, (b"", None))
+            # safety: replay-replayed-since
             if row is not None and row.timestamp_ms == chunk.timestamps_ms[index]:
                 self.evidence.add(key, Found(row, is_tombstone=False))
 
@@ -321,6 +323,7 @@ class _AsRead:
             return
         if place not in self._reached:
             self._reached[place] = [self._history.reached(i, place) for i in range(len(self._numbers))]
+        # safety: replay-as-read
         numbers = self._numbers[np.searchsorted(self._reached[place], offsets, side="right")]
         edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(offsets)]
         for first, end in pairwise(edges):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # With a Spark session, PySpark turns some of Java's exceptions into its own; a JVM that died is a connection
 # that broke.
-JAVA_ERRORS = (Py4JError, PySparkException, ConnectionError)
+JAVA_ERRORS = (Py4JError, PySparkException, ConnectionError)  # safety: jvm-died
 NO_SUCH_TABLE = "org.apache.iceberg.exceptions.NoSuchTableException"
 
 # Enough for a catalog and one table's metadata.

@@ -64,9 +64,10 @@ class JavaMetadata:
     def publish(self, start: Start, built: Built) -> None:
         """The swap of the metadata pointer."""
         try:
-            self.table.operations().commit(start.handle.base, built.handle)
+            self.table.operations().commit(start.handle.base, built.handle)  # safety: swap
         except JAVA_ERRORS as error:
             # Of a lost race the catalog says so itself; whatever else was met, the swap may have been made.
+            # safety: no-answer-is-no-lost-race
             kind = LostRace if class_name(error) == _LOST_RACE else NoAnswer
             raise kind(first_line(error)) from error
 

@@ -125,7 +125,7 @@ class History:
         return next((ms for seam, ms in drained if ms is not None and place in seam), None)
 
     def _reached(self, seam: Seam, place: Partition) -> int:
-        return seam.get(place, self.begins.get(place))
+        return seam.get(place, self.begins.get(place))  # safety: replay-joined-topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +188,9 @@ def newest_first(candidates: Sequence[Candidate], history: History) -> list[Cand
 
 def judge_by_place(origin: Origin, ground: Ground) -> Verdict | None:
     """Whether the record belongs to this log and lies before the seam; None where it does."""
-    if ground.topic_ids.get(origin.topic) != origin.topic_id:
+    if ground.topic_ids.get(origin.topic) != origin.topic_id:  # safety: replay-topic-id
         return _refused(f"the topic {origin.topic} was replaced since, or is none of the table's any more")
-    if not ground.seam.covers(origin.topic, origin.partition, origin.offset):
+    if not ground.seam.covers(origin.topic, origin.partition, origin.offset):  # safety: replay-before-seam
         return _refused("the table has not passed it yet: ingest will meet it again")
     if origin.place not in ground.starts:
         return _refused(f"the partition {origin.topic}/{origin.partition} does not exist any more")
@@ -203,12 +203,13 @@ def judge_by_table(candidate: Candidate, row: Origin | None, ground: Ground) -> 
     if row is None:
         return None if ground.has_key else Verdict(Outcome.APPLIED, "the table has no row of it")
     if row.is_at(origin):
-        if row.timestamp_ms == origin.timestamp_ms:
+        if row.timestamp_ms == origin.timestamp_ms:  # safety: replay-applied-once
             return Verdict(Outcome.ALREADY_APPLIED, "the row comes from this very record")
         return _refused(f"the row comes from another record that stood at {row}")
     # A row of the topic's earlier life may have a higher offset, but by the broker's clock it is older.
     is_append_time = ground.configs[origin.topic].is_log_append_time
     is_behind = row.place == origin.place and row.offset > origin.offset
+    # safety: replay-row-of-an-earlier-life
     if is_behind and is_append_time and row.timestamp_ms >= origin.timestamp_ms:
         return Verdict(Outcome.SUPERSEDED, f"the row comes from a newer record, {row}")
     return None
@@ -218,26 +219,26 @@ def judge_by_log(candidate: Candidate, row: Origin | None, heard: Heard, ground:
     """What the log says, where the table alone could not decide."""
     origin, history = candidate.origin, ground.history
     before = history.before(origin)
-    if before is None:
+    if before is None:  # safety: replay-no-history
         return _refused(
             "nothing says what was read after it: the snapshots from before it are expired, "
             "or the table went on behind a gap or with another log since"
         )
-    if heard.is_there is False:
+    if heard.is_there is False:  # safety: replay-same-record
         return _refused("the log holds another record at its place")
     later = next((one for one in heard.last if _is_read_later(one.origin, origin, history)), None)
-    if later is not None:
+    if later is not None:  # safety: replay-newer-in-log
         return Verdict(Outcome.SUPERSEDED, f"a newer record of its key is in the log: {later.origin}")
     reason = next(_unknown(origin, before, heard, ground), None)
     if reason is not None:
         return _refused(reason)
-    if row is not None and _is_unexplained(row, origin, heard, history):
+    if row is not None and _is_unexplained(row, origin, heard, history):  # safety: replay-row-unexplained
         return _refused(f"the row comes from {row}, which should be newer, and the log does not show it")
     rivals = [one for one in heard.last if history.batch(one.origin) == history.batch(origin)]
     winner = max(rivals, key=lambda one: order_of(one.origin.timestamp_ms, *one.origin.place))
-    if winner.origin.is_at(origin):
+    if winner.origin.is_at(origin):  # safety: replay-folded
         return Verdict(Outcome.APPLIED, "it is the newest record of its key")
-    if winner.is_tombstone if row is None else row.is_at(winner.origin):
+    if winner.is_tombstone if row is None else row.is_at(winner.origin):  # safety: replay-rival-that-lost
         return Verdict(Outcome.SUPERSEDED, f"its batch has a newer record of its key: {winner.origin}")
     return _refused(
         f"its batch has a newer record of its key, {winner.origin}, and the table doesn't show that one"
@@ -264,9 +265,11 @@ def _unknown(origin: Origin, before: int, heard: Heard, ground: Ground) -> Itera
     for topic, partition, start in ground.starts.items():
         place = (topic, partition)
         is_own = place == origin.place
+        # safety: replay-other-partition-cut
         first = origin.offset + 1 if is_own else ground.history.reached(before, place)
-        if start > first:
+        if start > first:  # safety: replay-log-cut
             yield f"the log of {topic}/{partition} is cut: it begins at {start}, and {first} is asked for"
+        # safety: replay-tombstone-age
         if ground.configs[topic].is_compacted and not _is_young(place, first, before, ground):
             kept_seconds = ground.configs[topic].delete_retention_ms / 1000
             yield (
@@ -274,11 +277,11 @@ def _unknown(origin: Origin, before: int, heard: Heard, ground: Ground) -> Itera
                 "a tombstone of its key may be gone"
             )
     # On a compacted topic, too: what took the record's place there may have been dropped in its turn.
-    if heard.is_there is None and ground.starts[origin.place] <= origin.offset:
+    if heard.is_there is None and ground.starts[origin.place] <= origin.offset:  # safety: replay-record-gone
         yield "the log holds no record at its place any more"
-    if ground.compacted and ground.is_keyed_by_value:
+    if ground.compacted and ground.is_keyed_by_value:  # safety: replay-compacted-by-another-key
         yield "compaction goes by the record's key, and the table does not: any record may have been dropped"
-    if heard.hiding is not None:
+    if heard.hiding is not None:  # safety: replay-hidden-tombstone
         yield f"compaction may have dropped a tombstone of its key before the record {heard.hiding}"
 
 

@@ -98,6 +98,7 @@ class Holder:
         """
         if self.ended:
             return True
+        # safety: lease-this-machine
         if not self.boot_id or (self.boot_id, self.pid_namespace) != (_boot_id(), _pid_namespace()):
             return False
         started = _started(self.pid)
@@ -139,6 +140,7 @@ class Lease:
             self._free_as = seen
             return
         holder = Holder.from_json(seen)
+        # safety: lease-patience
         patience = holder.lease_seconds if holder is not None else self._us.lease_seconds
         if holder is not None:
             self._say(
@@ -154,6 +156,7 @@ class Lease:
             if not _is_held(found):
                 seen = found
                 break
+            # safety: lease-watched
             if found != seen and Holder.from_json(found) is not None:  # or it is just being written
                 raise self._held(found)
         self._free_as = seen
@@ -170,7 +173,7 @@ class Lease:
         Also `StoreUnreachable`.
         """
         found = self._read()
-        if found != self._free_as and _is_held(found):
+        if found != self._free_as and _is_held(found):  # safety: lease-still-free
             raise self._held(found)
 
     def hold(self, epoch: int) -> None:
@@ -196,7 +199,7 @@ class Lease:
             seen = self._read()
             holder = Holder.from_json(seen) if seen is not None else None
             if holder is not None and holder.owner == self._us.owner:
-                self._us = replace(self._us, ended=self._now())
+                self._us = replace(self._us, ended=self._now())  # safety: lease-leaves-epoch
                 self._write()
         except Exception as error:  # noqa: BLE001  a store raises what it likes
             # Others wait for as long as the lease promises, that is all.
@@ -207,7 +210,7 @@ class Lease:
         with self._renewing:
             seen = self._read()
             holder = Holder.from_json(seen) if seen is not None else None
-            if holder is not None and self._is_overtaken_by(holder):
+            if holder is not None and self._is_overtaken_by(holder):  # safety: lease-lost
                 self._lost_to = holder.epoch
                 return
             if not self._ended.is_set():
@@ -216,6 +219,7 @@ class Lease:
 
     def _is_overtaken_by(self, holder: Holder) -> bool:
         is_another = holder.owner != self._us.owner
+        # safety: lease-twin
         return holder.epoch > self._us.epoch or (holder.epoch == self._us.epoch and is_another)
 
     def _keep(self) -> None:

@@ -223,8 +223,8 @@ class Owner:
 
     def step(self) -> bool:
         """Plan, run and commit one batch; whether the log held more than the batch. No batch, no commit."""
-        self.lease.check()
-        if self.must_reload:
+        self.lease.check()  # safety: lease-checked
+        if self.must_reload:  # safety: reload-after-outage
             self._reload()
         failpoint("owner.plan")
         topics = self.definition.topics
@@ -232,6 +232,7 @@ class Owner:
         starts, ends = check_log(self._name, self.position, self.log, self.definition, planned_at_ms)
         if not self.position.has_read:
             # The table has no row yet that could have missed its tombstone.
+            # safety: beh-first-read
             self.position = replace(self.position, tombstones_since_ms=dict.fromkeys(topics, planned_at_ms))
         planned = Mark(planned_at_ms, ends)
         self.mark = self.mark or planned
@@ -244,7 +245,7 @@ class Owner:
         elif self.position.has_read and is_note_due(
             self.position.drained_ms, self.log, self.definition, planned_at_ms
         ):
-            self._note_drained(batch, planned)
+            self._note_drained(batch, planned)  # safety: beh-idle-note
         held = self.log.open_transactions(topics)
         warn(self._name, self.standstill.long_open(held, self.position.seam, self.clock.monotonic()))
         return batch.end != ends
@@ -257,6 +258,7 @@ class Owner:
         except OffsetsGone:
             # One partition said so, from where it was read: what is lost is counted in all, from the seam on.
             # The log may have lost its end instead.
+            # safety: beh-ends-anew
             check_against_log(self._name, self.position.seam, *self.log.bounds(batch.end.topics))
             raise
         ran_at = self.clock.monotonic()
@@ -266,6 +268,7 @@ class Owner:
                 delete_files(self.table.io, written_paths(result.buckets))
                 raise error
             case Unknown(error):
+                # safety: unknown-keeps-files
                 raise error  # its files may be part of the table, now or in a moment: they are kept
             case Landed(snapshot_id, seam):
                 _logger.info(
@@ -288,7 +291,7 @@ class Owner:
             self.bad_records.discard(result.reports)
             return Rejected(error)
         try:
-            self.bad_records.settle(result.reports)
+            self.bad_records.settle(result.reports)  # safety: quarantine-before-commit
         except ThermoclineError as error:
             return Rejected(error)
         change = replace(
@@ -321,9 +324,12 @@ class Owner:
         # Retention may have cut the log while it was being read, or the topic made anew: then records could
         # be missing, or be others.
         at, topics = self.position, batch.end.topics
+        # safety: beh-identity-after-reading
         check_identity(self._name, at.cluster_id, at.topic_ids, self.log, topics)
+        # safety: beh-starts-after-reading
         check_against_log(self._name, at.seam, self.log.starts(topics), batch.log_ends)
         if self.definition.has_key:
+            # safety: beh-tombstones-after-reading
             check_tombstones(self._name, at, batch.end, self.log, self.clock.now_ms())
         if not accounting.is_closed():
             raise InternalError(

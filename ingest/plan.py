@@ -42,6 +42,7 @@ def plan_batch(seam: Seam, log_ends: Seam, records_max: int) -> Batch:
     }
     total = sum(lags.values())
     ranges = tuple(
+        # safety: plan-from-seam
         OffsetRange(*place, seam[place], seam[place] + _share(lag, total, records_max))
         for place, lag in lags.items()
         if lag
@@ -78,9 +79,9 @@ def drained_ms(batch: Batch, planned: Mark, before: Mark, before_ms: int) -> int
         before: ends of an earlier plan, for a table that never catches up with the newest ones.
         before_ms: the same of the table that the batch was planned on.
     """
-    passed = [mark.at_ms for mark in (planned, before) if batch.end.at_least(mark.ends)]
+    passed = [mark.at_ms for mark in (planned, before) if batch.end.at_least(mark.ends)]  # safety: drained
     # What lies in the future was said by a clock that was fast, and would hold for as long.
-    return max([min(before_ms, planned.at_ms), *passed])
+    return max([min(before_ms, planned.at_ms), *passed])  # safety: clock-that-was-fast
 
 
 def with_new_partitions(seam: Seam, starts: Seam) -> Seam:

@@ -116,7 +116,7 @@ def _live(io: FileIO, hits: Sequence[Replaced]) -> Iterator[Replaced]:
             yield hit
             continue
         is_live = ~np.isin(hit.positions, np.asarray(before.to_array(), dtype=np.int64), assume_unique=True)
-        if is_live.any():
+        if is_live.any():  # safety: a-deleted-row-is-not-live
             yield Replaced(hit.file, hit.positions[is_live], hit.key_indexes[is_live], before)
 
 
@@ -135,7 +135,7 @@ def _in_young_files(
         for file, start, found, indexes in zip(
             some, starts, np.split(rows, edges), np.split(key_indexes, edges), strict=True
         ):
-            hits.append(Replaced(file, found - start, indexes, None))
+            hits.append(Replaced(file, found - start, indexes, None))  # safety: positions-are-the-file's-own
         yield hits
 
 

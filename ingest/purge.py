@@ -48,7 +48,7 @@ def purge(table: Table) -> list[str]:
     for room in ROOMS:
         with suppress(OSError):  # what could not be deleted is found below
             files.delete_dir(f"{path}/{room}")
-    if _is_empty(files, path):
+    if _is_empty(files, path):  # safety: purge-rooms
         with suppress(OSError):
             files.delete_dir(path)
         return []
@@ -96,7 +96,7 @@ def _neighbours(catalog: Catalog, tables: Sequence[Table]) -> Iterator[tuple[Tab
                 theirs = _parts(place)
                 for table, mine in ours:
                     shared = min(len(mine), len(theirs))
-                    if mine[:shared] == theirs[:shared]:
+                    if mine[:shared] == theirs[:shared]:  # safety: purge-neighbours
                         yield table, f"{other} has files at {place}"
     except (SQLAlchemyError, OSError, RESTError) as error:
         yield tables[0], f"the catalog can't say which tables have files there: {first_line(error)}"
@@ -121,7 +121,7 @@ def _stranger(table: Table, leaving: Collection[UUID]) -> str | None:
                 if info.base_name in names and info.path == f"{path}/metadata/{info.base_name}":
                     continue
                 metadata = FromInputFile.table_metadata(table.io.new_input(place))
-                if metadata.table_uuid not in leaving:
+                if metadata.table_uuid not in leaving:  # safety: purge-strangers
                     return f"{place} is of another table"
     except (OSError, ValueError, ValidationError) as error:
         return f"whose files lie there can't be read: {first_line(error)}"

@@ -64,12 +64,12 @@ def settle_unknown(table: Table, name: str) -> tuple[Settled, ...]:
 def verdict_of(note: UnknownCommit, table: Table) -> Verdict:
     """What the table's history says of an unknown commit."""
     if any(_batch_of(snapshot) == note.batch_id for snapshot in table.snapshots()):
-        return Verdict.LANDED  # though it may have been rolled back since
+        return Verdict.LANDED  # though it may have been rolled back since  # safety: settle-landed
     current = table.current_snapshot()
-    if current is None or current.snapshot_id == note.planned_on:
+    if current is None or current.snapshot_id == note.planned_on:  # safety: settle-after-main-moved
         return Verdict.OPEN
     history = (snapshot.snapshot_id for snapshot in ancestors_of(current, table.metadata))
-    return Verdict.NOT_LANDED if note.planned_on in history else Verdict.UNPROVEN
+    return Verdict.NOT_LANDED if note.planned_on in history else Verdict.UNPROVEN  # safety: settle-unproven
 
 
 def _settle(table: Table, note: UnknownCommit) -> Settled:
@@ -90,7 +90,7 @@ def _delete(io: FileIO, path: str) -> bool:
     try:
         with failstep("settle.delete"):
             io.delete(path)
-    except FileNotFoundError:  # an interrupted settling has deleted it
+    except FileNotFoundError:  # an interrupted settling has deleted it  # safety: settle-note-last
         return False
     return True
 

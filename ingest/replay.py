@@ -145,7 +145,7 @@ def replay(
         replaying = _Replaying.of(settings, name, owned.table, clock, progress)
         for rows in _rounds(quarantine, wanted):
             judged = replaying.judge(rows)
-            if judged.applied.num_rows:
+            if judged.applied.num_rows:  # safety: replay-removed-after-commit
                 report.snapshot_ids.append(replaying.apply(owned, judged))
             remove(quarantine, judged.settled())
             report.note(judged.verdicts)
@@ -250,10 +250,10 @@ class _Replaying:
             evidence = self._read_log(open_questions, readable, found, ground)
             # By now the topic may have been made anew, and tombstones have grown old.
             ground = replace(self._ground(), starts=ground.starts)
-            for candidate in newest_first(open_questions, ground.history):
+            for candidate in newest_first(open_questions, ground.history):  # safety: replay-newest-first
                 verdict = _verdict(candidate, live, evidence, ground)
                 verdicts[candidate.origin] = verdict
-                if verdict.outcome in SETTLED:
+                if verdict.outcome in SETTLED:  # safety: replay-settled-ones-count
                     evidence.add(candidate.key, Found(candidate.origin, candidate.is_tombstone))
                 if verdict.outcome is Outcome.APPLIED:
                     live[candidate.key] = None if candidate.is_tombstone else candidate.origin
@@ -268,7 +268,7 @@ class _Replaying:
         young = {
             (topic, partition): offset
             for one, config in configs.items()
-            if config.is_compacted and config.is_log_append_time
+            if config.is_compacted and config.is_log_append_time  # safety: replay-producers-times
             for topic, partition, offset in self.log.offsets_at(
                 [one], max(now_ms - config.delete_retention_ms, 0)
             ).items()

@@ -270,7 +270,7 @@ def _check_facts(
     facts: Sequence[str],
     to: str = "",
 ) -> None:
-    if not isinstance(stop, kinds) or sorted(facts) != sorted(stop.tokens):
+    if not isinstance(stop, kinds) or sorted(facts) != sorted(stop.tokens):  # safety: facts, command-of-facts
         raise _differ(name, stop, facts, stop.tokens, to)
 
 

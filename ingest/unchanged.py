@@ -35,11 +35,11 @@ def unchanged_keys(io: FileIO, definition: LiveTable, hits: Sequence[Replaced], 
     is_row = pc.invert(winners.column(TOMBSTONE)).to_numpy()
     for hit in hits:
         np.add.at(times_live, hit.key_indexes, 1)
-        compared = is_row[hit.key_indexes]
+        compared = is_row[hit.key_indexes]  # safety: a-tombstone-is-never-suppressed
         if compared.any():
             positions, indexes = hit.positions[compared], hit.key_indexes[compared]
             is_same[indexes[_are_same(io, definition, hit.file.path, positions, values, indexes)]] = True
-    unchanged: Mask = is_same & (times_live == 1)
+    unchanged: Mask = is_same & (times_live == 1)  # safety: a-key-live-twice-is-mended
     return unchanged
 
 
@@ -66,6 +66,7 @@ def _is_each_same(definition: LiveTable, stored: pa.Table, wanted: pa.Table) -> 
             old = _comparable(stored.column(column.name), column)
         else:
             old = pa.nulls(wanted.num_rows, new.type)
+        # safety: null-is-not-any-value
         is_equal = pc.fill_null(pc.equal(old, new), pc.and_(old.is_null(), new.is_null()))
         same &= is_equal.to_numpy(zero_copy_only=False)
     return same
@@ -81,4 +82,5 @@ def _comparable(values: pa.ChunkedArray, column: Column) -> pa.Array:
         array = array.storage
     if array.type != column.type.arrow:
         array = array.cast(column.type.arrow)
+    # safety: doubles-are-compared-as-bits
     return array.view(pa.int64()) if column.type.kind is Kind.DOUBLE else array

@@ -271,7 +271,7 @@ def create_app(tables: Tables, settings: ServingSettings) -> Requests:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         refreshing = asyncio.create_task(worker.refresh_forever())
         # The worker listens once this is over: until then, another one may be able to answer.
-        await worker.refreshed(FIRST_REFRESH_SECONDS_MAX)
+        await worker.refreshed(FIRST_REFRESH_SECONDS_MAX)  # safety: worker-loads-first
         yield
         refreshing.cancel()
         await asyncio.gather(refreshing, return_exceptions=True)

@@ -55,15 +55,15 @@ class Held(Protocol):
 
 def incompatibility(snapshot: Snapshot, hot: Held) -> str | None:
     """Why these hot records can't be laid over this snapshot; None when they can."""
-    if hot.definition_json != snapshot.definition_json:
+    if hot.definition_json != snapshot.definition_json:  # safety: hot-definition
         return (
             "the hot tier holds records of another definition than that of the snapshot, version "
             f"{snapshot.definition.version}; it is being read again"
         )
-    if hot.source != snapshot.source:
+    if hot.source != snapshot.source:  # safety: hot-source
         return "the hot tier holds records of another log than the snapshot's; it is being read again"
-    if hot.complete_from_ms > snapshot.tombstones_from_ms:
+    if hot.complete_from_ms > snapshot.tombstones_from_ms:  # safety: hot-complete
         return "the hot tier may lack deletes that compaction dropped; it is being read again"
-    if not snapshot.seam.at_least(hot.start):
+    if not snapshot.seam.at_least(hot.start):  # safety: hot-reach
         return f"the hot tier begins at {hot.start}, beyond the snapshot's {snapshot.seam}"
     return None

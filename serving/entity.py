@@ -21,7 +21,7 @@ def entity_of(definition: LiveTable, parameters: Mapping[str, str]) -> Entity:
         NotKeyColumn, UnknownColumn: a parameter is another column of the table, or none.
         BadParameter: a column is missing, or its text is no value of its type.
     """
-    check_has_key(definition)
+    check_has_key(definition)  # safety: no-lookup-without-key
     check_key_columns(definition, parameters)
     values = []
     for place, column in enumerate(definition.key_columns):

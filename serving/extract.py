@@ -82,7 +82,7 @@ class Extract:
         self._spill_folder = spill_folder
         self.age_seconds = age_seconds
         self.rows = 0
-        problem = incompatibility(index, hot)
+        problem = incompatibility(index, hot)  # safety: extract-fit
         if problem is not None:
             hot.close()
             raise NotReady(table=index.definition.name, detail=problem)
@@ -143,7 +143,7 @@ class Extract:
         if selects:
             connection.register("hot", hot.keys)
             cold = f"SELECT * FROM ({' UNION ALL '.join(selects)}) c"  # noqa: S608  # all names are ours
-            if hot.keys.num_rows:
+            if hot.keys.num_rows:  # safety: overlay-extract
                 cold += f" ANTI JOIN hot USING ({self._named(self._definition.identity)})"
             yield from self._conform(connection.sql(f"SELECT {self._named(self._columns)} FROM ({cold})"))  # noqa: S608
         yield from filter(len, hot.rows)
@@ -157,7 +157,7 @@ class Extract:
         stored = ", ".join(_stored_names(first).values())
         paths = ", ".join(_literal(_readable(file)) for file in files)
         select = f"SELECT {columns} FROM read_parquet([{paths}], hive_partitioning = false) f({stored})"  # noqa: S608
-        if any(file.data.deletes for file in files):
+        if any(file.data.deletes for file in files):  # safety: overlay-extract-deletes
             select += (
                 f" ANTI JOIN deleted_{number} d ON f.file_index = d.file AND f.file_row_number = d.position"
             )
@@ -198,7 +198,7 @@ class Extract:
 
     def _live_rows(self, winners: pa.RecordBatch, keys: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of those winners that are not tombstones."""
-        is_live = pc.invert(winners.column(TOMBSTONE))
+        is_live = pc.invert(winners.column(TOMBSTONE))  # safety: overlay-extract-tombstones
         live, live_keys = winners.filter(is_live), keys.filter(is_live)
         values = {
             **dict(zip(self._definition.identity, live_keys.columns, strict=True)),
@@ -237,14 +237,14 @@ def _alike(files: Iterable[ColdFile]) -> Iterator[list[ColdFile]]:
     """
 
     def shape(file: ColdFile) -> tuple[list[tuple[str, str]], list[str]]:
-        return sorted(file.types.items()), sorted(file.uuids)
+        return sorted(file.types.items()), sorted(file.uuids)  # safety: narrow-files
 
     return (list(group) for _, group in groupby(sorted(files, key=shape), key=shape))
 
 
 def _stored_names(file: ColdFile) -> dict[str, str]:
     """Each column's name in the queries, in the file's order."""
-    return {name: f"c{place}" for place, name in enumerate(file.types)}
+    return {name: f"c{place}" for place, name in enumerate(file.types)}  # safety: extract-names
 
 
 def _expression(name: str, file: ColdFile, definition: LiveTable) -> str:

@@ -155,11 +155,12 @@ class TableReader:
         if index is None or (before and index is before.index):
             self._stamp = stamp
             return False
+        # safety: switch-when-fit
         if before and self._misfit(index) is not None and self._misfit(before.index) is None:
             return False  # tried again at the next call: the hot tier is being rebuilt
         side = self._side(index, before)
         if before and not _is_same_log(index, before.index):
-            self._was_filled = False  # what it had reached was the other log's end
+            self._was_filled = False  # what it had reached was the other log's end  # safety: filled-again
         failpoint("reader.switch")
         self._cold = side
         self._stamp = stamp
@@ -308,6 +309,7 @@ class TableReader:
             return self._reached
         end = view.end.merged_max(index.seam)
         is_comparable = last is not None and _is_same_log(index, last.index)
+        # safety: behind-earlier-answers
         if last is not None and is_comparable and not end.at_least(last.read_point.end):
             raise self.not_ready("the hot tier is being read again and is still behind earlier answers")
         read_point = ReadPoint(index.snapshot_id, index.seam, end)

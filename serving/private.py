@@ -68,7 +68,7 @@ FOLDER_PREFIX: Final = "thermocline-"
 SEAL_WAIT_SECONDS: Final = 1.0
 # As of now, what compaction drops while the log is read has come again behind the ends: reading on finds it,
 # and each time there is less to read. Transactions leave gaps, too, so there this is all that can be done.
-READS_MAX: Final = 4
+READS_MAX: Final = 4  # safety: private-reads-on
 
 
 def lookup(
@@ -227,12 +227,12 @@ def _fill(
             settings.serving.hot_bytes_max,
         )
         # Still so: it is the table's log, and no tombstone is missing; nor what a later record replaced.
-        log_ends = _checked_ends(definition, state, at, log)
+        log_ends = _checked_ends(definition, state, at, log)  # safety: private-after-reading
         try:
             now_ms = SystemClock().now_ms()
             check_not_superseded(definition, state, ends, log_ends, gaps, log, now_ms)
         except ReadPointGone:
-            if at is not None:
+            if at is not None:  # safety: private-superseded
                 raise
         else:
             return
@@ -265,12 +265,13 @@ def _state_at(table: Table, definition: LiveTable, at: ReadPoint) -> SnapshotSta
 def _checked_ends(definition: LiveTable, state: SnapshotState, at: ReadPoint | None, log: Log) -> Seam:
     """The log's ends, once it is the table's and holds all from the snapshot's seam on."""
     if at is None:
+        # safety: private-tombstones
         _, ends = check_log(definition.name, state, log, definition, SystemClock().now_ms())
         return ends
     _, ends = check_source(definition.name, state, log, definition.topics)
     if not (ends.at_least(at.end) and at.end.at_least(at.seam)):
         raise ReadPointGone(table=definition.name, detail=f"the log ends at {ends}, before {at.end}")
-    _check_tombstones_until(definition, state, at.end, log)
+    _check_tombstones_until(definition, state, at.end, log)  # safety: private-tombstones-at
     return ends
 
 

@@ -63,6 +63,7 @@ def _parameters(query: bytes) -> dict[str, str]:
         BadParameter: one is given twice.
     """
     try:
+        # safety: key-is-utf-8
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
     except UnicodeDecodeError as error:
         raise RequestMalformed(part="the query string", detail="it is not percent-encoded UTF-8") from error

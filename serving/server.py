@@ -261,7 +261,7 @@ def _held(state_dir: Path, tables: Iterable[str]) -> Iterator[None]:
         lock = try_lock(state_dir / LOCK)
     except OSError as error:
         raise StateDirUnusable(path=str(state_dir), detail=str(error)) from error
-    if lock is None:
+    if lock is None:  # safety: state-dir-held
         raise StateDirUnusable(path=str(state_dir), detail="another server is using it")
     with lock:
         yield

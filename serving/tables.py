@@ -92,7 +92,7 @@ class ServedTable:
 
         What is held of it would go on answering as long as its files are there, and never say that it is old.
         """
-        if self._is_gone:
+        if self._is_gone:  # safety: dropped-refused
             raise TableMissing(table=self.name, identifier=self._definition.identifier)
 
     def refresh(self) -> None:
@@ -101,6 +101,7 @@ class ServedTable:
         with suppress(NotReady):  # told to whoever asks
             self._switch()
         # One that was created again under the name is another table, so what is held must be of that first.
+        # safety: recreated-refused
         self._is_gone = is_missing or (self._is_gone and self._reader.is_behind())
 
     def extract(self, wanted: Sequence[str] | None, floor: Seam) -> Extract:
@@ -208,7 +209,7 @@ class ServedTable:
         return extract
 
     def _switch(self) -> None:
-        self._reader.refresh()
+        self._reader.refresh()  # safety: lease-written-again
         index = self._reader.cold.index
         if index is self._leased:
             return

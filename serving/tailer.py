@@ -142,7 +142,7 @@ class Tailer:
             self._stand_still(error)
         except STORAGE_ERRORS as error:
             log.debug("where it came from", exc_info=error)
-            self._close_tier()
+            self._close_tier()  # safety: tier-opened-again
             # Without the error itself, whose traceback would keep the tier's files open.
             self._stand_still(storage_failed(self._table, error), str(error))
 
@@ -178,9 +178,9 @@ class Tailer:
         if self._needs_tier(newest):
             if self._tier is not None:
                 # What is held answers for longer than a tier that can't be filled.
-                self._check_newest(newest, self._source.log())
+                self._check_newest(newest, self._source.log())  # safety: tier-kept
             self._open_tier(newest, may_continue=True)
-        if self._is_left_behind(newest):
+        if self._is_left_behind(newest):  # safety: hot-left-behind
             self._check_newest(newest, self._source.log())
             self._open_tier(newest, may_continue=False)
         assert self._tier is not None
@@ -200,6 +200,7 @@ class Tailer:
     def _needs_tier(self, newest: Published) -> bool:
         """Whether there is no tier, or one that can't be laid over the snapshot."""
         return self._tier is None or (
+            # safety: hot-complete-running
             newest is not self._under and incompatibility(newest, self._tier) is not None
         )
 
@@ -216,9 +217,9 @@ class Tailer:
     def _open_tier(self, newest: Published, may_continue: bool) -> None:
         self._close_tier()
         self._goal = None
-        self._is_caught_up = False
+        self._is_caught_up = False  # safety: tier-not-caught-up
         # What the tier before had caught up to must not be said of this one: without it, none is opened.
-        self._write_status(self._state())
+        self._write_status(self._state())  # safety: status-before-tier
         self._tier = HotTier.open(
             self._folder / HOT,
             newest.definition,
@@ -230,6 +231,7 @@ class Tailer:
         )
         self._feed = Feed(self._tier, newest.definition)
         is_empty = not self._tier.records
+        # safety: tailer-tombstones-given-up-before-start
         self._tombstones_since_ms = newest.state.tombstones_since_ms if is_empty else NO_TIMES
         self._empty_at = self._clock.monotonic() - BEGUN_EARLIER_SECONDS if is_empty else float("-inf")
         self._under = newest
@@ -280,13 +282,13 @@ class Tailer:
         began_at = self._clock.monotonic()  # the answers may have come long after: the process may have slept
         log_now, topics = self._source.log(), newest.definition.topics
         # In this order: a topic that is made again in between is another one than these facts say.
-        self._facts = log_now.describe(topics)
+        self._facts = log_now.describe(topics)  # safety: facts-before-identity
         check_identity(self._table, newest.state.cluster_id, newest.state.topic_ids, log_now, topics)
         starts, ends = log_now.bounds(topics)
         try:
             wanted = self._tier.end.merged_max(self._new_in(starts, newest))
             check_against_log(self._table, wanted, starts, ends)
-            self._check_tombstones(newest, ends, log_now)
+            self._check_tombstones(newest, ends, log_now)  # safety: tailer-tombstones
         except (OffsetsGone, PartitionsShrunk, SeamBeyondLog, TombstonesGone):
             self._check_newest(newest, log_now)
             self._open_tier(newest, may_continue=False)
@@ -294,7 +296,7 @@ class Tailer:
         new = self._new_in(starts, newest)
         if new:
             self._tier.extend(new)
-        self._checked_at = began_at
+        self._checked_at = began_at  # safety: tailer-checked-before
         if self._goal is None:
             self._goal = ends
 
@@ -311,12 +313,15 @@ class Tailer:
         if not newest.definition.has_key:
             return
         now = self._clock.monotonic()
+        # safety: tailer-tombstones-of-its-own-rows
         own_seconds = math.inf if newest.state.has_read else now - self._empty_at
         behind_seconds = min(tier.age_seconds(now), own_seconds)
         if math.isfinite(behind_seconds):
             # From when on tombstones matter to the table says nothing of rows that the tier had before.
+            # safety: tombstones-of-the-tier
             drained_ms, since_ms = now_ms - math.ceil(behind_seconds * 1000), NO_TIMES
         else:
+            # safety: tailer-tombstones-given-up
             drained_ms, since_ms = newest.state.drained_ms, self._tombstones_since_ms
         held = replace(
             newest.state,
@@ -340,6 +345,7 @@ class Tailer:
         """Whether the log has said anything: a frozen process must not take "at the end" as it is, either."""
         assert self._tier is not None
         known = self._reached_end_at
+        # safety: tailer-tombstones-of-a-new-partition
         return positions != self._tier.end or any(at > known.get(place, 0.0) for place, at in reached.items())
 
     def _new_in(self, starts: Seam, newest: Published) -> Seam:
@@ -363,6 +369,7 @@ class Tailer:
             else:
                 self._note(silence, silence.cause)
             positions, reached = tail.positions(), tail.reached_end_at()
+            # safety: other-topic-not-taken, tailer-tombstones-again
             if self._is_other_log(tail) or (self._is_news(positions, reached) and self._is_check_due()):
                 # What came may be of another topic, or lack tombstones: none is taken. Where nothing came,
                 # the log may be away, and asking it would keep pins waiting for their seals.

@@ -250,7 +250,7 @@ def _named(
     left = len(twice) - len(wanted)
     more = f" (and {left} more keys of its bucket are)" if left else ""
     for key, some in places.items():
-        if len(some) > 1:  # two keys may have one hash
+        if len(some) > 1:  # two keys may have one hash  # safety: verify-hashes
             what = f"a key has {len(some)} live rows: {'; '.join(some)}{more}"
             yield Finding("key-live-twice", what, key_of(definition, key))
             more = ""

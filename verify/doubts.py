@@ -76,7 +76,7 @@ class Doubts:
             return
         offsets = look({one.key for one in held})
         for one in held:
-            if self._is_explained(one, offsets.get(one.key, ())):
+            if self._is_explained(one, offsets.get(one.key, ())):  # safety: verify-compaction
                 self.report.unjudged[Reason.COMPACTED] += 1
             else:
                 self.report.add(one.finding)

@@ -103,7 +103,7 @@ class Entities:
             return expected
         wanted = [msgspec.json.decode(json_row(row)) for row in expected]
         found = list(rows)
-        if found == wanted:
+        if found == wanted:  # safety: verify-lookup
             return None
         words, key = _difference(self.definition, wanted, found)
         what = f"{words} at {point.to_header()}"
@@ -133,7 +133,7 @@ class Entities:
         """The rows of an entity as natural values, sorted by key; or why that is not known."""
         if entity in self._large:
             return _LARGE
-        if self._unread and self._bucket_of(entity) in self._unread:
+        if self._unread and self._bucket_of(entity) in self._unread:  # safety: verify-unread
             return _UNREAD
         cold, records = self._cold.get(entity, {}), self._records.get(entity, {})
         rows = []

@@ -86,7 +86,7 @@ class FileHistory:
         sizes = {file.path: file.bytes for file in step.appeared}
         found = dict(zip(sizes, pool.map(lambda path: _size(self.io, path), sizes), strict=True))
         wrong = [path for path, size in found.items() if size != sizes[path] and path not in self._missing]
-        if wrong and not self.is_held(step.link.snapshot_id):
+        if wrong and not self.is_held(step.link.snapshot_id):  # safety: verify-expired
             return
         self._missing.update(wrong)
         for path in wrong:
@@ -105,6 +105,7 @@ class FileHistory:
             lambda path: (self._united(self._deletes.get(path, ())), self._united(after[path])), changed
         )
         for path, (was, is_now) in zip(changed, sets, strict=True):
+            # safety: verify-deletes-kept
             if was is None or is_now is None or was <= is_now:  # unreadable ones have a finding of their own
                 continue
             lost = list(was - is_now)
@@ -133,7 +134,7 @@ class FileHistory:
             return
         applied = state.counts.get("applied", 0)
         may_delete = self.has_key or step.link.is_replay
-        is_open = max(added, deleted) > applied or added + deleted < applied
+        is_open = max(added, deleted) > applied or added + deleted < applied  # safety: verify-rows-accounted
         if is_open or (deleted and not may_delete):
             facts = f"added {added} rows and deleted {deleted}, and says that it applied {applied} records"
             yield Finding("rows-not-accounted", f"{name_of(step.link)} {facts}")

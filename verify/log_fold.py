@@ -105,7 +105,7 @@ class LogDecoder:
         return [by.columns for by in ours] == [by.columns for by in others]
 
     def _decode_alike(self, chunk: RecordChunk, batch: int, batches: Array) -> Iterator[pa.Table]:
-        candidates = self.reading.candidates(batch)
+        candidates = self.reading.candidates(batch)  # safety: verify-definition
         newest = candidates[-1]
         good = self._decoded(newest, chunk)
         states = np.full(good.num_rows, CERTAIN)

@@ -54,7 +54,7 @@ class Window:
         if self.end is not None:
             beyond |= at >= _offsets(self.end, known)[index]
         if self.first is not None:
-            behind |= (at < _offsets(self.first, known)[index]) & ~nowhere
+            behind |= (at < _offsets(self.first, known)[index]) & ~nowhere  # safety: verify-behind
         return beyond, behind
 
 

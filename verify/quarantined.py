@@ -82,7 +82,7 @@ def _missing(before: Link, link: Link, places: Places, identifier: str) -> Itera
         if (offsets := places.get((state.topic_ids.get(topic, ""), partition))) is not None
     )
     count = state.counts[QUARANTINED]
-    if held < count:
+    if held < count:  # safety: verify-quarantine
         facts = f"{count} records as quarantined, and {identifier} never held more than {held} of its batch"
         yield Finding("quarantine-incomplete", f"{name_of(link)} counts {facts}")
 

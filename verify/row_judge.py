@@ -119,13 +119,13 @@ def _rank(one: Heard) -> tuple[int, int, str, int]:
 
 
 def _judge_absent(possible: Sequence[Heard], ground: Ground) -> Verdict:
-    if not possible or any(one.is_tombstone for one in possible):
+    if not possible or any(one.is_tombstone for one in possible):  # safety: verify-missing
         return AGREES
     winner = possible[0]
     if winner.place[0] in ground.fleeting:
         return Verdict(reason=Reason.COMPACTED)
     what = f"{winner} is the last record of it, and the table has no row"
-    return Verdict("row-missing", what, if_keys_stay=_may_hide(winner, ground))
+    return Verdict("row-missing", what, if_keys_stay=_may_hide(winner, ground))  # safety: verify-moved
 
 
 def _may_hide(winner: Heard, ground: Ground) -> bool:
@@ -175,6 +175,7 @@ class _Case:
     def _same(self, own: Heard) -> Verdict:
         if own.is_tombstone:
             return Verdict("row-extra", f"the row comes from {self.row}, which deletes it")
+        # safety: verify-columns
         if own.timestamp != self.row.timestamp or not self.ground.same(own.index, self.row.index):
             return Verdict("row-differs", f"the row's columns are not those of {own}, where it comes from")
         return AGREES
@@ -224,7 +225,7 @@ class _Case:
                 f"the row comes from {self.row}, and the table has read {topic}/{place[1]} from {begins} on"
             )
             return Verdict("row-extra", what)
-        if self.row.offset < first:
+        if self.row.offset < first:  # safety: verify-older
             return Verdict(reason=Reason.OLDER)
         if any(one.is_maybe and one.place == place and one.offset >= self.row.offset for one in self.heard):
             return Verdict(reason=Reason.REPLAYED)

@@ -104,7 +104,7 @@ def _joined(before: Link, link: Link) -> Iterator[Finding]:
 def _totals(pair: str, earlier: SnapshotState, state: SnapshotState) -> Iterator[Finding]:
     for name in sorted({*earlier.totals, *state.totals, *state.counts}):
         expected = earlier.totals.get(name, 0) + state.counts.get(name, 0)
-        if state.totals.get(name, 0) != expected:
+        if state.totals.get(name, 0) != expected:  # safety: verify-totals
             facts = f"{state.totals.get(name, 0)} {name} in all, where {expected} would follow"
             yield Finding("accounting-open", f"{pair}: {facts}")
 
@@ -120,7 +120,7 @@ def _moved_on(pair: str, earlier: SnapshotState, state: SnapshotState) -> Iterat
         for topic, partition, offset in earlier.seam.items()
         if (topic, partition) not in state.seam or state.seam[topic, partition] < offset
     ]
-    if back:
+    if back:  # safety: verify-seam-back
         yield Finding("seam-not-joined", f"{pair}: the seam went back, {_some(back)}")
         return
     offsets = sum(end - earlier.seam.get((topic, p)) for topic, p, end in state.seam.items())
@@ -152,7 +152,7 @@ def _accepted(pair: str, link: Link, earlier: SnapshotState, state: SnapshotStat
             "summary-unreadable", f"{name_of(link)}: what it accepts can't be read: {first_line(error)}"
         )
         return
-    if _changed(earlier.seam, state.seam) != said:
+    if _changed(earlier.seam, state.seam) != said:  # safety: verify-accepted
         facts = f"{_moved(earlier, state) or 'nothing'}, and {said[0]} to {said[1]} was accepted"
         yield Finding("seam-not-joined", f"{pair}: what moved is {facts}")
 

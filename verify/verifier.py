@@ -102,7 +102,7 @@ class Verifier:
         Log(self.settings.kafka).cluster_id()
         self._check_structure(table, definition, structure)
         report, lookups = self._at_a_read_point(structure)
-        if report.agrees and report.unjudged and not report.judged:
+        if report.agrees and report.unjudged and not report.judged:  # safety: verify-nothing-judged
             report.unchecked.append(_NOTHING_JUDGED)
         self._tell(table, definition, report)
         return report, lookups

@@ -50,7 +50,7 @@ def rules(names: Names, identifiers: Iterable[str], topics: Iterable[str]) -> st
             ),
             *(rule for schema, table in tables for rule in _table_rules(names, schema, table)),
             {
-                "user": re.escape(names.publisher),
+                "user": re.escape(names.publisher),  # safety: access-kafka
                 "catalog": names.kafka,
                 "schema": SCHEMA,
                 "table": _any_of(map(table_name, topics)),
@@ -60,6 +60,7 @@ def rules(names: Names, identifiers: Iterable[str], topics: Iterable[str]) -> st
             {"privileges": []},
         ],
         # Everybody sees and ends their own queries; others' text may hold what one may not read.
+        # safety: access-queries
         "queries": [*_of_admin(names, allow=["execute", "view", "kill"]), {"allow": ["execute"]}],
     }
     return json.dumps(document, indent=2) + "\n"
@@ -79,9 +80,10 @@ def _catalogs(names: Names) -> list[dict[str, Any]]:
 def _table_rules(names: Names, schema: str, table: str) -> list[dict[str, Any]]:
     """The publisher reads the table and its metadata tables and owns the views; everybody reads these."""
     place = {"catalog": names.lake, "schema": re.escape(schema)}
-    views = f"{re.escape(table)}_{OURS}"
+    views = f"{re.escape(table)}_{OURS}"  # safety: access-views
     publisher = {"user": re.escape(names.publisher), **place}
     return [
+        # safety: access-writes
         {**publisher, "table": rf"{re.escape(table)}(\$.+)?", "privileges": ["SELECT", "GRANT_SELECT"]},
         {**publisher, "table": views, "privileges": ["SELECT", "OWNERSHIP", "GRANT_SELECT"]},
         {**place, "table": views, "privileges": ["SELECT"]},

@@ -55,6 +55,7 @@ def trino_files(settings: Settings, names: Names | None = None) -> TrinoFiles:
         f"catalog/{names.kafka}.properties": rendered(
             kafka_properties(settings.kafka.bootstrap_servers, topics)
         ),
+        # safety: trino-descriptions
         **{f"kafka/{table_name(topic)}.json": description(topic) for topic in topics},
         "kafka-client.properties": rendered(client.plain),
         **_switched_on("access-control", {"access-control.name": "file"}, "security.config-file"),

@@ -32,12 +32,13 @@ def document(text: str, length: str) -> str:
     Of duplicate names the last one stays. Integers are kept to the last digit; other numbers become doubles
     (decimals from Trino 480 on).
     """
+    # safety: guard-object, guard-characters
     return f"""\
 IF(from_utf8(to_utf8({text})) = {text}, -- UTF-8: nothing had to be replaced
   IF(starts_with(ltrim({text}), '{{'),
     IF({sql.moved_in(_is_shallow(text, length), 2)},
       IF({_has_whole_characters(text)},
-        {sql.moved_in(_parsed(text), 4)}))))"""
+        {sql.moved_in(_parsed(text), 4)}))))"""  # safety: guard-utf8
 
 
 def with_numbers_quoted(text: str) -> str:

@@ -32,7 +32,7 @@ def grouped(first: Mapping[int, int], groups_max: int = GROUPS_MAX) -> list[list
         return []
     partitions = sorted(first, key=lambda partition: (first[partition], partition))
     offsets = [first[partition] for partition in partitions]
-    stops = _cheapest_split(offsets, min(groups_max, len(offsets)))
+    stops = _cheapest_split(offsets, min(groups_max, len(offsets)))  # safety: groups-max
     starts = [0, *stops[:-1]]
     return [sorted(partitions[start:stop]) for start, stop in zip(starts, stops, strict=True)]
 

@@ -15,7 +15,7 @@ READING: Final = {
     "fetch.max.wait.ms": "10",
     "max.poll.records": "10000",
     "max.partition.fetch.bytes": "4194304",
-    "isolation.level": "read_committed",
+    "isolation.level": "read_committed",  # safety: trino-read-committed
 }
 """What a scan needs to be quick, and to see what ingest sees."""
 

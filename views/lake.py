@@ -139,7 +139,7 @@ def _add_database(settings: CatalogSettings, done: Translation, catalog: str) ->
         f"{_JDBC}.driver-class": "org.postgresql.Driver" if is_postgresql else "org.sqlite.JDBC",
         f"{_JDBC}.connection-url": url,
         # By this name the database's rows are told from those of other catalogs.
-        f"{_JDBC}.catalog-name": settings.name,
+        f"{_JDBC}.catalog-name": settings.name,  # safety: trino-catalog-name
         f"{_JDBC}.default-warehouse-dir": java["warehouse"],
     }
     if user := java.get("jdbc.user"):
@@ -181,5 +181,5 @@ def _add_store(settings: CatalogSettings, done: Translation) -> None:
 
 def _add_secret(done: Translation, catalog: str, name: str, value: str) -> None:
     variable = variable_of(catalog, name)
-    done.plain[name] = f"${{ENV:{variable}}}"
+    done.plain[name] = f"${{ENV:{variable}}}"  # safety: trino-secrets
     done.secrets[variable] = value

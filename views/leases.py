@@ -43,6 +43,7 @@ def hold(
     """
     until_ms = now_ms + WITHOUT_END_MS if until_ms is None else until_ms
     kept = {
+        # safety: views-lease-of-before, views-lease-of-standing
         older: their_end_ms if older == str(standing_id) else min(their_end_ms, now_ms + AFTER_REPLACEMENT_MS)
         for older, their_end_ms in _read(table, view).items()
         if their_end_ms > now_ms

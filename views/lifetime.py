@@ -75,8 +75,9 @@ def _by_topic(facts: TableFacts, commit_interval_ms: int) -> Iterator[Lifetime]:
             else:
                 words = f"{words}, which promises no time where producers give the records' times"
                 yield Lifetime(without_promise_ms, words)
-        if retention.is_limited_by_size:
+        if retention.is_limited_by_size:  # safety: views-size
             yield Lifetime(without_promise_ms, f"retention.bytes of topic {topic}, which promises no time")
+        # safety: views-tombstones
         if config.is_compacted and facts.definition.has_key and facts.state.has_read:
             accepted_ms = facts.state.tombstones_since_ms.get(topic, 0)
             since_ms = max(since_ms, min(accepted_ms, facts.looked_at_ms))
@@ -87,20 +88,20 @@ def _of_compaction(facts: TableFacts, reads_to: int) -> Iterator[Lifetime]:
     for topic in facts.definition.topics:
         config, retention = facts.configs[topic], facts.retentions[topic]
         lag_ms = retention.compaction_lag_ms
-        if lag_ms is not None:
-            promised = promised_ms(config, retention, lag_ms)
+        if lag_ms is not None:  # safety: views-compaction
+            promised = promised_ms(config, retention, lag_ms)  # safety: views-backdated-lag
             words = f"min.compaction.lag.ms of topic {topic}"
             yield _ending(reads_to - _waited_ms(facts), promised, words)
 
 
 def _waited_ms(facts: TableFacts) -> int:
     """For how long records may have been in the log before anybody could see them."""
-    return TRANSACTION_MS_MAX if facts.is_transactional else 0
+    return TRANSACTION_MS_MAX if facts.is_transactional else 0  # safety: views-waited
 
 
 def _beyond_since_ms(facts: TableFacts, topic: str) -> int:
     """As `beyond_since_ms`, and of a table that holds all of its log, not before the look at it."""
-    if facts.is_drained:
+    if facts.is_drained:  # safety: views-since
         return facts.looked_at_ms
     return beyond_since_ms(facts.state, facts.configs[topic], facts.looked_at_ms)
 

@@ -77,6 +77,7 @@ def _leftovers(files: FileSystem, parent: str, standing: _Standing, now_ms: int)
     ours = re.compile(re.escape(standing.view) + _ENDING, re.IGNORECASE)
     for info in files.get_file_info(FileSelector(parent, allow_not_found=True)):
         name = info.base_name
+        # safety: leftovers-in-use
         if info.type == FileType.Directory and ours.fullmatch(name) and name not in standing.folders:
             path = f"{parent}/{name}"
             if _is_leftover(files, path, standing, now_ms):
@@ -87,11 +88,11 @@ def _is_leftover(files: FileSystem, path: str, standing: _Standing, now_ms: int)
     inside: list[FileInfo] = files.get_file_info(FileSelector(path, recursive=True))
     found = [info for info in inside if info.type != FileType.Directory]
     return bool(found) and all(
-        info.path == f"{path}/metadata/{info.base_name}"
+        info.path == f"{path}/metadata/{info.base_name}"  # safety: leftovers-whole
         and _METADATA.fullmatch(info.base_name)
         and info.mtime_ns is not None
-        and now_ms - info.mtime_ns // 1_000_000 > KEPT_MS
-        and _uuid_of(files, info.path) == standing.uuid
+        and now_ms - info.mtime_ns // 1_000_000 > KEPT_MS  # safety: leftovers-young
+        and _uuid_of(files, info.path) == standing.uuid  # safety: leftovers-own
         for info in found
     )
 

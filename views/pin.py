@@ -75,11 +75,11 @@ def pinned_view(
     if _NAME.fullmatch(called) is None:
         raise BadParameter(name="--name", problem="small letters, digits and _ only, at most 64 of them")
     definition, state = definition_of(table, name), _state(table, name, point)
-    if state.definition_version != definition.version:
+    if state.definition_version != definition.version:  # safety: pin-definition
         raise _gone(name, "the table's definition was altered since")
     now_ms = clock.now_ms()
     try:
-        _, ends = check_source(name, state, log, definition.topics)
+        _, ends = check_source(name, state, log, definition.topics)  # safety: pin-log
     except (OffsetsGone, PartitionsShrunk) as error:
         raise _gone(name, error.what) from error
     if not ends.at_least(point.end) or not point.end.at_least(point.seam):
@@ -119,7 +119,7 @@ def _state(table: Table, name: str, point: ReadPoint) -> SnapshotState:
     if snapshot is None:
         raise _gone(name, f"its snapshot {point.snapshot_id} was expired")
     state = state_of(snapshot, name)
-    if state.seam != point.seam:
+    if state.seam != point.seam:  # safety: pin-seam
         raise BadParameter(name="--at", problem=f"it is not the seam of snapshot {point.snapshot_id}")
     return state
 

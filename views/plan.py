@@ -106,6 +106,7 @@ def is_bounded(table: TableSettings, facts: TableFacts) -> bool:
     Producers' times say nothing of when a record came, and of a transaction's records all come with its end.
     """
     by_times = all(config.is_log_append_time for config in facts.configs.values())
+    # safety: views-bounded-by-producers-times, views-bounded-by-transactions
     return table.views_bounded or facts.is_transactional or not by_times
 
 
@@ -124,7 +125,7 @@ def _live_view(
     )
     interval_ms = round(table.commit_interval_seconds * 1000)
     life = lifetime(facts, interval_ms, facts.looked_at_ms if has_end else None)
-    if life.until_ms is not None and life.until_ms <= facts.looked_at_ms:
+    if life.until_ms is not None and life.until_ms <= facts.looked_at_ms:  # safety: views-late
         return ViewsLate(table=definition.name, because=life.because, until=iso_time(life.until_ms))
     plan = ViewPlan(
         mode,

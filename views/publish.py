@@ -120,12 +120,14 @@ class Publisher:
                 self.clock.sleep(PAUSE_SECONDS)
                 continue
             replaced |= dict.fromkeys(done.replaced)
+            # safety: views-after-replacing
             if rounds == ROUNDS_MAX or not done.replaced or self._newest() == done.snapshot_id:
                 kept = tuple(view for view in done.kept if view not in replaced)
                 return replace(done, replaced=tuple(replaced), kept=kept)
 
     def _round(self) -> Round:
         failpoint("views.look")
+        # safety: views-look-first
         found = find_views(self.settings, self.name, self.trino)  # before the table: see the module
         table = self._table()
         definition, state = definition_of(table, self.name), current_state(table, self.name)
@@ -138,6 +140,7 @@ class Publisher:
             live = {mode: error for mode in modes if mode is not Mode.COLD}
         planned += [one for one in live.values() if isinstance(one, PlannedView)]
         stops = {mode: one for mode, one in live.items() if isinstance(one, ThermoclineError)}
+        # safety: views-withdrawn
         withdrawn, left = self._withdraw(definition, stops, found)  # before all else, which may fail
         verdicts = {one: self._judge(found, one, table) for one in planned}
         for one, what in verdicts.items():
@@ -157,6 +160,7 @@ class Publisher:
         facts = look(table, self.name, self.log, self.clock)
         if facts.shows_transactions:
             self._transactional_at = facts.state.snapshot_id
+        # safety: views-transaction-ended
         return replace(facts, shows_transactions=self._transactional_at == facts.state.snapshot_id)
 
     def _judge(self, found: Mapping[str, Published | None], one: PlannedView, table: Table) -> Verdict:
@@ -171,6 +175,7 @@ class Publisher:
         self, one: PlannedView, what: Verdict, table: Table, found: Mapping[str, Published | None]
     ) -> None:
         name, snapshot_id = _name(one), one.plan.snapshot_id
+        # safety: views-lease-first
         if what is Verdict.REPLACE or (what is Verdict.KEEP and self._is_lease_due(name, snapshot_id)):
             # Before the view: whoever expires snapshots in between must find it.
             standing = self._ours(found, *one.schema_and_name)
@@ -184,6 +189,7 @@ class Publisher:
     def _is_lease_due(self, name: str, snapshot_id: int) -> bool:
         """Where this publisher has not written it yet, or not for a while."""
         held = self._held.get(name, _Held(snapshot_id, -inf))
+        # safety: views-lease-of-another, views-lease-again
         return held.snapshot_id != snapshot_id or self.clock.monotonic() - held.at >= RENEWED_SECONDS
 
     def _withdraw(
@@ -202,7 +208,7 @@ class Publisher:
             schema, view = view_name(definition, mode)
             standing = found.get(view.lower())
             if standing is None and view.lower() in found:
-                continue
+                continue  # safety: views-withdrawn-each
             if standing is not None and (standing.withdrawn or "").startswith(code):
                 left.append(f"{schema}.{view}")
                 continue
@@ -216,7 +222,7 @@ class Publisher:
     def _ours(self, found: Mapping[str, Published | None], schema: str, view: str) -> Published | None:
         """The view that stands there; None where there is none. Raises `ViewForeign`."""
         name = view.lower()
-        if name in found and found[name] is None:
+        if name in found and found[name] is None:  # safety: views-foreign
             raise ViewForeign(table=self.name, view=f"{self.settings.views.lake}.{schema}.{view}")
         return found.get(name)
 

@@ -76,7 +76,7 @@ def verdict(
     """
     if found is None or found.snapshot_id is None:
         return Verdict.REPLACE
-    if _is_newer(found, planned, number_of):
+    if _is_newer(found, planned, number_of):  # safety: views-newer
         return Verdict.NEWER
     if found.digest != planned.digest or _ends_too_soon(found.until_ms, planned.until_ms, now_ms):
         return Verdict.REPLACE
@@ -86,11 +86,12 @@ def verdict(
 def _is_newer(found: Published, planned: PlannedView, number_of: Callable[[int], int | None]) -> bool:
     assert found.snapshot_id is not None
     theirs, ours = number_of(found.snapshot_id), number_of(planned.plan.snapshot_id)
-    return theirs is not None and ours is not None and theirs > ours
+    return theirs is not None and ours is not None and theirs > ours  # safety: views-beyond-the-log
 
 
 def _ends_too_soon(found_ms: int | None, planned_ms: int | None, now_ms: int) -> bool:
     """Whether the view must be replaced for its end: it is too late, or half of its life is over."""
     if planned_ms is None or found_ms is None:
         return planned_ms != found_ms
+    # safety: views-shorter, views-in-time
     return found_ms > planned_ms or found_ms - now_ms < (planned_ms - now_ms) / 2

@@ -21,7 +21,7 @@ from views.render_window import Window
 
 __all__ = ["Mode", "ViewPlan", "query"]
 
-BETWEEN_PARTITIONS: Final = "_timestamp DESC, _topic DESC, _partition_id DESC"
+BETWEEN_PARTITIONS: Final = "_timestamp DESC, _topic DESC, _partition_id DESC"  # safety: sql-between
 """``fold.order_of``, the greatest first: what decides between the last records of a key's partitions."""
 
 
@@ -53,8 +53,9 @@ class ViewPlan:
 
     def __post_init__(self) -> None:
         reads_twice = self.mode in {Mode.LIVE, Mode.PINNED} and self.definition.has_key
-        if reads_twice and not self.window.is_bounded:
+        if reads_twice and not self.window.is_bounded:  # safety: render-bound
             raise ValueError("a view that reads the log twice needs an end or a margin, the same for both")
+        # safety: render-transactions
         if reads_twice and self.definition.transactional and self.window.end is None:
             raise ValueError("a transaction's records come to light after their time: it takes an end")
         if self.mode is Mode.PINNED and self.window.end is None:
@@ -67,7 +68,7 @@ def query(plan: ViewPlan) -> str:
     """The view's query, with comments that say what each part does."""
     records = None if plan.mode is Mode.COLD else plan.window.records()
     if records is None:
-        return _filtered(plan, _cold(plan))
+        return _filtered(plan, _cold(plan))  # safety: render-filter-cold
     if not plan.definition.has_key:
         body = _appended(plan)
     elif plan.mode is Mode.LIVE_BY_KEY:
@@ -77,7 +78,7 @@ def query(plan: ViewPlan) -> str:
     parts = good_records(plan.definition, records)
     if plan.definition.has_key:
         parts.append(sql.part("_last", _LAST_OF_PARTITIONS, _last_of_partitions(plan.definition)))
-    return "WITH\n" + ",\n".join(parts) + "\n" + _filtered(plan, body)
+    return "WITH\n" + ",\n".join(parts) + "\n" + _filtered(plan, body)  # safety: render-filter
 
 
 _LAST_OF_PARTITIONS: Final = """\
@@ -88,7 +89,7 @@ several partitions, do timestamps decide."""
 def _last_of_partitions(definition: LiveTable) -> str:
     columns = f"{_columns(definition)}, {DELETED}, _topic, _partition_id, _timestamp"
     key = f"{_key(definition)}, _topic, _partition_id"
-    return f"SELECT {columns}\n{_first_of(columns, key, '_partition_offset DESC', GOOD)}"
+    return f"SELECT {columns}\n{_first_of(columns, key, '_partition_offset DESC', GOOD)}"  # safety: sql-order
 
 
 def _filtered(plan: ViewPlan, body: str) -> str:
@@ -129,6 +130,7 @@ def _overlaid(plan: ViewPlan) -> str:
     """
     columns, key = _columns(plan.definition), _key(plan.definition)
     matches = "\n  AND ".join(f"hot.{name} = cold.{name}" for name in _key_names(plan.definition))
+    # safety: sql-tombstone, sql-anti-join
     return f"""\
 {sql.comment(f"Cold: the rows of snapshot {plan.snapshot_id}, less every key that the log mentions.")}
 SELECT {", ".join(f"cold.{sql.name(column.name)}" for column in plan.definition.columns)}
@@ -160,7 +162,8 @@ def _ranked(plan: ViewPlan) -> str:
   SELECT {columns}, {DELETED}, true AS _is_hot, _timestamp, _topic, _partition_id
   FROM _last
 )"""
-    order = f"_is_hot DESC, {BETWEEN_PARTITIONS}"
+    order = f"_is_hot DESC, {BETWEEN_PARTITIONS}"  # safety: sql-hot-wins
+    # safety: sql-tombstone-by-key
     return f"""\
 {sql.comment("Of each key the last record, or else the cold row; no row where that record deletes it.")}
 SELECT {columns}
@@ -186,8 +189,8 @@ def _snapshot(plan: ViewPlan) -> str:
     """
     *namespace, table = plan.definition.identifier.split(".")
     name = sql.qualified(plan.catalog, ".".join(namespace), table)
-    if plan.expires_at is None:
-        return f"{name} FOR VERSION AS OF {plan.snapshot_id}"
+    if plan.expires_at is None:  # safety: render-expiry
+        return f"{name} FOR VERSION AS OF {plan.snapshot_id}"  # safety: render-snapshot
     time = plan.expires_at.isoformat(timespec="seconds")
     reason = (
         f"the view of {plan.definition.identifier} expired at {time}: the log may lack records by now that "

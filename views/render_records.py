@@ -109,9 +109,9 @@ def _read(one: _Document, key: Sequence[str], source: str, columns: Sequence[str
         for found, column in placed
     ]
     problems = [
-        f"{sql.name(column.name)} IS NULL"
+        f"{sql.name(column.name)} IS NULL"  # safety: guard-key
         if column.name in key
-        else f"({found} IS NOT NULL AND {sql.name(column.name)} IS NULL)"
+        else f"({found} IS NOT NULL AND {sql.name(column.name)} IS NULL)"  # safety: guard-value
         for found, column in placed
     ]
     bad = sql.indented(" OR\n".join(problems or ["false"]))
@@ -134,7 +134,7 @@ def _read(one: _Document, key: Sequence[str], source: str, columns: Sequence[str
             one.good,
             _GOOD % one.name,
             f"{sql.select(one.kept, part_of['values'])}\n"
-            f"WHERE IF({one.may_lack} OR {is_read}, NOT (\n{bad}), false)",
+            f"WHERE IF({one.may_lack} OR {is_read}, NOT (\n{bad}), false)",  # safety: guard-read
         ),
     ]
 

@@ -65,12 +65,14 @@ class Window:
             title = (
                 f"{topic}, partitions that came after this view was published: from their first record on."
             )
+            # safety: window-new-partitions
             yield self._scan(topic, title, [f"_partition_id >= {len(spans)}", "_partition_offset >= 0"])
 
     def _spans(self, topic: str) -> dict[int, tuple[int, int | None]]:
         """Each known partition's first offset, and its end; without those that have nothing in between."""
         places = [place for side in (self.seam, self.end or Seam()) for place in side.items()]
         count = max((partition + 1 for name, partition, _ in places if name == topic), default=0)
+        # safety: window-gaps
         firsts = {partition: self.seam.get((topic, partition)) for partition in range(count)}
         if self.end is None:
             return {partition: (first, None) for partition, first in firsts.items()}
@@ -83,7 +85,8 @@ class Window:
 
     def _scan(self, topic: str, title: str, conditions: list[str]) -> str:
         if self.margin_ms is not None:
-            now = "CAST(current_timestamp AT TIME ZONE 'UTC' AS timestamp(3))"
+            now = "CAST(current_timestamp AT TIME ZONE 'UTC' AS timestamp(3))"  # safety: window-utc
+            # safety: window-margin
             conditions = [*conditions, f"_timestamp < {now} - INTERVAL '{self.margin_ms / 1000:.3f}' SECOND"]
         every = "\n  AND ".join(conditions)
         return f"""\
@@ -107,14 +110,14 @@ CROSS JOIN UNNEST(ARRAY[true]) AS one (_once)"""
 
 def _conditions(spans: Mapping[int, tuple[int, int | None]]) -> list[str]:
     """What is handed to Kafka for these partitions together, and where they differ what is exact."""
-    hull = _between(min(first for first, _ in spans.values()), _farthest(spans))
+    hull = _between(min(first for first, _ in spans.values()), _farthest(spans))  # safety: window-hull
     conditions = [_is_one_of(spans), hull]
     alike: dict[tuple[int, int | None], list[int]] = {}
     for partition, span in spans.items():
         alike.setdefault(span, []).append(partition)
     if len(alike) > 1:
         exact = [f"{_is_one_of(partitions)} AND {_between(*span)}" for span, partitions in alike.items()]
-        conditions.append("(" + "\n    OR ".join(exact) + ")")
+        conditions.append("(" + "\n    OR ".join(exact) + ")")  # safety: window-exact
     return conditions
 
 
@@ -124,8 +127,8 @@ def _farthest(spans: Mapping[int, tuple[int, int | None]]) -> int | None:
 
 
 def _between(first: int, end: int | None) -> str:
-    from_first = f"_partition_offset >= {first}"
-    return from_first if end is None else f"{from_first} AND _partition_offset < {end}"
+    from_first = f"_partition_offset >= {first}"  # safety: window-seam
+    return from_first if end is None else f"{from_first} AND _partition_offset < {end}"  # safety: window-end
 
 
 def _is_one_of(partitions: Iterable[int]) -> str:

@@ -40,6 +40,7 @@ COMMITS_MAX: Final = 200
 def shows_transactions(table: Table, name: str, log: Log, configs: Mapping[str, TopicConfig]) -> bool:
     """Whether table or log has a sign of transactions; ``configs`` are of all the table's topics."""
     topics = list(configs)
+    # safety: views-transaction-open, views-transaction-committed
     return has_open_transaction(log, topics) or has_committed_transactions(table, name, configs)
 
 
@@ -52,6 +53,7 @@ def has_committed_transactions(table: Table, name: str, configs: Mapping[str, To
     """Whether one of the table's newest commits passed offsets of transactions."""
     is_compacted = any(config.is_compacted for config in configs.values())
     return any(
+        # safety: views-transaction-compacted
         _records_missing(before, after) > 0 and not (is_compacted and _may_be_compacted(before, after))
         for before, after in islice(_commits(table, name), COMMITS_MAX)
     )

@@ -59,6 +59,7 @@ class Watch:
             done = self.publish()
         except ThermoclineError as error:
             return self._failed(error)
+        # safety: views-soft
         except Exception as error:  # noqa: BLE001  a bug in publishing must not end ingest
             return self._failed(InternalError.of(error, "publishing views"))
         self._has_ends = done.has_ends
@@ -74,7 +75,7 @@ class Watch:
     def follow(self, woken: threading.Event, stop: threading.Event) -> int:
         """Publishes until ``stop`` is set, whenever ``woken`` is, and at each pause; the exit code."""
         while not stop.is_set():
-            woken.clear()  # before the look: a commit during it is looked at next
+            woken.clear()  # before the look: a commit during it is looked at next  # safety: views-woken
             self.once()
             woken.wait(self.pause_seconds)
         return ExitCode.DONE

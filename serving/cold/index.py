@@ -126,9 +126,10 @@ def assemble(manifest: Manifest, name: str, file_of: Callable[[DataFile], ColdFi
 
 
 def _fingerprint(definition: LiveTable, files: Iterable[ColdFile]) -> bytes:
-    digest = hashlib.blake2b(str(definition.version).encode(), digest_size=16)
+    digest = hashlib.blake2b(str(definition.version).encode(), digest_size=16)  # safety: cache-version
     for file in files:
         deletes = file.data.deletes
+        # safety: index-fingerprint
         place = (file.data.path, deletes.path, deletes.offset) if deletes else (file.data.path,)
         digest.update(repr(place).encode())
     return digest.digest()

@@ -53,6 +53,7 @@ def source_of(table: Table, state: SnapshotState) -> str:
     """
     accepted = json.loads(table.properties.get(ACCEPTED_PROPERTY, "[]"))
     last = hashlib.blake2b(json.dumps(accepted[-1:]).encode(), digest_size=16).hexdigest()
+    # safety: accepted-is-source
     return json.dumps([state.cluster_id, sorted(state.topic_ids.values()), last])
 
 
@@ -103,5 +104,6 @@ def is_newer(new: Manifest, old: Before) -> bool:
         return True  # the table was dropped and created again
     old_seam = old.seam if isinstance(old.seam, Seam) else Seam.from_json(old.seam)
     # Of another log, or of one that was begun again, offsets can't be compared.
+    # safety: other-log-is-newer
     goes_on = new.source != old.source or Seam.from_json(new.seam).at_least(old_seam)
     return new.sequence_number > old.sequence_number and goes_on

@@ -131,9 +131,9 @@ class ColdReader:
             for group in groups:
                 failpoint("cold.read")
                 positions, columns = _matching(parquet, group, definition, entity, file, probes_first)
-                start = int(file.sparse.row_starts[group])
+                start = int(file.sparse.row_starts[group])  # safety: index-row-starts
                 for position, row in zip(positions, zip(*columns, strict=True), strict=True):
-                    if deleted is None or start + position not in deleted:
+                    if deleted is None or start + position not in deleted:  # safety: index-deletes
                         yield row
 
     def _opened(self, file: ColdFile) -> _Opened:

@@ -105,10 +105,11 @@ class Generation:
     @property
     def free_bytes(self) -> int:
         """What certainly still fits into the map, after what a seal needs."""
-        return self.map_bytes - self.used_bytes - SEAL_BYTES
+        return self.map_bytes - self.used_bytes - SEAL_BYTES  # safety: hot-room-seal
 
     def bytes_needed(self, records: Mapping[bytes, bytes]) -> int:
         """The most that adding the records can take, even if no page that was freed can be used again."""
+        # safety: hot-room-records, hot-room-values
         return len(records) * PAGES_PER_RECORD * self._page_bytes + 2 * sum(map(len, records.values()))
 
     @property
@@ -134,7 +135,7 @@ class Generation:
         There must be room for them: ``bytes_needed`` must not exceed ``free_bytes``. Raises `lmdb.Error` and
         OSError when the disk fails or is full; nothing is written then.
         """
-        self._check_disk(*records.values())
+        self._check_disk(*records.values())  # safety: room-to-write
         with self._environment.begin(write=True) as transaction:
             if records:
                 transaction.cursor().putmulti(sorted(records.items()))  # neighbours share pages

@@ -169,6 +169,7 @@ class Leases:
         """From where on records are needed: the least, by partition, of the newest seam and all leased."""
         seams = [newest, *(seen.seam for seen in self._seen.values() if not seen.terms.has_opened)]
         places = {(topic, partition) for topic, partition, _ in newest.items()}
+        # safety: hot-needed-least
         return Seam({place: min(seam.get(place) for seam in seams) for place in places})
 
     def held(self) -> frozenset[str]:

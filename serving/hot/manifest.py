@@ -64,6 +64,7 @@ def read_manifest(folder: Path) -> Manifest | None:
         manifest = _decoder.decode((folder / MANIFEST).read_bytes())
     except (FileNotFoundError, msgspec.DecodeError):
         return None
+    # safety: hot-this-boot
     return manifest if (manifest.format, manifest.boot_id) == (FORMAT, boot_id()) else None
 
 

@@ -32,7 +32,7 @@ class Merge:
     def is_done(self) -> bool:
         """Takes one step, and tells whether all is copied. One that failed never is done."""
         failpoint("hot.merge")
-        next(self._steps, None)
+        next(self._steps, None)  # safety: merge-whole
         return self._is_whole
 
     def abandon(self) -> None:
@@ -41,7 +41,7 @@ class Merge:
         self.merged.delete()
 
     def _run(self) -> Generator[None]:
-        for source in (self.older, self.newer):
+        for source in (self.older, self.newer):  # safety: hot-merge-order
             with source.read() as transaction:
                 records = source.all_records(transaction)
                 while step := list(islice(records, STEP_RECORDS)):

@@ -81,9 +81,10 @@ class Pin:
     def _sealed(self) -> PinnedHot | None:
         """What was sealed after the pin asked, once it is, and once the lease keeps it."""
         manifest = read_manifest(self._folder)
+        # safety: pin-after-it-asked
         if manifest is None or manifest.seal is None or manifest.seal.at <= self._asked_at:
             return None
-        listed = manifest.generations[:-1]
+        listed = manifest.generations[:-1]  # safety: pin-sealed
         try:
             generations = open_generations(self._folder, listed, {})
         except lmdb.Error:  # evicted or merged meanwhile; the next manifest says so
@@ -91,7 +92,7 @@ class Pin:
         failpoint("pin.name")
         self._lease.name_generations(one.name for one in listed)
         now = read_manifest(self._folder)
-        if now is None or not set(listed) <= set(now.generations):
+        if now is None or not set(listed) <= set(now.generations):  # safety: pin-named-then-looked
             return None
         pinned = PinnedHot(manifest, generations, manifest.seal, self._lease)
         self._lease.need_only_generations()
@@ -146,4 +147,5 @@ class PinnedHot:
     @contextmanager
     def _transactions(self) -> Iterator[list[lmdb.Transaction[bytes]]]:
         with ExitStack() as stack:
+            # safety: pin-newest-first
             yield [stack.enter_context(generation.read()) for generation in reversed(self._generations)]

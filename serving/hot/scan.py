@@ -111,7 +111,7 @@ def _records(keys: pa.Array, values: pa.Array, topics: Sequence[str], firsts: Po
     ]
     batch = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
     counts = offsets >= firsts[topic, np.minimum(partition, firsts.shape[1] - 1)]
-    return batch if counts.all() else batch.filter(pa.array(counts))
+    return batch if counts.all() else batch.filter(pa.array(counts))  # safety: hot-scan-before-the-seam
 
 
 def _keys_and_places(stored: pa.Array) -> tuple[pa.Array, Positions, Positions]:

@@ -205,7 +205,7 @@ class HotTier:
                 records.update(stored_records(self._definition, chunk, decoded))
             if decoded.bad and self._refused < KEPT_MAX:
                 room = KEPT_MAX - self._refused
-                records.update(stored_refused(self._definition, chunk, decoded, room))
+                records.update(stored_refused(self._definition, chunk, decoded, room))  # safety: refused-kept
                 self._refused += min(room, len(decoded.bad))
         covered = tuple(
             replace(
@@ -240,7 +240,7 @@ class HotTier:
         """
         count = 0
         for generation in self._generations[:-1]:
-            if not up_to.at_least(generation.meta().end):
+            if not up_to.at_least(generation.meta().end):  # safety: hot-evict-whole
                 break
             count += 1
         if count:
@@ -275,14 +275,14 @@ class HotTier:
         sealed_at = self._manifest.seal.at if self._manifest.seal else float("-inf")
         if now - sealed_at >= SEAL_SECONDS_MIN:
             self._leases.look()
-            if self._leases.is_seal_wanted(sealed_at) or self._is_active_old(now):
+            if self._leases.is_seal_wanted(sealed_at) or self._is_active_old(now):  # safety: pin-seal
                 self.seal()
         self.merge_some()
         if now - self._upkeep_at >= UPKEEP_SECONDS:
             self._upkeep_at = now
             self._leases.look()
             if newest is not None:
-                self.evict(self._leases.needed(newest))
+                self.evict(self._leases.needed(newest))  # safety: hot-evict-unneeded
             self._generations[-1].free_dead_readers()
             self._sweep()
 
@@ -301,7 +301,7 @@ class HotTier:
         """Takes over the generations of an earlier tier, if they can be used."""
         if (before.source, before.definition) != (self._manifest.source, self._manifest.definition):
             return False
-        if before.complete_from_ms > tombstones_from_ms:
+        if before.complete_from_ms > tombstones_from_ms:  # safety: hot-complete-continued
             return False
         if not all((self.folder / listed.name).exists() for listed in before.generations):
             return False  # a writer that opens it would create it, empty
@@ -365,6 +365,7 @@ class HotTier:
 
     def _roll(self, seal: Seal, map_bytes: int) -> None:
         """Begins a generation where the active one ends, which is sealed thereby."""
+        # safety: hot-generation-start
         empty = tuple(replace(part, start=part.end) for part in self._meta.covered)
         generation = self._created(Meta(self._meta.manifest, empty), map_bytes)
         failpoint("hot.roll")
@@ -404,7 +405,7 @@ class HotTier:
         self._unlisted_bytes = 0
         for path in self.folder.glob(f"*{GENERATION_SUFFIX}*"):
             name = path.name.removesuffix(LOCK_SUFFIX)
-            if name in held - kept:
+            if name in held - kept:  # safety: pin-held
                 self._unlisted_bytes += path.stat().st_blocks * DISK_BLOCK_BYTES
             elif name not in kept:
                 failpoint("hot.sweep")

@@ -100,7 +100,7 @@ class HotReader:
         with self.view():
             pass
         stamp = file_version(self._folder / MANIFEST)
-        if stamp != self._stamp:
+        if stamp != self._stamp:  # safety: tier-found-again
             with suppress(NotReady):  # none is there now: what is held goes on
                 self._reopened(self._opened)
                 self._stamp = stamp

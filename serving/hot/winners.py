@@ -43,7 +43,7 @@ def winners_of_prefix(
             for stored_key, value in cursor:
                 if not stored_key.startswith(start):
                     break
-                found.setdefault(stored_key, value)
+                found.setdefault(stored_key, value)  # safety: hot-newest-generation
     winners = _folded(found.items(), topics, seam)
     if len(prefix) > LONG_KEY_PREFIX_BYTES:
         return {key: row for key, row in winners.items() if key.startswith(prefix)}
@@ -64,7 +64,7 @@ def _folded(
             places[packed] = _place(packed, topics, seam)
         topic, partition, first = places[packed]
         offset, timestamp_ms, flags = unpack_header(value)
-        if offset < first:
+        if offset < first:  # safety: hot-before-the-seam
             continue
         if flags & HAS_LONG_KEY:
             key, payload = long_key_and_payload(value)
@@ -72,7 +72,7 @@ def _folded(
             key, payload = stored_key[KEY_START:PLACE_START], value[header_bytes:]
         # Made the short way, in half the time.
         row = tuple.__new__(HotRow, (payload, topic, partition, offset, timestamp_ms))
-        if key in rows and _order(rows[key]) > _order(row):
+        if key in rows and _order(rows[key]) > _order(row):  # safety: hot-one-partition-each
             continue
         rows[key] = row
         if not payload:
@@ -80,7 +80,7 @@ def _folded(
     winners = cast("dict[bytes, HotRow | None]", rows)
     for key in tombstones:
         if not rows[key].payload:
-            winners[key] = None
+            winners[key] = None  # safety: hot-tombstone
     return winners
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants import NOT_COPIED, ROOT, mutated
-from tests.safety_lines import MUTANTS
+from tests.mutants import NOT_COPIED
+from tests.mutation import ROOT, mutated, places
+from tests.safety_lines import LINES
 
 pytestmark = [pytest.mark.demo, pytest.mark.full]
 
@@ -64,9 +65,9 @@ def test_a_wrong_row_in_the_extract_ends_it_with_a_bad_verdict(tmp_path: Path) -
     """Goal: the demo can fail. Method: an extract that keeps the rows which newer records replace."""
     copy, folder = tmp_path / "copy", tmp_path / "run"
     shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*NOT_COPIED))
-    (mutant,) = (one for one in MUTANTS if one.name == "overlay-extract")
-    file = copy / mutant.file
-    file.write_text(mutated(mutant, file.read_text()))
+    place = places(copy)["overlay-extract"]
+    file = copy / place.file
+    file.write_text(mutated(file.read_text(), place.number, LINES["overlay-extract"].mutation))
     folder.mkdir()
     ended = played(folder, code=copy)
     assert ended.returncode == 1, ended.stderr

@@ -258,7 +258,7 @@ def _confirmed(
     again = command(f"quarantine purge {name} {shlex.join(choice)} --yes")
     if not len(seen) or not confirmed(f"{goes} will be gone for good. Go on?", goes, again):
         return None
-    return lambda row: _coordinates(row) in seen
+    return lambda row: _coordinates(row) in seen  # safety: purge-counted
 
 
 def _report(name: str, done: Replayed, is_dry_run: bool, as_json: bool) -> None:

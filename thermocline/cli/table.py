@@ -94,7 +94,7 @@ def drop(
     from ingest.drop import drop_table, plan_drop
     from thermocline.process.clock import SystemClock
 
-    if not yes and not _confirmed(name, plan_drop(settings, name), purge):
+    if not yes and not _confirmed(name, plan_drop(settings, name), purge):  # safety: drop-yes
         show({"table": name, "dropped": []}, Text(f"{name}: nothing was dropped"), as_json)
         return ExitCode.NOTHING_TO_DO
     dropped = drop_table(settings, name, purge, SystemClock(), say)

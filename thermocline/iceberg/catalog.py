@@ -168,8 +168,8 @@ def current_state(table: Table, name: str) -> SnapshotState:
     try:
         state = state_of(snapshot, name)
     except TableUnowned as foreign:
-        raise _unowned(table, name, snapshot, foreign.detail) from None
-    if is_rolled_back(summary_of(snapshot), table.properties):
+        raise _unowned(table, name, snapshot, foreign.detail) from None  # safety: beh-foreign
+    if is_rolled_back(summary_of(snapshot), table.properties):  # safety: beh-rollback
         raise _unowned(table, name, snapshot, ROLLED_BACK)
     return replace(state, tombstones_since_ms=json.loads(table.properties.get(TOMBSTONES_PROPERTY, "{}")))
 
@@ -181,6 +181,7 @@ def is_rolled_back(summary: Mapping[str, str], properties: Mapping[str, str | No
     """
     seam, batch = properties.get(SEAM_PROPERTY), properties.get(BATCH_PROPERTY)
     is_other_seam = seam is not None and Seam.from_json(seam) != Seam.from_json(summary[SUMMARY_SEAM])
+    # safety: rolled-back-batch
     return is_other_seam or (batch is not None and batch != summary[SUMMARY_BATCH])
 
 

@@ -81,12 +81,12 @@ def _describe(path: str, file_bytes: int, definition: LiveTable, table: pa.Table
     upper: dict[int, bytes] = {}
     for field in definition.iceberg_schema().fields:
         column = table.column(field.name)
-        nulls[field.field_id] = column.null_count
+        nulls[field.field_id] = column.null_count  # safety: bounds-nulls
         assert isinstance(field.field_type, PrimitiveType)
         if column.null_count == len(column) or not any(is_type(column.type) for is_type in _ORDERED):
             continue
         bounds = pc.min_max(column)
-        low, high = _lower(bounds["min"].as_py()), _upper(bounds["max"].as_py())
+        low, high = _lower(bounds["min"].as_py()), _upper(bounds["max"].as_py())  # safety: bounds-lower
         lower[field.field_id] = to_bytes(field.field_type, low)
         if high is not None:
             upper[field.field_id] = to_bytes(field.field_type, high)
@@ -110,12 +110,13 @@ def _upper(value: Any) -> Any:
     for end in range(len(cut), 0, -1):
         following = ord(cut[end - 1]) + 1
         if 0xD800 <= following <= 0xDFFF:
+            # safety: bounds-surrogates
             following = 0xE000  # code points in between are surrogates, which no UTF-8 text holds
         if following <= 0x10FFFF:
-            return cut[: end - 1] + chr(following)
-    return None
+            return cut[: end - 1] + chr(following)  # safety: bounds-cut
+    return None  # safety: bounds-none
 
 
 def _is_zero(value: Any) -> bool:
     """Whether it is a floating zero: to Iceberg -0.0 lies below 0.0, and Arrow takes the two for one."""
-    return isinstance(value, float) and value == 0
+    return isinstance(value, float) and value == 0  # safety: bounds-zero

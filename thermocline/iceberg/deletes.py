@@ -79,6 +79,7 @@ def _read_vector(io: FileIO, deletes: Deletes) -> BitMap:
         blob: bytes = source.read(deletes.length)
     (size,) = struct.unpack_from(">I", blob)
     body, checksum = blob[4 : 4 + size], blob[4 + size : 8 + size]
+    # safety: vector-checksum
     if body[:4] != _VECTOR_MAGIC or struct.pack(">I", zlib.crc32(body)) != checksum:
         raise ValueError(f"{deletes.path} at byte {deletes.offset}: not an intact deletion vector")
     (bitmap_count,) = struct.unpack_from("<Q", body, 4)
@@ -139,7 +140,7 @@ def _read_positions(io: FileIO, deletes: Deletes) -> BitMap:
         for rows in parquet.iter_batches(_POSITIONS_AT_ONCE, columns=["file_path", "pos"], use_threads=False):
             paths.update(rows.column("file_path").unique().to_pylist())
             positions |= BitMap(rows.column("pos").to_numpy().astype(np.uint32))
-    if len(paths) > 1:
+    if len(paths) > 1:  # safety: deletes-of-one-file
         raise ValueError(f"{deletes.path}: position deletes of several data files are not supported")
     return positions
 

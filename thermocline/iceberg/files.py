@@ -118,6 +118,7 @@ def plan_files(table: Table, snapshot_id: int, name: str = "") -> tuple[DataFile
             continue
         referenced = file.named(_REFERENCED)
         # A second file of deletes would need to be united with the first one; ours take its place.
+        # safety: one-deletes-file, bound-deletes
         if file.content != DataFileContent.POSITION_DELETES or not referenced or referenced in deletes:
             raise TableUnowned(
                 table=name,

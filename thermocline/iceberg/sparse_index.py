@@ -95,9 +95,10 @@ def _index_by_reading(
     first_keys: list[bytes] = []
     last_key, is_sorted = b"", True
     for group in range(len(rows)):
+        # safety: whole-identity
         rows_of_group = file.read_row_group(group, columns=list(definition.identity))
         keys = encode_table(definition, rows_of_group).to_pylist()
-        is_sorted = is_sorted and keys == sorted(keys) and last_key <= keys[0]
+        is_sorted = is_sorted and keys == sorted(keys) and last_key <= keys[0]  # safety: index-unsorted
         first_keys.append(keys[0])
         last_key = keys[-1]
     return SparseIndex(first_keys, rows, is_sorted)

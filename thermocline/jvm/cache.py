@@ -42,7 +42,7 @@ def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with alone_in(folder.parent):
             if not folder.exists():
-                unfinished = folder.with_name(f"{folder.name}.unfinished")
+                unfinished = folder.with_name(f"{folder.name}.unfinished")  # safety: cache-unfinished
                 shutil.rmtree(unfinished, ignore_errors=True)
                 make(unfinished)
                 unfinished.replace(folder)

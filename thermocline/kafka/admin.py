@@ -30,7 +30,7 @@ def admin_client(owner: object, config: Mapping[str, Any], logger: Logger | None
     _destroy_left_behind()
     options = {} if logger is None else {"logger": logger}
     client = AdminClient(dict(config), **options)
-    weakref.finalize(owner, _left_behind.append, client).atexit = False
+    weakref.finalize(owner, _left_behind.append, client).atexit = False  # safety: client-not-garbage
     return client
 
 

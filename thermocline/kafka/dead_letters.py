@@ -80,7 +80,7 @@ def send_dead_letters(
         with failstep("dead-letters.send"):
             for letter in letters:
                 sending.send(letter)
-            sending.flush()
+            sending.flush()  # safety: dead-letters-acknowledged
     except BaseException:
         sending.abandon()
         raise

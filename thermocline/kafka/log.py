@@ -231,7 +231,7 @@ def _backdated_ms_max(entries: Mapping[str, str | None]) -> int | None:
         bound_ms = int(entries.get(name) or _NO_BOUND_MS)
         if bound_ms != _NO_BOUND_MS:
             return bound_ms
-    return None
+    return None  # safety: views-backdated-setting
 
 
 class Log:
@@ -295,7 +295,7 @@ class Log:
         A partition that appears between the two questions is left out.
         """
         # The ends first: what arrives between the questions may be that young, and must not be passed over.
-        ends = self._offsets(topics, _LATEST)
+        ends = self._offsets(topics, _LATEST)  # safety: beh-ends-before-time
         found = self._offsets(topics, OffsetSpec.for_timestamp(epoch_ms))
         return Seam(
             {
@@ -428,7 +428,7 @@ def read_ranges(
                 progressed_at = clock.monotonic()
             elif clock.monotonic() - progressed_at > READ_STALL_SECONDS:
                 place, wanted = next(iter(unread.items()))
-                raise RangeIncomplete(
+                raise RangeIncomplete(  # safety: log-range-stall
                     topic=wanted.topic,
                     partition=wanted.partition,
                     first=wanted.first,
@@ -466,7 +466,7 @@ def _sort_out(
             continue  # a broker that is away for a moment; the stall bound ends it when it stays away
         has_progressed = has_progressed or reached > positions[place]
         positions[place] = max(positions[place], reached)
-        if positions[place] >= wanted.end:
+        if positions[place] >= wanted.end:  # safety: log-range-end
             del unread[place]
             consumer.pause([TopicPartition(*place)])
     return [RecordChunk.of(*place, read) for place, read in records.items()], has_progressed

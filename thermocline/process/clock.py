@@ -42,7 +42,7 @@ class SystemClock:
 
     def monotonic(self) -> float:
         """Seconds from an arbitrary start."""
-        return time.clock_gettime(_MONOTONIC)
+        return time.clock_gettime(_MONOTONIC)  # safety: suspended
 
     def now_ms(self) -> int:
         """Milliseconds since 1970 in UTC."""

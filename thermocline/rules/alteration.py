@@ -78,7 +78,7 @@ def plan_alteration(current: LiveTable, wanted: LiveTable, last_column_id: int =
     problems += [
         f"the topic {topic} can't be left out: the table holds rows of it, and its seam"
         for topic in current.topics
-        if topic not in wanted.topics
+        if topic not in wanted.topics  # safety: kept-topics
     ]
     if problems:
         raise AlterationRefused(table=current.name, problems=tuple(problems))
@@ -130,7 +130,7 @@ def _fixed_fields(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
         if field.name in (*FREE, *_WITH_RULES, *_NAMES):
             continue
         ours, theirs = getattr(current, field.name), getattr(wanted, field.name)
-        if ours != theirs:
+        if ours != theirs:  # safety: fixed-fields
             why = FIXED.get(field.name, "the rows in the table follow from it")
             yield f"{field.name} can't become {_spelled(theirs)} from {_spelled(ours)}: {why}"
 
@@ -138,7 +138,7 @@ def _fixed_fields(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
 def _problems_of_columns(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
     types = {column.name: column.type for column in wanted.columns}
     for column in current.columns:
-        if column.name not in types:
+        if column.name not in types:  # safety: kept-columns
             yield (
                 f"the column {column.name} can't be left out or renamed: the table holds its values, and "
                 "readers know it by its name"
@@ -146,6 +146,7 @@ def _problems_of_columns(current: LiveTable, wanted: LiveTable) -> Iterator[str]
         elif types[column.name] != column.type:
             yield from _problem_of_type(current, column, types[column.name])
     names = {column.name for column in current.columns}
+    # safety: new-names-alter
     yield from problems_of_new_names(column.name for column in wanted.columns if column.name not in names)
     kept = [column.name for column in current.columns if column.name in types]
     in_the_file = [column.name for column in wanted.columns if column.name in kept]
@@ -158,9 +159,9 @@ def _problems_of_columns(current: LiveTable, wanted: LiveTable) -> Iterator[str]
 
 def _problem_of_type(current: LiveTable, column: Column, wanted: ColumnType) -> Iterator[str]:
     change = f"the column {column.name} can't become {wanted} from {column.type}"
-    if column.name in current.key:
+    if column.name in current.key:  # safety: key-type
         yield f"{change}: it is part of the key, whose bytes stand in the index of every file"
-    elif not _is_widening(column.type, wanted):
+    elif not _is_widening(column.type, wanted):  # safety: widening-only
         yield f"{change}: only int to long and a higher precision of a decimal leave every value as it is"
 
 
@@ -170,7 +171,7 @@ def _is_widening(before: ColumnType, after: ColumnType) -> bool:
     if before.kind is Kind.DECIMAL and after.kind is Kind.DECIMAL:
         assert before.precision is not None
         assert after.precision is not None
-        return after.precision > before.precision and after.scale == before.scale
+        return after.precision > before.precision and after.scale == before.scale  # safety: decimal-scale
     return False
 
 
@@ -189,7 +190,7 @@ def _columns_with_ids(current: LiveTable, wanted: LiveTable, last_column_id: int
     for column in wanted.columns:
         if column.name not in ids:
             last += 1
-        yield replace(column, field_id=ids.get(column.name, last))
+        yield replace(column, field_id=ids.get(column.name, last))  # safety: kept-ids
 
 
 def _changed_topics(current: LiveTable, wanted: LiveTable, added: Sequence[str]) -> Iterator[str]:

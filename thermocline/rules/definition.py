@@ -179,6 +179,7 @@ class LiveTable:
             on_error=_parse_on_error(on_error, problems),
             transactional=transactional,
             suppress_unchanged=suppress_unchanged,
+            # safety: stored-provenance-id
             provenance_id=len(columns) + 1 if provenance_id is None else provenance_id,
             version=version,
         )
@@ -200,7 +201,7 @@ class LiveTable:
             columns = {column.pop("name"): column for column in fields.pop("columns")}
             ids = {column: spec.pop("id") for column, spec in columns.items() if "id" in spec}
             types = {column: spec if "epoch" in spec else spec["type"] for column, spec in columns.items()}
-            return cls.build(name=name, columns=types, field_ids=ids, **fields)
+            return cls.build(name=name, columns=types, field_ids=ids, **fields)  # safety: stored-field-ids
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             problem = f"the definition stored in the table can't be read: {first_line(error)}"
             raise DefinitionInvalid(table=name, problems=(problem,)) from error
@@ -245,7 +246,7 @@ class LiveTable:
     @cached_property
     def identity(self) -> tuple[str, ...]:
         """The names of the columns that identify a row: the key, or else topic, partition and offset."""
-        return self.key or PROVENANCE[:3]
+        return self.key or PROVENANCE[:3]  # safety: append-identity
 
     @cached_property
     def key_columns(self) -> tuple[Column, ...]:
@@ -351,7 +352,7 @@ def _parse_columns(
 
 
 def _problems_of_key(table: LiveTable, declared: Sequence[str]) -> Iterable[str]:
-    if not table.has_key and table.key_from != "value":
+    if not table.has_key and table.key_from != "value":  # safety: append-needs-values
         yield (
             "the key is empty, so that every record adds a row: columns then come from the value alone, so "
             'set key_from = "value"'

@@ -68,8 +68,8 @@ def overlay(cold: Mapping[bytes, R], winners: Mapping[bytes, R | None]) -> dict[
 
     Sorted by key.
     """
-    rows = {key: row for key, row in cold.items() if key not in winners}
-    rows.update((key, row) for key, row in winners.items() if row is not None)
+    rows = {key: row for key, row in cold.items() if key not in winners}  # safety: overlay-hides
+    rows.update((key, row) for key, row in winners.items() if row is not None)  # safety: overlay-tombstones
     return dict(sorted(rows.items()))
 
 
@@ -82,7 +82,7 @@ def _decide(records: pa.Table) -> tuple[pa.Array, Indexes, Indexes]:
     places = _places(records)
     winner_of = _highest_offsets(records, key_of, len(keys.dictionary))
     contested = _contested(key_of, places, len(keys.dictionary))
-    if len(contested):
+    if len(contested):  # safety: fold-partitions
         winner_of[contested] = _decided(records, key_of, places, contested)
     return keys.dictionary, winner_of, contested
 
@@ -102,7 +102,7 @@ def _places(records: pa.Table) -> Indexes:
 
 def _highest_offsets(records: pa.Table, key_of: Indexes, keys: int) -> Indexes:
     """The index of each key's record with the highest offset: its winner, if one partition has them all."""
-    by_offset = np.argsort(records.column(OFFSET).to_numpy(), kind="stable")
+    by_offset = np.argsort(records.column(OFFSET).to_numpy(), kind="stable")  # safety: fold-offset
     winner_of = np.zeros(keys, np.int64)
     winner_of[key_of[by_offset]] = by_offset  # of repeated indexes the last assignment stays
     return winner_of

@@ -54,7 +54,7 @@ def check_source(table: str, at: Fed, log: Log, topics: Sequence[str]) -> tuple[
     """
     check_identity(table, at.cluster_id, at.topic_ids, log, topics)
     starts, ends = log.bounds(topics)
-    check_against_log(table, at.seam, starts, ends)
+    check_against_log(table, at.seam, starts, ends)  # safety: beh-ends-before-reading
     return starts, ends
 
 
@@ -68,13 +68,13 @@ def check_identity(
         TopicReplaced: nor do those of topics that were deleted and created again; all of them are named.
     """
     found = log.cluster_id()
-    if found != cluster_id:
+    if found != cluster_id:  # safety: cluster-id
         raise ClusterReplaced(table=table, recorded=cluster_id, found=found)
     facts = log.describe(topics)
     replaced = [
         topic for topic in topics if topic_ids.get(topic, facts[topic].topic_id) != facts[topic].topic_id
     ]
-    if replaced:
+    if replaced:  # safety: topic-id
         raise TopicReplaced(
             table=table,
             topics=tuple(replaced),
@@ -140,7 +140,7 @@ def check_tombstones(table: str, at: Fed, ends: Seam, log: Log, now_ms: int) -> 
         topic
         for topic in topics
         if configs[topic].is_compacted
-        and now_ms - since[topic] > kept_ms(configs[topic])
+        and now_ms - since[topic] > kept_ms(configs[topic])  # safety: tombstones
         and not _is_all_young(at.seam, waiting, log, topic, configs[topic], now_ms - kept_ms(configs[topic]))
     ]
     if late:
@@ -202,13 +202,14 @@ def promised_ms(config: TopicConfig, retention: TopicRetention, kept: int) -> in
     """
     if config.is_log_append_time:
         return kept
+    # safety: views-backdated, views-backdated-bound
     return 0 if retention.backdated_ms_max is None else max(kept - retention.backdated_ms_max, 0)
 
 
 def less_margin(kept: int) -> int:
     """What to count on of a time that a topic promises."""
     margin = min(max(kept // MARGIN_PARTS, MARGIN_MS_MIN), MARGIN_MS_MAX)
-    return max(kept - margin, 0)
+    return max(kept - margin, 0)  # safety: views-margin
 
 
 def beyond_since_ms(at: Fed, config: TopicConfig, now_ms: int) -> int:
@@ -216,8 +217,9 @@ def beyond_since_ms(at: Fed, config: TopicConfig, now_ms: int) -> int:
 
     The brokers' own times count as much as our clock, and neither counts when it is in the future.
     """
+    # safety: views-by-producer
     known_ms = max(at.drained_ms, at.watermark_ms) if config.is_log_append_time else at.drained_ms
-    return min(known_ms, now_ms)
+    return min(known_ms, now_ms)  # safety: views-future
 
 
 def has_rows_to_delete(at: Fed, definition: LiveTable) -> bool:
@@ -245,7 +247,7 @@ def kept_ms(config: TopicConfig) -> int:
 
 def _behind_since_ms(at: Fed, topic: str, config: TopicConfig, now_ms: int) -> int:
     """Since when records of a topic may be waiting; the broker's own times count as much as our clock."""
-    since_ms = at.tombstones_since_ms.get(topic, 0)
+    since_ms = at.tombstones_since_ms.get(topic, 0)  # safety: tombstones-by-topic
     since_ms = max(at.drained_ms, since_ms if since_ms <= now_ms else 0)  # in the future: by a fast clock
     return max(since_ms, at.watermark_ms) if config.is_log_append_time else since_ms
 

@@ -142,7 +142,7 @@ class Seam:
         for span in ranges:
             place = (span.topic, span.partition)
             known = ends.get(place, self._offsets.get(place))
-            if known is not None and span.first != known:
+            if known is not None and span.first != known:  # safety: span-order
                 raise ValueError(f"a range of {place[0]}/{place[1]} begins at {span.first}, not at {known}")
             ends[place] = span.end
         return ends
@@ -187,19 +187,19 @@ def check_against_log(table: str, seam: Seam, starts: Seam, ends: Seam) -> None:
         for topic, partition, offset in seam.items()
         if topic in topics and (topic, partition) not in starts and (topic, partition) not in ends
     ]
-    if gone:
+    if gone:  # safety: partitions-shrunk
         raise PartitionsShrunk(table=table, gone=tuple(gone))
     gaps = [
         f"{topic}/{partition}@{seam.get((topic, partition))}-{log_start}"
         for topic, partition, log_start in starts.items()
-        if seam.get((topic, partition)) < log_start
+        if seam.get((topic, partition)) < log_start  # safety: starts-check
     ]
     if gaps:
         raise OffsetsGone(table=table, gaps=tuple(gaps))
     cut = [
         f"{topic}/{partition}@{log_end}-{seam.get((topic, partition))}"
         for topic, partition, log_end in ends.items()
-        if seam.get((topic, partition)) > log_end
+        if seam.get((topic, partition)) > log_end  # safety: ends-check
     ]
     if cut:
         raise SeamBeyondLog(table=table, cut=tuple(cut))

@@ -49,7 +49,7 @@ def problems_of_folders(settings: Settings) -> Iterator[str]:
 
 def problems_of_exposure(serving: ServingSettings) -> Iterator[str]:
     """Why the server must not listen there: other machines could read every table."""
-    if not (serving.expose_without_authentication or _is_loopback(serving.host)):
+    if not (serving.expose_without_authentication or _is_loopback(serving.host)):  # safety: loopback-only
         yield (
             f'serving.host: other machines can reach "{serving.host}", and there is no authentication: '
             'set serving.expose_without_authentication = true to allow that, or host = "127.0.0.1"'

@@ -225,7 +225,7 @@ class TableSettings(_Section):
 
     @model_validator(mode="after")
     def _check_dead_letter_topic(self) -> Self:
-        if self.dead_letter_topic in self.topics:
+        if self.dead_letter_topic in self.topics:  # safety: dead-letters-elsewhere
             raise ValueError(f'dead_letter_topic is "{self.dead_letter_topic}", which feeds the table itself')
         return self
 

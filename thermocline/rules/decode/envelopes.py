@@ -48,5 +48,5 @@ class PlainEnvelope:
         bad: list[Bad] = []
         if not self._can_delete:
             empty = (index for index, is_empty in enumerate(deletes) if is_empty)
-            bad = [Bad(index, self._stage, "the value is empty") for index in empty]
+            bad = [Bad(index, self._stage, "the value is empty") for index in empty]  # safety: empty-value
         return Opened(keys, [value or None for value in values], deletes, bad)
