@@ -58,4 +58,5 @@ class OneServerEach(LoadScopeScheduling):  # type: ignore[misc]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
+    config.option.loadscopereorder = False  # else files with many tests come before those with slow ones
     return OneServerEach(config, log)
