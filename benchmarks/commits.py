@@ -19,7 +19,7 @@ from benchmarks._table import KEYS_PER_USER, Stopwatch, Timings, write
 from embedded.stack import TABLE, Stack
 from embedded.workload import Event, Workload
 from ingest.commit import Committer
-from ingest.lease import Lease
+from ingest.lease import OwnerLease
 from ingest.owner import Owner
 from thermocline.kafka.log import Log
 from thermocline.process.clock import SystemClock
@@ -81,7 +81,7 @@ def _safety() -> Stopwatch:
     watch = Stopwatch()
     watch.watch(ingest.owner, "check_log", "check_identity", "check_against_log", "check_tombstones")
     watch.watch(Log, "starts", "bounds", "open_transactions")
-    watch.watch(Lease, "check")
+    watch.watch(OwnerLease, "check")
     watch.watch(Committer, "_check")
     return watch
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table.snapshots import ancestors_of
 
-from ingest.judgement import Found, Ground, Heard, History, Origin, Partition
+from ingest.judgement import CandidateEvidence, Found, Origin, Partition, SnapshotHistory, TableContext
 from ingest.probe import probe
 from ingest.stored_rows import rows_at
 from thermocline.errors import TableUnowned
@@ -86,20 +86,20 @@ class LogEvidence:
         if origin.place not in hiding or hiding[origin.place].offset < origin.offset:
             hiding[origin.place] = origin
 
-    def of(self, candidate: Candidate) -> Heard:
+    def of(self, candidate: Candidate) -> CandidateEvidence:
         """What concerns one candidate."""
         origin, last = candidate.origin, dict(self.last.get(candidate.key, {}))
         if origin.place not in last or last[origin.place].origin.offset < origin.offset:
             last[origin.place] = Found(origin, candidate.is_tombstone)
         hiding = self.hiding.get(candidate.key, {}).values()
-        return Heard(
+        return CandidateEvidence(
             last=list(last.values()),
             is_there=self.is_there.get((*origin.place, origin.offset)),
             hiding=next((o for o in hiding if o.place != origin.place or o.offset > origin.offset), None),
         )
 
 
-def history_of(table: Table, definition: LiveTable) -> History:
+def history_of(table: Table, definition: LiveTable) -> SnapshotHistory:
     """The snapshots of main for as long as each went on where the one before it was, oldest first.
 
     They begin where the table was told to go on with another log, or behind a gap, and what was expired is
@@ -125,7 +125,7 @@ def history_of(table: Table, definition: LiveTable) -> History:
         definitions.append(definition_by(definition, schema))
     states, taken = states[::-1], taken[::-1]
     pairs = list(zip([None, *states], states, taken, strict=False))
-    return History(
+    return SnapshotHistory(
         [state.seam for state in states],
         [state.drained_ms if _is_drained(before, state, one) else None for before, state, one in pairs],
         Seam({place: offset for before, state, _ in pairs for place, offset in _joined(before, state)}),
@@ -182,7 +182,7 @@ def read_log(
     candidates: Sequence[Candidate],
     kept: Mapping[tuple[str, int, int], Kept],
     live: Mapping[bytes, Origin],
-    ground: Ground,
+    ground: TableContext,
     progress: Progress,
 ) -> LogEvidence:
     """Read what the table read since the snapshots from before the candidates' batches, for their keys.
@@ -235,7 +235,7 @@ class _Search:
         candidates: Sequence[Candidate],
         kept: Mapping[tuple[str, int, int], Kept],
         live: Mapping[bytes, Origin],
-        ground: Ground,
+        ground: TableContext,
     ) -> None:
         self._definition = definition
         self._key_decoder = decoder_for(definition)  # of keys alone, which no alteration changes
@@ -297,7 +297,7 @@ class _Search:
 class _AsRead:
     """Decodes records by the definitions of the commits that read them."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: SnapshotHistory) -> None:
         self._history = history
         self._definitions = list(dict.fromkeys(history.definitions))
         self._decoders = [decoder_for(definition) for definition in self._definitions]
@@ -345,7 +345,7 @@ def origins(records: pa.Table, topic_ids: Mapping[str, str] | None = None) -> li
     return [Origin(*place, ids.get(place[0], "")) for place in zip(*columns, strict=True)]
 
 
-def _ranges(candidates: Sequence[Candidate], ground: Ground) -> list[OffsetRange]:
+def _ranges(candidates: Sequence[Candidate], ground: TableContext) -> list[OffsetRange]:
     """What was read after the oldest of the snapshots from before the candidates' batches, up to the seam."""
     history, seam = ground.history, ground.seam
     before = [index for one in candidates if (index := history.before(one.origin)) is not None]

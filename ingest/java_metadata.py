@@ -41,7 +41,7 @@ class JavaMetadata:
             transaction = self.table.newTransaction()
             base = transaction.startMetadata()
             current = self._stored(base.currentSnapshot())
-            return Start(current, self._mapping(base.properties()), _Opened(transaction, base))
+            return Start(current, self._mapping(base.properties()), _OpenTransaction(transaction, base))
 
     def build(self, start: Start, change: TableChange) -> Built:
         """The metadata as the transaction leaves it."""
@@ -120,7 +120,7 @@ class JavaMetadata:
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
+class _OpenTransaction:
     """An Iceberg transaction, and the metadata that it started from."""
 
     transaction: Any

@@ -41,7 +41,7 @@ SETTLED = frozenset({Outcome.APPLIED, Outcome.SUPERSEDED, Outcome.ALREADY_APPLIE
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Judgement:
     """What becomes of a record, and why."""
 
     outcome: Outcome
@@ -92,7 +92,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class SnapshotHistory:
     """The table's snapshots without a gap, oldest first: how far each was, and when it held all of the log.
 
     All of them read one log, and no seam in it lies before an earlier one. ``drained_ms`` is by our clock:
@@ -129,7 +129,7 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class TableContext:
     """What holds for all candidates: the table's seam and history, and the topics as they are.
 
     ``starts`` are the log's when it was read. ``young_from``: for partitions with the broker's times, from
@@ -139,7 +139,7 @@ class Ground:
     has_key: bool
     is_keyed_by_value: bool
     seam: Seam
-    history: History
+    history: SnapshotHistory
     topic_ids: Mapping[str, str]
     configs: Mapping[str, TopicConfig]
     starts: Seam
@@ -153,7 +153,7 @@ class Ground:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class CandidateEvidence:
     """What the log says of a candidate and its key.
 
     ``last`` has the last record of the key that the table took in from each partition, the candidate among
@@ -167,7 +167,7 @@ class Heard:
     hiding: Origin | None
 
 
-def newest_first(candidates: Sequence[Candidate], history: History) -> list[Candidate]:
+def newest_first(candidates: Sequence[Candidate], history: SnapshotHistory) -> list[Candidate]:
     """In the order in which they can be judged, each by what the ones before it are found to be.
 
     As ingest would have it: later batches win, and within one, among the last records of the partitions, the
@@ -186,7 +186,7 @@ def newest_first(candidates: Sequence[Candidate], history: History) -> list[Cand
     return sorted(candidates, key=rank, reverse=True)
 
 
-def judge_by_place(origin: Origin, ground: Ground) -> Verdict | None:
+def judge_by_place(origin: Origin, ground: TableContext) -> Judgement | None:
     """Whether the record belongs to this log and lies before the seam; None where it does."""
     if ground.topic_ids.get(origin.topic) != origin.topic_id:  # safety: replay-topic-id
         return _refused(f"the topic {origin.topic} was replaced since, or is none of the table's any more")
@@ -197,25 +197,27 @@ def judge_by_place(origin: Origin, ground: Ground) -> Verdict | None:
     return None
 
 
-def judge_by_table(candidate: Candidate, row: Origin | None, ground: Ground) -> Verdict | None:
+def judge_by_table(candidate: Candidate, row: Origin | None, ground: TableContext) -> Judgement | None:
     """What the row that has the key now says; None where the log must be asked."""
     origin = candidate.origin
     if row is None:
-        return None if ground.has_key else Verdict(Outcome.APPLIED, "the table has no row of it")
+        return None if ground.has_key else Judgement(Outcome.APPLIED, "the table has no row of it")
     if row.is_at(origin):
         if row.timestamp_ms == origin.timestamp_ms:  # safety: replay-applied-once
-            return Verdict(Outcome.ALREADY_APPLIED, "the row comes from this very record")
+            return Judgement(Outcome.ALREADY_APPLIED, "the row comes from this very record")
         return _refused(f"the row comes from another record that stood at {row}")
     # A row of the topic's earlier life may have a higher offset, but by the broker's clock it is older.
     is_append_time = ground.configs[origin.topic].is_log_append_time
     is_behind = row.place == origin.place and row.offset > origin.offset
     # safety: replay-row-of-an-earlier-life
     if is_behind and is_append_time and row.timestamp_ms >= origin.timestamp_ms:
-        return Verdict(Outcome.SUPERSEDED, f"the row comes from a newer record, {row}")
+        return Judgement(Outcome.SUPERSEDED, f"the row comes from a newer record, {row}")
     return None
 
 
-def judge_by_log(candidate: Candidate, row: Origin | None, heard: Heard, ground: Ground) -> Verdict:
+def judge_by_log(
+    candidate: Candidate, row: Origin | None, heard: CandidateEvidence, ground: TableContext
+) -> Judgement:
     """What the log says, where the table alone could not decide."""
     origin, history = candidate.origin, ground.history
     before = history.before(origin)
@@ -228,7 +230,7 @@ def judge_by_log(candidate: Candidate, row: Origin | None, heard: Heard, ground:
         return _refused("the log holds another record at its place")
     later = next((one for one in heard.last if _is_read_later(one.origin, origin, history)), None)
     if later is not None:  # safety: replay-newer-in-log
-        return Verdict(Outcome.SUPERSEDED, f"a newer record of its key is in the log: {later.origin}")
+        return Judgement(Outcome.SUPERSEDED, f"a newer record of its key is in the log: {later.origin}")
     reason = next(_unknown(origin, before, heard, ground), None)
     if reason is not None:
         return _refused(reason)
@@ -237,22 +239,22 @@ def judge_by_log(candidate: Candidate, row: Origin | None, heard: Heard, ground:
     rivals = [one for one in heard.last if history.batch(one.origin) == history.batch(origin)]
     winner = max(rivals, key=lambda one: order_of(one.origin.timestamp_ms, *one.origin.place))
     if winner.origin.is_at(origin):  # safety: replay-folded
-        return Verdict(Outcome.APPLIED, "it is the newest record of its key")
+        return Judgement(Outcome.APPLIED, "it is the newest record of its key")
     if winner.is_tombstone if row is None else row.is_at(winner.origin):  # safety: replay-rival-that-lost
-        return Verdict(Outcome.SUPERSEDED, f"its batch has a newer record of its key: {winner.origin}")
+        return Judgement(Outcome.SUPERSEDED, f"its batch has a newer record of its key: {winner.origin}")
     return _refused(
         f"its batch has a newer record of its key, {winner.origin}, and the table doesn't show that one"
     )
 
 
-def _is_read_later(one: Origin, origin: Origin, history: History) -> bool:
+def _is_read_later(one: Origin, origin: Origin, history: SnapshotHistory) -> bool:
     """Whether a record took the place of another one whatever else there was."""
     if one.place == origin.place:
         return one.offset > origin.offset
     return history.batch(one) > history.batch(origin)
 
 
-def _is_unexplained(row: Origin, origin: Origin, heard: Heard, history: History) -> bool:
+def _is_unexplained(row: Origin, origin: Origin, heard: CandidateEvidence, history: SnapshotHistory) -> bool:
     """Whether the row says that it was read with the record or later, and the log does not show it so."""
     if row.place == origin.place:
         return row.offset > origin.offset
@@ -260,7 +262,7 @@ def _is_unexplained(row: Origin, origin: Origin, heard: Heard, history: History)
     return history.batch(row) >= history.batch(origin) and not shown
 
 
-def _unknown(origin: Origin, before: int, heard: Heard, ground: Ground) -> Iterator[str]:
+def _unknown(origin: Origin, before: int, heard: CandidateEvidence, ground: TableContext) -> Iterator[str]:
     """The reasons why something of the key, read with the record or later, may be there unseen."""
     for topic, partition, start in ground.starts.items():
         place = (topic, partition)
@@ -285,7 +287,7 @@ def _unknown(origin: Origin, before: int, heard: Heard, ground: Ground) -> Itera
         yield f"compaction may have dropped a tombstone of its key before the record {heard.hiding}"
 
 
-def _is_young(place: Partition, first: int, before: int, ground: Ground) -> bool:
+def _is_young(place: Partition, first: int, before: int, ground: TableContext) -> bool:
     """Whether all that was appended to the partition from an offset on is too young for a tombstone to go."""
     if place in ground.young_from and ground.young_from[place] <= first:
         return True
@@ -293,21 +295,21 @@ def _is_young(place: Partition, first: int, before: int, ground: Ground) -> bool
     return since_ms is not None and ground.now_ms - since_ms < ground.configs[place[0]].delete_retention_ms
 
 
-def _refused(why: str) -> Verdict:
-    return Verdict(Outcome.REFUSED, why)
+def _refused(why: str) -> Judgement:
+    return Judgement(Outcome.REFUSED, why)
 
 
 __all__ = [
     "SETTLED",
     "Candidate",
+    "CandidateEvidence",
     "Found",
-    "Ground",
-    "Heard",
-    "History",
+    "Judgement",
     "Origin",
     "Outcome",
     "Partition",
-    "Verdict",
+    "SnapshotHistory",
+    "TableContext",
     "judge_by_log",
     "judge_by_place",
     "judge_by_table",

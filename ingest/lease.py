@@ -106,7 +106,7 @@ class Holder:
         return started is None or (is_known and started != self.process_started)
 
 
-class Lease:
+class OwnerLease:
     """One process's lease of one table: wait for it, hold it, release it."""
 
     def __init__(

@@ -17,7 +17,7 @@ from ingest.change import TableChange, written_paths
 from ingest.commit import Committer, Landed, Outcome, Rejected, Unknown, landed
 from ingest.engine import Engine, start_engine
 from ingest.files_by_bucket import FilesByBucket, live_files
-from ingest.lease import Lease, StoppedWaiting
+from ingest.lease import OwnerLease, StoppedWaiting
 from ingest.open_transactions import Standstill, warn
 from ingest.ownership import Claim
 from ingest.plan import (
@@ -112,7 +112,7 @@ class Owner:
     engine: Engine
     ends_engine: bool
     committer: Committer
-    lease: Lease
+    lease: OwnerLease
     bad_records: BadRecords
     position: Position
     clock: Clock

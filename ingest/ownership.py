@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ingest.commit import Committer, landed
 from ingest.java import JavaCatalog, small_jvm
 from ingest.java_metadata import JavaMetadata
-from ingest.lease import Lease, Say
+from ingest.lease import OwnerLease, Say
 from ingest.reconcile import Settled, settle_unknown
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog import (
@@ -47,7 +47,7 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Taken:
+class TakenTable:
     """A table right after it was taken. ``settled`` is what became of unknown commits of owners before."""
 
     definition: LiveTable
@@ -57,14 +57,14 @@ class Taken:
 
 
 @dataclass(slots=True)
-class Owned(Taken):
+class Owned(TakenTable):
     """A table that this process owns, and what it needs to change it."""
 
     committer: Committer
     jvm: Any
     catalog: JavaCatalog
     log: Log
-    lease: Lease
+    lease: OwnerLease
 
     def release(self) -> None:
         """Free the table for others at once."""
@@ -106,14 +106,14 @@ class Claim:
     table: Table
     definition: LiveTable
     epoch_seen: int
-    lease: Lease
+    lease: OwnerLease
 
     @classmethod
     def of(cls, settings: Settings, name: str, clock: Clock, say: Say | None = None) -> Claim:
         """The table as it is now."""
         table = open_table(settings, name)
         definition = definition_of(table, name)
-        lease = Lease(
+        lease = OwnerLease(
             table.io, table.location(), name, settings.ingest.lease_seconds, clock, say or _into_the_log
         )
         return cls(settings, name, table, definition, epoch_of(table.properties, name), lease)
@@ -147,7 +147,7 @@ class Claim:
             lease=self.lease,
         )
 
-    def take_as(self, committer: Committer, onto: Onto | None = None) -> Taken:
+    def take_as(self, committer: Committer, onto: Onto | None = None) -> TakenTable:
         """The same with a committer to the table, whatever the store behind it."""
         if onto is None:
             current_state(self.table, self.name)  # where it can't be continued, this says from where it can
@@ -166,7 +166,7 @@ class Claim:
         self.lease.hold(committer.epoch)
         try:
             table = load_table(self.table.catalog, self.name, self.definition.identifier)
-            return Taken(
+            return TakenTable(
                 definition=definition_of(table, self.name),
                 table=table,
                 state=current_state(table, self.name),

@@ -2,7 +2,7 @@
 
 Read tasks write the files, the driver makes them part of the table before the batch commits: a bad record is
 durable before the seam passes it. A crash in between leaves repeats, which readers drop by
-(topic id, partition, offset): see ``Seen``.
+(topic id, partition, offset): see ``SeenRecords``.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ PLACE_COLUMNS = ("topic", "topic_id", "partition", "offset")
 
 
 @dataclass(slots=True)
-class Seen:
+class SeenRecords:
     """Records by (topic id, partition, offset): what tells a repeat. A few bytes for each record."""
 
     _offsets: dict[tuple[str, int], BitMap64] = field(default_factory=dict)
@@ -165,7 +165,7 @@ def read_rows(
     ``columns`` come beside ``PLACE_COLUMNS``, which every row has. ``wanted`` only spares files: rows that do
     not match it are given too. Raises `CatalogUnreachable` when a file can't be read.
     """
-    seen = Seen()
+    seen = SeenRecords()
     for path in _paths(quarantine, wanted):
         for rows in _batches(quarantine.io, path, [*PLACE_COLUMNS, *columns]):
             for row in rows.to_pylist():
@@ -183,7 +183,7 @@ def read_files(io: FileIO, paths: Sequence[str]) -> Iterator[dict[str, Any]]:
             yield from rows.to_pylist()
 
 
-def remove(quarantine: Table, settled: Seen) -> None:
+def remove(quarantine: Table, settled: SeenRecords) -> None:
     """Take records out of the companion table, all their repeats with them, in one commit.
 
     Files that hold other records too are written anew without them. Older snapshots of the companion table
@@ -211,7 +211,7 @@ def remove(quarantine: Table, settled: Seen) -> None:
         raise CatalogUnreachable(uri=quarantine.location(), detail=first_line(error)) from error
 
 
-def _without(quarantine: Table, path: str, settled: Seen) -> tuple[bool, list[str]]:
+def _without(quarantine: Table, path: str, settled: SeenRecords) -> tuple[bool, list[str]]:
     """Whether the file holds settled records, and the file written with the other ones, if any."""
     rows = hits = 0
     for places in _batches(quarantine.io, path, PLACE_COLUMNS):
@@ -226,7 +226,7 @@ def _without(quarantine: Table, path: str, settled: Seen) -> tuple[bool, list[st
     return True, [write_quarantine_file(quarantine.io, quarantine.location(), kept)]
 
 
-def _settled(rows: pa.RecordBatch, settled: Seen) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _settled(rows: pa.RecordBatch, settled: SeenRecords) -> np.ndarray[Any, np.dtype[np.bool_]]:
     columns = [rows.column(name).to_pylist() for name in ("topic_id", "partition", "offset")]
     return np.fromiter((place in settled for place in zip(*columns, strict=True)), bool, rows.num_rows)
 

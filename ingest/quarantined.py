@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.expressions import In
 
 from ingest.ownership import own_table
-from ingest.quarantine import Seen, open_quarantine, read_rows, remove
+from ingest.quarantine import SeenRecords, open_quarantine, read_rows, remove
 from thermocline.errors import NotQuarantined
 from thermocline.iceberg.catalog import open_catalog
 
@@ -57,7 +57,7 @@ def purge(
     quarantine = open_quarantine(open_catalog(settings.catalog), name, settings.table(name).identifier)
     with own_table(settings, name, clock, say=say):
         quarantine.refresh()
-        gone = Seen()
+        gone = SeenRecords()
         for row in read_rows(quarantine, ("timestamp",)):
             if wanted(row):
                 gone.add(row["topic_id"], row["partition"], row["offset"])

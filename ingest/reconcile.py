@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 
-class Verdict(StrEnum):
+class Resolution(StrEnum):
     """What became of an unknown commit."""
 
     LANDED = "landed"
@@ -41,7 +41,7 @@ class Settled:
 
     batch_id: str
     ranges: str
-    verdict: Verdict
+    verdict: Resolution
     files_deleted: int
 
 
@@ -61,25 +61,26 @@ def settle_unknown(table: Table, name: str) -> tuple[Settled, ...]:
     return done
 
 
-def verdict_of(note: UnknownCommit, table: Table) -> Verdict:
+def verdict_of(note: UnknownCommit, table: Table) -> Resolution:
     """What the table's history says of an unknown commit."""
     if any(_batch_of(snapshot) == note.batch_id for snapshot in table.snapshots()):
-        return Verdict.LANDED  # though it may have been rolled back since  # safety: settle-landed
+        return Resolution.LANDED  # though it may have been rolled back since  # safety: settle-landed
     current = table.current_snapshot()
     if current is None or current.snapshot_id == note.planned_on:  # safety: settle-after-main-moved
-        return Verdict.OPEN
+        return Resolution.OPEN
     history = (snapshot.snapshot_id for snapshot in ancestors_of(current, table.metadata))
-    return Verdict.NOT_LANDED if note.planned_on in history else Verdict.UNPROVEN  # safety: settle-unproven
+    # safety: settle-unproven
+    return Resolution.NOT_LANDED if note.planned_on in history else Resolution.UNPROVEN
 
 
 def _settle(table: Table, note: UnknownCommit) -> Settled:
     verdict = verdict_of(note, table)
     deleted = 0
     try:
-        if verdict == Verdict.NOT_LANDED:
+        if verdict == Resolution.NOT_LANDED:
             for path in note.files:
                 deleted += _delete(table.io, path)
-        if verdict != Verdict.OPEN:
+        if verdict != Resolution.OPEN:
             remove_note(table.io, table.location(), note.batch_id)
     except OSError as error:  # what is left is settled the next time; it must not keep ingest from working
         _logger.warning("unknown commit not settled", extra=fields(batch_id=note.batch_id, detail=str(error)))

@@ -35,18 +35,18 @@ from ingest.judgement import (
     SETTLED,
     Candidate,
     Found,
-    Ground,
-    History,
+    Judgement,
     Origin,
     Outcome,
-    Verdict,
+    SnapshotHistory,
+    TableContext,
     judge_by_log,
     judge_by_place,
     judge_by_table,
     newest_first,
 )
 from ingest.ownership import Owned, own_table
-from ingest.quarantine import Seen, open_quarantine, read_rows, remove
+from ingest.quarantine import SeenRecords, open_quarantine, read_rows, remove
 from ingest.quarantined import Place, Row, check_quarantined, place_of, places_filter
 from thermocline.errors import ExitCode, OffsetsGone
 from thermocline.failpoints import failpoint
@@ -91,7 +91,7 @@ class Replayed:
     """What became of the records: ``counts`` by outcome, and the first of them one by one."""
 
     counts: Counter[Outcome] = field(default_factory=Counter)
-    records: list[tuple[Origin, Verdict]] = field(default_factory=list)
+    records: list[tuple[Origin, Judgement]] = field(default_factory=list)
     snapshot_ids: list[int] = field(default_factory=list)
 
     @property
@@ -102,7 +102,7 @@ class Replayed:
             return ExitCode.PARTLY_DONE
         return ExitCode.NOTHING_TO_DO if stay == self.counts.total() else ExitCode.DONE
 
-    def note(self, verdicts: Mapping[Origin, Verdict]) -> None:
+    def note(self, verdicts: Mapping[Origin, Judgement]) -> None:
         """Count verdicts."""
         self.counts.update(verdict.outcome for verdict in verdicts.values())
         self.records += list(verdicts.items())[: REPORTED_MAX - len(self.records)]
@@ -156,11 +156,11 @@ def replay(
 class _Judged:
     """A round: the verdict on each record, and the records that are applied."""
 
-    verdicts: dict[Origin, Verdict]
+    verdicts: dict[Origin, Judgement]
     applied: pa.Table
 
-    def settled(self) -> Seen:
-        seen = Seen()
+    def settled(self) -> SeenRecords:
+        seen = SeenRecords()
         for origin, verdict in self.verdicts.items():
             if verdict.outcome in SETTLED:
                 seen.add(origin.topic_id, origin.partition, origin.offset)
@@ -176,7 +176,7 @@ class _Replaying:
     state: SnapshotState
     log: Log
     client_config: Mapping[str, Any]
-    history: History
+    history: SnapshotHistory
     files: FilesByBucket
     decoder: Decoder
     clock: Clock
@@ -228,7 +228,7 @@ class _Replaying:
 
     def _judge(self, rows: Sequence[Row]) -> _Judged:
         ground = self._ground()
-        verdicts: dict[Origin, Verdict] = {}
+        verdicts: dict[Origin, Judgement] = {}
         readable = []
         for row in rows:
             verdict = judge_by_place(_origin(row), ground)
@@ -260,7 +260,7 @@ class _Replaying:
         is_applied = [verdicts[one.origin].outcome is Outcome.APPLIED for one in _candidates(records, ground)]
         return _Judged(verdicts, records.filter(pa.array(is_applied, pa.bool_())))
 
-    def _ground(self) -> Ground:
+    def _ground(self) -> TableContext:
         topics = self.definition.topics
         name, state = self.definition.name, self.state
         starts, _ = check_source(name, state, self.log, topics)
@@ -273,7 +273,7 @@ class _Replaying:
                 [one], max(now_ms - config.delete_retention_ms, 0)
             ).items()
         }
-        return Ground(
+        return TableContext(
             has_key=self.definition.has_key,
             is_keyed_by_value=self.definition.key_from == "value",
             seam=state.seam,
@@ -285,7 +285,7 @@ class _Replaying:
             young_from=young,
         )
 
-    def _decode(self, rows: Sequence[Row], verdicts: dict[Origin, Verdict]) -> pa.Table:
+    def _decode(self, rows: Sequence[Row], verdicts: dict[Origin, Judgement]) -> pa.Table:
         """The records that can be read by now; the others stay bad."""
         tables = [self.definition.records_schema.empty_table()]
         by_place: dict[tuple[str, int], list[Row]] = {}
@@ -295,7 +295,7 @@ class _Replaying:
             decoded = self.decoder.decode([row["key"] for row in some], [row["value"] for row in some])
             for bad in decoded.bad:
                 why = f"{bad.stage.value}: {bad.reason}"
-                verdicts[_origin(some[bad.index])] = Verdict(Outcome.STILL_BAD, why)
+                verdicts[_origin(some[bad.index])] = Judgement(Outcome.STILL_BAD, why)
             offsets, times = [row["offset"] for row in some], [_timestamp_ms(row) for row in some]
             tables.append(records_table(self.definition, decoded, topic, partition, offsets, times))
         return pa.concat_tables(tables)
@@ -305,7 +305,7 @@ class _Replaying:
         candidates: Sequence[Candidate],
         rows: Sequence[Row],
         live: Mapping[bytes, Origin],
-        ground: Ground,
+        ground: TableContext,
     ) -> LogEvidence:
         kept = {place_of(row): Kept(row["key"], row["value"], _timestamp_ms(row)) for row in rows}
         return read_log(
@@ -367,8 +367,8 @@ def _rounds(quarantine: Table, wanted: Sequence[Place] | None) -> Iterator[list[
 
 
 def _verdict(
-    candidate: Candidate, live: Mapping[bytes, Origin | None], evidence: LogEvidence, ground: Ground
-) -> Verdict:
+    candidate: Candidate, live: Mapping[bytes, Origin | None], evidence: LogEvidence, ground: TableContext
+) -> Judgement:
     """The verdict on a candidate once the log was read, and the newer ones of its key were judged."""
     row = live.get(candidate.key)
     return (
@@ -378,7 +378,7 @@ def _verdict(
     )
 
 
-def _candidates(records: pa.Table, ground: Ground) -> Iterable[Candidate]:
+def _candidates(records: pa.Table, ground: TableContext) -> Iterable[Candidate]:
     columns = (records.column(KEY).to_pylist(), records.column(TOMBSTONE).to_pylist())
     return [
         Candidate(origin, key, is_tombstone)

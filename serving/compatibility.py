@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Snapshot(Protocol):
-    """What hot records are to be laid over (`serving.cold.index.ColdIndex`, `serving.follower.Published`)."""
+    """What hot records are to be laid over (`ColdIndex`, `PublishedSnapshot`)."""
 
     @property
     def seam(self) -> Seam:
@@ -33,7 +33,7 @@ class Snapshot(Protocol):
         """The same, as it is compared."""
 
 
-class Held(Protocol):
+class HotContent(Protocol):
     """What a hot tier holds (`serving.hot.tier.HotTier`, `serving.hot.view.HotView`)."""
 
     @property
@@ -53,7 +53,7 @@ class Held(Protocol):
         """The definition that the records were decoded by."""
 
 
-def incompatibility(snapshot: Snapshot, hot: Held) -> str | None:
+def incompatibility(snapshot: Snapshot, hot: HotContent) -> str | None:
     """Why these hot records can't be laid over this snapshot; None when they can."""
     if hot.definition_json != snapshot.definition_json:  # safety: hot-definition
         return (

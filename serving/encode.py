@@ -36,7 +36,7 @@ def encode_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Genera
 
 def encode_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Generator[Chunk]:
     """A Parquet file, one chunk of bytes for each batch, which is a row group."""
-    sink = _Taken()
+    sink = _DrainedSink()
     with pq.ParquetWriter(sink, schema, compression="zstd", compression_level=PARQUET_ZSTD_LEVEL) as writer:
         for batch in batches:
             writer.write_batch(batch)
@@ -52,7 +52,7 @@ MEDIA_TYPES: Final[dict[str, tuple[str, Encoder]]] = {
 """The formats by name, the default one first: media type and encoder."""
 
 
-class _Taken(io.RawIOBase):
+class _DrainedSink(io.RawIOBase):
     """A sink whose content is taken away piece by piece."""
 
     def __init__(self) -> None:

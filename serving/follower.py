@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedSnapshot:
     """A snapshot that readers can switch to, the definition that goes with it, and the log that feeds it."""
 
     definition: LiveTable
@@ -61,7 +61,7 @@ class Published:
         return self.definition.to_json()
 
 
-class Publisher(Protocol):
+class SnapshotPublisher(Protocol):
     """Where the indexes of a table's snapshots are published (`serving.cold.folder.ColdPublisher`)."""
 
     def publish(self, table: Table, definition: LiveTable, state: SnapshotState) -> bool:
@@ -111,8 +111,8 @@ class Follower:
     ``step`` is one look; started, it takes them in a thread of its own.
     """
 
-    def __init__(self, table: str, loader: Loader, publisher: Publisher) -> None:
-        self.newest: Published | None = None
+    def __init__(self, table: str, loader: Loader, publisher: SnapshotPublisher) -> None:
+        self.newest: PublishedSnapshot | None = None
         self.problem: ThermoclineError | None = None
         self._table = table
         self._loader = loader
@@ -144,7 +144,7 @@ class Follower:
         definition = definition_of(table, self._table)
         if not self._publisher.publish(table, definition, state):
             self._check_served(state.snapshot_id)
-        self.newest = Published(definition, state, source_of(table, state))
+        self.newest = PublishedSnapshot(definition, state, source_of(table, state))
         log.info(
             "snapshot published",
             extra=fields(

@@ -53,7 +53,7 @@ class RefusedRecord(BaseModel):
     reason: str
 
 
-class _Answer(BaseModel):
+class _AnswerBody(BaseModel):
     table: str
     read_point: ReadPointBody
     age_seconds: Annotated[
@@ -63,7 +63,7 @@ class _Answer(BaseModel):
     stale: bool
 
 
-class _ReadAnswer(_Answer):
+class _ReadAnswer(_AnswerBody):
     refused: Annotated[
         list[RefusedRecord],
         Field(
@@ -80,7 +80,7 @@ class RowsAnswer(_ReadAnswer):
     rows: list[dict[str, Any]]
 
 
-class Rows(BaseModel):
+class EntityRows(BaseModel):
     """The rows of one of several entities."""
 
     rows: list[dict[str, Any]]
@@ -89,10 +89,10 @@ class Rows(BaseModel):
 class BatchAnswer(_ReadAnswer):
     """The rows of several entities, in the order in which they were asked for."""
 
-    results: list[Rows]
+    results: list[EntityRows]
 
 
-class RefusedAnswer(_Answer):
+class RefusedAnswer(_AnswerBody):
     """Refused records, the newest of a partition first; ``more`` where there are more than the limit."""
 
     refused: list[RefusedRecord]

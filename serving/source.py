@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from thermocline.settings import KafkaSettings
 
 
-class Source(Protocol):
+class LogSource(Protocol):
     """The log of a table."""
 
     def log(self) -> Log:

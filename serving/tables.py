@@ -18,7 +18,7 @@ from serving import measures
 from serving.answer import age_or_none
 from serving.cold.folder import ColdFolder
 from serving.extract import Extract, columns_of
-from serving.hot.leases import Lease
+from serving.hot.leases import ReaderLease
 from serving.hot.pinned import hold
 from serving.hot.view import HotReader
 from serving.layout import COLD, HOT, SPILL, TAILER_STATUS
@@ -60,7 +60,7 @@ class ServedTable:
         self._definition = definition
         self._folder = folder
         self._clock = clock
-        self._lease: Lease | None = None
+        self._lease: ReaderLease | None = None
         self._leased: ColdIndex | None = None  # the snapshot that the lease names
         self._is_gone = False
         self._reader = TableReader(
@@ -214,7 +214,7 @@ class ServedTable:
         if index is self._leased:
             return
         if self._lease is None:
-            self._lease = Lease.of_reader(self._folder / HOT, index.snapshot_id, index.seam)
+            self._lease = ReaderLease.of_reader(self._folder / HOT, index.snapshot_id, index.seam)
         else:
             self._lease.serve(index.snapshot_id, index.seam)
         self._leased = index  # once it is written: a lease that could not be is tried again

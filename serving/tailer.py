@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 from serving.cold.folder import ColdPublisher
 from serving.compatibility import incompatibility
 from serving.feed import Feed
-from serving.follower import CatalogTable, Follower, Published
+from serving.follower import CatalogTable, Follower, PublishedSnapshot
 from serving.hot.tier import BEGUN_EARLIER_SECONDS, HotTier
 from serving.layout import COLD, HOT
 from serving.source import KafkaSource
@@ -50,7 +50,7 @@ from thermocline.rules.seam import Seam, check_against_log
 if TYPE_CHECKING:
     import threading
 
-    from serving.source import Source
+    from serving.source import LogSource
     from thermocline.kafka.log import Log, Tail, TopicFacts
     from thermocline.process.clock import Clock
     from thermocline.settings import ServingSettings, Settings
@@ -99,7 +99,7 @@ class Tailer:
         table: str,
         folder: Path,
         follower: Follower,
-        source: Source,
+        source: LogSource,
         clock: Clock,
         wait: Callable[[float], object],
     ) -> None:
@@ -110,7 +110,7 @@ class Tailer:
         self._source = source
         self._clock = clock
         self._wait = wait
-        self._under: Published | None = None  # what the tier was opened under
+        self._under: PublishedSnapshot | None = None  # what the tier was opened under
         self._tier: HotTier | None = None
         self._feed: Feed | None = None
         self._tail: Tail | None = None  # while the log is read
@@ -173,7 +173,7 @@ class Tailer:
         if tier is not None:
             tier.close()
 
-    def _begin(self, newest: Published) -> None:
+    def _begin(self, newest: PublishedSnapshot) -> None:
         """Opens the tier, or another where the newest snapshot asks for it, and reads on from its end."""
         if self._needs_tier(newest):
             if self._tier is not None:
@@ -193,18 +193,18 @@ class Tailer:
             self._tail.close()
         self._tail = None
 
-    def _check_newest(self, newest: Published, log_now: Log) -> None:
+    def _check_newest(self, newest: PublishedSnapshot, log_now: Log) -> None:
         """Makes sure that a new tier can be filled from the snapshot's seam on; raises as ``_check_log``."""
         check_log(self._table, newest.state, log_now, newest.definition, self._clock.now_ms())
 
-    def _needs_tier(self, newest: Published) -> bool:
+    def _needs_tier(self, newest: PublishedSnapshot) -> bool:
         """Whether there is no tier, or one that can't be laid over the snapshot."""
         return self._tier is None or (
             # safety: hot-complete-running
             newest is not self._under and incompatibility(newest, self._tier) is not None
         )
 
-    def _is_left_behind(self, newest: Published) -> bool:
+    def _is_left_behind(self, newest: PublishedSnapshot) -> bool:
         """Whether the table went past a tier that was never at the log's end.
 
         Nothing is known then of what compaction dropped between the tier's end and the snapshot's seam: an
@@ -214,7 +214,7 @@ class Tailer:
         is_unread = math.isinf(self._tier.age_seconds(self._clock.monotonic()))
         return is_unread and not self._tier.end.at_least(newest.state.seam)
 
-    def _open_tier(self, newest: Published, may_continue: bool) -> None:
+    def _open_tier(self, newest: PublishedSnapshot, may_continue: bool) -> None:
         self._close_tier()
         self._goal = None
         self._is_caught_up = False  # safety: tier-not-caught-up
@@ -266,7 +266,7 @@ class Tailer:
         """Whether a topic was made again, or has grown, since the log was looked at."""
         return any(found != self._facts.get(topic) for topic, found in tail.facts().items())
 
-    def _check_log(self, newest: Published) -> None:
+    def _check_log(self, newest: PublishedSnapshot) -> None:
         """Makes sure that the log is the one that feeds the table, and holds what comes next.
 
         Takes up partitions that are new. Begins anew at the newest seam where the log was cut beyond the
@@ -300,7 +300,7 @@ class Tailer:
         if self._goal is None:
             self._goal = ends
 
-    def _check_tombstones(self, newest: Published, ends: Seam, log_now: Log) -> None:
+    def _check_tombstones(self, newest: PublishedSnapshot, ends: Seam, log_now: Log) -> None:
         """Makes sure that the tier has not been behind for longer than the log keeps tombstones.
 
         Snapshot and tier together hold what the log held when the tier was last at its end. One that never
@@ -348,7 +348,7 @@ class Tailer:
         # safety: tailer-tombstones-of-a-new-partition
         return positions != self._tier.end or any(at > known.get(place, 0.0) for place, at in reached.items())
 
-    def _new_in(self, starts: Seam, newest: Published) -> Seam:
+    def _new_in(self, starts: Seam, newest: PublishedSnapshot) -> Seam:
         """Where to begin to read the partitions that the tier does not have yet."""
         assert self._tier is not None
         places = [(topic, partition) for topic, partition, _ in starts.items()]

@@ -38,7 +38,7 @@ def failpoint(name: str) -> None:
 
 def failstep(name: str) -> AbstractContextManager[None, None]:
     """Around a step: it may fail before it is done, or be done and fail nevertheless."""
-    return _Step(name) if _is_on else _NOTHING
+    return _FailStep(name) if _is_on else _NOTHING
 
 
 def skew_ms(name: str) -> int:
@@ -52,7 +52,7 @@ def hook_in(hook: Hook | None) -> None:
     _hook, _is_on, _is_loaded = hook, hook is not None, True
 
 
-class _Step:
+class _FailStep:
     def __init__(self, name: str) -> None:
         self._name = name
 

@@ -111,7 +111,7 @@ def _file_findings(
     if rows != file.listed.rows:
         facts = f"{rows} rows, and its manifest says {file.listed.rows}"
         yield Finding("file-differs", f"{file.path} has {facts}")
-    seen = _Seen(definition, file)
+    seen = _WrongRows(definition, file)
     last_key = b""
     for part in _parts(io, definition, file, deleted):
         rows_read(len(part.keys))
@@ -127,7 +127,7 @@ def _file_findings(
     yield from seen.findings()
 
 
-class _Seen:
+class _WrongRows:
     """How many rows of a file are wrong, by code, and the first of them."""
 
     _WORDS: Final = {

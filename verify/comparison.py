@@ -32,7 +32,7 @@ from verify.doubts import Doubts, second_look
 from verify.log_pass import LogPass, numbers_of, sampled
 from verify.reading import Reading
 from verify.sample import entities_of
-from verify.spill import Heard, Spill
+from verify.spill import CountingFile, Spill
 from verify.table_check import TableCheck
 from verify.table_rows import RowsUnreadable, bucket_rows, least_offsets, with_keys
 
@@ -156,7 +156,7 @@ class Verification:
             return None
         definition = definition_of(open_table(self.settings, self.name), self.name)
         columns = [*(column.name for column in definition.columns), *PROVENANCE]
-        with Heard(path, lambda done: self.progress(EXTRACT, done >> 20, 0)) as sink:
+        with CountingFile(path, lambda done: self.progress(EXTRACT, done >> 20, 0)) as sink:
             return self.doors.extract(columns, sink)
 
     def _checked_log(self, table: Table, definition: LiveTable, point: ReadPoint) -> Log:

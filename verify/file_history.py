@@ -16,7 +16,7 @@ from thermocline.bounded import Bounded
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import Deletes, ListedFile, local_path
 from verify.finding import Finding
-from verify.lineage import Step, file_id
+from verify.lineage import SnapshotFiles, file_id
 from verify.seam_history import name_of
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class FileHistory:
     _missing: set[str] = field(default_factory=set)
     _positions: Bounded[Deletes, BitMap] = field(default_factory=lambda: Bounded(_DELETES_BYTES_MAX))
 
-    def findings(self, step: Step) -> Iterator[Finding]:
+    def findings(self, step: SnapshotFiles) -> Iterator[Finding]:
         """What one step does that it must not. Steps are taken in their order, each once."""
         for path, reason in step.unreadable.items():
             yield from self._unreadable(step, path, reason)
@@ -76,12 +76,12 @@ class FileHistory:
             self._deletes = deletes_by_file(step.live.values())
             self._is_known = True
 
-    def _unreadable(self, step: Step, path: str, reason: str) -> Iterator[Finding]:
+    def _unreadable(self, step: SnapshotFiles, path: str, reason: str) -> Iterator[Finding]:
         if path not in self._missing and self.is_held(step.link.snapshot_id):
             self._missing.add(path)
             yield Finding("file-unreadable", f"{name_of(step.link)} lists its files in {path}: {reason}")
 
-    def _presence(self, step: Step, pool: ThreadPoolExecutor) -> Iterator[Finding]:
+    def _presence(self, step: SnapshotFiles, pool: ThreadPoolExecutor) -> Iterator[Finding]:
         """Whether what came with a snapshot is there, with its size. What went on, was asked for before."""
         sizes = {file.path: file.bytes for file in step.appeared}
         found = dict(zip(sizes, pool.map(lambda path: _size(self.io, path), sizes), strict=True))
@@ -97,7 +97,7 @@ class FileHistory:
                 facts = f"{size} bytes, where {name_of(step.link)} says {expected}"
                 yield Finding("file-differs", f"{path} has {facts}")
 
-    def _deletes_kept(self, step: Step, pool: ThreadPoolExecutor) -> Iterator[Finding]:
+    def _deletes_kept(self, step: SnapshotFiles, pool: ThreadPoolExecutor) -> Iterator[Finding]:
         """Positions of a data file that were deleted stay so for as long as it is part of the table."""
         after = self._deletes_after(step)
         changed = [path for path in after if not _ids(self._deletes.get(path, ())) <= _ids(after[path])]
@@ -113,7 +113,7 @@ class FileHistory:
             facts = f"{len(lost)} rows of {path} that were deleted before are live again, at {named}"
             yield Finding("deletes-lost", f"since {name_of(step.link)}, {facts}")
 
-    def _accounted(self, step: Step) -> Iterator[Finding]:
+    def _accounted(self, step: SnapshotFiles) -> Iterator[Finding]:
         """Each record that was applied has added a row, deleted one, or both; nothing else did either."""
         state = step.link.state
         if state is None:
@@ -139,7 +139,7 @@ class FileHistory:
             facts = f"added {added} rows and deleted {deleted}, and says that it applied {applied} records"
             yield Finding("rows-not-accounted", f"{name_of(step.link)} {facts}")
 
-    def _deletes_after(self, step: Step) -> dict[str, list[ListedFile]]:
+    def _deletes_after(self, step: SnapshotFiles) -> dict[str, list[ListedFile]]:
         """The deletes of the data files whose deletes a step changes and that stay, as they are after it."""
         gone = {file_id(file) for file in step.disappeared}
         come = deletes_by_file(step.appeared)
@@ -166,7 +166,7 @@ class FileHistory:
             positions |= read
         return positions
 
-    def _follow(self, step: Step) -> None:
+    def _follow(self, step: SnapshotFiles) -> None:
         self._deletes.update(self._deletes_after(step))
         for file in (*step.disappeared, *step.appeared):
             for path in (file.path, file.referenced):

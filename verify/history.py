@@ -29,7 +29,7 @@ from thermocline.rules.seam import Seam
 from verify.bucket_scan import UNREADABLE, origin_of
 from verify.current_files import StoredFile
 from verify.file_history import deletes_by_file
-from verify.lineage import Step, lineage, walk
+from verify.lineage import SnapshotFiles, lineage, walk
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -78,7 +78,7 @@ def histories_of(
     Raises what the log and ``read`` raise.
     """
     asked = sorted(set(keys))[:KEYS_MAX]
-    told = {key: _Lines() for key in asked}
+    told = {key: _KeyLines() for key in asked}
     if log is not None and asked:
         current = table.current_snapshot()
         links = lineage(table)[-1:] if current is not None else ()
@@ -88,12 +88,12 @@ def histories_of(
         for chunk in read(ranges) if ranges else ():
             search.hear(chunk)
     records = {key: lines.take() for key, lines in told.items()}
-    _Rows(table.io, table.location(), definition, asked, told).follow(table)
+    _RowTracker(table.io, table.location(), definition, asked, told).follow(table)
     return {key: (*records.get(key, ()), *told[key].take()) if key in told else () for key in keys}
 
 
 @dataclass(slots=True)
-class _Lines:
+class _KeyLines:
     """The newest lines of a key, in order; ``left_out`` are older ones."""
 
     lines: deque[tuple[tuple[object, ...], str]] = field(default_factory=lambda: deque(maxlen=LINES_MAX))
@@ -140,7 +140,7 @@ class _Records:
     """Tells what a pass over the log meets of the keys."""
 
     def __init__(
-        self, definition: LiveTable, keys: pa.Array, seam: Seam, told: Mapping[bytes, _Lines]
+        self, definition: LiveTable, keys: pa.Array, seam: Seam, told: Mapping[bytes, _KeyLines]
     ) -> None:
         self._definition = definition
         self._decoder: Decoder = decoder_for(definition)
@@ -200,14 +200,14 @@ class _Row:
 
 
 @dataclass(slots=True)
-class _Rows:
+class _RowTracker:
     """Tells what the snapshots did to the rows of the keys."""
 
     io: FileIO
     location: str
     definition: LiveTable
     keys: Sequence[bytes]
-    told: Mapping[bytes, _Lines]
+    told: Mapping[bytes, _KeyLines]
     rows: dict[str, list[_Row]] = field(default_factory=dict)
     number: int = 0
 
@@ -233,12 +233,12 @@ class _Rows:
         place = self.definition.key_columns.index(self.definition.bucket_column)
         return bucket_of(self.definition, decode_one(self.definition, key)[place])
 
-    def _gone(self, step: Step, file: ListedFile) -> None:
+    def _gone(self, step: SnapshotFiles, file: ListedFile) -> None:
         for row in self.rows.pop(file.path, ()):
             if row.is_live:
                 self._tell(step, row.key, f"the row from {row.origin} is gone with {self._short(file.path)}")
 
-    def _find(self, step: Step, file: ListedFile) -> None:
+    def _find(self, step: SnapshotFiles, file: ListedFile) -> None:
         try:
             rows = list(_rows_of(self.io, self.definition, file.path, self.keys))
         except UNREADABLE as error:
@@ -249,7 +249,7 @@ class _Rows:
         if rows:
             self.rows[file.path] = rows
 
-    def _see(self, step: Step, stored: StoredFile) -> None:
+    def _see(self, step: SnapshotFiles, stored: StoredFile) -> None:
         """What a step changed of the rows of a file."""
         deleted = stored.deleted(self.io)
         if deleted is None:
@@ -269,7 +269,7 @@ class _Rows:
             elif row.is_live and not was_live:
                 self._tell(step, row.key, f"{place}, is live again: its deletes are now {by}")
 
-    def _tell(self, step: Step, key: bytes, words: str, order: int = 0) -> None:
+    def _tell(self, step: SnapshotFiles, key: bytes, words: str, order: int = 0) -> None:
         """A line; of one snapshot, what it deletes is told before what it adds."""
         link = step.link
         kind = ", of another writer" if link.is_foreign else ", a replay" if link.is_replay else ""

@@ -83,7 +83,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SnapshotFiles:
     """A snapshot's files, and how they differ from those of the one before it.
 
     ``live`` has all of them; it is changed by the next step. ``twice`` are listed more than once.
@@ -106,9 +106,9 @@ def lineage(table: Table) -> tuple[Link, ...]:
     return tuple(_link(one) for one in reversed(list(ancestors_of(current, table.metadata))))
 
 
-def walk(io: FileIO, links: Sequence[Link]) -> Iterator[Step]:
+def walk(io: FileIO, links: Sequence[Link]) -> Iterator[SnapshotFiles]:
     """The files of each snapshot. Of the first one, all have appeared."""
-    held = _Held()
+    held = _ManifestFiles()
     with ThreadPoolExecutor(_MANIFESTS_AT_ONCE) as pool:
         for link in links:
             yield held.step(io, link, pool)
@@ -120,7 +120,7 @@ def file_id(file: ListedFile) -> FileId:
 
 
 @dataclass(slots=True)
-class _Held:
+class _ManifestFiles:
     """The files of one snapshot, manifest by manifest."""
 
     manifests: dict[str, tuple[ListedFile, ...]] = field(default_factory=dict)
@@ -128,14 +128,14 @@ class _Held:
     counts: Counter[FileId] = field(default_factory=Counter)
     live: dict[FileId, ListedFile] = field(default_factory=dict)
 
-    def step(self, io: FileIO, link: Link, pool: ThreadPoolExecutor) -> Step:
+    def step(self, io: FileIO, link: Link, pool: ThreadPoolExecutor) -> SnapshotFiles:
         self.unreadable = {}
         try:
             manifests = {one.manifest_path: one for one in link.snapshot.manifests(io)}
         except (OSError, ValueError) as error:
             # What it lists is unknown: the lists stay as they were.
             self.unreadable = {link.snapshot.manifest_list: first_line(error)}
-            return Step(link, self.live, (), (), (), self.unreadable)
+            return SnapshotFiles(link, self.live, (), (), (), self.unreadable)
         new = [one for path, one in manifests.items() if path not in self.manifests]
         before: dict[FileId, ListedFile] = {}
         touched: set[FileId] = set()
@@ -149,7 +149,7 @@ class _Held:
             self.manifests[one.manifest_path] = read
             for file in read:
                 self._count(file, 1, before, touched)
-        return Step(
+        return SnapshotFiles(
             link=link,
             live=self.live,
             appeared=tuple(self.live[one] for one in touched if one in self.live and one not in before),

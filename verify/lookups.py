@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from verify.report import Report
     from verify.sample import Chosen
 
-__all__ = ["Lookups"]
+__all__ = ["LookupChecks"]
 
 # What the table has read as of that many snapshots is kept; each of them knows all snapshots before it.
 _READINGS_MAX: Final = 8
@@ -38,7 +38,7 @@ _ALTERED: Final = "lookups: the table's definition was altered meanwhile"
 
 
 @dataclass(slots=True)
-class Lookups:
+class LookupChecks:
     """Asks for entities and compares the answers; goes on from what a verification knows of them.
 
     ``ends`` is how far the log was read; no answer may be older than ``reached``, which is where the answers

@@ -31,7 +31,7 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class OffsetWindow:
     """Offsets from ``first`` up to, not including, ``end``; None where there is no bound that is known."""
 
     first: Seam | None
@@ -62,23 +62,23 @@ class Window:
 class Origins:
     """The windows of a table's files, by the snapshot that added them."""
 
-    windows: Mapping[int, Window]
-    before: Window
+    windows: Mapping[int, OffsetWindow]
+    before: OffsetWindow
 
     @classmethod
     def of(cls, links: Sequence[Link], properties: Mapping[str, str | None]) -> Origins:
         """From what main's snapshots say. Of files that came with expired ones, less is known."""
-        windows: dict[int, Window] = {}
+        windows: dict[int, OffsetWindow] = {}
         for before, link in pairwise(links):
             if link.state is None or link.is_rewrite:
-                windows[link.snapshot_id] = Window(None, _farthest(links, properties))
+                windows[link.snapshot_id] = OffsetWindow(None, _farthest(links, properties))
             else:
                 is_known = before.state is not None and not link.is_replay
                 first = before.state.seam if before.state is not None and is_known else None
-                windows[link.snapshot_id] = Window(first, link.state.seam)
-        return cls(windows, Window(None, _farthest(links[:1], properties)))
+                windows[link.snapshot_id] = OffsetWindow(first, link.state.seam)
+        return cls(windows, OffsetWindow(None, _farthest(links[:1], properties)))
 
-    def of_file(self, snapshot_id: int) -> Window:
+    def of_file(self, snapshot_id: int) -> OffsetWindow:
         """Where the rows of a file come from that a snapshot added."""
         return self.windows.get(snapshot_id, self.before)
 

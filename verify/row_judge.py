@@ -16,7 +16,7 @@ from thermocline.rules.fold import order_of
 if TYPE_CHECKING:
     from verify.reading import Place, Reading
 
-__all__ = ["Ground", "Heard", "Reason", "Stored", "Verdict", "judge"]
+__all__ = ["JudgeContext", "KeyVerdict", "LastRecord", "Reason", "Stored", "judge"]
 
 
 class Reason(StrEnum):
@@ -30,7 +30,7 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class LastRecord:
     """The last record of a key in a partition that the table has read. ``timestamp`` is in microseconds.
 
     ``is_maybe``: it was bad when it was read, and is good by now. ``index`` finds its columns.
@@ -62,7 +62,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class KeyVerdict:
     """What is said of a key: ``code`` of a finding and ``what`` it is, or a ``reason``, or that it agrees.
 
     ``if_keys_stay``: a finding only where no key is met in several partitions. ``is_suppressed``: it agrees,
@@ -76,11 +76,11 @@ class Verdict:
     is_suppressed: bool = False
 
 
-AGREES = Verdict()
+AGREES = KeyVerdict()
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class JudgeContext:
     """What holds for all keys.
 
     ``firsts``: from where on, by partition, the log holds all that the table has read. ``compacted`` are
@@ -95,17 +95,17 @@ class Ground:
     same: Callable[[int, int], bool]
 
 
-def judge(heard: Sequence[Heard], rows: Sequence[Stored], ground: Ground) -> Verdict:
+def judge(heard: Sequence[LastRecord], rows: Sequence[Stored], ground: JudgeContext) -> KeyVerdict:
     """The verdict on a key, from the records of it before the seam and its live rows."""
     if len(rows) > 1:
-        return Verdict("key-live-twice", f"rows of {' and '.join(map(str, rows))} are live")
+        return KeyVerdict("key-live-twice", f"rows of {' and '.join(map(str, rows))} are live")
     possible = _possible_winners([one for one in heard if not one.is_maybe], ground.reading)
     if not rows:
         return _judge_absent(possible, ground)
     return _Case(rows[0], heard, possible, ground).verdict()
 
 
-def _possible_winners(heard: Sequence[Heard], reading: Reading) -> list[Heard]:
+def _possible_winners(heard: Sequence[LastRecord], reading: Reading) -> list[LastRecord]:
     """The record that was read last; several where nobody knows in which order they were read."""
     if not heard:
         return []
@@ -114,21 +114,21 @@ def _possible_winners(heard: Sequence[Heard], reading: Reading) -> list[Heard]:
     return last[:1] if reading.is_known(batch) else last
 
 
-def _rank(one: Heard) -> tuple[int, int, str, int]:
+def _rank(one: LastRecord) -> tuple[int, int, str, int]:
     return (one.batch, *order_of(one.timestamp, *one.place))
 
 
-def _judge_absent(possible: Sequence[Heard], ground: Ground) -> Verdict:
+def _judge_absent(possible: Sequence[LastRecord], ground: JudgeContext) -> KeyVerdict:
     if not possible or any(one.is_tombstone for one in possible):  # safety: verify-missing
         return AGREES
     winner = possible[0]
     if winner.place[0] in ground.fleeting:
-        return Verdict(reason=Reason.COMPACTED)
+        return KeyVerdict(reason=Reason.COMPACTED)
     what = f"{winner} is the last record of it, and the table has no row"
-    return Verdict("row-missing", what, if_keys_stay=_may_hide(winner, ground))  # safety: verify-moved
+    return KeyVerdict("row-missing", what, if_keys_stay=_may_hide(winner, ground))  # safety: verify-moved
 
 
-def _may_hide(winner: Heard, ground: Ground) -> bool:
+def _may_hide(winner: LastRecord, ground: JudgeContext) -> bool:
     """Whether another partition may have had a record of the key, read later, that the log lost."""
     return any(
         place != winner.place
@@ -145,14 +145,14 @@ class _Case:
     """One row against the records of its key."""
 
     row: Stored
-    heard: Sequence[Heard]
-    possible: Sequence[Heard]
-    ground: Ground
+    heard: Sequence[LastRecord]
+    possible: Sequence[LastRecord]
+    ground: JudgeContext
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> KeyVerdict:
         row, winner = self.row, self.possible[0] if self.possible else None
         if row.place is None:
-            return Verdict("row-extra", "the row does not say from which record it comes")
+            return KeyVerdict("row-extra", "the row does not say from which record it comes")
         if (verdict := self._beyond(row.place)) is not None:
             return verdict
         own = next((one for one in self.heard if one.place == row.place and one.offset == row.offset), None)
@@ -161,26 +161,26 @@ class _Case:
         if winner is None:
             return self._unseen(row.place)
         if self._is_suppressed():
-            return Verdict(is_suppressed=True)
+            return KeyVerdict(is_suppressed=True)
         return self._late(winner) if self._is_before(winner, row.place) else self._unseen(row.place)
 
-    def _beyond(self, place: Place) -> Verdict | None:
+    def _beyond(self, place: Place) -> KeyVerdict | None:
         seam = self.ground.reading.seam
         if place in seam and self.row.offset < seam[place]:
             return None
         if self.ground.reading.replaced and not self.possible:
-            return Verdict(reason=Reason.REPLACED)
-        return Verdict("row-beyond-seam", f"the row comes from {self.row}, and the seam is {seam}")
+            return KeyVerdict(reason=Reason.REPLACED)
+        return KeyVerdict("row-beyond-seam", f"the row comes from {self.row}, and the seam is {seam}")
 
-    def _same(self, own: Heard) -> Verdict:
+    def _same(self, own: LastRecord) -> KeyVerdict:
         if own.is_tombstone:
-            return Verdict("row-extra", f"the row comes from {self.row}, which deletes it")
+            return KeyVerdict("row-extra", f"the row comes from {self.row}, which deletes it")
         # safety: verify-columns
         if own.timestamp != self.row.timestamp or not self.ground.same(own.index, self.row.index):
-            return Verdict("row-differs", f"the row's columns are not those of {own}, where it comes from")
+            return KeyVerdict("row-differs", f"the row's columns are not those of {own}, where it comes from")
         return AGREES
 
-    def _is_replayed(self, own: Heard) -> bool:
+    def _is_replayed(self, own: LastRecord) -> bool:
         """Whether a replay may have applied it: only where it is the newest of its key."""
         return own.is_maybe and all(_rank(own) > _rank(one) for one in self.possible)
 
@@ -191,7 +191,7 @@ class _Case:
             not one.is_tombstone and self.ground.same(one.index, self.row.index) for one in last
         )
 
-    def _is_before(self, winner: Heard, place: Place) -> bool:
+    def _is_before(self, winner: LastRecord, place: Place) -> bool:
         """Whether the row was certainly read before the winner."""
         row, reading = self.row, self.ground.reading
         if place == winner.place:
@@ -205,30 +205,32 @@ class _Case:
             winner.timestamp, *winner.place
         )
 
-    def _late(self, winner: Heard) -> Verdict:
+    def _late(self, winner: LastRecord) -> KeyVerdict:
         """A finding; but where rows are suppressed, a record with the row's values may be hidden."""
         hangs = self.ground.reading.suppressed and _may_hide(winner, self.ground)
         if winner.is_tombstone:
             what = f"{winner} deletes it, and the table has its row of {self.row}"
-            return Verdict("row-extra", what, if_keys_stay=hangs)
+            return KeyVerdict("row-extra", what, if_keys_stay=hangs)
         what = f"the row comes from {self.row}, and the last record is {winner}"
-        return Verdict("row-stale", what, if_keys_stay=hangs)
+        return KeyVerdict("row-stale", what, if_keys_stay=hangs)
 
-    def _unseen(self, place: Place) -> Verdict:
+    def _unseen(self, place: Place) -> KeyVerdict:
         """The log shows no record that the row could come from, or that came after it."""
         topic, first = place[0], self.ground.firsts.get(place, 0)
         begins = self.ground.reading.lives[place].begins
         if topic in self.ground.reading.replaced:
-            return Verdict(reason=Reason.REPLACED)
+            return KeyVerdict(reason=Reason.REPLACED)
         if self.ground.reading.is_whole and begins is not None and self.row.offset < begins:
             what = (
                 f"the row comes from {self.row}, and the table has read {topic}/{place[1]} from {begins} on"
             )
-            return Verdict("row-extra", what)
+            return KeyVerdict("row-extra", what)
         if self.row.offset < first:  # safety: verify-older
-            return Verdict(reason=Reason.OLDER)
+            return KeyVerdict(reason=Reason.OLDER)
         if any(one.is_maybe and one.place == place and one.offset >= self.row.offset for one in self.heard):
-            return Verdict(reason=Reason.REPLAYED)
+            return KeyVerdict(reason=Reason.REPLAYED)
         if topic in self.ground.compacted:
-            return Verdict(reason=Reason.COMPACTED)
-        return Verdict("row-extra", f"the row comes from {self.row}, where the log has no record of its key")
+            return KeyVerdict(reason=Reason.COMPACTED)
+        return KeyVerdict(
+            "row-extra", f"the row comes from {self.row}, where the log has no record of its key"
+        )

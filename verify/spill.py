@@ -21,7 +21,7 @@ from thermocline.rules.definition import KEY
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["Heard", "Numbers", "Spill", "part_of"]
+__all__ = ["CountingFile", "Numbers", "Spill", "part_of"]
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -30,7 +30,7 @@ _PART_SEED: Final = 0x5EA1
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
-class Heard(io.FileIO):
+class CountingFile(io.FileIO):
     """A new file that tells how many bytes were written to it, after each write."""
 
     def __init__(self, path: Path, heard: Callable[[int], None]) -> None:

@@ -15,7 +15,7 @@ from thermocline.iceberg.catalog import load_table
 from verify.bucket_scan import bucket_findings
 from verify.current_files import deletes_findings, listing_findings, stored_files
 from verify.file_history import FileHistory
-from verify.lineage import Step, lineage, walk
+from verify.lineage import SnapshotFiles, lineage, walk
 from verify.origins import Origins
 from verify.quarantined import quarantine_findings
 from verify.seam_history import name_of, seam_findings
@@ -55,7 +55,7 @@ def structure_findings(table: Table, definition: LiveTable, progress: Progress) 
 
 
 def _current(
-    table: Table, definition: LiveTable, step: Step, origins: Origins, progress: Progress
+    table: Table, definition: LiveTable, step: SnapshotFiles, origins: Origins, progress: Progress
 ) -> Iterator[Finding]:
     yield from listing_findings(step.live.values(), name_of(step.link))
     files = stored_files(step.live.values())

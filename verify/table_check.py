@@ -15,7 +15,7 @@ from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE
 from verify.compare import Mask, compared_columns, rows_equal, rows_equal_or_null
 from verify.finding import Finding, key_of
 from verify.log_fold import BATCH, CERTAIN, MAYBE, SEGMENT, STATE
-from verify.row_judge import Ground, Heard, Reason, Stored, Verdict, judge
+from verify.row_judge import JudgeContext, KeyVerdict, LastRecord, Reason, Stored, judge
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -39,7 +39,7 @@ _KEYS_AT_ONCE: Final = 10_000
 class TableCheck:
     """Judges shard by shard; what it finds goes into the report.
 
-    ``firsts``, ``compacted`` and ``fleeting`` are as in `verify.row_judge.Ground`.
+    ``firsts``, ``compacted`` and ``fleeting`` are as in `verify.row_judge.JudgeContext`.
     """
 
     reading: Reading
@@ -151,14 +151,14 @@ class TableCheck:
             some = keys.slice(start, _KEYS_AT_ONCE)
             records = below.filter(pc.is_in(below.column(KEY), value_set=some)).combine_chunks()
             stored = rows.filter(pc.is_in(rows.column(KEY), value_set=some)).combine_chunks()
-            ground = Ground(
+            ground = JudgeContext(
                 self.reading, self.firsts, self.compacted, self.fleeting, self._same(records, stored)
             )
             heard, lying = self._heard(records), _stored(stored)
             for key in some.to_pylist():
                 self._note(key, judge(heard.get(key, ()), lying.get(key, ()), ground), key in lying)
 
-    def _note(self, key: bytes, verdict: Verdict, has_row: bool) -> None:
+    def _note(self, key: bytes, verdict: KeyVerdict, has_row: bool) -> None:
         report = self.report
         if verdict.reason is not None:
             report.unjudged[verdict.reason] += 1
@@ -198,12 +198,12 @@ class TableCheck:
 
         return same
 
-    def _heard(self, records: pa.Table) -> dict[bytes, list[Heard]]:
-        found: dict[bytes, list[Heard]] = {}
+    def _heard(self, records: pa.Table) -> dict[bytes, list[LastRecord]]:
+        found: dict[bytes, list[LastRecord]] = {}
         for index, (key, place, offset, time) in enumerate(_origins(records)):
             assert place is not None
             found.setdefault(key, []).append(
-                Heard(
+                LastRecord(
                     place=place,
                     offset=offset,
                     timestamp=time,

@@ -18,7 +18,7 @@ from thermocline.rules.keys import encode_one
 from verify.bucket_scan import UNREADABLE
 from verify.comparison import MEMORY_BYTES, Scope, Verification
 from verify.history import KEYS_MAX, histories_of
-from verify.lookups import Lookups
+from verify.lookups import LookupChecks
 from verify.report import Report
 from verify.sample import Named, Sample, named
 from verify.structure import structure_findings
@@ -87,7 +87,7 @@ class Verifier:
     clock: Clock
     progress: Progress
 
-    def verify(self) -> tuple[Report, Lookups | None]:
+    def verify(self) -> tuple[Report, LookupChecks | None]:
         """The report, and what asks for the same entities again; None where the doors refuse the table.
 
         The log is asked first, so that one that is away is said at once.
@@ -107,7 +107,7 @@ class Verifier:
         self._tell(table, definition, report)
         return report, lookups
 
-    def _at_a_read_point(self, structure: Report) -> tuple[Report, Lookups | None]:
+    def _at_a_read_point(self, structure: Report) -> tuple[Report, LookupChecks | None]:
         """Rows and doors, added to what is known; at a newer read point where one goes meanwhile."""
         for attempt in range(1, _READ_POINTS_MAX + 1):
             report = deepcopy(structure)
@@ -130,7 +130,7 @@ class Verifier:
         except OSError as error:
             report.unchecked.append(f"files and history: {mask_password(first_line(error))}")
 
-    def _check_rows(self, scope: Scope, report: Report) -> Lookups | None:
+    def _check_rows(self, scope: Scope, report: Report) -> LookupChecks | None:
         """Through the doors; where these can't read the table, its rows alone. Raises `ReadPointGone`."""
         doors = "extract, hot tier and lookups"
         try:
@@ -157,12 +157,12 @@ class Verifier:
             _note(report, "rows", error)
         return None
 
-    def _check_doors(self, doors: Doors, scope: Scope, folder: Path, report: Report) -> Lookups:
+    def _check_doors(self, doors: Doors, scope: Scope, folder: Path, report: Report) -> LookupChecks:
         if doors.hot_problem:
             instead = "" if doors.hot is None else ", but a private one"
             report.notes.append(f"no server's hot tier was looked at{instead}: {doors.hot_problem}")
         verified = self._verification(doors, scope, folder, report).run()
-        lookups = Lookups(
+        lookups = LookupChecks(
             verified,
             doors.lookup,
             self.settings.kafka.client_config(),

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from threading import Event
 
     from verify.doors import Doors
-    from verify.lookups import Lookups
+    from verify.lookups import LookupChecks
     from verify.report import Report
     from verify.verifier import Verifier
 
-__all__ = ["POOL", "Round", "Watch"]
+__all__ = ["POOL", "VerifyRound", "VerifyWatch"]
 
 POOL: Final = 1_000
 """Entities that are remembered: all their records since the first round are, too."""
@@ -47,7 +47,7 @@ _PAUSE_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class VerifyRound:
     """What one round did. ``away`` is the error where a source was away, and nothing was compared.
 
     ``differences`` are new ones by code, ``total`` all since the beginning.
@@ -77,15 +77,15 @@ class Round:
 
 
 @dataclass(slots=True)
-class Watch:
+class VerifyWatch:
     """Rounds after a first verification. ``each`` entities are looked up in a round."""
 
     verifier: Verifier
-    lookups: Lookups
+    lookups: LookupChecks
     report: Report
     each: int
 
-    def rounds(self, stop: Event, rounds_max: int | None = None) -> Iterator[Round]:
+    def rounds(self, stop: Event, rounds_max: int | None = None) -> Iterator[VerifyRound]:
         """One after the other, until told to stop, or so many were run.
 
         Raises `ThermoclineError` where a source stays away, or what is wrong does not pass.
@@ -113,9 +113,9 @@ class Watch:
                 continue
             yield self._said(number, before, kept, None)
 
-    def _said(self, number: int, before: Report, kept: int, away: ThermoclineError | None) -> Round:
+    def _said(self, number: int, before: Report, kept: int, away: ThermoclineError | None) -> VerifyRound:
         report = self.report
-        return Round(
+        return VerifyRound(
             number=number,
             lookups=report.lookups - before.lookups,
             extracted=report.extracted - before.extracted,

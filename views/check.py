@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from views.facts import TableFacts
     from views.trino_client import Trino
 
-__all__ = ["Finding", "check_table", "check_topics", "check_trino", "check_views"]
+__all__ = ["ViewCheck", "check_table", "check_topics", "check_trino", "check_views"]
 
 INTERVALS_KEPT_MIN: Final = 10
 """A topic that keeps records for less than so many commit intervals ends its views after the first hiccup."""
@@ -47,7 +47,7 @@ _NO_LAG: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ViewCheck:
     """One thing that was looked at; ``fix`` is empty where it is as it must be."""
 
     subject: str
@@ -62,23 +62,23 @@ class Finding:
 
 def check_table(
     settings: Settings, name: str, table: Table, log: Log, trino: Trino, clock: Clock
-) -> Iterator[Finding]:
+) -> Iterator[ViewCheck]:
     """Everything, the topics first. Raises `TrinoUnreachable` last of all that can be said without Trino."""
     try:
         facts = look(table, name, log, clock)
-        yield Finding("log", f"holds all from the seam of snapshot {facts.state.snapshot_id} on")
+        yield ViewCheck("log", f"holds all from the seam of snapshot {facts.state.snapshot_id} on")
         yield from check_topics(settings, facts)
     except TrinoUnreachable:
         raise
     except ThermoclineError as error:
-        yield Finding(
+        yield ViewCheck(
             "log", f"[{error.code}] {error.what}", error.next or f"thermocline explain {error.code}"
         )
     yield from check_trino(settings, name, table.format_version, trino)
     yield from check_views(settings, name, table, trino, clock)
 
 
-def check_topics(settings: Settings, facts: TableFacts) -> Iterator[Finding]:
+def check_topics(settings: Settings, facts: TableFacts) -> Iterator[ViewCheck]:
     """The settings that views hang on, of each topic."""
     interval_ms = round(settings.table(facts.definition.name).commit_interval_seconds * 1000)
     shortest_ms = INTERVALS_KEPT_MIN * interval_ms
@@ -92,18 +92,18 @@ def check_topics(settings: Settings, facts: TableFacts) -> Iterator[Finding]:
 
         kept = retention.kept_ms
         costs = list(_costs_of_producers_times(facts, topic))
-        yield Finding(
+        yield ViewCheck(
             f"{topic}: message.timestamp.type",
             "LogAppendTime" if config.is_log_append_time else ": ".join(["CreateTime", *costs]),
             fix("message.timestamp.type=LogAppendTime", bool(costs)),
         )
-        yield Finding(
+        yield ViewCheck(
             f"{topic}: retention.ms",
             "no limit" if kept is None else f"{kept:,}",
             fix(f"retention.ms={KEPT_MS_ADVISED}", kept is not None and kept < shortest_ms),
         )
         limited = retention.is_limited_by_size
-        yield Finding(
+        yield ViewCheck(
             f"{topic}: retention.bytes",
             "limited: views end soon after ingest does" if limited else "no limit",
             fix("retention.bytes=-1", limited),
@@ -112,14 +112,14 @@ def check_topics(settings: Settings, facts: TableFacts) -> Iterator[Finding]:
             continue
         if facts.definition.has_key:
             tombstones_ms = kept_ms(config)
-            yield Finding(
+            yield ViewCheck(
                 f"{topic}: delete.retention.ms",
                 f"{config.delete_retention_ms:,}",
                 fix(f"delete.retention.ms={KEPT_MS_ADVISED}", tombstones_ms < shortest_ms),
             )
         lag_ms = retention.compaction_lag_ms
         is_short = lag_ms < shortest_ms
-        yield Finding(
+        yield ViewCheck(
             f"{topic}: min.compaction.lag.ms",
             f"{lag_ms:,}"
             + (": views with literal ends and pinned views don't live longer" if is_short else ""),
@@ -127,13 +127,13 @@ def check_topics(settings: Settings, facts: TableFacts) -> Iterator[Finding]:
         )
 
 
-def _transactions(facts: TableFacts) -> Finding:
+def _transactions(facts: TableFacts) -> ViewCheck:
     """Whether the definition says what its producers do."""
     name = facts.definition.name
     if facts.definition.transactional or not facts.shows_transactions:
-        return Finding("transactions", "as defined" if facts.definition.transactional else "no sign of any")
+        return ViewCheck("transactions", "as defined" if facts.definition.transactional else "no sign of any")
     fix = f"set transactional = true in [tables.{name}], stop ingest, thermocline table alter {name}"
-    return Finding("transactions", f"producers use them, and the definition does not say so: {_ENDS}", fix)
+    return ViewCheck("transactions", f"producers use them, and the definition does not say so: {_ENDS}", fix)
 
 
 def _costs_of_producers_times(facts: TableFacts, topic: str) -> Iterator[str]:
@@ -148,7 +148,7 @@ def _costs_of_producers_times(facts: TableFacts, topic: str) -> Iterator[str]:
             yield words
 
 
-def check_trino(settings: Settings, name: str, format_version: int, trino: Trino) -> Iterator[Finding]:
+def check_trino(settings: Settings, name: str, format_version: int, trino: Trino) -> Iterator[ViewCheck]:
     """Whether Trino answers, reads such tables, and has both catalogs and a table for each topic.
 
     Raises `TrinoUnreachable`.
@@ -158,33 +158,39 @@ def check_trino(settings: Settings, name: str, format_version: int, trino: Trino
         "thermocline views config DIR, copy it into Trino's etc, and start Trino again",
     )
     version = str(trino.rows("SELECT version()")[0][0])
-    yield Finding("Trino", f"answers at {trino.url}, version {version}")
+    yield ViewCheck("Trino", f"answers at {trino.url}, version {version}")
     yield from _format_version(format_version, version)
     catalogs = {row[0] for row in trino.rows("SHOW CATALOGS")}
     for catalog in (views.lake, views.kafka):
         is_there = catalog in catalogs
-        yield Finding(f"catalog {catalog}", "there" if is_there else "not there", "" if is_there else advice)
+        yield ViewCheck(
+            f"catalog {catalog}", "there" if is_there else "not there", "" if is_there else advice
+        )
     if views.kafka in catalogs:
         listed = trino.rows(f'SHOW TABLES FROM "{views.kafka}"."{SCHEMA}"')
         tables = {row[0] for row in listed}
         for topic in settings.table(name).topics:
             is_there = table_name(topic) in tables
-            yield Finding(f"topic {topic}", "a table" if is_there else "no table", "" if is_there else advice)
+            yield ViewCheck(
+                f"topic {topic}", "a table" if is_there else "no table", "" if is_there else advice
+            )
 
 
-def _format_version(format_version: int, version: str) -> Iterator[Finding]:
+def _format_version(format_version: int, version: str) -> Iterator[ViewCheck]:
     """Nothing where Trino can read the deletes of such a table; one that is no number may be able to."""
     number = re.match(r"\d+", version)
     is_old = number is not None and int(number[0]) < READS_FORMAT_3_FROM
     if format_version == FORMAT_3 and is_old:
-        yield Finding(
+        yield ViewCheck(
             "format_version",
             f"3: Trino {version} can't read its deletes, queries fail with `Unexpected PUFFIN file format`",
             f"Trino {READS_FORMAT_3_FROM} or newer; or a table that is made anew with format_version = 2",
         )
 
 
-def check_views(settings: Settings, name: str, table: Table, trino: Trino, clock: Clock) -> Iterator[Finding]:
+def check_views(
+    settings: Settings, name: str, table: Table, trino: Trino, clock: Clock
+) -> Iterator[ViewCheck]:
     """What each view reflects."""
     definition, state = definition_of(table, name), current_state(table, name)
     found = find_views(settings, name, trino)
@@ -195,7 +201,7 @@ def check_views(settings: Settings, name: str, table: Table, trino: Trino, clock
         fix = f"thermocline views publish {name}" if one.problem else ""
         if one.is_withdrawn:
             fix += "      (once the log is mended, as above)"
-        yield Finding(f"view {one.view}", f"{words}{of}", fix)
+        yield ViewCheck(f"view {one.view}", f"{words}{of}", fix)
 
 
 def _alter(settings: Settings, topic: str, setting: str) -> str:

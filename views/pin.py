@@ -16,7 +16,7 @@ from views.lifetime import lifetime
 from views.plan import PlannedView, instant_of
 from views.publish import find_views
 from views.render import Mode, ViewPlan
-from views.render_window import Window
+from views.render_window import LogWindow
 from views.transactions import shows_transactions
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def pinned_view(
     until_ms = None if point.end == point.seam else life.until_ms
     if until_ms is not None and until_ms <= now_ms:
         raise _gone(name, f"{life.because} is over since {iso_time(until_ms)}")
-    window = Window(settings.views.kafka, topics, point.seam, end=point.end)
+    window = LogWindow(settings.views.kafka, topics, point.seam, end=point.end)
     plan = ViewPlan(
         Mode.PINNED,
         definition,

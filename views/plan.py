@@ -15,7 +15,7 @@ from thermocline.rules.seam import Seam
 from views.lifetime import lifetime
 from views.render import Mode, ViewPlan, query
 from views.render_view import create_view, view_comment, view_name
-from views.render_window import Window
+from views.render_window import LogWindow
 from views.sql import comment
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def live_views(settings: Settings, facts: TableFacts) -> dict[Mode, PlannedView 
 def cold_view(settings: Settings, definition: LiveTable, snapshot_id: int) -> PlannedView:
     """The view of the rows as last committed, which needs no log."""
     table = settings.table(definition.name)
-    window = Window(settings.views.kafka, definition.topics, Seam())
+    window = LogWindow(settings.views.kafka, definition.topics, Seam())
     plan = ViewPlan(
         Mode.COLD, definition, settings.views.lake, snapshot_id, window, row_filter=table.view_filter
     )
@@ -116,7 +116,7 @@ def _live_view(
     definition = facts.definition
     reads_twice = mode is Mode.LIVE and definition.has_key
     has_end = reads_twice and is_bounded(table, facts)
-    window = Window(
+    window = LogWindow(
         views.kafka,
         definition.topics,
         facts.state.seam,

@@ -11,7 +11,7 @@ from thermocline.iceberg.catalog import open_catalog
 from thermocline.kafka.log import Log
 from thermocline.process.logs import fields
 from views.orphaned_metadata import remove_leftovers
-from views.publish import Publisher, Round
+from views.publish import PublishRound, ViewPublisher
 from views.trino_client import Trino
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ class Publication:
     settings: Settings
     name: str
     clock: Clock
-    _publisher: Publisher | None = None
+    _publisher: ViewPublisher | None = None
     _cleaned_at: float | None = None
     _views: set[str] = field(default_factory=set)
 
-    def __call__(self) -> Round:
+    def __call__(self) -> PublishRound:
         """One publication, and now and then the leftovers of earlier ones. Raises what the first raises."""
-        self._publisher = self._publisher or Publisher(
+        self._publisher = self._publisher or ViewPublisher(
             self.settings,
             self.name,
             open_catalog(self.settings.catalog),
@@ -51,7 +51,7 @@ class Publication:
         self._clean(self._publisher)
         return done
 
-    def _clean(self, publisher: Publisher) -> None:
+    def _clean(self, publisher: ViewPublisher) -> None:
         now = self.clock.monotonic()
         if self._cleaned_at is not None and now - self._cleaned_at < CLEAN_SECONDS:
             return

@@ -29,7 +29,7 @@ from thermocline.iceberg.catalog import current_state, definition_of, load_table
 from views.facts import look
 from views.leases import RENEWED_SECONDS, hold
 from views.plan import PlannedView, cold_view, live_views, modes_of
-from views.published import Published, Verdict, verdict
+from views.published import PublishedView, ViewAction, verdict
 from views.render import Mode
 from views.render_view import view_name, withdrawn_view
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from views.facts import TableFacts
     from views.trino_client import Trino
 
-__all__ = ["Publisher", "Round", "find_all_views", "find_views"]
+__all__ = ["PublishRound", "ViewPublisher", "find_all_views", "find_views"]
 
 ROUNDS_MAX: Final = 5
 """Of one publication. A second publisher, or a commit meanwhile, costs one round; more of them in a row mean
@@ -63,7 +63,7 @@ STOPS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class PublishRound:
     """What was done, by the views' names without the catalog.
 
     ``stop`` is why views that read the log are withdrawn; ``newer`` are views that another publisher made
@@ -79,7 +79,7 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _LeaseWritten:
     """For which snapshot a lease was written, and when (monotonic seconds)."""
 
     snapshot_id: int
@@ -87,7 +87,7 @@ class _Held:
 
 
 @dataclass(slots=True)
-class Publisher:
+class ViewPublisher:
     """Publishes the views of one table. Not for several threads at once."""
 
     settings: Settings
@@ -96,10 +96,10 @@ class Publisher:
     log: Log
     trino: Trino
     clock: Clock
-    _held: dict[str, _Held] = field(default_factory=dict)
+    _held: dict[str, _LeaseWritten] = field(default_factory=dict)
     _transactional_at: int | None = None
 
-    def publish(self) -> Round:
+    def publish(self) -> PublishRound:
         """Make the views those of the table as it is now; what was done for it. Safe to repeat.
 
         Where the log can't be trusted any more, the views that read it are withdrawn, and ``stop`` says why.
@@ -125,7 +125,7 @@ class Publisher:
                 kept = tuple(view for view in done.kept if view not in replaced)
                 return replace(done, replaced=tuple(replaced), kept=kept)
 
-    def _round(self) -> Round:
+    def _round(self) -> PublishRound:
         failpoint("views.look")
         # safety: views-look-first
         found = find_views(self.settings, self.name, self.trino)  # before the table: see the module
@@ -145,12 +145,14 @@ class Publisher:
         verdicts = {one: self._judge(found, one, table) for one in planned}
         for one, what in verdicts.items():
             self._settle(one, what, table, found)
-        names = {what: [_name(one) for one, judged in verdicts.items() if judged is what] for what in Verdict}
-        return Round(
+        names = {
+            what: [_name(one) for one, judged in verdicts.items() if judged is what] for what in ViewAction
+        }
+        return PublishRound(
             state.snapshot_id,
-            replaced=(*names[Verdict.REPLACE], *withdrawn),
-            kept=(*names[Verdict.KEEP], *left),
-            newer=tuple(names[Verdict.NEWER]),
+            replaced=(*names[ViewAction.REPLACE], *withdrawn),
+            kept=(*names[ViewAction.KEEP], *left),
+            newer=tuple(names[ViewAction.NEWER]),
             stop=next(iter(stops.values()), None),
             has_ends=any(one.plan.window.end is not None for one in planned),
         )
@@ -163,7 +165,7 @@ class Publisher:
         # safety: views-transaction-ended
         return replace(facts, shows_transactions=self._transactional_at == facts.state.snapshot_id)
 
-    def _judge(self, found: Mapping[str, Published | None], one: PlannedView, table: Table) -> Verdict:
+    def _judge(self, found: Mapping[str, PublishedView | None], one: PlannedView, table: Table) -> ViewAction:
         def number_of(snapshot_id: int) -> int | None:
             snapshot = table.snapshot_by_id(snapshot_id)
             return None if snapshot is None else snapshot.sequence_number
@@ -172,23 +174,23 @@ class Publisher:
         return verdict(standing, one, self.clock.now_ms(), number_of)
 
     def _settle(
-        self, one: PlannedView, what: Verdict, table: Table, found: Mapping[str, Published | None]
+        self, one: PlannedView, what: ViewAction, table: Table, found: Mapping[str, PublishedView | None]
     ) -> None:
         name, snapshot_id = _name(one), one.plan.snapshot_id
         # safety: views-lease-first
-        if what is Verdict.REPLACE or (what is Verdict.KEEP and self._is_lease_due(name, snapshot_id)):
+        if what is ViewAction.REPLACE or (what is ViewAction.KEEP and self._is_lease_due(name, snapshot_id)):
             # Before the view: whoever expires snapshots in between must find it.
             standing = self._ours(found, *one.schema_and_name)
             standing_id = standing.snapshot_id if standing else None
             hold(table, name, snapshot_id, one.until_ms, self.clock.now_ms(), standing_id)
-            self._held[name] = _Held(snapshot_id, self.clock.monotonic())
-        if what is Verdict.REPLACE:
+            self._held[name] = _LeaseWritten(snapshot_id, self.clock.monotonic())
+        if what is ViewAction.REPLACE:
             with failstep("views.replace"):
                 self.trino.rows(one.statement, name)
 
     def _is_lease_due(self, name: str, snapshot_id: int) -> bool:
         """Where this publisher has not written it yet, or not for a while."""
-        held = self._held.get(name, _Held(snapshot_id, -inf))
+        held = self._held.get(name, _LeaseWritten(snapshot_id, -inf))
         # safety: views-lease-of-another, views-lease-again
         return held.snapshot_id != snapshot_id or self.clock.monotonic() - held.at >= RENEWED_SECONDS
 
@@ -196,7 +198,7 @@ class Publisher:
         self,
         definition: LiveTable,
         stops: Mapping[Mode, ThermoclineError],
-        found: Mapping[str, Published | None],
+        found: Mapping[str, PublishedView | None],
     ) -> tuple[list[str], list[str]]:
         """Makes the views fail with their reasons; those that it replaced, and those that did so already.
 
@@ -219,7 +221,9 @@ class Publisher:
             replaced.append(f"{schema}.{view}")
         return replaced, left
 
-    def _ours(self, found: Mapping[str, Published | None], schema: str, view: str) -> Published | None:
+    def _ours(
+        self, found: Mapping[str, PublishedView | None], schema: str, view: str
+    ) -> PublishedView | None:
         """The view that stands there; None where there is none. Raises `ViewForeign`."""
         name = view.lower()
         if name in found and found[name] is None:  # safety: views-foreign
@@ -234,16 +238,16 @@ class Publisher:
         return load_table(self.catalog, self.name, self.settings.table(self.name).identifier)
 
 
-def find_all_views(settings: Settings, name: str, trino: Trino) -> Mapping[str, Published | None]:
+def find_all_views(settings: Settings, name: str, trino: Trino) -> Mapping[str, PublishedView | None]:
     """As `find_views`, of all that stands in the table's schema."""
     schema = settings.table(name).identifier.rpartition(".")[0]
     comments = trino.comments(settings.views.lake, schema)
-    return {view: Published.parse(comment) for view, comment in comments.items()}
+    return {view: PublishedView.parse(comment) for view, comment in comments.items()}
 
 
 def find_views(
     settings: Settings, name: str, trino: Trino, names: Sequence[str] | None = None
-) -> Mapping[str, Published | None]:
+) -> Mapping[str, PublishedView | None]:
     """What stands beside the table in Trino, by name in lower case; None for what is no view of ours.
 
     By default what may be one of the table's views that are not pinned.
@@ -252,7 +256,7 @@ def find_views(
     if names is None:
         names = [f"{table}_{mode}" for mode in Mode if mode is not Mode.PINNED]
     comments = trino.comments(settings.views.lake, schema, [one.lower() for one in names])
-    return {view: Published.parse(comment) for view, comment in comments.items()}
+    return {view: PublishedView.parse(comment) for view, comment in comments.items()}
 
 
 def _name(one: PlannedView) -> str:

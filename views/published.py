@@ -14,10 +14,10 @@ from thermocline.rules.seam import Seam
 if TYPE_CHECKING:
     from views.plan import PlannedView
 
-__all__ = ["Published", "Verdict", "verdict"]
+__all__ = ["PublishedView", "ViewAction", "verdict"]
 
 
-class Verdict(StrEnum):
+class ViewAction(StrEnum):
     """What to do with a view."""
 
     REPLACE = "replace"
@@ -28,7 +28,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedView:
     """A view of ours as its comment tells.
 
     A withdrawn one has a reason and neither snapshot nor digest. ``digest`` and ``table`` are empty where a
@@ -45,7 +45,7 @@ class Published:
     definition_version: int
 
     @classmethod
-    def parse(cls, comment: str | None) -> Published | None:
+    def parse(cls, comment: str | None) -> PublishedView | None:
         """From the comment of a view; None where it is none of ours."""
         try:
             fields: Mapping[str, Any] = json.loads(comment or "")["thermocline"]
@@ -65,8 +65,8 @@ class Published:
 
 
 def verdict(
-    found: Published | None, planned: PlannedView, now_ms: int, number_of: Callable[[int], int | None]
-) -> Verdict:
+    found: PublishedView | None, planned: PlannedView, now_ms: int, number_of: Callable[[int], int | None]
+) -> ViewAction:
     """Whether the view that was found has to be replaced by the planned one.
 
     ``number_of`` gives the sequence number of a snapshot of the table, as it was loaded *after* the view was
@@ -75,15 +75,15 @@ def verdict(
     was found: one that ends beyond the log's end is not newer, it reads a log that has lost its end.
     """
     if found is None or found.snapshot_id is None:
-        return Verdict.REPLACE
+        return ViewAction.REPLACE
     if _is_newer(found, planned, number_of):  # safety: views-newer
-        return Verdict.NEWER
+        return ViewAction.NEWER
     if found.digest != planned.digest or _ends_too_soon(found.until_ms, planned.until_ms, now_ms):
-        return Verdict.REPLACE
-    return Verdict.KEEP
+        return ViewAction.REPLACE
+    return ViewAction.KEEP
 
 
-def _is_newer(found: Published, planned: PlannedView, number_of: Callable[[int], int | None]) -> bool:
+def _is_newer(found: PublishedView, planned: PlannedView, number_of: Callable[[int], int | None]) -> bool:
     assert found.snapshot_id is not None
     theirs, ours = number_of(found.snapshot_id), number_of(planned.plan.snapshot_id)
     return theirs is not None and ours is not None and theirs > ours  # safety: views-beyond-the-log

@@ -17,7 +17,7 @@ from typing import Final
 from thermocline.rules.definition import LiveTable
 from views import sql
 from views.render_records import DELETED, GOOD, good_records
-from views.render_window import Window
+from views.render_window import LogWindow
 
 __all__ = ["Mode", "ViewPlan", "query"]
 
@@ -47,7 +47,7 @@ class ViewPlan:
     definition: LiveTable
     catalog: str
     snapshot_id: int
-    window: Window
+    window: LogWindow
     expires_at: datetime | None = None
     row_filter: str | None = None
 

@@ -18,14 +18,14 @@ from views import sql
 from views.groups import grouped
 from views.topics import SCHEMA, table_name
 
-__all__ = ["RECORD", "Window"]
+__all__ = ["RECORD", "LogWindow"]
 
 RECORD: Final = ("_key", "_key_length", "_message", "_message_length")
 _COLUMNS: Final = ("_partition_id", "_partition_offset", "_timestamp", *RECORD)
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class LogWindow:
     """What of the log counts: per partition from ``seam`` on, up to ``end`` where there is one.
 
     ``catalog`` is Trino's name of the Kafka catalog. Without an ``end``, partitions that the seam does not

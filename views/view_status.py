@@ -14,7 +14,7 @@ from views.render_view import view_name
 if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable
     from thermocline.settings import TableSettings
-    from views.published import Published
+    from views.published import PublishedView
 
 __all__ = ["StandingView", "pinned_names", "standing_views"]
 
@@ -38,7 +38,7 @@ def standing_views(
     table: TableSettings,
     definition: LiveTable,
     newest_id: int,
-    found: Mapping[str, Published | None],
+    found: Mapping[str, PublishedView | None],
     now_ms: int,
 ) -> Iterator[StandingView]:
     """The table's views, in the order of the settings; ``found`` is what `publish.find_views` gives."""
@@ -55,7 +55,7 @@ def standing_views(
         )
 
 
-def pinned_names(definition: LiveTable, found: Mapping[str, Published | None]) -> list[str]:
+def pinned_names(definition: LiveTable, found: Mapping[str, PublishedView | None]) -> list[str]:
     """The names of the table's pinned views, what comes after TABLE_at_."""
     start = view_name(definition, Mode.PINNED, "")[1].lower()
     return [
@@ -65,7 +65,7 @@ def pinned_names(definition: LiveTable, found: Mapping[str, Published | None]) -
     ]
 
 
-def _problem(published: Published | None, is_there: bool, newest_id: int, now_ms: int) -> str:
+def _problem(published: PublishedView | None, is_there: bool, newest_id: int, now_ms: int) -> str:
     if published is None:
         return "something that Thermocline did not publish" if is_there else "not there"
     if published.withdrawn is not None:

@@ -15,9 +15,9 @@ from thermocline.process.metrics import VIEW_FAILURES, VIEWS_AGE_SECONDS, VIEWS_
 
 if TYPE_CHECKING:
     from thermocline.process.clock import Clock
-    from views.publish import Round
+    from views.publish import PublishRound
 
-__all__ = ["InBackground", "Watch"]
+__all__ = ["InBackground", "PublishWatch"]
 
 PAUSE_SECONDS_MAX: Final = 30.0
 """An idle table's views are looked at this often, and replaced when half of their life is over."""
@@ -32,14 +32,14 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Watch:
+class PublishWatch:
     """Publishes again and again; an error never ends it, and is said once for as long as it stays the same.
 
     ``publish`` is one publication.
     """
 
     table: str
-    publish: Callable[[], Round]
+    publish: Callable[[], PublishRound]
     commit_interval_seconds: float
     clock: Clock
     _has_ends: bool = False
@@ -102,7 +102,7 @@ class InBackground:
     At the end there is one more publication, for the last commit, and for what ended ingest.
     """
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: PublishWatch) -> None:
         self._watch, self._woken, self._stop = watch, threading.Event(), threading.Event()
         # A daemon: where Trino hangs for longer than the last publication may take, ingest still ends.
         self._thread = threading.Thread(target=self._run, name=f"views of {watch.table}", daemon=True)

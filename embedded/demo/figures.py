@@ -93,7 +93,7 @@ def _entry(line: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StoryStep:
     """What happened to the story's row, what lookups say since, how long that took, and why it is right.
 
     ``view_ms`` is how long the view by key in Trino took to say the same.
@@ -165,7 +165,7 @@ class Scene:
     refused: int
     served: Served
     commits: Sequence[Commit]
-    story: Sequence[Step]
+    story: Sequence[StoryStep]
     garbage: int
     views: ViewFigures | None = None
 

@@ -21,7 +21,7 @@ Entity = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class LookupAnswer:
     """The rows of one entity, what they reflect, and how long the answer took."""
 
     rows: list[dict[str, Any]]
@@ -29,7 +29,7 @@ class Answer:
     seconds: float = 0.0
 
 
-class Lookups:
+class LookupConnection:
     """One connection to the server, for one thread. It opens again by itself after an error."""
 
     def __init__(self, url: str, clock: Clock) -> None:
@@ -37,7 +37,7 @@ class Lookups:
         self._clock = clock
         self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=TIMEOUT_SECONDS)
 
-    def entity(self, entity: Entity) -> Answer:
+    def entity(self, entity: Entity) -> LookupAnswer:
         """All rows of an entity. Raises as ``get``."""
         return answer_of(*self.entity_bytes(entity))
 
@@ -70,7 +70,7 @@ class Lookups:
         raise InternalError(detail=detail, where=f"GET {path}")
 
 
-def answer_of(content: bytes, seconds: float = 0.0) -> Answer:
+def answer_of(content: bytes, seconds: float = 0.0) -> LookupAnswer:
     """An answer as it came, read."""
     document = json.loads(content)
-    return Answer(document["rows"], ReadPoint.parse(json.dumps(document["read_point"])), seconds)
+    return LookupAnswer(document["rows"], ReadPoint.parse(json.dumps(document["read_point"])), seconds)

@@ -18,7 +18,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from embedded.demo.figures import COUNTS, Commit, Scene, Served, Step, Summary
+from embedded.demo.figures import COUNTS, Commit, Scene, Served, StoryStep, Summary
 from thermocline.process.clock import Clock
 
 HOT: Final = "dark_orange"
@@ -146,7 +146,7 @@ def commit_line(commit: Commit) -> str:
     return f"commit  snapshot {commit.snapshot_id}, seam {seam}: {records} in {commit.seconds:.1f} s"
 
 
-def step_line(step: Step) -> str:
+def step_line(step: StoryStep) -> str:
     """A step of the story in one line."""
     view = "" if step.view_ms is None else f"; Trino says the same after {step.view_ms:.0f} ms"
     happened = f"{step.what}, {step.now} after {step.ms:.1f} ms; {step.why}"

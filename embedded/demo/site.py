@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from embedded.demo.figures import Served, served_in
-from embedded.demo.lookups import Lookups
+from embedded.demo.lookups import LookupConnection
 from embedded.demo.reporter import Reporter, Task
 from embedded.demo.views import ANALYST, MARGIN_MORE_SECONDS, View, Views
 from embedded.demo.writer import Writer
@@ -103,7 +103,7 @@ class Site:
     def served(self) -> Served:
         """What the server says of the table; nothing while it is not ready."""
         with suppress(NotReady, ServerUnreachable):
-            return served_in(Lookups(self.stack.url, self.clock).get("/status"), Served())
+            return served_in(LookupConnection(self.stack.url, self.clock).get("/status"), Served())
         return Served()
 
     def await_served(self) -> None:

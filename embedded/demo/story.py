@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
-from embedded.demo.figures import Step, Timings
-from embedded.demo.lookups import Answer, Lookups
+from embedded.demo.figures import StoryStep, Timings
+from embedded.demo.lookups import LookupAnswer, LookupConnection
 from embedded.demo.reporter import FROM_ICEBERG, FROM_KAFKA
 from embedded.demo.views import View, Views, value_in
 from embedded.demo.writer import Writer, Written, garbage_about
@@ -41,14 +41,14 @@ class Sight:
     """A record, the first answer that includes it, and how long after the acknowledgement that came."""
 
     written: Written
-    answer: Answer
+    answer: LookupAnswer
     seconds: float
 
 
 class Witness:
     """Writes rows that nobody else writes, so it knows what each answer must say. For one thread."""
 
-    def __init__(self, writer: Writer, lookups: Lookups, clock: Clock) -> None:
+    def __init__(self, writer: Writer, lookups: LookupConnection, clock: Clock) -> None:
         self._writer = writer
         self._lookups = lookups
         self._clock = clock
@@ -76,7 +76,7 @@ class Witness:
         """
         return self._seen(row, self._writer.write_raw(key, value), self._values.get(row))
 
-    def look(self, row: RowKey) -> Answer | None:
+    def look(self, row: RowKey) -> LookupAnswer | None:
         """What a lookup says now; None where the server could not answer. Raises `VerdictBad`."""
         answer = self._answer(row)
         if answer is not None:
@@ -95,7 +95,7 @@ class Witness:
                 return Sight(written, answer, self._clock.monotonic() - written.acknowledged_at)
         raise ReadAfterTimeout(table=TABLE, wanted=str(written), waited_seconds=SEEN_SECONDS_MAX)
 
-    def _answer(self, row: RowKey) -> Answer | None:
+    def _answer(self, row: RowKey) -> LookupAnswer | None:
         try:
             return self._lookups.entity(row[:2])
         except (NotReady, ServerUnreachable):
@@ -103,7 +103,7 @@ class Witness:
             self._clock.sleep(RETRY_SECONDS)
             return None
 
-    def _check(self, row: RowKey, answer: Answer, expected: str | None) -> None:
+    def _check(self, row: RowKey, answer: LookupAnswer, expected: str | None) -> None:
         self.answers_checked += 1
         said = value_in(answer.rows, row)
         if said != expected:
@@ -133,7 +133,7 @@ class Story:
     """One row: written, committed, changed, attacked by garbage, deleted; ``steps`` grows as that happens."""
 
     def __init__(self, witness: Witness, views: Views | None = None) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[StoryStep] = []
         self.garbage = 0
         self.is_told = False
         self._witness = witness
@@ -179,10 +179,10 @@ class Story:
         # The row's last record is acknowledged, so the view's first answer must be right.
         in_view = self._views.check(View.BY_KEY, ROW, value) if self._views else None
         view_ms = None if in_view is None else in_view * 1000
-        self.steps.append(Step(what, now, seconds * 1000, why, view_ms))
+        self.steps.append(StoryStep(what, now, seconds * 1000, why, view_ms))
 
 
-def origin(written: Written, answer: Answer) -> str:
+def origin(written: Written, answer: LookupAnswer) -> str:
     """Where an answer has a record from, told by its offset and the seam of the snapshot that was read."""
     seam = answer.read_point.seam.get(written.place)
     if written.offset < seam:

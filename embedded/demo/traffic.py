@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from embedded.demo.figures import Scene, Served, Timings, commits_in, served_in
-from embedded.demo.lookups import Entity, Lookups
+from embedded.demo.lookups import Entity, LookupConnection
 from embedded.demo.site import Site
 from embedded.demo.story import Probe, Story, Witness
 from embedded.demo.views import ViewProbe
@@ -41,7 +41,9 @@ Kept = tuple[Entity, bytes]
 class Readers:
     """Looks up one user after the other, at a steady rate; the answers are kept, to be judged afterwards."""
 
-    def __init__(self, lookups: Lookups, entities: Sequence[Entity], seed: int, clock: Clock) -> None:
+    def __init__(
+        self, lookups: LookupConnection, entities: Sequence[Entity], seed: int, clock: Clock
+    ) -> None:
         self.timings = Timings()
         self.kept: deque[Kept] = deque(maxlen=KEPT_MAX)
         self.refused = 0
@@ -77,7 +79,9 @@ class Traffic:
         self._events = events
         self._loaded = len(site.oracle)
         seed = site.options.seed
-        self._witnesses = [Witness(site.writer(), Lookups(site.stack.url, clock), clock) for _ in range(2)]
+        self._witnesses = [
+            Witness(site.writer(), LookupConnection(site.stack.url, clock), clock) for _ in range(2)
+        ]
         self._probe = Probe(self._witnesses[0], seed)
         self._story_views, self._view_probe = None, None
         if site.stack.trino:
@@ -85,8 +89,8 @@ class Traffic:
             self._story_views = site.views()
             self._view_probe = ViewProbe(site.writer(), site.views(), margin_seconds, seed, clock)
         self._story = Story(self._witnesses[1], self._story_views)
-        self.readers = Readers(Lookups(site.stack.url, clock), entities, seed, clock)
-        self._lookups = Lookups(site.stack.url, clock)
+        self.readers = Readers(LookupConnection(site.stack.url, clock), entities, seed, clock)
+        self._lookups = LookupConnection(site.stack.url, clock)
         self._served = Served()
         self._messages_per_second: list[float] = []
         self._lookups_per_second = 0.0

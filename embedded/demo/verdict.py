@@ -66,7 +66,7 @@ def checks_of(site: Site, kept: Sequence[Kept], reporter: Reporter) -> dict[str,
 
     reports: list[Report] = []
     compare("thermocline verify", lambda task: check_of(_verified(site, task, reports), len(rows)))
-    compare("the lookups under way", lambda _: compare_kept(kept, History(site.oracle.records())))
+    compare("the lookups under way", lambda _: compare_kept(kept, EntityHistory(site.oracle.records())))
     (report,) = reports
     if site.stack.trino and report.read_point:
         views = site.views()
@@ -97,7 +97,7 @@ def compare_rows(rows: Mapping[RowKey, Row], found: Iterable[Row]) -> Check:
     return Check(f"{len(rows):,} rows, key by key", tuple(differences(rows, found)))
 
 
-def compare_kept(kept: Sequence[Kept], history: History) -> Check:
+def compare_kept(kept: Sequence[Kept], history: EntityHistory) -> Check:
     """Whether each answer was right at its own read point, and none went back behind an earlier one."""
     found: list[str] = []
     reached = Seam()
@@ -114,7 +114,7 @@ def compare_kept(kept: Sequence[Kept], history: History) -> Check:
     return Check(f"{len(kept):,} lookups, each as of its own read point", tuple(found))
 
 
-class History:
+class EntityHistory:
     """What each entity's rows were at any read point, by all that was acknowledged."""
 
     def __init__(self, records: Iterable[Acknowledged]) -> None:

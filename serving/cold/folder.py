@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from serving.cold.index import ColdFile, assemble
-from serving.cold.manifest import FORMAT, Manifest, is_newer, manifest_of
+from serving.cold.manifest import FORMAT, ColdManifest, is_newer, manifest_of
 from serving.cold.reader import ColdReader
 from serving.file_version import file_version
 from thermocline.failpoints import failpoint, failstep
@@ -150,13 +150,13 @@ def latest(folder: Path, name: str, previous: ColdIndex | None = None) -> ColdIn
     return assemble(manifest, name, lambda data: _cold_file(folder, data, known.get(data.path)))
 
 
-def _read_manifest(folder: Path) -> Manifest | None:
+def _read_manifest(folder: Path) -> ColdManifest | None:
     try:
         content = (folder / MANIFEST).read_bytes()
     except FileNotFoundError:
         return None
     try:
-        manifest = msgspec.msgpack.decode(content, type=Manifest)
+        manifest = msgspec.msgpack.decode(content, type=ColdManifest)
     except msgspec.DecodeError:
         return None  # of another version of ours: as good as none, and about to be replaced
     return manifest if manifest.format == FORMAT else None
@@ -174,7 +174,7 @@ def _decode_facts(path: Path) -> FileFacts:
     return msgspec.msgpack.decode(path.read_bytes(), type=FileFacts)
 
 
-def _index_files(folder: Path, io: FileIO, definition: LiveTable, manifest: Manifest) -> None:
+def _index_files(folder: Path, io: FileIO, definition: LiveTable, manifest: ColdManifest) -> None:
     whole = _known_whole.get(folder, frozenset())
 
     def index(path: str) -> None:
@@ -222,7 +222,7 @@ def _index_file(folder: Path, io: FileIO, definition: LiveTable, path: str) -> N
     _replace(facts_path, msgspec.msgpack.encode(facts))
 
 
-def _remove_unused(folder: Path, before: Manifest | None, now: Manifest) -> None:
+def _remove_unused(folder: Path, before: ColdManifest | None, now: ColdManifest) -> None:
     """Removes what has been unused for the grace period; a file is stamped when it falls out of use."""
     failpoint("cold.remove")
     wanted = {_stem(file.path) for file in now.files}

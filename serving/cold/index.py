@@ -19,7 +19,7 @@ from thermocline.rules.seam import Seam
 if TYPE_CHECKING:
     from pyroaring import BitMap
 
-    from serving.cold.manifest import Manifest
+    from serving.cold.manifest import ColdManifest
     from serving.cold.reader import Entity, Row
 
 
@@ -102,7 +102,7 @@ class Snapshots(Protocol):
         ...
 
 
-def assemble(manifest: Manifest, name: str, file_of: Callable[[DataFile], ColdFile]) -> ColdIndex:
+def assemble(manifest: ColdManifest, name: str, file_of: Callable[[DataFile], ColdFile]) -> ColdIndex:
     """The index of a published snapshot of the table called ``name``."""
     buckets: dict[int, list[ColdFile]] = {}
     for data in manifest.files:

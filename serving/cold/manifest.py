@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FORMAT: Final = 3
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class ColdManifest(msgspec.Struct, frozen=True):
     """One snapshot, as published. ``source`` is as `source_of` gives it.
 
     ``tombstones_from_ms`` is from when on lost tombstones matter to it (`tombstones_matter_from_ms`).
@@ -59,10 +59,10 @@ def source_of(table: Table, state: SnapshotState) -> str:
 
 def manifest_of(
     table: Table, definition: LiveTable, state: SnapshotState, files: Sequence[DataFile]
-) -> Manifest:
+) -> ColdManifest:
     """A snapshot of the table that holds these files, as it is published."""
     snapshot = table.snapshot_by_id(state.snapshot_id)
-    return Manifest(
+    return ColdManifest(
         format=FORMAT,
         table_uuid=str(table.metadata.table_uuid),
         location=table.location(),
@@ -98,7 +98,7 @@ class Before(Protocol):
         """The snapshot's seam, maybe as JSON."""
 
 
-def is_newer(new: Manifest, old: Before) -> bool:
+def is_newer(new: ColdManifest, old: Before) -> bool:
     """Whether a snapshot goes on from another one; one that would be a step back does not."""
     if new.table_uuid != old.table_uuid:
         return True  # the table was dropped and created again

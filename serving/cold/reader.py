@@ -67,7 +67,7 @@ class Entity:
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
+class _OpenFile:
     """A data file's parsed footer; where the file is local, its memory map too, and readers that are idle.
 
     Any thread may read from the map, but a reader is of one thread at a time. That both stay spares the next
@@ -84,7 +84,7 @@ class ColdReader:
 
     def __init__(self, io: FileIO) -> None:
         self._io = io
-        self._files: Bounded[str, _Opened] = Bounded(FOOTER_ROW_GROUPS_MAX)
+        self._files: Bounded[str, _OpenFile] = Bounded(FOOTER_ROW_GROUPS_MAX)
         self._deletes: Bounded[tuple[str, int], BitMap] = Bounded(DELETES_BYTES_MAX)
 
     def rows(self, index: ColdIndex, entity: Entity) -> dict[bytes, Row]:
@@ -136,16 +136,16 @@ class ColdReader:
                     if deleted is None or start + position not in deleted:  # safety: index-deletes
                         yield row
 
-    def _opened(self, file: ColdFile) -> _Opened:
+    def _opened(self, file: ColdFile) -> _OpenFile:
         known = self._files.get(file.data.path)
         if known is not None:
             return known
         footer = _read_footer(file.footer, self._io, file.data.path)
         mapped = open_input(self._io, file.data.path) if local_path(file.data.path) is not None else None
-        return self._files.put(file.data.path, _Opened(footer, mapped), weight=footer.num_row_groups)
+        return self._files.put(file.data.path, _OpenFile(footer, mapped), weight=footer.num_row_groups)
 
     @contextmanager
-    def _reading(self, file: ColdFile, opened: _Opened) -> Iterator[pq.ParquetFile]:
+    def _reading(self, file: ColdFile, opened: _OpenFile) -> Iterator[pq.ParquetFile]:
         if opened.mapped is None:
             with open_input(self._io, file.data.path) as source:
                 # Away from this machine the number of requests counts: one for the whole row group.

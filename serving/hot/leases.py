@@ -53,7 +53,7 @@ class Terms(msgspec.Struct, frozen=True):
     has_opened: bool = False
 
 
-class Lease:
+class ReaderLease:
     """A reader's or a pin's lease, kept alive by a thread of its own until it is released."""
 
     def __init__(self, folder: Path, terms: Terms) -> None:
@@ -121,7 +121,7 @@ class Lease:
         return self._released.wait(seconds)
 
 
-def keep_alive(lease: Lease) -> None:
+def keep_alive(lease: ReaderLease) -> None:
     """Has a thread of its own beat for a lease until it is released."""
 
     def beat() -> None:
@@ -132,7 +132,7 @@ def keep_alive(lease: Lease) -> None:
 
 
 @dataclass(slots=True)
-class _Seen:
+class _SeenLease:
     terms: Terms
     seam: Seam
     touched: disk.Stamp
@@ -147,13 +147,13 @@ class Leases:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._clock = clock
         self._timeout_seconds = timeout_seconds
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _SeenLease] = {}
 
     def look(self) -> None:
         """Reads what is new or was touched, and removes the leases that have timed out."""
         now = self._clock.monotonic()
         failpoint("hot.leases")
-        found: dict[str, _Seen] = {}
+        found: dict[str, _SeenLease] = {}
         for path, stamp in disk.stamps(self._folder):
             seen = self._look_at(path, stamp, now) if path.name.endswith(SUFFIX) else None
             if seen is not None:
@@ -176,7 +176,7 @@ class Leases:
         """The names of the generations that pins read."""
         return frozenset(name for seen in self._seen.values() for name in seen.terms.generations)
 
-    def _look_at(self, path: Path, touched: disk.Stamp, now: float) -> _Seen | None:
+    def _look_at(self, path: Path, touched: disk.Stamp, now: float) -> _SeenLease | None:
         seen = self._seen.get(path.name)
         try:
             if seen is not None and seen.touched == touched:
@@ -185,7 +185,7 @@ class Leases:
                 path.unlink()
                 return None
             terms = _decoder.decode(path.read_bytes())
-            return _Seen(terms, Seam.from_json(terms.seam), touched, now)
+            return _SeenLease(terms, Seam.from_json(terms.seam), touched, now)
         except FileNotFoundError:  # released a moment ago
             return None
         except (msgspec.DecodeError, ValueError):  # not ours; a lease that lives is written again
@@ -195,4 +195,4 @@ class Leases:
 
 _decoder = msgspec.json.Decoder(Terms)
 
-__all__ = ["Lease", "Leases", "Terms"]
+__all__ = ["Leases", "ReaderLease", "Terms"]

@@ -33,7 +33,7 @@ class Seal(msgspec.Struct, frozen=True):
     covered: tuple[Covered, ...]
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class HotManifest(msgspec.Struct, frozen=True):
     """The generations of one tier. The last one is active, the others are sealed and never change.
 
     ``source`` names the log that they were read from: offsets of another one, of a topic that was made again
@@ -55,7 +55,7 @@ class Manifest(msgspec.Struct, frozen=True):
     seal: Seal | None
 
 
-def read_manifest(folder: Path) -> Manifest | None:
+def read_manifest(folder: Path) -> HotManifest | None:
     """The manifest; None when there is none, or none of this boot and format.
 
     The files of another boot may have been written only in part, and its monotonic clock was another one.
@@ -68,7 +68,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     return manifest if (manifest.format, manifest.boot_id) == (FORMAT, boot_id()) else None
 
 
-def publish_manifest(folder: Path, manifest: Manifest) -> None:
+def publish_manifest(folder: Path, manifest: HotManifest) -> None:
     """Replaces the manifest: whoever reads finds the old one or the new one, whole."""
     scratch = folder / f"{MANIFEST}.new"
     scratch.write_bytes(msgspec.json.encode(manifest))
@@ -81,4 +81,4 @@ def boot_id() -> str:
     return BOOT_ID.read_text().strip()
 
 
-_decoder = msgspec.json.Decoder(Manifest)
+_decoder = msgspec.json.Decoder(HotManifest)

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final, Self
 import lmdb
 
 from serving.hot.generation import Generation, Meta, age_seconds
-from serving.hot.leases import Lease, Terms
-from serving.hot.manifest import Manifest, Seal, read_manifest
+from serving.hot.leases import ReaderLease, Terms
+from serving.hot.manifest import HotManifest, Seal, read_manifest
 from serving.hot.merge import covered_by
 from serving.hot.record import HotRow
 from serving.hot.scan import winners_of_bucket
@@ -43,13 +43,13 @@ def hold(folder: Path, table: str, snapshot_id: int, seam: Seam, clock: Clock) -
     """Leases a snapshot and all hot records from its seam on, and asks for a seal."""
     asked_at = clock.monotonic()
     terms = Terms(os.getpid(), snapshot_id, seam.to_json(), asked_at)
-    return Pin(folder, table, Lease(folder, terms), asked_at, clock)
+    return Pin(folder, table, ReaderLease(folder, terms), asked_at, clock)
 
 
 class Pin:
     """A lease that has asked for a seal. To be opened, or released."""
 
-    def __init__(self, folder: Path, table: str, lease: Lease, asked_at: float, clock: Clock) -> None:
+    def __init__(self, folder: Path, table: str, lease: ReaderLease, asked_at: float, clock: Clock) -> None:
         """Use ``hold``."""
         self._folder = folder
         self._table = table
@@ -103,7 +103,7 @@ class PinnedHot:
     """The hot tier as of a seal. For any threads; to be closed, which ends its lease."""
 
     def __init__(
-        self, manifest: Manifest, generations: tuple[Generation, ...], seal: Seal, lease: Lease
+        self, manifest: HotManifest, generations: tuple[Generation, ...], seal: Seal, lease: ReaderLease
     ) -> None:
         """Use ``Pin.open``."""
         self._topics = manifest.topics

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from serving.hot import disk
 from serving.hot.generation import LOCK_SUFFIX, Covered, Generation, Meta, age_seconds, delete_files
 from serving.hot.leases import Leases
-from serving.hot.manifest import FORMAT, Listed, Manifest, Seal, boot_id, publish_manifest, read_manifest
+from serving.hot.manifest import FORMAT, HotManifest, Listed, Seal, boot_id, publish_manifest, read_manifest
 from serving.hot.merge import Merge, covered_by, smallest_neighbours
 from serving.hot.record import stored_records
 from serving.hot.refused import KEPT_MAX, stored_refused
@@ -297,7 +297,7 @@ class HotTier:
         finally:
             self._lock.close()
 
-    def _continue(self, before: Manifest, start: Seam, tombstones_from_ms: int) -> bool:
+    def _continue(self, before: HotManifest, start: Seam, tombstones_from_ms: int) -> bool:
         """Takes over the generations of an earlier tier, if they can be used."""
         if (before.source, before.definition) != (self._manifest.source, self._manifest.definition):
             return False
@@ -325,7 +325,7 @@ class HotTier:
             self.extend(Seam(new))
         return True
 
-    def _begin(self, before: Manifest | None, start: Seam, tombstones_from_ms: int) -> None:
+    def _begin(self, before: HotManifest | None, start: Seam, tombstones_from_ms: int) -> None:
         """Publishes an empty generation; readers of an earlier tier learn of it from that one's meta."""
         if tombstones_from_ms == NEVER_MS:
             complete_from_ms = self._clock.now_ms() - BEGUN_EARLIER_SECONDS * 1000
@@ -423,8 +423,8 @@ def _new_path(folder: Path) -> Path:
     return folder / f"{uuid4().hex}{GENERATION_SUFFIX}"
 
 
-def _no_manifest(definition: LiveTable, source: str) -> Manifest:
-    return Manifest(
+def _no_manifest(definition: LiveTable, source: str) -> HotManifest:
+    return HotManifest(
         format=FORMAT,
         boot_id=boot_id(),
         source=source,
@@ -442,7 +442,7 @@ def _nothing_from(start: Seam) -> tuple[Covered, ...]:
     return tuple(Covered(topic, partition, first, first) for topic, partition, first in start.items())
 
 
-def _tell_readers_to_move(folder: Path, before: Manifest) -> None:
+def _tell_readers_to_move(folder: Path, before: HotManifest) -> None:
     """Names the manifest to come in the active generation of an earlier tier, where its readers look."""
     with suppress(lmdb.Error):
         listed = before.generations[-1]

@@ -23,7 +23,7 @@ import lmdb
 
 from serving.file_version import file_version
 from serving.hot.generation import Covered, Generation, Meta, age_seconds, decode_meta
-from serving.hot.manifest import MANIFEST, Listed, Manifest, read_manifest
+from serving.hot.manifest import MANIFEST, HotManifest, Listed, read_manifest
 from serving.hot.merge import covered_by
 from serving.hot.record import META_KEY, HotRow
 from serving.hot.refused import Refused, refused_among
@@ -43,10 +43,10 @@ OPENINGS_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenGenerations:
     """The generations of one manifest, open, oldest first."""
 
-    manifest: Manifest
+    manifest: HotManifest
     generations: tuple[Generation, ...]
 
 
@@ -57,7 +57,7 @@ class Extent:
     ``manifest_version`` is of the manifest that this meta names: it is known, or about to be published.
     """
 
-    opened: Opened
+    opened: OpenGenerations
     raw: bytes
     manifest_version: int
     start: Seam
@@ -72,7 +72,7 @@ class HotReader:
     tailer has to begin anew.
     """
 
-    def __init__(self, folder: Path, table: str, opened: Opened) -> None:
+    def __init__(self, folder: Path, table: str, opened: OpenGenerations) -> None:
         """Use ``open``."""
         self._folder = folder
         self._table = table
@@ -112,7 +112,7 @@ class HotReader:
     def close(self) -> None:
         """Lets go of the files; no view can be entered any more."""
         self._extent = None
-        self._opened = Opened(self._opened.manifest, ())
+        self._opened = OpenGenerations(self._opened.manifest, ())
 
     def begin(self) -> tuple[Extent, list[lmdb.Transaction[bytes]]]:
         """A transaction in each generation, newest first, and where they reach. For ``HotView``."""
@@ -129,7 +129,7 @@ class HotReader:
             sealed = opened.generations[-2::-1] if len(opened.generations) > 1 else ()
             return extent, [transaction, *(generation.read() for generation in sealed)]
 
-    def _reopened(self, before: Opened) -> bool:
+    def _reopened(self, before: OpenGenerations) -> bool:
         """Reads the manifest again; whether it is another one. It may be about to be published."""
         with self._opening:
             if self._opened is not before:
@@ -217,7 +217,7 @@ class HotView:
         return refused_among(self._transactions, topics, first, end, count_max_each)
 
 
-def open_manifest(folder: Path, table: str, known: Mapping[str, Generation]) -> Opened:
+def open_manifest(folder: Path, table: str, known: Mapping[str, Generation]) -> OpenGenerations:
     """The generations of the manifest as it is now, those that are ``known`` by name not opened again.
 
     Raises:
@@ -230,7 +230,7 @@ def open_manifest(folder: Path, table: str, known: Mapping[str, Generation]) -> 
             raise NotReady(table=table, detail="its tailer has not begun to read the log")
         try:
             failpoint("reader.view")
-            return Opened(manifest, open_generations(folder, manifest.generations, known))
+            return OpenGenerations(manifest, open_generations(folder, manifest.generations, known))
         except lmdb.Error as error:
             problem = str(error)
     raise NotReady(table=table, detail=f"its hot tier can't be opened: {problem}")
@@ -245,7 +245,7 @@ def open_generations(
     )
 
 
-def _extent(opened: Opened, raw: bytes) -> Extent:
+def _extent(opened: OpenGenerations, raw: bytes) -> Extent:
     active = decode_meta(raw)
     sealed = [generation.meta() for generation in opened.generations[:-1]]
     covered = covered_by([*sealed, active])

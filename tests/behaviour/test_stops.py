@@ -18,7 +18,7 @@ from embedded.broker import LocalKafka
 from embedded.stack import Stack
 from ingest.batch import BatchResult
 from ingest.java import JavaCatalog
-from ingest.lease import Lease
+from ingest.lease import OwnerLease
 from ingest.read_task import ReadTask
 from ingest.resume import accept_gap
 from ingest.spark import SparkEngine
@@ -708,7 +708,7 @@ def test_accepting_takes_the_table_from_nobody(new_live: Callable[..., Live]) ->
     live.write(USERS, "one")
     live.cut({0: 3})
     table = live._table()
-    lease = Lease(table.io, table.location(), live.name, 60, SystemClock(), lambda _: None)
+    lease = OwnerLease(table.io, table.location(), live.name, 60, SystemClock(), lambda _: None)
     lease.hold(1)
     try:
         with pytest.raises(TableHeld):
@@ -721,7 +721,7 @@ def test_accepting_takes_the_table_from_nobody(new_live: Callable[..., Live]) ->
 class Watching(SystemClock):
     """Time in which the owner that is watched renews its lease."""
 
-    def __init__(self, lease: Lease) -> None:
+    def __init__(self, lease: OwnerLease) -> None:
         self._lease = lease
 
     def sleep(self, seconds: float) -> None:

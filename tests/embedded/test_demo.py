@@ -22,7 +22,7 @@ from embedded.demo.figures import (
     Commit,
     Scene,
     Served,
-    Step,
+    StoryStep,
     Summary,
     Timings,
     ViewFigures,
@@ -70,7 +70,9 @@ FULL = replace(
     refused=3,
     served=Served(48_877, SEAM, SEAM.advanced({("profiles", 0): 1_020_000}), 3_100_000, 0.02),
     commits=(COMMIT,) * 20,
-    story=tuple(Step(what, '"free"', 12.3, f"offset 12,430 < seam 23,375: {FROM_ICEBERG}") for what in STEPS),
+    story=tuple(
+        StoryStep(what, '"free"', 12.3, f"offset 12,430 < seam 23,375: {FROM_ICEBERG}") for what in STEPS
+    ),
     garbage=6,
 )
 FRESHNESS = {

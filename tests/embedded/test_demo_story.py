@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from embedded.demo.lookups import Answer, Entity, Lookups
+from embedded.demo.lookups import Entity, LookupAnswer, LookupConnection
 from embedded.demo.reporter import FROM_ICEBERG, FROM_KAFKA
 from embedded.demo.story import SEEN_SECONDS_MAX, Witness, origin
 from embedded.demo.writer import Writer, Written, garbage_about
@@ -21,9 +21,9 @@ ROW: RowKey = (7, "ada", "plan")
 PLACE = ("profiles", 0)
 
 
-def answer(value: str | None, end: int, seam: int = 0) -> Answer:
+def answer(value: str | None, end: int, seam: int = 0) -> LookupAnswer:
     rows = [] if value is None else [{"key": "plan", "value": value}]
-    return Answer([{"key": "city", "value": "London"}, *rows], point(seam, end))
+    return LookupAnswer([{"key": "city", "value": "London"}, *rows], point(seam, end))
 
 
 def point(seam: int, end: int) -> ReadPoint:
@@ -49,10 +49,10 @@ class Answers:
     """Stands for the server: gives what the test says, the last of it again and again; 10 ms each."""
 
     def __init__(self, clock: ManualClock) -> None:
-        self.given: list[Answer | Exception] = []
+        self.given: list[LookupAnswer | Exception] = []
         self._clock = clock
 
-    def entity(self, entity: Entity) -> Answer:
+    def entity(self, entity: Entity) -> LookupAnswer:
         self._clock.advance(0.01)
         given = self.given.pop(0) if len(self.given) > 1 else self.given[0]
         if isinstance(given, Exception):
@@ -65,11 +65,11 @@ Prepared = Callable[..., Witness]
 
 @pytest.fixture
 def witness_of() -> Prepared:
-    def prepare(*given: Answer | Exception) -> Witness:
+    def prepare(*given: LookupAnswer | Exception) -> Witness:
         clock = ManualClock()
         answers = Answers(clock)
         answers.given = list(given)
-        return Witness(cast("Writer", Log(clock)), cast("Lookups", answers), clock)
+        return Witness(cast("Writer", Log(clock)), cast("LookupConnection", answers), clock)
 
     return prepare
 

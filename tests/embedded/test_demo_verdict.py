@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from embedded.demo.traffic import Kept
-from embedded.demo.verdict import History, check_of, compare_kept
+from embedded.demo.verdict import EntityHistory, check_of, compare_kept
 from embedded.oracle import Acknowledged, RowKey
 from verify.finding import Finding
 from verify.report import Report
@@ -22,7 +22,7 @@ def record(offset: int, key: RowKey, value: str | None, partition: int = 0) -> A
     return Acknowledged("profiles", partition, offset, 0, names, fields)
 
 
-HISTORY = History(
+HISTORY = EntityHistory(
     [
         record(0, PLAN, "free"),
         record(2, PLAN, "pro"),

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ingest.judgement import History, Origin, Outcome, Verdict
+from ingest.judgement import Judgement, Origin, Outcome, SnapshotHistory
 from ingest.replay import _Replaying
 from tests.newest import newest
 from thermocline.kafka.log import OffsetRange, RecordChunk, TopicConfig, TopicFacts
@@ -128,7 +128,7 @@ class RandomHistory:
             row = None if winner.value is None else winner
         return row
 
-    def verdict(self, monkeypatch: pytest.MonkeyPatch) -> Verdict:
+    def verdict(self, monkeypatch: pytest.MonkeyPatch) -> Judgement:
         """What a replay says of the candidate."""
         (verdict,) = self.replaying(monkeypatch).judge([self.kept()]).verdicts.values()
         return verdict
@@ -172,14 +172,16 @@ class RandomHistory:
         return _Replaying(
             definition=DEFINITION,
             client_config={},
-            history=History(self.seams[known], self.drained_ms[known], self.begins, self.definitions[known]),
+            history=SnapshotHistory(
+                self.seams[known], self.drained_ms[known], self.begins, self.definitions[known]
+            ),
             files={},
             decoder=decoder_for(DEFINITION),
             progress=lambda _done, _total: None,
             **stand_ins,
         )
 
-    def is_right(self, verdict: Verdict, candidate: Record, replayed: Collection[Record] = ()) -> bool:
+    def is_right(self, verdict: Judgement, candidate: Record, replayed: Collection[Record] = ()) -> bool:
         """Whether the table is after that verdict as it would be, had the record been good.
 
         ``replayed``: with others that were applied before.

@@ -19,7 +19,7 @@ from ingest.create import create_java_table
 from ingest.java import JavaCatalog, small_jvm
 from ingest.metadata import Built
 from ingest.ownership import Claim, own_table
-from ingest.reconcile import Verdict, settle_unknown
+from ingest.reconcile import Resolution, settle_unknown
 from ingest.unknown import notes
 from tests.ingest.postgres import Loss
 from tests.ingest.small_ingest import NAME, Ingest, SqliteThatLosesAnswers, java_store, settings_of
@@ -290,7 +290,7 @@ def test_a_lost_race_that_the_history_no_longer_tells_of_is_unknown_and_keeps_it
     assert all(exists(path) for path in change.paths())
     monkeypatch.undo()
     (settled,) = ingest.take_over().settled
-    assert settled.verdict == Verdict.UNPROVEN
+    assert settled.verdict == Resolution.UNPROVEN
     assert all(exists(path) for path in change.paths())
     assert ingest.take_over().settled == ()
 
@@ -380,7 +380,7 @@ def test_a_file_that_cannot_be_deleted_keeps_its_note_and_stops_nobody(
 
     monkeypatch.setattr(PyArrowFileIO, "delete", refuse_one)
     (settled,) = ingest.take_over().settled
-    assert (settled.verdict, settled.files_deleted) == (Verdict.NOT_LANDED, len(change.paths()) - 1)
+    assert (settled.verdict, settled.files_deleted) == (Resolution.NOT_LANDED, len(change.paths()) - 1)
     monkeypatch.undo()
     assert exists(kept)
     (settled,) = ingest.take_over().settled
@@ -411,12 +411,12 @@ def test_a_commit_that_can_still_land_is_not_settled(ingest: Ingest, sqlite: Sql
     change = unknown(ingest, sqlite, Loss.LATE)
     ingest.refresh()
     (settled,) = settle_unknown(ingest.owned.table, NAME)
-    assert settled.verdict == Verdict.OPEN
+    assert settled.verdict == Resolution.OPEN
     assert all(exists(path) for path in change.paths())
 
     sqlite.deliver_late()
     (settled,) = ingest.take_over().settled
-    assert settled.verdict == Verdict.LANDED
+    assert settled.verdict == Resolution.LANDED
     assert ingest.owned.state.seam == change.seam
     assert all(exists(path) for path in change.paths())
 
@@ -432,7 +432,7 @@ def test_a_commit_that_landed_and_was_rolled_back_keeps_its_files(
     ingest.owned.release()
     with own_table(ingest.settings, NAME, SystemClock(), Onto(before, over=before)) as owned:
         (settled,) = owned.settled
-    assert settled.verdict == Verdict.LANDED
+    assert settled.verdict == Resolution.LANDED
     assert all(exists(path) for path in change.paths())
 
 

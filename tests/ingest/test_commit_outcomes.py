@@ -11,7 +11,7 @@ import pytest
 from ingest.change import written_paths
 from ingest.commit import Landed, Rejected, Unknown
 from ingest.java import small_jvm
-from ingest.reconcile import Verdict
+from ingest.reconcile import Resolution
 from ingest.unknown import notes
 from tests.ingest.postgres import HOST, Loss, Proxy, local_postgres
 from tests.ingest.small_ingest import Ingest, SqliteThatLosesAnswers, settings_of
@@ -64,7 +64,7 @@ def ingest_through_faults(
                 owned = ingest.take_over()
                 (settled,) = owned.settled
                 has_landed = owned.state.seam == change.seam
-                assert settled.verdict == (Verdict.LANDED if has_landed else Verdict.NOT_LANDED)
+                assert settled.verdict == (Resolution.LANDED if has_landed else Resolution.NOT_LANDED)
                 assert has_landed or owned.state.seam == state.seam
                 assert has_landed == (loss == Loss.APPLIED or is_before)
                 ingest.expected = after if has_landed else ingest.expected
@@ -141,6 +141,6 @@ def test_a_commit_that_postgresql_never_answers_is_unknown(tmp_path: Path, postg
         assert isinstance(outcome, Unknown)
         proxy.restore()
         (settled,) = ingest.take_over().settled
-        assert settled.verdict == Verdict.NOT_LANDED
+        assert settled.verdict == Resolution.NOT_LANDED
         open_catalog(settings.catalog).close()
     proxy.close()

@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from ingest.drop import drop_table, plan_drop
-from ingest.lease import Lease
+from ingest.lease import OwnerLease
 from ingest.quarantine import create_quarantine, quarantine_identifier
 from thermocline.cli.entry import run
 from thermocline.errors import ExitCode, PurgeRefused, TableHeld, TableMissing, TableUnowned
@@ -194,7 +194,7 @@ def test_metadata_of_ours_that_its_log_has_forgotten_is_purged(settings: Setting
 
 def test_a_table_whose_owner_lives_is_not_dropped(settings: Settings, catalog: Catalog) -> None:
     table = catalog.load_table(IDENTIFIER)
-    lease = Lease(table.io, table.location(), NAME, 1.5, SystemClock(), lambda _: None)
+    lease = OwnerLease(table.io, table.location(), NAME, 1.5, SystemClock(), lambda _: None)
     lease.hold(epoch=2)
     try:
         with pytest.raises(TableHeld):

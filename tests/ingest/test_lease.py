@@ -15,7 +15,7 @@ import pytest
 from pyiceberg.io import InputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from ingest.lease import Holder, Lease, StoppedWaiting, _started
+from ingest.lease import Holder, OwnerLease, StoppedWaiting, _started
 from tests.manual_clock import ManualClock
 from thermocline.errors import OwnerLost, StoreUnreachable, TableHeld
 
@@ -54,9 +54,11 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def new_lease(tmp_path: Path, clock: HookedClock) -> Callable[..., Lease]:
-    def make(lease_seconds: float = LEASE_SECONDS) -> Lease:
-        return Lease(PyArrowFileIO(), tmp_path.as_uri(), "profiles", lease_seconds, clock, lambda _: None)
+def new_lease(tmp_path: Path, clock: HookedClock) -> Callable[..., OwnerLease]:
+    def make(lease_seconds: float = LEASE_SECONDS) -> OwnerLease:
+        return OwnerLease(
+            PyArrowFileIO(), tmp_path.as_uri(), "profiles", lease_seconds, clock, lambda _: None
+        )
 
     return make
 
@@ -66,20 +68,22 @@ def write(path: Path, holder: Holder) -> None:
     path.write_text(json.dumps(asdict(holder)))
 
 
-def waited(clock: HookedClock, lease: Lease) -> float:
+def waited(clock: HookedClock, lease: OwnerLease) -> float:
     before = clock.monotonic()
     lease.wait_until_free()
     return clock.monotonic() - before
 
 
-def test_a_table_that_nobody_has_held_is_free(new_lease: Callable[..., Lease], clock: HookedClock) -> None:
+def test_a_table_that_nobody_has_held_is_free(
+    new_lease: Callable[..., OwnerLease], clock: HookedClock
+) -> None:
     lease = new_lease()
     assert waited(clock, lease) == 0
     assert lease.epoch_floor == 0
 
 
 def test_an_owner_of_this_machine_that_has_ended_is_not_waited_for(
-    new_lease: Callable[..., Lease], clock: HookedClock, path: Path
+    new_lease: Callable[..., OwnerLease], clock: HookedClock, path: Path
 ) -> None:
     process = subprocess.Popen(["sleep", "60"])
     holder = replace(ELSEWHERE, boot_id=Holder.this_process(1).boot_id, pid=process.pid)
@@ -129,7 +133,7 @@ def test_a_process_that_the_machine_hides_is_alive_as_long_as_it_can_be_signalle
 
 @pytest.mark.parametrize("there", [{"boot_id": "another"}, {"pid_namespace": "pid:[1]"}, {"boot_id": ""}])
 def test_an_owner_elsewhere_that_is_silent_is_waited_for_as_long_as_it_promises(
-    new_lease: Callable[..., Lease], clock: HookedClock, path: Path, there: dict[str, str]
+    new_lease: Callable[..., OwnerLease], clock: HookedClock, path: Path, there: dict[str, str]
 ) -> None:
     gone = replace(ELSEWHERE, boot_id=Holder.this_process(1).boot_id, process_started="1")
     write(path, replace(gone, **there))  # type: ignore[arg-type]
@@ -139,7 +143,7 @@ def test_an_owner_elsewhere_that_is_silent_is_waited_for_as_long_as_it_promises(
 
 
 def test_an_owner_that_renews_is_named(
-    new_lease: Callable[..., Lease], clock: HookedClock, path: Path
+    new_lease: Callable[..., OwnerLease], clock: HookedClock, path: Path
 ) -> None:
     write(path, ELSEWHERE)
     clock.hook = lambda: write(path, replace(ELSEWHERE, renewals=1))
@@ -157,7 +161,7 @@ def test_an_owner_that_renews_is_named(
 
 
 def test_a_clean_end_while_it_is_watched_frees_the_table_at_once(
-    new_lease: Callable[..., Lease], clock: HookedClock, path: Path
+    new_lease: Callable[..., OwnerLease], clock: HookedClock, path: Path
 ) -> None:
     write(path, ELSEWHERE)
     clock.hook = lambda: write(path, replace(ELSEWHERE, ended=ELSEWHERE.renewed))
@@ -171,7 +175,7 @@ def test_a_clean_end_while_it_is_watched_frees_the_table_at_once(
 
 
 def test_a_table_whose_owner_has_ended_is_free_and_its_epoch_is_known(
-    new_lease: Callable[..., Lease], clock: HookedClock, path: Path
+    new_lease: Callable[..., OwnerLease], clock: HookedClock, path: Path
 ) -> None:
     before = new_lease()
     before.hold(epoch=5)
@@ -183,7 +187,9 @@ def test_a_table_whose_owner_has_ended_is_free_and_its_epoch_is_known(
     lease.check_still_free()
 
 
-def test_waiting_ends_when_told_to(new_lease: Callable[..., Lease], clock: HookedClock, path: Path) -> None:
+def test_waiting_ends_when_told_to(
+    new_lease: Callable[..., OwnerLease], clock: HookedClock, path: Path
+) -> None:
     write(path, ELSEWHERE)
     stop = threading.Event()
     clock.hook = stop.set
@@ -192,7 +198,7 @@ def test_waiting_ends_when_told_to(new_lease: Callable[..., Lease], clock: Hooke
 
 
 def test_an_owner_of_a_later_version_is_understood(
-    new_lease: Callable[..., Lease], clock: HookedClock, path: Path
+    new_lease: Callable[..., OwnerLease], clock: HookedClock, path: Path
 ) -> None:
     later = {**asdict(ELSEWHERE), "of_a_later_version": 1}
     write(path, ELSEWHERE)
@@ -202,7 +208,7 @@ def test_an_owner_of_a_later_version_is_understood(
 
 
 def test_what_is_only_half_written_is_read_again(
-    new_lease: Callable[..., Lease], clock: HookedClock, path: Path
+    new_lease: Callable[..., OwnerLease], clock: HookedClock, path: Path
 ) -> None:
     write(path, ELSEWHERE)
     texts = iter(["", '{"owner": "x', json.dumps(asdict(replace(ELSEWHERE, renewals=2)))])
@@ -213,7 +219,7 @@ def test_what_is_only_half_written_is_read_again(
 
 
 def test_an_object_that_says_nothing_is_waited_for_and_then_ignored(
-    new_lease: Callable[..., Lease], clock: HookedClock, path: Path
+    new_lease: Callable[..., OwnerLease], clock: HookedClock, path: Path
 ) -> None:
     path.parent.mkdir()
     path.write_text("{}")
@@ -222,7 +228,7 @@ def test_an_object_that_says_nothing_is_waited_for_and_then_ignored(
     assert lease.epoch_floor == 0
 
 
-def test_a_sign_of_life_after_the_wait_is_respected(new_lease: Callable[..., Lease], path: Path) -> None:
+def test_a_sign_of_life_after_the_wait_is_respected(new_lease: Callable[..., OwnerLease], path: Path) -> None:
     write(path, ELSEWHERE)
     lease = new_lease()
     lease.wait_until_free()
@@ -233,7 +239,7 @@ def test_a_sign_of_life_after_the_wait_is_respected(new_lease: Callable[..., Lea
 
 
 def test_an_owner_that_meets_a_higher_epoch_on_renewing_has_lost_the_table(
-    new_lease: Callable[..., Lease], path: Path
+    new_lease: Callable[..., OwnerLease], path: Path
 ) -> None:
     lease = new_lease()
     lease.hold(epoch=3)
@@ -249,7 +255,7 @@ def test_an_owner_that_meets_a_higher_epoch_on_renewing_has_lost_the_table(
 
 
 def test_an_owner_that_meets_its_epoch_in_anothers_hands_has_lost_the_table(
-    new_lease: Callable[..., Lease], path: Path
+    new_lease: Callable[..., OwnerLease], path: Path
 ) -> None:
     lease = new_lease()
     lease.hold(epoch=7)
@@ -262,7 +268,9 @@ def test_an_owner_that_meets_its_epoch_in_anothers_hands_has_lost_the_table(
     lease.release()
 
 
-def test_an_owner_renews_what_an_earlier_one_wrote_over(new_lease: Callable[..., Lease], path: Path) -> None:
+def test_an_owner_renews_what_an_earlier_one_wrote_over(
+    new_lease: Callable[..., OwnerLease], path: Path
+) -> None:
     lease = new_lease()
     lease.hold(epoch=8)
     write(path, ELSEWHERE)
@@ -277,7 +285,9 @@ def test_an_owner_renews_what_an_earlier_one_wrote_over(new_lease: Callable[...,
     assert ended.has_ended()
 
 
-def test_an_owner_renews_by_itself_until_it_releases(new_lease: Callable[..., Lease], path: Path) -> None:
+def test_an_owner_renews_by_itself_until_it_releases(
+    new_lease: Callable[..., OwnerLease], path: Path
+) -> None:
     lease = new_lease(lease_seconds=0.05)
     lease.hold(epoch=1)
     deadline = time.monotonic() + 30
@@ -315,7 +325,7 @@ def test_renewals_and_a_release_that_fail_only_warn(
     error: Exception,
 ) -> None:
     monkeypatch.setattr(BrokenIO, "error", error)
-    lease = Lease(BrokenIO(), tmp_path.as_uri(), "profiles", LEASE_SECONDS, clock, lambda _: None)
+    lease = OwnerLease(BrokenIO(), tmp_path.as_uri(), "profiles", LEASE_SECONDS, clock, lambda _: None)
     lease.hold(epoch=1)
     lease.check()
     lease.release()
@@ -324,7 +334,7 @@ def test_renewals_and_a_release_that_fail_only_warn(
 
 
 def test_an_owner_renews_again_once_the_store_is_back(
-    new_lease: Callable[..., Lease], path: Path, monkeypatch: pytest.MonkeyPatch
+    new_lease: Callable[..., OwnerLease], path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Goal: whatever a renewal meets, the thread that renews goes on."""
     lease = new_lease(lease_seconds=0.05)
@@ -351,7 +361,7 @@ def test_a_store_that_is_away_is_named_before_a_table_is_taken(
     tmp_path: Path, clock: HookedClock, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     monkeypatch.setattr(BrokenIO, "error", error)
-    lease = Lease(BrokenIO(), tmp_path.as_uri(), "profiles", LEASE_SECONDS, clock, lambda _: None)
+    lease = OwnerLease(BrokenIO(), tmp_path.as_uri(), "profiles", LEASE_SECONDS, clock, lambda _: None)
     for ask in (lease.wait_until_free, lease.check_still_free):
         with pytest.raises(StoreUnreachable, match=r"owner\.json") as away:
             ask()

@@ -18,13 +18,13 @@ from ingest.evidence import LogEvidence, history_of, live_rows
 from ingest.judgement import (
     SETTLED,
     Candidate,
+    CandidateEvidence,
     Found,
-    Ground,
-    Heard,
-    History,
+    Judgement,
     Origin,
     Outcome,
-    Verdict,
+    SnapshotHistory,
+    TableContext,
     judge_by_log,
     judge_by_place,
     judge_by_table,
@@ -32,7 +32,7 @@ from ingest.judgement import (
 )
 from ingest.quarantine import (
     SCHEMA,
-    Seen,
+    SeenRecords,
     create_quarantine,
     keep_files,
     open_quarantine,
@@ -63,12 +63,12 @@ PRODUCERS_TIME = TopicConfig(is_compacted=False, delete_retention_ms=DAY_MS, is_
 COMPACTED_PRODUCERS_TIME = TopicConfig(
     is_compacted=True, delete_retention_ms=DAY_MS, is_log_append_time=False
 )
-NO_HISTORY = History([], [])
+NO_HISTORY = SnapshotHistory([], [])
 # The candidate: offset 50 of partition 0, appended at 5,000, of the batch that the second snapshot made.
 ORIGIN = Origin(T, 0, 50, 5_000, "id")
 CANDIDATE = Candidate(ORIGIN, b"key")
 SEAMS = [Seam.of({T: {0: 40, 1: 20}}), Seam.of({T: {0: 60, 1: 30}}), Seam.of({T: {0: 100, 1: 100}})]
-HISTORY = History(SEAMS, [None] * 3)
+HISTORY = SnapshotHistory(SEAMS, [None] * 3)
 ALL_YOUNG = {0: 0, 1: 0}
 
 
@@ -77,8 +77,8 @@ def heard(
     is_there: bool | None = True,
     hiding: Origin | None = None,
     are_tombstones: bool = False,
-) -> Heard:
-    return Heard(
+) -> CandidateEvidence:
+    return CandidateEvidence(
         [Found(ORIGIN, False), *(Found(other, are_tombstones) for other in others)], is_there, hiding
     )
 
@@ -89,13 +89,13 @@ ALONE = heard()
 def ground(
     config: TopicConfig = KEPT,
     starts: Mapping[int, int] | None = None,
-    history: History = HISTORY,
+    history: SnapshotHistory = HISTORY,
     now_ms: int = 6_000,
     has_key: bool = True,
     is_keyed_by_value: bool = False,
     young_from: Mapping[int, int] | None = None,
-) -> Ground:
-    return Ground(
+) -> TableContext:
+    return TableContext(
         has_key=has_key,
         is_keyed_by_value=is_keyed_by_value,
         seam=SEAMS[-1],
@@ -108,11 +108,11 @@ def ground(
     )
 
 
-def outcome(verdict: Verdict | None) -> Outcome | None:
+def outcome(verdict: Judgement | None) -> Outcome | None:
     return None if verdict is None else verdict.outcome
 
 
-def by_log(on: Ground, said: Heard = ALONE, row: Origin | None = None) -> Outcome:
+def by_log(on: TableContext, said: CandidateEvidence = ALONE, row: Origin | None = None) -> Outcome:
     return judge_by_log(CANDIDATE, row, said, on).outcome
 
 
@@ -197,7 +197,7 @@ def test_a_table_without_a_key_takes_what_it_does_not_have() -> None:
 
 def test_without_a_snapshot_from_before_the_record_it_is_refused() -> None:
     """Goal: where snapshots are expired or the table was rebased, nothing says what was read after it."""
-    for history in (NO_HISTORY, History(SEAMS[1:], [None] * 2)):
+    for history in (NO_HISTORY, SnapshotHistory(SEAMS[1:], [None] * 2)):
         assert by_log(ground(history=history)) == Outcome.REFUSED
         assert by_log(ground(history=history), heard(Origin(T, 1, 99, 9_000))) == Outcome.REFUSED
 
@@ -231,13 +231,13 @@ def test_another_partition_that_lost_what_was_read_with_the_record_or_later_is_r
 
 def test_a_partition_that_joined_later_must_be_there_from_its_start() -> None:
     """Goal: its records were read after the record whatever their times, but those of before it joined."""
-    history = History([Seam.of({T: {0: 40}}), *SEAMS[1:]], [None] * 3)
+    history = SnapshotHistory([Seam.of({T: {0: 40}}), *SEAMS[1:]], [None] * 3)
     other = Origin(T, 1, 3, 1)
     assert by_log(ground(history=history), heard(other)) == Outcome.APPLIED
     assert by_log(ground(history=history, starts={0: 0, 1: 1})) == Outcome.REFUSED
-    history = History([Seam.of({T: {0: 40}}), Seam.of({T: {0: 60}}), SEAMS[2]], [None] * 3)
+    history = SnapshotHistory([Seam.of({T: {0: 40}}), Seam.of({T: {0: 60}}), SEAMS[2]], [None] * 3)
     assert by_log(ground(history=history), heard(other)) == Outcome.SUPERSEDED
-    joined = History(history.seams, [None] * 3, Seam.of({T: {1: 10}}))
+    joined = SnapshotHistory(history.seams, [None] * 3, Seam.of({T: {1: 10}}))
     assert by_log(ground(history=joined), heard(other)) == Outcome.APPLIED
     assert by_log(ground(history=joined, starts={0: 0, 1: 10})) == Outcome.APPLIED
 
@@ -254,13 +254,17 @@ def test_producers_times_do_not_make_a_record_young() -> None:
     config = COMPACTED_PRODUCERS_TIME
     seams = [Seam.of({T: {0: 10, 1: 0}}), *SEAMS]
     assert by_log(ground(config)) == Outcome.REFUSED
-    drained = ground(config, history=History(seams, [None, 4_000, None, None]), now_ms=4_000 + DAY_MS - 1)
+    drained = ground(
+        config, history=SnapshotHistory(seams, [None, 4_000, None, None]), now_ms=4_000 + DAY_MS - 1
+    )
     assert by_log(drained) == Outcome.APPLIED
-    before = ground(config, history=History(seams, [4_000, None, 9_000, 9_000]), now_ms=4_000 + DAY_MS)
+    before = ground(
+        config, history=SnapshotHistory(seams, [4_000, None, 9_000, 9_000]), now_ms=4_000 + DAY_MS
+    )
     assert by_log(before) == Outcome.REFUSED
     # A partition joined the table after that time: its records may be older.
     joined = [Seam.of({T: {0: 40}}), SEAMS[2]]
-    assert by_log(ground(config, history=History(joined, [4_000, 5_000]))) == Outcome.REFUSED
+    assert by_log(ground(config, history=SnapshotHistory(joined, [4_000, 5_000]))) == Outcome.REFUSED
 
 
 def test_a_bad_record_or_one_beyond_the_seam_may_have_taken_a_tombstones_place_by_compaction() -> None:
@@ -495,7 +499,7 @@ def test_records_of_two_lives_of_a_topic_at_one_place_are_judged_each_by_itself(
 def test_the_exit_code_says_whether_records_stay() -> None:
     def code(*outcomes: Outcome) -> ExitCode:
         done = Replayed()
-        done.note({Origin(T, 0, n, 0): Verdict(one, "") for n, one in enumerate(outcomes)})
+        done.note({Origin(T, 0, n, 0): Judgement(one, "") for n, one in enumerate(outcomes)})
         return done.exit_code
 
     assert code() == ExitCode.NOTHING_TO_DO
@@ -559,7 +563,7 @@ def test_removing_takes_every_repeat_and_nothing_else(quarantine: Table) -> None
     keep(quarantine, rows(1, 2, 3), rows(4, 5))
     keep(quarantine, rows(2, 6), rows(7), rows(2, topic_id="earlier"))
     before = len(quarantine.metadata.snapshots)
-    settled = Seen()
+    settled = SeenRecords()
     for offset in (2, 7, 99):
         settled.add("id", 0, offset)
 
@@ -583,7 +587,7 @@ def test_removing_takes_every_repeat_and_nothing_else(quarantine: Table) -> None
 Step = tuple[dict[str, dict[int, int]], dict[str, str], int, bool]
 
 
-def history_after(table: Table, steps: Sequence[Step]) -> History:
+def history_after(table: Table, steps: Sequence[Step]) -> SnapshotHistory:
     """Of a table whose snapshots had these seams, topic ids and drained times; True: by acceptance."""
     for number, (seam, topic_ids, drained_ms, is_accepted) in enumerate(steps):
         summary = {

@@ -12,7 +12,7 @@ import pytest
 
 from serving.hot import environment, manifest, tier, view
 from serving.hot import pinned as pinned_module
-from serving.hot.leases import TIMEOUT_SECONDS, Lease
+from serving.hot.leases import TIMEOUT_SECONDS, ReaderLease
 from serving.hot.pinned import hold
 from serving.hot.record import KEY_BYTES_MAX, LONG_KEY_PREFIX_BYTES
 from serving.hot.tier import HotTier
@@ -193,7 +193,7 @@ def test_a_reader_between_a_mark_and_its_manifest_answers_and_then_moves_on(
     Method: publish the manifest only after the reader has met the mark twice.
     """
     world.add(value="before")
-    waiting: list[tuple[Path, manifest.Manifest]] = []
+    waiting: list[tuple[Path, manifest.HotManifest]] = []
     monkeypatch.setattr(tier, "publish_manifest", lambda *arguments: waiting.append(arguments))
     world.tier.seal()
     world.check()
@@ -266,7 +266,7 @@ def test_old_generations_end_and_what_is_committed_is_evicted(world: World) -> N
 
 
 def test_a_reader_keeps_from_eviction_what_the_snapshot_it_serves_needs(world: World) -> None:
-    lease = Lease.of_reader(world.folder, 1, START)
+    lease = ReaderLease.of_reader(world.folder, 1, START)
     world.add()
     world.tend_after(tier.GENERATION_SECONDS_MAX)
     world.tend_after(1.0, world.tier.end)
@@ -278,7 +278,7 @@ def test_a_reader_keeps_from_eviction_what_the_snapshot_it_serves_needs(world: W
 
 
 def test_a_lease_that_is_not_touched_times_out_by_the_tailers_own_clock(world: World) -> None:
-    Lease.of_reader(world.folder, 1, START)._released.set()  # its process is gone
+    ReaderLease.of_reader(world.folder, 1, START)._released.set()  # its process is gone
     world.add()
     world.tend_after(tier.GENERATION_SECONDS_MAX)
     world.tend_after(TIMEOUT_SECONDS - 1, world.tier.end)

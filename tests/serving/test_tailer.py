@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from serving import tailer as tailer_module
-from serving.follower import Published
+from serving.follower import PublishedSnapshot
 from serving.layout import TAILER_STATUS
 from serving.tailer import Tailer
 from tests.serving.hot_log import DEFINITION, PLACES, START, FakeLog
@@ -148,7 +148,7 @@ class World:
         return found
 
     def commit(self, snapshot_id: int, seam: Seam) -> None:
-        self.follower.newest = Published(DEFINITION, snapshot(snapshot_id, seam), SOURCE)
+        self.follower.newest = PublishedSnapshot(DEFINITION, snapshot(snapshot_id, seam), SOURCE)
 
     def wait_for(self, is_so: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -170,7 +170,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setattr(tailer_module, "STATUS_SECONDS", 0.0)
     settings: Any = SimpleNamespace(hot_bytes_max=1 << 30)
     source: Any = SimpleNamespace(log=kafka.log_now, tail=kafka.tail)
-    follower: Any = SimpleNamespace(newest=Published(DEFINITION, snapshot(1, START), SOURCE), problem=None)
+    follower: Any = SimpleNamespace(
+        newest=PublishedSnapshot(DEFINITION, snapshot(1, START), SOURCE), problem=None
+    )
     stop = threading.Event()
     tailer = Tailer(settings, "profiles", tmp_path, follower, source, SystemClock(), stop.wait)
     thread = threading.Thread(target=tailer.run, args=(stop,))
@@ -216,7 +218,7 @@ def test_it_reads_what_comes_and_counts_what_is_bad(world: World) -> None:
 def test_it_waits_for_a_cluster_that_is_away(world: World) -> None:
     world.wait_for(lambda status: status.get("state") == "running")
     world.kafka.is_away = True
-    world.follower.newest = Published(ALTERED, snapshot(2, START), SOURCE)
+    world.follower.newest = PublishedSnapshot(ALTERED, snapshot(2, START), SOURCE)
     status = world.wait_for(lambda status: status["state"] == "waiting")
     assert status["problem"]["code"] == "kafka-unreachable"
     assert status["definition_version"] == 1, "what is held answers until another tier can be filled"
@@ -292,7 +294,7 @@ def test_a_table_made_again_over_another_topic_takes_over_no_record(world: World
     world.wait_for(lambda status: status["state"] == "failed")
     world.kafka.log.partitions[P0].clear()
     world.kafka.log.ends[P0] = 101  # a record that can't be known by its offset
-    world.follower.newest = Published(
+    world.follower.newest = PublishedSnapshot(
         DEFINITION, replace(snapshot(2, START), topic_ids={"profiles": "another"}), "another"
     )
     status = world.wait_for(lambda status: status["state"] == "running" and status["snapshot_id"] == "2")
@@ -315,6 +317,6 @@ def test_a_tier_is_kept_when_the_log_cannot_fill_another(world: World) -> None:
 def test_a_tier_begun_anew_is_not_called_caught_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.wait_for(lambda status: status.get("caught_up_to_start_ends"))
     monkeypatch.setattr(tailer_module, "STATUS_SECONDS", 1e9)
-    world.follower.newest = Published(ALTERED, snapshot(2, START), SOURCE)
+    world.follower.newest = PublishedSnapshot(ALTERED, snapshot(2, START), SOURCE)
     status = world.wait_for(lambda status: status.get("definition_version") == 2)
     assert not status["caught_up_to_start_ends"]

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from serving import tailer
-from serving.follower import Published
+from serving.follower import PublishedSnapshot
 from serving.layout import TAILER_STATUS
 from serving.tailer import RECHECK_SECONDS, Tailer
 from tests.manual_clock import ManualClock
@@ -42,7 +42,7 @@ class Stepped:
     def commit(self, state: SnapshotState) -> None:
         """A snapshot that holds all that the log held was published."""
         state = replace(state, drained_ms=self.clock.now_ms())
-        self.follower.newest = Published(DEFINITION, state, SOURCE)
+        self.follower.newest = PublishedSnapshot(DEFINITION, state, SOURCE)
 
     def restart(self) -> None:
         """Another process goes on with what the folder holds."""
@@ -223,7 +223,7 @@ def test_what_a_tier_read_before_tombstones_were_given_up_is_not_read_on_from(
     before = stepped.turn(4)["hot_records"]
     stepped.clock.advance(3_700.0)
     given_up = replace(snapshot(2, START), tombstones_since_ms={"profiles": stepped.clock.now_ms()})
-    stepped.follower.newest = Published(DEFINITION, given_up, SOURCE)
+    stepped.follower.newest = PublishedSnapshot(DEFINITION, given_up, SOURCE)
     if restarts:
         stepped.restart()
     status = stepped.turn(4)
@@ -268,12 +268,12 @@ def test_a_tier_begun_below_an_empty_table_is_laid_over_its_rows_only_if_no_dele
     """
     stepped.kafka.config = replace(stepped.kafka.config, is_compacted=True)
     empty = replace(snapshot(1, START), totals={"read": 0})
-    stepped.follower.newest = Published(DEFINITION, empty, SOURCE)
+    stepped.follower.newest = PublishedSnapshot(DEFINITION, empty, SOURCE)
     stepped.kafka.log.add(P0, (1, "a", "k"), "v", 0)
     assert stepped.turn(3)["hot_records"] == 1
     since_ms = stepped.clock.now_ms() - (3_700_000 if is_late else 10_000)
     filled = replace(snapshot(2, START), drained_ms=since_ms)
-    stepped.follower.newest = Published(DEFINITION, filled, SOURCE)
+    stepped.follower.newest = PublishedSnapshot(DEFINITION, filled, SOURCE)
     if restarts:
         stepped.restart()
     problem = stepped.turn(4)["problem"]
@@ -323,12 +323,14 @@ def test_a_definition_altered_while_ingest_is_late_leaves_the_tier_until_another
     stepped.kafka.config = replace(stepped.kafka.config, is_compacted=True)
     drained_ms = stepped.clock.now_ms()
     _stay_up_to_date(stepped, 7_200)
-    stepped.follower.newest = Published(ALTERED, replace(snapshot(2, START), drained_ms=drained_ms), SOURCE)
+    stepped.follower.newest = PublishedSnapshot(
+        ALTERED, replace(snapshot(2, START), drained_ms=drained_ms), SOURCE
+    )
     status = stepped.turn(6)
     assert status["problem"]["code"] == "tombstones-gone"
     assert (status["definition_version"], status["hot_records"]) == (1, 1)
     caught_up = replace(snapshot(3, Seam(stepped.kafka.log.ends)), drained_ms=stepped.clock.now_ms())
-    stepped.follower.newest = Published(ALTERED, caught_up, SOURCE)
+    stepped.follower.newest = PublishedSnapshot(ALTERED, caught_up, SOURCE)
     status = stepped.turn(6)
     assert (status["problem"], status["definition_version"]) == (None, 2)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from serving.hot import generation, leases, tier
-from serving.hot.leases import Lease
+from serving.hot.leases import ReaderLease
 from serving.hot.manifest import read_manifest
 from serving.hot.merge import Merge
 from serving.hot.pinned import hold
@@ -243,7 +243,7 @@ def test_a_lease_that_cannot_be_written_leaves_nothing_behind(
     """Method: the disk is full once the file was made."""
     monkeypatch.setattr(Path, "replace", _full)
     with pytest.raises(OSError, match="full"):
-        Lease.of_reader(tmp_path, 1, START)
+        ReaderLease.of_reader(tmp_path, 1, START)
     assert not list((tmp_path / leases.LEASES).iterdir())
 
 

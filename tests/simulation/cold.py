@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from serving.cold.index import ColdFile, ColdIndex, assemble
-from serving.cold.manifest import Manifest, is_newer, manifest_of
+from serving.cold.manifest import ColdManifest, is_newer, manifest_of
 from tests.simulation.disk import MemoryPath
 from tests.simulation.records import ENCODED, NAME
 from thermocline.iceberg.sparse_index import SparseIndex
@@ -72,8 +72,8 @@ class FakePublished:
         """A reader that has loaded nothing."""
         return FakeColdRows(self._io)
 
-    def _manifest(self) -> Manifest | None:
-        found: Manifest | None = self._file.disk.files.get(self._file.text)
+    def _manifest(self) -> ColdManifest | None:
+        found: ColdManifest | None = self._file.disk.files.get(self._file.text)
         return found
 
 

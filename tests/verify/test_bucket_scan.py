@@ -17,9 +17,9 @@ from thermocline.rules.keys import bucket_of
 from verify.bucket_scan import NAMED_KEYS_MAX, bucket_findings
 from verify.current_files import StoredFile
 from verify.finding import Finding
-from verify.origins import Origins, Window
+from verify.origins import OffsetWindow, Origins
 
-ANYWHERE = Origins({}, Window(None, None))
+ANYWHERE = Origins({}, OffsetWindow(None, None))
 # Users of bucket 0, so that rows are where they belong.
 USERS = [user for number in range(40) if bucket_of(DEFINITION, user := f"u{number}") == 0]
 

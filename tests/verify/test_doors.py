@@ -34,13 +34,13 @@ from thermocline.rules.definition import PROVENANCE
 from thermocline.rules.read_point import ReadPoint
 from verify.comparison import Scope, Verification
 from verify.doors import Doors, HotDoor
-from verify.lookups import Lookups
+from verify.lookups import LookupChecks
 from verify.report import Report
 from verify.sample import Sample
 from verify.spill import Numbers, Spill, part_of
 from verify.table_rows import RowsUnreadable, bucket_rows
 from verify.verifier import FOLDER_PREFIX, Choices, Verifier
-from verify.watch import Watch
+from verify.watch import VerifyWatch
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -81,7 +81,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
             yield live
 
 
-def verified(live: Live, lie: Lie = lambda doors: doors, **choices: Any) -> tuple[Report, Lookups]:
+def verified(live: Live, lie: Lie = lambda doors: doors, **choices: Any) -> tuple[Report, LookupChecks]:
     """The report of a verification through doors that lie, and what goes on from it."""
 
     @contextmanager
@@ -447,7 +447,7 @@ def test_watching_under_load_finds_nothing_but_the_lie(
             SystemClock(),
             lambda *_: None,
         )
-        (second,) = Watch(verifier, lookups, report, each=100).rounds(threading.Event(), rounds_max=2)
+        (second,) = VerifyWatch(verifier, lookups, report, each=100).rounds(threading.Event(), rounds_max=2)
         assert second.differences["lookup-differs"] == 1
         assert second.differences["door-differs"] == 1
     finally:

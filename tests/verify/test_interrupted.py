@@ -21,7 +21,7 @@ from thermocline.rules.seam import Seam
 from verify.comparison import failed
 from verify.entities import Entities
 from verify.log_pass import LogPass
-from verify.lookups import Lookups
+from verify.lookups import LookupChecks
 from verify.reading import Reading
 from verify.report import Report
 from verify.sample import Sample
@@ -47,7 +47,7 @@ def read_cut(
     yield from ()
 
 
-def lookups(reading: Reading) -> Lookups:
+def lookups(reading: Reading) -> LookupChecks:
     end = Seam({PLACE: 10})
     log: Any = SimpleNamespace(ends=end, entities=Entities(DEFINITION, reading))
     verified: Any = SimpleNamespace(
@@ -56,7 +56,7 @@ def lookups(reading: Reading) -> Lookups:
     cut: Any = CutLog()
     table: Any = None
     report = Report("scores")
-    return Lookups(verified, lambda *_: {}, {}, cut, lambda: table, Sample(1, 1), SystemClock(), report)
+    return LookupChecks(verified, lambda *_: {}, {}, cut, lambda: table, Sample(1, 1), SystemClock(), report)
 
 
 def story() -> Story:

@@ -9,16 +9,16 @@ import pytest
 from tests.manual_clock import ManualClock
 from thermocline.cli import entry
 from thermocline.cli.verify import SHOWN_MAX
-from thermocline.cli.verify_progress import LINE_SECONDS, Lines, shown_progress
+from thermocline.cli.verify_progress import LINE_SECONDS, ProgressLines, shown_progress
 from thermocline.errors import ExitCode
 from verify.history import KEYS_MAX
-from verify.spill import Heard
+from verify.spill import CountingFile
 
 
 def test_without_a_terminal_a_line_is_said_now_and_then() -> None:
     said: list[str] = []
     clock = ManualClock()
-    lines = Lines(clock, said.append)
+    lines = ProgressLines(clock, said.append)
     lines("log", 1, 5_000)
     assert said == [], "a short verification says nothing"
     for done in (1_000, 2_000, 3_000):
@@ -40,7 +40,7 @@ def test_the_lines_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_an_extract_tells_how_much_was_written(tmp_path: Path) -> None:
     told: list[int] = []
-    with Heard(tmp_path / "extract", told.append) as sink:
+    with CountingFile(tmp_path / "extract", told.append) as sink:
         sink.write(b"four")
         sink.write(memoryview(b"and six"))
     assert told == [4, 11]

@@ -15,7 +15,7 @@ from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
 from views.pin import pin_view
 from views.plan import PlannedView
-from views.published import Published
+from views.published import PublishedView
 
 HOUR_MS, MINUTE_MS = 3_600_000, 60_000
 
@@ -36,7 +36,7 @@ def test_it_begins_at_the_snapshots_seam_and_stops_at_the_end(world: World) -> N
     planned = pin(world, ReadPoint(snapshot_id, at(10), at(15)))
     assert "_partition_offset >= 10 AND _partition_offset < 15" in planned.statement
     assert planned.until_ms == world.clock.now_ms() + 7 * DAY_MS - HOUR_MS
-    found = Published.parse(world.trino.comments["t_at_x"])
+    found = PublishedView.parse(world.trino.comments["t_at_x"])
     assert found is not None
     assert (found.mode, found.snapshot_id, found.end) == ("pinned", snapshot_id, at(15))
     assert str(snapshot_id) in world.lease("app.t_at_x")

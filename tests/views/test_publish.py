@@ -37,10 +37,10 @@ from thermocline.settings import CatalogSettings, KafkaSettings, Settings, Table
 from views.drop import drop_views
 from views.leases import AFTER_REPLACEMENT_MS, RENEWED_SECONDS, WITHOUT_END_MS, path_of
 from views.publication import Publication
-from views.publish import PAUSE_SECONDS, ROUNDS_MAX, Publisher, Round
-from views.published import Published
+from views.publish import PAUSE_SECONDS, ROUNDS_MAX, PublishRound, ViewPublisher
+from views.published import PublishedView
 from views.trino_client import Trino
-from views.watch import BOUNDED_PAUSE_SECONDS, InBackground, Watch
+from views.watch import BOUNDED_PAUSE_SECONDS, InBackground, PublishWatch
 
 COLUMNS: dict[str, str | dict[str, str]] = {"id": "int", "value": "string"}
 BY_KEY, COLD, LIVE = "app.t_live_by_key", "app.t_cold", "app.t_live"
@@ -72,9 +72,9 @@ class World:
         self.log = FakeLog(log_starts=at(0), log_ends=at(0))
         self.trino = FakeTrino()
 
-    def publisher(self) -> Publisher:
+    def publisher(self) -> ViewPublisher:
         log: Any = self.log
-        return Publisher(self.settings, "t", self.catalog, log, self.trino.client(), self.clock)
+        return ViewPublisher(self.settings, "t", self.catalog, log, self.trino.client(), self.clock)
 
     def commit(self, offset: int, end: int | None = None, without_record: int = 0) -> int:
         """A commit up to an offset of the log, which ends there or beyond."""
@@ -84,8 +84,8 @@ class World:
             self.table, self.definition, rows, at(offset), at_ms=at_ms, without_record=without_record
         )
 
-    def published(self, view: str = LIVE) -> Published:
-        found = Published.parse(self.trino.comments[view.removeprefix("app.")])
+    def published(self, view: str = LIVE) -> PublishedView:
+        found = PublishedView.parse(self.trino.comments[view.removeprefix("app.")])
         assert found is not None
         return found
 
@@ -265,7 +265,7 @@ def test_a_view_of_a_snapshot_that_we_do_not_see_yet_stays(
     known = world.catalog.load_table("app.t").metadata.snapshots
     older.metadata = older.metadata.model_copy(update={"snapshots": known})
     publisher = world.publisher()
-    monkeypatch.setattr(Publisher, "_table", lambda _: older)
+    monkeypatch.setattr(ViewPublisher, "_table", lambda _: older)
     done = publisher.publish()
     assert set(done.newer) == ALL
     assert world.published().snapshot_id == newest
@@ -665,8 +665,8 @@ def test_a_view_whose_name_sounds_like_a_race_is_refused_all_the_same(world: Wor
         world.publisher().publish()
 
 
-def watch_of(world: World, publish: Callable[[], Any] | None = None) -> Watch:
-    return Watch("t", publish or world.publisher().publish, 60.0, world.clock)
+def watch_of(world: World, publish: Callable[[], Any] | None = None) -> PublishWatch:
+    return PublishWatch("t", publish or world.publisher().publish, 60.0, world.clock)
 
 
 def metric(name: str, **labels: str) -> float:
@@ -757,7 +757,7 @@ def test_a_commit_at_the_end_of_a_publication_is_looked_at_next(world: World) ->
         else:
             stop.set()
             woken.set()
-        return Round(1)
+        return PublishRound(1)
 
     thread = threading.Thread(target=watch_of(world, publish).follow, args=(woken, stop), daemon=True)
     thread.start()

@@ -19,7 +19,7 @@ from views import sql
 from views.groups import GROUPS_MAX, SCAN_COST_RECORDS
 from views.render import Mode, ViewPlan, query
 from views.render_view import create_view, drop_view, view_comment, view_name, withdrawn_view
-from views.render_window import Window
+from views.render_window import LogWindow
 from views.topics import SCHEMA, table_name
 
 SNAPSHOT = 8_123_456_789
@@ -35,11 +35,11 @@ EVENTS = LiveTable.build(
 )
 
 
-def window(seam: Seam = SEAM, topics: tuple[str, ...] = ("poisoned",), **bounds: Any) -> Window:
-    return Window("kafka", topics, seam, **bounds)
+def window(seam: Seam = SEAM, topics: tuple[str, ...] = ("poisoned",), **bounds: Any) -> LogWindow:
+    return LogWindow("kafka", topics, seam, **bounds)
 
 
-def plan(mode: Mode, of: Window, definition: LiveTable = POISONED, **options: Any) -> ViewPlan:
+def plan(mode: Mode, of: LogWindow, definition: LiveTable = POISONED, **options: Any) -> ViewPlan:
     return ViewPlan(mode, definition, "lake", SNAPSHOT, of, **options)
 
 

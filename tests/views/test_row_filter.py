@@ -8,7 +8,7 @@ from tests.thermocline.poison import POISONED
 from tests.views.test_render import END, EVENTS, SEAM, plan, window
 from thermocline.rules.definition import LiveTable
 from views.render import Mode, query
-from views.render_window import Window
+from views.render_window import LogWindow
 
 FILTER = "app_id = 7"
 
@@ -25,7 +25,7 @@ FILTER = "app_id = 7"
         (Mode.COLD, window(), POISONED),
     ],
 )
-def test_it_is_the_last_thing_that_a_view_does(mode: Mode, of: Window, definition: LiveTable) -> None:
+def test_it_is_the_last_thing_that_a_view_does(mode: Mode, of: LogWindow, definition: LiveTable) -> None:
     text = query(plan(mode, of, definition, row_filter=FILTER))
     _, found, outermost = text.rpartition("-- Only the rows that the operator's filter lets this user see.\n")
     assert found

@@ -25,12 +25,12 @@ def published(settings: Settings, name: str) -> Iterator[Callable[[], None]]:
         return
     from thermocline.process.clock import SystemClock
     from views.publication import Publication
-    from views.watch import InBackground, Watch
+    from views.watch import InBackground, PublishWatch
 
     clock = SystemClock()
     publication = Publication(settings, name, clock)
     interval_seconds = settings.table(name).commit_interval_seconds
-    with InBackground(Watch(name, publication, interval_seconds, clock)) as views:
+    with InBackground(PublishWatch(name, publication, interval_seconds, clock)) as views:
         yield views.wake
 
 

@@ -248,9 +248,9 @@ def _confirmed(
 
     No others: ingest may put more there meanwhile. Raises `ConfirmationMissing` where there is nobody.
     """
-    from ingest.quarantine import Seen, read_rows
+    from ingest.quarantine import SeenRecords, read_rows
 
-    seen = Seen()
+    seen = SeenRecords()
     for row in read_rows(quarantine, ("timestamp",)):
         if wanted(row):
             seen.add(*_coordinates(row))

@@ -48,7 +48,7 @@ ACCEPTED_SHOWN_MAX: Final = 10  # of what was accepted in the table's life, the 
 LISTENING_ON_ALL: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 -- to be asked, not listened on
 
 
-class Source(StrEnum):
+class StatusSource(StrEnum):
     """What a status asks."""
 
     KAFKA = "kafka"
@@ -59,7 +59,7 @@ class Source(StrEnum):
 
 def status(
     context: typer.Context,
-    without: Annotated[list[Source] | None, typer.Option(help="Skip this source. Repeatable.")] = None,
+    without: Annotated[list[StatusSource] | None, typer.Option(help="Skip this source. Repeatable.")] = None,
     as_json: AsJson = False,
 ) -> int:
     """Check Kafka, catalog, server and Trino; show each table's snapshot, seam and lag.
@@ -75,7 +75,7 @@ def status(
 
 def _exit_code(report: dict[str, Any]) -> int:
     problems: list[int] = [entry["error"]["exit_code"] for entry in report["tables"] if "error" in entry]
-    is_away = any("error" in report[source] for source in Source if source in report)
+    is_away = any("error" in report[source] for source in StatusSource if source in report)
     if is_away or ExitCode.AWAY in problems or any("unanswered" in entry for entry in report["tables"]):
         return ExitCode.AWAY
     if problems:
@@ -88,7 +88,7 @@ def _exit_code(report: dict[str, Any]) -> int:
     return ExitCode.DONE
 
 
-def _report(settings: Settings, without: AbstractSet[Source]) -> dict[str, Any]:
+def _report(settings: Settings, without: AbstractSet[StatusSource]) -> dict[str, Any]:
     """What could be found out, and the error of each source that is unavailable."""
     # Imported first, all of them: that takes a second on a slow machine, and is not the sources' silence.
     from thermocline.iceberg.catalog import open_catalog
@@ -98,19 +98,19 @@ def _report(settings: Settings, without: AbstractSet[Source]) -> dict[str, Any]:
     with suppress(ImportError):  # what a catalog needs, and is not installed, is said where it is opened
         import_module(f"pyiceberg.catalog.{settings.catalog.type}")
     deadline = SystemClock().monotonic() + ANSWER_SECONDS_MAX
-    questions: dict[Source, Callable[[], tuple[Any, dict[str, Any]]]] = {
-        Source.KAFKA: lambda: _ask_kafka(settings, Log),
-        Source.CATALOG: lambda: _ask_catalog(settings, open_catalog),
-        Source.SERVER: lambda: (None, _ask_server(settings.serving)),
+    questions: dict[StatusSource, Callable[[], tuple[Any, dict[str, Any]]]] = {
+        StatusSource.KAFKA: lambda: _ask_kafka(settings, Log),
+        StatusSource.CATALOG: lambda: _ask_catalog(settings, open_catalog),
+        StatusSource.SERVER: lambda: (None, _ask_server(settings.serving)),
     }
     if settings.views.enabled:
-        questions[Source.TRINO] = lambda: ask_trino(settings)
+        questions[StatusSource.TRINO] = lambda: ask_trino(settings)
     asked = {source: ask for source, ask in questions.items() if source not in without}
     answers = answered(asked, deadline - TABLES_SECONDS_MIN)
     found = {source: answers.get(source) or _silent(settings, source) for source in asked}
     log, catalog, trino = (
         found[source][0] if source in found else None
-        for source in (Source.KAFKA, Source.CATALOG, Source.TRINO)
+        for source in (StatusSource.KAFKA, StatusSource.CATALOG, StatusSource.TRINO)
     )
     entries: dict[str, dict[str, Any]] = {
         name: {"table": name, "identifier": table.identifier} for name, table in settings.tables.items()
@@ -129,15 +129,15 @@ def _report(settings: Settings, without: AbstractSet[Source]) -> dict[str, Any]:
     }
 
 
-def _silent(settings: Settings, source: Source) -> tuple[None, dict[str, Any]]:
+def _silent(settings: Settings, source: StatusSource) -> tuple[None, dict[str, Any]]:
     """What is said of a source that has not answered in time."""
     detail = f"no answer within {ANSWER_SECONDS_MAX - TABLES_SECONDS_MIN:g} s"
     servers, uri = settings.kafka.bootstrap_servers, settings.catalog.shown()["uri"]
     error, at = {
-        Source.KAFKA: (KafkaUnreachable(bootstrap_servers=servers, detail=detail), servers),
-        Source.CATALOG: (CatalogUnreachable(uri=uri, detail=detail), uri),
-        Source.TRINO: (TrinoUnreachable(url=settings.views.url, detail=detail), settings.views.url),
-        Source.SERVER: (
+        StatusSource.KAFKA: (KafkaUnreachable(bootstrap_servers=servers, detail=detail), servers),
+        StatusSource.CATALOG: (CatalogUnreachable(uri=uri, detail=detail), uri),
+        StatusSource.TRINO: (TrinoUnreachable(url=settings.views.url, detail=detail), settings.views.url),
+        StatusSource.SERVER: (
             ServerUnreachable(url=_url_of(settings.serving), detail=detail),
             _url_of(settings.serving),
         ),
@@ -241,7 +241,7 @@ def _places(places: Iterable[tuple[str, int]]) -> list[str]:
 
 
 def _described(report: dict[str, Any]) -> Group:
-    asked = [name for name in Source if name in report]
+    asked = [name for name in StatusSource if name in report]
     sources = [(name, report[name]["at"], _source(report[name])) for name in asked]
     tables = [
         (

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from verify.finding import Finding
     from verify.report import Report
-    from verify.watch import Round
+    from verify.watch import VerifyRound
 
 MEGABYTE: Final = 1 << 20
 SEED_MAX: Final = 2**31
@@ -88,7 +88,7 @@ def verify(  # noqa: PLR0913, PLR0917  (a command has as many options)
     from thermocline.cli.verify_progress import shown_progress
     from thermocline.process.clock import SystemClock
     from verify.verifier import LOOKUPS, Choices, Verifier
-    from verify.watch import POOL, Watch
+    from verify.watch import POOL, VerifyWatch
 
     choices = Choices(
         seed=random.randrange(SEED_MAX) if seed is None else seed,
@@ -110,7 +110,7 @@ def verify(  # noqa: PLR0913, PLR0917  (a command has as many options)
             return _code(report)
         _show_first(report, choices.seed, as_json)
         if lookups is not None and (report.agrees or keep_going):
-            watching = Watch(verifier, lookups, report, LOOKUPS)
+            watching = VerifyWatch(verifier, lookups, report, LOOKUPS)
             _watch(watching.rounds(stop, rounds), keep_going, as_json)
         return _code(report)
 
@@ -163,7 +163,7 @@ def _findings(findings: Sequence[Finding]) -> Iterator[Text]:
         )
 
 
-def _watch(rounds: Iterator[Round], keep_going: bool, as_json: bool) -> None:
+def _watch(rounds: Iterator[VerifyRound], keep_going: bool, as_json: bool) -> None:
     """Shows the rounds after the first one, until somebody stops them, or a difference does."""
     for one in rounds:
         _show_round(one, as_json)
@@ -178,7 +178,7 @@ def _show_first(report: Report, seed: int, as_json: bool) -> None:
     _line({"round": 1, **report.to_dict(), "seed": seed})
 
 
-def _show_round(one: Round, as_json: bool) -> None:
+def _show_round(one: VerifyRound, as_json: bool) -> None:
     if as_json:
         _line(one.to_dict())
         return

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from thermocline.process.clock import Clock
     from verify.log_pass import Progress as Progressing
 
-__all__ = ["LINE_SECONDS", "Lines", "shown_progress"]
+__all__ = ["LINE_SECONDS", "ProgressLines", "shown_progress"]
 
 LINE_SECONDS: Final = 10.0
 """How often a line is written where nobody sees a bar: often enough to tell slow from stuck in a CI log."""
@@ -29,7 +29,7 @@ def shown_progress(clock: Clock) -> Iterator[Progressing]:
     """Shows how much was read and compared."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield Lines(clock, say)
+        yield ProgressLines(clock, say)
         return
     columns = (TextColumn("{task.description:<11}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
@@ -44,7 +44,7 @@ def shown_progress(clock: Clock) -> Iterator[Progressing]:
 
 
 @dataclass(slots=True)
-class Lines:
+class ProgressLines:
     """A line each `LINE_SECONDS` at most; a short verification says nothing."""
 
     clock: Clock

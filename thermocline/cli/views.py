@@ -20,7 +20,7 @@ from thermocline.text.typed import as_typed
 
 if TYPE_CHECKING:
     from views.plan import PlannedView
-    from views.publish import Round
+    from views.publish import PublishRound
 
 # A word for every view that reads the table's newest snapshot.
 ViewMode = StrEnum("ViewMode", ["live", "live_by_key", "cold"])
@@ -116,7 +116,7 @@ def publish(
     session.configure_logs("info" if watch else "warning")
     from thermocline.process.clock import SystemClock
     from views.publication import Publication
-    from views.watch import WATCH_SECONDS, Watch
+    from views.watch import WATCH_SECONDS, PublishWatch
 
     clock = SystemClock()
     publication = Publication(settings, name, clock)
@@ -124,7 +124,7 @@ def publish(
         with stop_event() as stop, metrics_served(metrics_port):
             # Nobody tells this process of a commit, so it looks more often.
             pause = min(interval_seconds, WATCH_SECONDS)
-            return Watch(name, publication, pause, clock).follow(threading.Event(), stop)
+            return PublishWatch(name, publication, pause, clock).follow(threading.Event(), stop)
     done = publication()
     if done.stop is not None:
         raise done.stop
@@ -175,7 +175,7 @@ def check(context: typer.Context, name: TableName, as_json: AsJson = False) -> i
     from thermocline.iceberg.catalog import open_table
     from thermocline.kafka.log import Log
     from thermocline.process.clock import SystemClock
-    from views.check import Finding, check_table
+    from views.check import ViewCheck, check_table
     from views.trino_client import Trino
 
     findings, is_away = [], False
@@ -185,7 +185,7 @@ def check(context: typer.Context, name: TableName, as_json: AsJson = False) -> i
             findings.append(finding)  # noqa: PERF402  those before an error count
     except TrinoUnreachable as error:
         is_away = True
-        findings.append(Finding("Trino", f"[{error.code}] {error.what} {error.cause}", error.next))
+        findings.append(ViewCheck("Trino", f"[{error.code}] {error.what} {error.cause}", error.next))
     code = (
         ExitCode.AWAY
         if is_away
@@ -235,7 +235,7 @@ def _named(view: PlannedView) -> str:
     return ".".join(view.schema_and_name)
 
 
-def _document(name: str, done: Round, code: ExitCode) -> dict[str, object]:
+def _document(name: str, done: PublishRound, code: ExitCode) -> dict[str, object]:
     return {
         "table": name,
         "snapshot_id": str(done.snapshot_id),
@@ -246,7 +246,7 @@ def _document(name: str, done: Round, code: ExitCode) -> dict[str, object]:
     }
 
 
-def _lines(name: str, done: Round) -> list[str]:
+def _lines(name: str, done: PublishRound) -> list[str]:
     if not done.replaced:
         return [f"{name}: nothing to do, the views are those of snapshot {done.snapshot_id}"]
     lines = [f"published as of snapshot {done.snapshot_id}"]

@@ -15,7 +15,7 @@ from tests.views.door.conftest import ADMIN, Door
 from tests.views.door.raw_records import Record, read_by_decode, read_in_trino, write_raw
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.seam import Seam
-from views.render_window import Window
+from views.render_window import LogWindow
 
 pytestmark = pytest.mark.trino
 
@@ -114,7 +114,7 @@ def test_the_kafka_connector_hands_over_the_same_bytes(door: Door) -> None:
         producer.produce("corpus", key=key, value=value)
         producer.flush()
     door.kafka_catalog("kafka_corpus", ["corpus"])
-    window = Window("kafka_corpus", ("corpus",), Seam())
+    window = LogWindow("kafka_corpus", ("corpus",), Seam())
     from_kafka, from_parquet = window.records(), write_raw(door, "corpus_again", records)
     assert from_kafka is not None
     raw = [

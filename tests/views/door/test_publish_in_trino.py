@@ -33,7 +33,7 @@ from thermocline.rules.seam import Seam
 from thermocline.settings import Settings, ViewsSettings
 from views.orphaned_metadata import KEPT_MS, remove_leftovers
 from views.pin import pin_view
-from views.publish import Publisher
+from views.publish import ViewPublisher
 from views.trino_client import Trino
 
 pytestmark = [pytest.mark.trino, pytest.mark.full]
@@ -109,10 +109,10 @@ class World:
         )
         return snapshot_id, seam
 
-    def publisher(self, clock: Clock | None = None) -> Publisher:
+    def publisher(self, clock: Clock | None = None) -> ViewPublisher:
         catalog = open_catalog(self.settings.catalog)
         trino = Trino(self.settings.views)
-        return Publisher(self.settings, "profiles", catalog, self.log, trino, clock or SystemClock())
+        return ViewPublisher(self.settings, "profiles", catalog, self.log, trino, clock or SystemClock())
 
     def ask(self, view: str, where: str = "true") -> dict[Key, str]:
         """The rows that an analyst sees."""

@@ -28,7 +28,7 @@ from thermocline.rules.seam import Seam
 from views.groups import SCAN_COST_RECORDS
 from views.render import Mode, ViewPlan, query
 from views.render_view import create_view, drop_view, view_name, withdrawn_view
-from views.render_window import Window
+from views.render_window import LogWindow
 
 pytestmark = pytest.mark.trino
 
@@ -163,10 +163,10 @@ class World:
         assert snapshot is not None
         return snapshot.snapshot_id
 
-    def window(self, seam: Seam, **bounds: Any) -> Window:
-        return Window(self.catalog, self.definition.topics, seam, **bounds)
+    def window(self, seam: Seam, **bounds: Any) -> LogWindow:
+        return LogWindow(self.catalog, self.definition.topics, seam, **bounds)
 
-    def plan(self, mode: Mode, snapshot_id: int, window: Window, **options: Any) -> ViewPlan:
+    def plan(self, mode: Mode, snapshot_id: int, window: LogWindow, **options: Any) -> ViewPlan:
         return ViewPlan(mode, self.definition, "lake", snapshot_id, window, **options)
 
     def answer(self, plan: ViewPlan, where: str = "true") -> list[Row]:

@@ -31,7 +31,7 @@ from thermocline.iceberg.files import local_path
 from thermocline.process.clock import SystemClock
 from views.leases import path_of
 from views.publication import Publication
-from views.watch import Watch
+from views.watch import PublishWatch
 
 pytestmark = [pytest.mark.trino, pytest.mark.full]
 
@@ -123,7 +123,7 @@ def test_whatever_fails_in_a_publication_the_next_one_ends_well(
     write(live, hash(name) % 100)
     live.ingest()
     publication = Publication(live.settings, live.name, SystemClock())
-    watch = Watch(live.name, publication, 60.0, SystemClock())
+    watch = PublishWatch(live.name, publication, 60.0, SystemClock())
     entry = f"{name}={action}@1"
     arm(file, entry)
     assert not watch.once()

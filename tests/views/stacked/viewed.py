@@ -21,7 +21,7 @@ from thermocline.process.clock import SystemClock
 from thermocline.rules.seam import Seam
 from views.access import Names
 from views.publication import Publication
-from views.publish import Round
+from views.publish import PublishRound
 
 ANALYST = "ana"
 PUBLISHER = Names().publisher
@@ -83,7 +83,7 @@ class Viewed(Live):
         log_path = self.stack.folder / f"{self.name}-{arguments[0]}.log"
         return Command(self.config_path, log_path, *arguments)
 
-    def publish(self) -> Round:
+    def publish(self) -> PublishRound:
         """As ingest does after a commit."""
         self._publication = self._publication or Publication(self.settings, self.name, SystemClock())
         return self._publication()

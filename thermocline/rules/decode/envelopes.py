@@ -9,11 +9,11 @@ from typing import Protocol
 from thermocline.rules.decode.record import Bad, Stage
 from thermocline.rules.definition import LiveTable
 
-__all__ = ["Envelope", "Opened", "PlainEnvelope"]
+__all__ = ["Envelope", "Parts", "PlainEnvelope"]
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class Parts:
     """The parts of records, aligned with them; a value is None where there is nothing to read.
 
     ``bad`` are those that say nothing that a table of that definition could take.
@@ -28,7 +28,7 @@ class Opened:
 class Envelope(Protocol):
     """Takes records apart."""
 
-    def open(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Opened:
+    def open(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Parts:
         """The parts of aligned raw keys and values. Never raises for what they hold."""
         ...
 
@@ -42,11 +42,11 @@ class PlainEnvelope:
         # Whose row a tombstone is about would stand in the value.
         self._stage = Stage.KEY if definition.has_key else Stage.DECODE
 
-    def open(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Opened:
+    def open(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Parts:
         """See `Envelope`."""
         deletes = [not value for value in values]
         bad: list[Bad] = []
         if not self._can_delete:
             empty = (index for index, is_empty in enumerate(deletes) if is_empty)
             bad = [Bad(index, self._stage, "the value is empty") for index in empty]  # safety: empty-value
-        return Opened(keys, [value or None for value in values], deletes, bad)
+        return Parts(keys, [value or None for value in values], deletes, bad)
