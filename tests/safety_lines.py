@@ -275,7 +275,7 @@ LINES: Final[dict[str, Line]] = {
     "views-look-first": Line("views are looked at before the table is loaded, so that what they show was committed then", SWAP, "views/test_publish.py::test_the_table_is_loaded_after_the_look_at_the_views"),
     "views-after-replacing": Line("a publisher that put an older view back notices, and publishes the newest", ALWAYS, "views/test_publish.py::test_a_publisher_that_hung_repairs_what_it_put_back"),
     "views-foreign": Line("what is not ours is not replaced", NEVER, "views/test_publish.py::test_what_is_not_ours_is_not_replaced"),
-    "views-lease-first": Line("a snapshot is kept before a view reads it", ("ViewAction.REPLACE or", "not Verdict.REPLACE and"), "views/test_publish.py::test_the_lease_is_there_before_the_view"),
+    "views-lease-first": Line("a snapshot is kept before a view reads it", ("ViewAction.REPLACE or", "not ViewAction.REPLACE and"), "views/test_publish.py::test_the_lease_is_there_before_the_view"),
     "views-lease-of-before": Line("and as long as queries on the view before may run", ("min(their_end_ms, now_ms + AFTER_REPLACEMENT_MS)", "now_ms"), "views/test_publish.py::test_a_lease_lasts_as_long_as_the_view_and_the_queries_on_it"),
     "views-lease-of-standing": Line("and that of the view that stands, until it is replaced", ("their_end_ms if older == str(standing_id) else", ""), "views/test_publish.py::test_a_view_that_could_not_be_replaced_keeps_its_lease"),
     "views-lease-of-another": Line("who lost a race writes the lease of the view that won", ("held.snapshot_id != snapshot_id or", ""), "views/test_publish.py::test_a_lease_of_another_snapshot_than_the_view_is_written_again"),

@@ -447,6 +447,7 @@ def test_two_that_found_the_table_free_do_not_both_own_it(ingest: Ingest) -> Non
         claims[1].take(ingest.jvm)
 
 
+@pytest.mark.full
 def test_an_owner_that_lives_is_not_taken_over(ingest: Ingest) -> None:
     with pytest.raises(TableHeld):
         Claim.of(ingest.settings, NAME, SystemClock()).wait_until_free()
@@ -556,6 +557,7 @@ def test_a_change_may_alter_the_table_in_the_same_commit(ingest: Ingest) -> None
     assert isinstance(ingest.owned.committer.commit(*ingest.planned, again), Landed)
 
 
+@pytest.mark.full
 def test_reconcile_says_once_what_became_of_an_unknown_commit(
     ingest: Ingest, sqlite: SqliteThatLosesAnswers, tmp_path: Path
 ) -> None:

@@ -116,6 +116,7 @@ def _is_alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.full
 def test_killed_processes_come_back_and_a_stop_leaves_none(running: tuple[Settings, Any]) -> None:
     """Goal: what dies is started again, and SIGTERM ends all.
 
@@ -156,6 +157,7 @@ def test_each_process_is_called_by_what_it_does(running: tuple[Settings, Any]) -
     assert " ".join(words).startswith("thermocline: api "), "by that the faults find the workers"
 
 
+@pytest.mark.full
 def test_children_end_when_the_server_is_killed(running: tuple[Settings, Any]) -> None:
     settings, process = running
     _until(lambda: _status(settings).get("tailer", {}).get("pid"))

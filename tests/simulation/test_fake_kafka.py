@@ -18,7 +18,9 @@ POLL_SECONDS = 0.2
 PATIENCE_SECONDS = 30.0
 
 
-@pytest.fixture(scope="module", params=["fake", pytest.param("real", marks=pytest.mark.jvm)])
+@pytest.fixture(
+    scope="module", params=["fake", pytest.param("real", marks=[pytest.mark.jvm, pytest.mark.full])]
+)
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     if request.param == "fake":
         yield Fake()

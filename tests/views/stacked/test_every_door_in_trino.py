@@ -103,6 +103,7 @@ def found(rows: list[Row]) -> Rows:
     return Counter((row["user_id"], row["key"], row["value"]) for row in rows)
 
 
+@pytest.mark.full
 @named(FORMATS)
 def test_every_definition_gives_the_rows_as_of_now(formats: dict[str, Said], variant: Variant) -> None:
     """With transactions that were given up around those that were made."""
@@ -113,6 +114,7 @@ def test_every_definition_gives_the_rows_as_of_now(formats: dict[str, Said], var
         assert rows == said.expected, door
 
 
+@pytest.mark.full
 def test_what_an_open_transaction_holds_is_not_shown_before_it_is_made(
     formats: dict[str, Said], stack: Stack, told: dict[str, Told]
 ) -> None:
@@ -145,6 +147,7 @@ def test_what_an_open_transaction_holds_is_not_shown_before_it_is_made(
 # An altered table
 
 
+@pytest.mark.full
 def test_an_altered_table_shows_its_columns_and_reads_the_log_by_them(stack: Stack) -> None:
     """Goal: ``table alter`` leaves views of the new definition; until then and after, they equal the doors.
 

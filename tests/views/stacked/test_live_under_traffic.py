@@ -25,6 +25,7 @@ from serving import private
 from serving.client import Client
 from tests.behaviour.live import Rows
 from tests.behaviour.topic import APP
+from tests.tier import quick_or_full
 from tests.views.stacked.started import MARGIN_SECONDS
 from tests.views.stacked.traffic import Traffic, by_partition, partition_of, users
 from tests.views.stacked.viewed import MODES, PUBLISHER, Viewed, Written, ask, replay
@@ -38,7 +39,7 @@ from views.trino_client import Trino
 pytestmark = pytest.mark.trino
 
 ROUNDS = int(os.environ.get("VIEWS_TEST_ROUNDS", "3"))
-QUERIES = int(os.environ.get("VIEWS_TEST_QUERIES", "14"))
+QUERIES = int(os.environ.get("VIEWS_TEST_QUERIES", str(quick_or_full(8, 14))))
 ANALYSTS = ("ana", "ben", "cat", "dan")
 SNAPSHOTS_MIN = 3  # that each test sees come
 WRITTEN_TO = 3  # partitions; the fourth stays idle
