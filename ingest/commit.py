@@ -144,6 +144,7 @@ class Committer:
         (Iceberg refused the change), or `InternalError` (a rewrite that would not keep what the table says).
         An unknown commit leaves a note for `ingest.reconcile`.
         """
+        # safety: rewrite-keeps-rows
         if change.kind == "rewrite" and (
             change.rows_gained() or change.seam != planned_seam or change.accounting.read
         ):

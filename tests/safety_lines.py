@@ -18,6 +18,7 @@ LINES: Final[dict[str, Line]] = {
     "tombstones-of-the-tier": Line("a tailer that slept asks for the tombstones of the rows that it had, whatever the table had", ("NO_TIMES", "newest.state.tombstones_since_ms"), "simulation/test_simulation.py::test_a_history_that_was_kept"),
     "seam-check": Line("and only from that snapshot's own seam", NEVER, "ingest/test_commit.py::test_a_commit_planned_from_another_seam_is_refused"),
     "definition-check": Line("no batch of another definition lands", NEVER, "ingest/test_commit.py::test_a_batch_of_another_definition_is_refused"),
+    "rewrite-keeps-rows": Line("a rewrite neither loses nor adds a row, nor moves the seam", NEVER, "ingest/test_protocol.py::test_a_rewrite_that_would_change_what_the_table_says_is_refused"),
     "swap": Line("the catalog swaps the very metadata that was checked", ("start.handle.base", "self.table.operations().refresh()"), "ingest/test_commit.py::test_a_commit_prepared_before_a_takeover_is_refused_by_the_catalog_itself"),
     "look-before-rejecting": Line("after any failure the commit is looked for before anything is said", ("self._look_for(tried, plan, change, detail) or", ""), "ingest/test_commit.py::test_a_commit_that_appears_after_its_race_was_thought_lost_counts_once"),
     "look-after-failure": Line("an answer that is lost is not an answer", ("self._look_for(tried, plan, change, detail)", "None"), "ingest/test_commit_outcomes.py::test_lost_answers_of_sqlite_lose_and_repeat_nothing"),

@@ -6,12 +6,15 @@ import random
 import sqlite3
 import uuid
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError
+from pyroaring import BitMap
 
 from ingest.accounting import Accounting
 from ingest.bucket_task import BucketResult, run_bucket_task
@@ -24,7 +27,9 @@ from ingest.java_metadata import JavaMetadata
 from ingest.ownership import Claim, Owned
 from tests.ingest.postgres import Loss
 from thermocline.iceberg.catalog import current_state, load_table, open_catalog
-from thermocline.iceberg.files import local_path, plan_files
+from thermocline.iceberg.data_file import write_data_file
+from thermocline.iceberg.deletes import read_deletes
+from thermocline.iceberg.files import DataFile, local_path, plan_files
 from thermocline.kafka.log import OffsetRange
 from thermocline.process.clock import SystemClock
 from thermocline.rules.definition import LiveTable
@@ -123,9 +128,31 @@ class Ingest:
         )
         return change, after
 
+    def files(self) -> tuple[DataFile, ...]:
+        """The live files of the snapshot that the next commit is planned on."""
+        return plan_files(self.owned.table, self.owned.state.snapshot_id)
+
+    def rewrite(self) -> TableChange:
+        """Every bucket's live rows in one file, which is written, in place of all that it has."""
+        parts = []
+        for bucket, files in by_bucket(self.files()).items():
+            rows = pa.concat_tables(self._live_rows(file) for file in files).sort_by("_key")
+            path = f"{self.owned.table.location()}/data/bucket={bucket}/{uuid.uuid4()}.parquet"
+            added = (write_data_file(self.owned.table.io, path, self.definition, rows),) if len(rows) else ()
+            parts.append(BucketResult(bucket, added, removed=tuple(files)))
+        return replace(TableChange.carrying_on(self.owned.state), kind="rewrite", files=parts)
+
+    def _live_rows(self, file: DataFile) -> pa.Table:
+        deleted = read_deletes(self.owned.table.io, file.deletes) if file.deletes else BitMap()
+        stored = pq.read_table(local_path(file.path), partitioning=None)
+        rows = stored.take(pa.array([at for at in range(file.rows) if at not in deleted], pa.int64()))
+        rows = rows.append_column("_tombstone", pa.array([False] * len(rows), pa.bool_()))
+        rows = rows.append_column("_key", encode_table(self.definition, rows))
+        schema = self.definition.records_schema
+        return rows.select(schema.names).cast(schema)
+
     def _run(self, records: pa.Table) -> list[BucketResult]:
-        table = self.owned.table
-        files = by_bucket(plan_files(table, self.owned.state.snapshot_id))
+        table, files = self.owned.table, by_bucket(self.files())
         of_bucket = pa.array(buckets(self.definition, records.column("user_id")))
         return [
             run_bucket_task(

@@ -7,25 +7,31 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table.snapshots import Operation
 
 from ingest.change import Onto, TableChange
 from ingest.commit import Committer, Landed, Outcome, Rejected, Unknown
 from ingest.create import create_java_table
+from ingest.files_by_bucket import by_bucket
 from ingest.java import JavaCatalog, small_jvm
 from ingest.metadata import Built
 from ingest.ownership import Claim, own_table
+from ingest.position import Position
 from ingest.reconcile import Resolution, settle_unknown
 from ingest.unknown import notes
 from tests.ingest.postgres import Loss
 from tests.ingest.small_ingest import NAME, Ingest, SqliteThatLosesAnswers, java_store, settings_of
 from thermocline.errors import (
     CatalogUnreachable,
+    CommitRejected,
     DefinitionChanged,
+    InternalError,
     OwnerLost,
     TableHeld,
     TableMissing,
@@ -555,6 +561,54 @@ def test_a_change_may_alter_the_table_in_the_same_commit(ingest: Ingest) -> None
     assert "added" in [field.name for field in ingest.owned.table.schema().fields]
     again = empty(ingest.owned.state.seam)
     assert isinstance(ingest.owned.committer.commit(*ingest.planned, again), Landed)
+
+
+def test_a_rewrite_puts_a_bucket_into_one_file_and_changes_nothing_that_the_table_says(
+    ingest: Ingest,
+) -> None:
+    """Method: files are rewritten behind batches that deleted rows of them; then batches go on from there."""
+    while sum(file.deletes is not None for file in ingest.files()) < 2:
+        assert isinstance(commit(ingest), Landed)
+    position = Position.of(ingest.owned.state, by_bucket(ingest.files()))
+    rewrite = ingest.rewrite()
+    stale = ingest.owned.committer
+    assert isinstance(error_of(stale.commit(*ingest.planned, replace(rewrite, seam=Seam()))), InternalError)
+    assert isinstance(commit(ingest), Landed)
+    assert isinstance(error_of(stale.commit(position.snapshot_id, position.seam, rewrite)), TableUnowned)
+    planned, rewrite = ingest.planned, ingest.rewrite()
+    ingest.take_over()
+    assert isinstance(error_of(stale.commit(*planned, rewrite)), OwnerLost)
+
+    ingest.refresh()
+    before, files = ingest.owned.state, by_bucket(ingest.files())
+    rewrite = ingest.rewrite()
+    done = ingest.owned.committer.commit(*ingest.planned, rewrite)
+
+    assert isinstance(done, Landed)
+    assert ingest.rows() == ingest.expected
+    after = ingest.owned.state
+    assert (after.seam, after.totals, after.counts["read"]) == (before.seam, before.totals, 0)
+    snapshot = ingest.owned.table.current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    assert snapshot.summary.operation is Operation.REPLACE
+    left = ingest.files()
+    assert [file.deletes for file in left] == [None] * len({file.bucket for file in left})
+    carried_on = Position.of(before, files).after(done.snapshot_id, rewrite)
+    assert {bucket: list(some) for bucket, some in carried_on.files.items() if some} == by_bucket(left)
+    for _ in range(3):
+        assert isinstance(commit(ingest), Landed)
+        assert ingest.rows() == ingest.expected
+
+
+def test_a_rewrite_of_a_file_that_is_not_there_is_refused(ingest: Ingest) -> None:
+    while len(ingest.files()) < 2:
+        assert isinstance(commit(ingest), Landed)
+    rewrite = ingest.rewrite()
+    assert isinstance(ingest.owned.committer.commit(*ingest.planned, rewrite), Landed)
+    ingest.refresh()
+    assert isinstance(error_of(ingest.owned.committer.commit(*ingest.planned, rewrite)), CommitRejected)
+    assert ingest.rows() == ingest.expected
 
 
 @pytest.mark.full

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from pyiceberg.exceptions import NoSuchTableError
 
+from ingest.accounting import Accounting
+from ingest.bucket_task import BucketResult
 from ingest.change import Onto, TableChange, summary_fields
 from ingest.commit import ATTEMPTS_MAX, Committer, Landed, Outcome, Rejected, Unknown, landed
 from ingest.metadata import (
@@ -27,11 +29,14 @@ from thermocline.errors import (
     CommitRejected,
     CommitUnknown,
     DefinitionChanged,
+    InternalError,
     OwnerLost,
     TableMissing,
     TableUnowned,
 )
 from thermocline.iceberg.catalog import BATCH_PROPERTY, DEFINITION_PROPERTY, EPOCH_PROPERTY, SEAM_PROPERTY
+from thermocline.iceberg.data_file import WrittenFile
+from thermocline.iceberg.files import DataFile, Deletes
 from thermocline.rules.seam import Seam
 
 SEAM, NEXT = Seam.of({"t": {0: 10}}), Seam.of({"t": {0: 20}})
@@ -125,12 +130,14 @@ class Seen:
         return io.BytesIO()
 
 
-def commit(store: Scripted, on: int = 1, seam: Seam = SEAM) -> tuple[Outcome, list[str]]:
+def commit(
+    store: Scripted, on: int = 1, seam: Seam = SEAM, change: TableChange = CHANGE
+) -> tuple[Outcome, list[str]]:
     """The outcome of a commit to it, and the notes that were left."""
     seen = Seen()
     committer = Committer(store, "t", 1, seen)  # type: ignore[arg-type]
     committer._epoch = EPOCH
-    return committer.commit(on, seam, CHANGE), seen.noted
+    return committer.commit(on, seam, change), seen.noted
 
 
 def fail(error: Exception) -> Callable[[], None]:
@@ -149,6 +156,36 @@ def test_a_commit_that_meets_nothing_lands_with_the_totals_of_the_snapshot_befor
     assert outcome == Landed(2, NEXT)
     assert store.snapshots[-1].summary["thermocline.total-records-read"] == "7"
     assert store.properties[SEAM_PROPERTY] == NEXT.to_json()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"seam": NEXT},
+        {"accounting": Accounting(read=1, applied=1)},
+        {
+            "files": [
+                BucketResult(0, (WrittenFile("a", 1, 5, {}, {}, {}),), removed=(DataFile("b", 0, 6, 1),))
+            ]
+        },
+    ],
+    ids=["seam", "records", "rows"],
+)
+def test_a_rewrite_that_would_change_what_the_table_says_is_refused(more: dict[str, Any]) -> None:
+    store = Scripted()
+    outcome, noted = commit(store, change=replace(CHANGE, kind="rewrite", **{"seam": SEAM, **more}))
+    assert isinstance(outcome, Rejected)
+    assert isinstance(outcome.error, InternalError)
+    assert (len(store.snapshots), noted) == (1, [])
+
+
+def test_a_rewrite_that_keeps_all_rows_but_the_deleted_ones_lands() -> None:
+    deletes = Deletes("d", "puffin", 0, 1, 1, 1)
+    part = BucketResult(0, (WrittenFile("a", 1, 5, {}, {}, {}),), removed=(DataFile("b", 0, 6, 1, deletes),))
+    assert commit(Scripted(), change=replace(CHANGE, kind="rewrite", seam=SEAM, files=[part])) == (
+        Landed(2, SEAM),
+        [],
+    )
 
 
 def test_a_race_that_is_always_lost_ends_unknown_after_a_bound() -> None:
