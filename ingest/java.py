@@ -16,9 +16,10 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from thermocline.errors import CatalogUnreachable, TableMissing
-from thermocline.iceberg.catalog import java_properties
+from thermocline.iceberg.catalog_properties import java_properties
 from thermocline.jvm.jars import jars_of
 from thermocline.jvm.java import find_java
+from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
     from thermocline.settings import CatalogSettings
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 # that broke.
 JAVA_ERRORS = (Py4JError, PySparkException, ConnectionError)  # safety: jvm-died
 NO_SUCH_TABLE = "org.apache.iceberg.exceptions.NoSuchTableException"
+
+_logger = logging.getLogger(__name__)
 
 # Enough for a catalog and one table's metadata.
 _HEAP = "-Xmx512m"
@@ -40,9 +43,14 @@ class JavaCatalog:
     def __init__(self, jvm: Any, settings: CatalogSettings) -> None:
         self.jvm = jvm
         self._uri = settings.uri
+        theirs = java_properties(settings)
+        if theirs.left_out:
+            _logger.info(
+                "catalog properties that Java does not have", extra=fields(names=list(theirs.left_out))
+            )
         with self.errors():
             properties = jvm.java.util.HashMap()
-            for name, value in java_properties(settings).items():
+            for name, value in theirs.values.items():
                 properties.put(name, value)
             self._catalog = jvm.org.apache.iceberg.CatalogUtil.buildIcebergCatalog(
                 settings.name, properties, jvm.org.apache.hadoop.conf.Configuration()

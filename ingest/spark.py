@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from ingest.batch import BatchResult, gather, reader, writer
 from ingest.java import JAVA_ERRORS, catalog_jars, first_line
 from thermocline.errors import EngineFailed
-from thermocline.iceberg.catalog import java_properties
+from thermocline.iceberg.catalog_properties import java_properties
 from thermocline.jvm.java import find_java
 from thermocline.process.logs import fields
 
@@ -148,7 +148,7 @@ def _network_conf(master: str) -> dict[str, str]:
 
 def _catalog_conf(settings: Settings) -> dict[str, str]:
     prefix = f"spark.sql.catalog.{settings.catalog.name}"
-    properties = java_properties(settings.catalog)
+    properties = java_properties(settings.catalog).values
     return {
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         prefix: "org.apache.iceberg.spark.SparkCatalog",

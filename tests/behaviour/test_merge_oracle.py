@@ -15,7 +15,8 @@ from ingest.engine import start_engine
 from ingest.owner import Owner
 from tests.behaviour.live import KEYED, Live
 from tests.behaviour.topic import APP
-from thermocline.iceberg.catalog import java_properties, load_table, open_catalog
+from thermocline.iceberg.catalog import load_table, open_catalog
+from thermocline.iceberg.catalog_properties import java_properties
 from thermocline.iceberg.files import DataFile, plan_files
 from thermocline.process.clock import SystemClock
 
@@ -41,7 +42,10 @@ class Twin:
     def __init__(self, spark: SparkSession, live: Live) -> None:
         self._spark = spark
         catalog = "spark.sql.catalog.twin"
-        for name, value in {**java_properties(live.settings.catalog), "cache-enabled": "false"}.items():
+        for name, value in {
+            **java_properties(live.settings.catalog).values,
+            "cache-enabled": "false",
+        }.items():
             spark.conf.set(f"{catalog}.{name}", value)
         spark.conf.set(catalog, "org.apache.iceberg.spark.SparkCatalog")
         spark.sql("CREATE NAMESPACE twin.app")

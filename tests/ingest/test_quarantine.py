@@ -119,7 +119,7 @@ def test_where_nobody_can_be_asked_it_wants_a_yes_and_nothing_is_asked_about_not
 def test_a_locked_catalog_is_said_to_be_away_on_opening_the_companion_table(
     quarantine: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("thermocline.iceberg.catalog.SQLITE_BUSY_SECONDS", 0)
+    monkeypatch.setattr("thermocline.iceberg.catalog_properties.SQLITE_BUSY_SECONDS", 0)
     catalog = open_catalog(load_settings(Path("thermocline.toml")).catalog)
     with closing(sqlite3.connect("catalog.db")) as other:
         other.execute("BEGIN EXCLUSIVE")

@@ -1,7 +1,4 @@
-"""Open a catalog and a table, and read what a snapshot of ours says of itself.
-
-Configuration is in PyIceberg's names; ``java_properties`` is the one table that translates it for the JVM.
-"""
+"""Open a catalog and a table, and read what a snapshot of ours says of itself."""
 
 from __future__ import annotations
 
@@ -9,8 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit, urlunsplit
+from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog import load_catalog as load_pyiceberg_catalog
@@ -20,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from thermocline.errors import CatalogUnreachable, TableMissing, TableUnowned
 from thermocline.failpoints import failpoint
+from thermocline.iceberg.catalog_properties import pyiceberg_properties, sqlite_path
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.seam import Seam
 
@@ -55,10 +52,6 @@ _NO_SEAM = "the snapshot carries no seam: another writer made it"
 NO_SNAPSHOT = "the table has no snapshot"
 ROLLED_BACK = "the table was rolled back to it after more had been committed"
 
-# SQLite lets one process write at a time; another one's commit takes milliseconds, a backup seconds.
-SQLITE_BUSY_SECONDS = 30
-# What a database gets to answer a request of Java's: a connection that the network has forgotten never does.
-POSTGRES_SOCKET_SECONDS = 60
 # What the catalogs of PyIceberg raise where they can't be asked.
 _CATALOG_ERRORS = (SQLAlchemyError, OSError, RESTError)
 _FIRST_TABLE = "`thermocline table create NAME` makes it with the first table"
@@ -101,12 +94,12 @@ def open_catalog(settings: CatalogSettings, may_create: bool = False) -> Catalog
     An SQLite file that does not exist is an error unless ``may_create``: connecting would make an empty one.
     Raises `CatalogUnreachable`.
     """
-    sqlite = _sqlite_path(settings.uri)
+    sqlite = sqlite_path(settings.uri)
     if sqlite is not None:
         _check_sqlite(settings, Path(sqlite), may_create)
     try:
         failpoint("catalog.open")
-        return load_pyiceberg_catalog(settings.name, **_pyiceberg_properties(settings))
+        return load_pyiceberg_catalog(settings.name, **pyiceberg_properties(settings))
     except (*_CATALOG_ERRORS, ValueError) as error:
         raise _unreachable(settings.uri, error) from error
 
@@ -228,67 +221,11 @@ def summary_of(snapshot: Snapshot) -> Mapping[str, str]:
     return snapshot.summary.additional_properties if snapshot.summary else {}
 
 
-def java_properties(settings: CatalogSettings) -> dict[str, str]:
-    """The same catalog for Iceberg's Java library (``CatalogUtil.buildIcebergCatalog``) and for Spark."""
-    properties = {_JAVA_NAMES.get(name, name): value for name, value in settings.properties.items()}
-    properties["warehouse"] = _warehouse_uri(settings.warehouse)
-    if settings.type != "sql":
-        return {"type": settings.type, "uri": settings.uri, **properties}
-    uri, credentials = _jdbc_uri(settings.uri)
-    return {"type": "jdbc", "uri": uri, "jdbc.schema-version": "V1", **credentials, **properties}
-
-
-# PyIceberg's names on the left, Iceberg Java's on the right; names that are not here are the same in both.
-_JAVA_NAMES = {
-    "s3.region": "client.region",
-    "adls.account-name": "adls.auth.shared-key.account.name",
-    "adls.account-key": "adls.auth.shared-key.account.key",
-}
-
-
-def _pyiceberg_properties(settings: CatalogSettings) -> dict[str, Any]:
-    uri = settings.uri
-    if _sqlite_path(uri) is not None:
-        uri = f"{uri}?timeout={SQLITE_BUSY_SECONDS}"
-    # A database that was away is asked again on a new connection.
-    pool = {"pool_pre_ping": "true"} if settings.type == "sql" else {}
-    return {
-        **pool,
-        "type": settings.type,
-        "uri": uri,
-        "warehouse": _warehouse_uri(settings.warehouse),
-        **settings.properties,
-    }
-
-
-def _jdbc_uri(uri: str) -> tuple[str, dict[str, str]]:
-    sqlite = _sqlite_path(uri)
-    if sqlite is not None:
-        return f"jdbc:sqlite:{sqlite}?busy_timeout={SQLITE_BUSY_SECONDS * 1000}", {}
-    parts = urlsplit(uri)
-    host = parts.netloc.rpartition("@")[2]
-    jdbc = urlunsplit((parts.scheme.split("+")[0], host, parts.path, parts.query, ""))
-    credentials = {"jdbc.user": parts.username, "jdbc.password": parts.password}
-    known = {name: unquote(value) for name, value in credentials.items() if value}
-    if parts.scheme.startswith("postgresql"):
-        known |= {"jdbc.socketTimeout": str(POSTGRES_SOCKET_SECONDS), "jdbc.tcpKeepAlive": "true"}
-    return f"jdbc:{jdbc}", known
-
-
-def _sqlite_path(uri: str) -> str | None:
-    prefix = "sqlite:///"
-    return uri[len(prefix) :] if uri.startswith(prefix) else None
-
-
 def _check_sqlite(settings: CatalogSettings, path: Path, may_create: bool) -> None:
     if may_create:
         path.parent.mkdir(parents=True, exist_ok=True)
     elif not path.exists():
         raise CatalogUnreachable(uri=settings.uri, detail=f"the file {path} does not exist; {_FIRST_TABLE}")
-
-
-def _warehouse_uri(warehouse: str) -> str:
-    return warehouse if urlsplit(warehouse).scheme else Path(warehouse).absolute().as_uri()
 
 
 def _counts(summary: Mapping[str, str], prefix: str) -> dict[str, int]:
