@@ -57,10 +57,11 @@ def described(api: FastAPI, definitions: Mapping[str, LiveTable]) -> Document:
         if "{table}" not in path:
             paths[path] = operations
             continue
-        for definition in definitions.values():
+        for name, definition in definitions.items():
             if definition.has_key or path not in (_ROWS, _BATCH):
-                paths[path.replace("{table}", definition.name)] = {
-                    method: _of_table(operation, path, definition) for method, operation in operations.items()
+                paths[path.replace("{table}", name)] = {
+                    method: _of_table(operation, path, name, definition)
+                    for method, operation in operations.items()
                 }
     for operations in paths.values():
         for operation in operations.values():
@@ -68,12 +69,12 @@ def described(api: FastAPI, definitions: Mapping[str, LiveTable]) -> Document:
     return {**document, "paths": paths}
 
 
-def _of_table(generic: Document, path: str, definition: LiveTable) -> Document:
+def _of_table(generic: Document, path: str, name: str, definition: LiveTable) -> Document:
     """An endpoint as one table has it."""
     operation = copy.deepcopy(generic)
-    operation["operationId"] += f"_{definition.name}"
-    operation["summary"] = generic["summary"].replace("{table}", definition.name)
-    operation["tags"] = [definition.name]
+    operation["operationId"] += f"_{name}"
+    operation["summary"] = generic["summary"].replace("{table}", name)
+    operation["tags"] = [name]
     operation["parameters"] = [one for one in generic.get("parameters", ()) if one["name"] != "table"]
     if path == _ROWS:
         operation["parameters"] = [*_key_parameters(definition), *operation["parameters"]]
