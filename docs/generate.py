@@ -453,7 +453,7 @@ def _routes() -> Iterator[tuple[str, str, str, str]]:
     sample = LiveTable.build(
         name="{table}", identifier="app.sample", topics=["sample"], key=["id"], columns={"id": "int"}
     )
-    for path, operations in described(create_app(Tables([]), ServingSettings()).api, {"": sample})[
+    for path, operations in described(create_app(Tables([]), ServingSettings()).api, {"{table}": sample})[
         "paths"
     ].items():
         for method, operation in operations.items():
