@@ -9,7 +9,7 @@ lookup itself.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -40,7 +40,7 @@ from serving.models import (
 )
 from serving.openapi import ANSWERING, described, problems
 from serving.problems import Requests
-from serving.requests import entities_of, entity_of_query, format_of
+from serving.requests import JsonRequest, entities_of, entity_of_query, format_of
 from serving.tables import ServedTable, Tables
 from serving.worker import Worker
 from thermocline.errors import (
@@ -101,6 +101,19 @@ OfWorker = Annotated[Worker, Depends(_worker)]
 Table = Annotated[ServedTable, Depends(_table)]
 
 
+class _JsonRoute(APIRoute):
+    """Its body is read as a `JsonRequest`."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """FastAPI's own, with another request."""
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            return await handler(JsonRequest(request.scope, request.receive))
+
+        return handle
+
+
 class _PlainRoute(APIRoute):
     """Declared as any endpoint, and answered by an ASGI app."""
 
@@ -126,7 +139,7 @@ async def _rows(scope: Scope, _: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-reads = APIRouter()
+reads = APIRouter(route_class=_JsonRoute)
 operations = APIRouter()
 
 

@@ -85,6 +85,8 @@ class Requests:
         if scope["type"] != "http":
             await self._endpoints(scope, receive, send)
             return
+        if scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}  # the HTTP server knows, and sends no body
         request_id = _request_id(scope)
         status = 0
         started = time.perf_counter()
@@ -112,7 +114,9 @@ class Requests:
 def _problem_of(error: Exception, scope: Scope, request_id: str) -> ThermoclineError:
     """The error as one of ours; logged here if it is the server's and not only for the moment."""
     if isinstance(error, HTTPException):
-        return _of_framework(scope, error)
+        if not isinstance(error.__cause__, ThermoclineError):
+            return _of_framework(scope, error)
+        error = error.__cause__  # raised while FastAPI read the body
     if isinstance(error, RequestValidationError):
         return _of_validation(error)
     where = f"{scope['method']} {scope['path']}"
@@ -150,6 +154,8 @@ def _of_validation(error: RequestValidationError) -> ThermoclineError:
     first = error.errors()[0]
     place, *inside = (str(part) for part in first["loc"])
     name = ".".join(inside) if inside and not inside[0].isdigit() else place
+    if isinstance(first["input"], bytes):
+        return BadParameter(name=name, problem="it must be sent with Content-Type: application/json")
     return BadParameter(name=name, problem=str(first["msg"]))
 
 
@@ -179,8 +185,8 @@ def _request_id(scope: Scope) -> str:
 
 def _route(scope: Mapping[str, Any]) -> str:
     """The route's pattern, so that the number of label values is bounded whatever callers ask for."""
-    path: str = scope["path"]
-    table = scope.get("path_params", {}).get("table")
     if "endpoint" not in scope:
         return "unknown"
-    return path if table is None else path.replace(f"/{table}", "/{table}", 1)
+    # The page's files are mounted: of them, the root path is known and what follows is the caller's.
+    path: str = getattr(scope.get("route"), "path", scope.get("root_path") or scope["path"])
+    return path

@@ -13,6 +13,7 @@ import pytest
 
 from serving.app import create_app
 from serving.client import Client
+from serving.requests import BODY_BYTES_MAX
 from serving.tables import ServedTable, Tables
 from serving.worker import EXTRACTS_MAX
 from thermocline.errors import NotKeyColumn, RowNotFound, ServerUnreachable, UnknownColumn
@@ -119,6 +120,9 @@ def test_a_batch_is_answered_in_order_from_one_view(served: SimpleNamespace) -> 
         ('{"entities": [{"app_id": "7", "user_id": "u1"}]}', "bad-parameter"),
         ('{"entities": [{"app_id": true, "user_id": "u1"}]}', "bad-parameter"),
         ('{"entities": [{"app_id": 7, "user_id": 1}]}', "bad-parameter"),
+        ('{"entities": [{"app_id": 7, "user_id": "\\ud800"}]}', "bad-parameter"),
+        ('{"entities": [{"app_id": 7, "user_id": "u1", "\\ud800": "x"}]}', "bad-parameter"),
+        ('{"entities": [{"app_id": NaN, "user_id": "u1"}]}', "bad-parameter"),
         ('{"entities": [{"app_id": 7}]}', "bad-parameter"),
         ('{"entities": [{"app_id": 7, "user_id": "u1", "x": 1}]}', "unknown-column"),
         ('{"entities": [{"app_id": 7, "user_id": "u1", "value": 1}]}', "not-a-key-column"),
@@ -193,6 +197,23 @@ def test_what_the_table_cannot_take_is_told_to_whoever_wrote_it(served: SimpleNa
     extract = client.post("/v1/tables/profiles/extract", headers=headers)
     assert extract.headers["Thermocline-Refused"] == "profiles/1@1"
     assert "Thermocline-Refused" not in client.post("/v1/tables/profiles/extract").headers
+
+
+@pytest.mark.parametrize(
+    ("content", "media_type", "why"),
+    [
+        (b" " * (BODY_BYTES_MAX + 1), "application/json", "it is longer than"),
+        (b'{"columns": ["\\ud800"]}', "application/json", "truncated"),
+        (b"{}", "application/x-www-form-urlencoded", "Content-Type: application/json"),
+    ],
+)
+def test_a_body_that_can_not_be_read_is_refused_with_its_reason(
+    served: SimpleNamespace, content: bytes, media_type: str, why: str
+) -> None:
+    headers = {"Content-Type": media_type}
+    answer = served.client.post("/v1/tables/profiles/extract", content=content, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (422, "bad-parameter")
+    assert why in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "offset=1"])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -76,6 +77,33 @@ def test_what_nobody_foresaw_is_logged_and_shows_nothing_of_our_insides(
     assert answer.headers["X-Request-Id"] == "mine-1"
     (record,) = [record for record in caplog.records if record.name == "serving.problems"]
     assert record.exc_info is not None
+
+
+def test_a_probe_by_head_is_answered_as_by_get(
+    table: ServedTable, client_of: Callable[..., Any], tmp_path: Any
+) -> None:
+    table.refresh()
+    with client_of(create_app(Tables([table]), ServingSettings(state_dir=tmp_path))) as client:
+        for path in (
+            "/livez",
+            "/readyz",
+            "/v1/tables/profiles",
+            "/v1/tables/profiles/rows?app_id=7&user_id=u",
+        ):
+            assert client.head(path).status_code == 200
+        assert client.head("/v1/tables/profiles/extract").status_code == 405
+
+
+def test_requests_are_counted_by_route_whatever_paths_are_asked_for(
+    table: ServedTable, client_of: Callable[..., Any], tmp_path: Any
+) -> None:
+    with client_of(create_app(Tables([table]), ServingSettings(state_dir=tmp_path))) as client:
+        for path in ("/nowhere-1", "/v1/tables/nope-1", "/static-offline-docs/nope-1", "/openapi.json"):
+            client.get(path)
+        counted = client.get("/metrics").text
+    assert "-1" not in re.sub(r"^#.*$|\S+$", "", counted, flags=re.MULTILINE)
+    for route in ("/openapi.json", "/static-offline-docs", "/v1/tables/{table}", "unknown"):
+        assert f'route="{route}"' in counted
 
 
 def test_a_request_id_that_could_forge_a_log_line_is_replaced(
