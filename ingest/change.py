@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from thermocline.rules.seam import Seam
 
 
-Kind = Literal["row-delta", "rewrite"]
+ChangeKind = Literal["row-delta", "rewrite"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class TableChange:
     topic_ids: Mapping[str, str]
     watermark_ms: int
     drained_ms: int
-    kind: Kind = "row-delta"
+    kind: ChangeKind = "row-delta"
     accounting: Accounting = field(default_factory=Accounting)
     files: Sequence[BucketResult] = ()
     ranges: str = "none"

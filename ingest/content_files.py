@@ -15,10 +15,10 @@ from thermocline.iceberg.deletes import DELETED_PATH_FIELD_ID
 from thermocline.iceberg.files import DataFile, Deletes
 
 if TYPE_CHECKING:
-    from ingest.change import Kind, TableChange
+    from ingest.change import ChangeKind, TableChange
 
 _Json = dict[str, Any]
-_METHODS: Final[Mapping[Kind, tuple[str, ...]]] = {
+_METHODS: Final[Mapping[ChangeKind, tuple[str, ...]]] = {
     "row-delta": ("RowDelta", "addRows", "removeRows", "addDeletes", "removeDeletes"),
     "rewrite": ("RewriteFiles", "addFile", "deleteFile", "addFile", "deleteFile"),
 }

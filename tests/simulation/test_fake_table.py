@@ -16,7 +16,7 @@ from pyarrow.fs import FileSelector
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from ingest.bucket_task import BucketResult
-from ingest.change import Kind, TableChange, summary_fields
+from ingest.change import ChangeKind, TableChange, summary_fields
 from ingest.java import small_jvm
 from ingest.metadata import LostRace, MetadataError, MetadataStore, NoTable
 from tests.ingest.small_ingest import Ingest, java_store, settings_of
@@ -71,7 +71,7 @@ class Both:
         assert real == fake
         return real
 
-    def change(self, files: Sequence[BucketResult] = (), kind: Kind = "row-delta") -> TableChange:
+    def change(self, files: Sequence[BucketResult] = (), kind: ChangeKind = "row-delta") -> TableChange:
         """A change with these files, whole."""
         bare = replace(TableChange.carrying_on(self.ingest.owned.state), kind=kind, files=files)
         properties = {BATCH_PROPERTY: bare.batch_id}
@@ -141,7 +141,7 @@ def test_batches_leave_the_same_files_and_history(stores: Both) -> None:
     for _ in range(6):
         change, _ = stores.ingest.batch()
         stores.commit(stores.change(change.files))
-    for kind in get_args(Kind):  # a batch may put old files into the one that it writes, too
+    for kind in get_args(ChangeKind):  # a batch may put old files into the one that it writes, too
         stores.commit(stores.change(stores.ingest.rewrite().files, kind))
     stores.commit(stores.change(), onto=2)
     assert stores.same(lambda store, which: store.is_in_history(stores.ids[2][which]))
