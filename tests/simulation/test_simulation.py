@@ -84,14 +84,14 @@ BROKEN: dict[str, tuple[Callable[..., Any], str, str, set[str]]] = {
     ),
     "a landed commit is settled as not landed": (
         reconcile.verdict_of,
-        "return Verdict.LANDED",
+        "return Resolution.LANDED",
         "pass",
         {"file-missing"},
     ),
     "what nobody can prove is settled as not landed": (
         reconcile.verdict_of,
-        "else Verdict.UNPROVEN",
-        "else Verdict.NOT_LANDED",
+        "else Resolution.UNPROVEN",
+        "else Resolution.NOT_LANDED",
         {"file-missing"},
     ),
     "a rollback is not seen": (
