@@ -15,6 +15,7 @@ from ingest.engine import start_engine
 from ingest.owner import Owner
 from tests.behaviour.live import KEYED, Live
 from tests.behaviour.topic import APP
+from tests.tier import quick_or_full
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.iceberg.catalog_properties import java_properties
 from thermocline.iceberg.files import DataFile, plan_files
@@ -22,7 +23,7 @@ from thermocline.process.clock import SystemClock
 
 # What each table of ours says beside its columns; both are fed the same records.
 TABLES = {"merged_v3": "", "merged_v2": "format_version = 2\nsuppress_unchanged = true"}
-BATCHES = 4
+BATCHES = quick_or_full(2, 4)
 RECORDS = 400
 MERGE = """
 MERGE INTO twin.app.twin t USING changes s

@@ -103,7 +103,7 @@ def read(servers: str, topic: str) -> tuple[str | bytes | None, int]:
         consumer.close()
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)])
 def test_a_topic_can_be_written_and_read_and_a_signal_ends_all_of_it(
     folder: Path, how: signal.Signals
 ) -> None:

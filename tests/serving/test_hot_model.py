@@ -17,7 +17,7 @@ from tests.serving.hot_log import DEFINITION, PLACES, START, FakeLog, check
 from tests.tier import quick_or_full
 from thermocline.rules.seam import Seam
 
-STEPS = 120
+STEPS = quick_or_full(60, 120)
 
 
 @pytest.fixture(autouse=True)
