@@ -23,7 +23,7 @@ from thermocline.settings import load_settings
 
 pytestmark = pytest.mark.jvm
 
-CASES = quick_or_full(10, 100)
+CASES = quick_or_full(40, 100)
 
 
 def ingest_through_faults(

@@ -241,7 +241,7 @@ NAMES_OF_OTHERS = LiveTable.build(
 )
 
 
-@pytest.mark.parametrize("format_version", [pytest.param(2, marks=pytest.mark.full), 3])
+@pytest.mark.parametrize("format_version", [2, 3])
 def test_columns_named_as_duckdbs_own_change_no_row(
     served: Callable[..., tuple[Any, ServedTable]], format_version: int, seed: int
 ) -> None:
