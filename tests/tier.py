@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-FULL_VARIABLE: Final = "THERMOCLINE_TESTS_FULL"
+FULL_VARIABLE: Final = "TESTS_FULL"
 """Set by pytest's option ``--full`` before any test module is imported, for all processes of the run."""
 
 
