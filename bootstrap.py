@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -90,7 +91,8 @@ def make_environment() -> None:
         )
     packages = len(re.findall(r"(?m)^[a-z].*==", ALL_LOCK.read_text()))
     say(f"installing {packages} locked packages{effort}")
-    run([str(PYTHON), "-m", "pip", "install", "--no-input", *locked(BUILD_LOCK)], ADVICE)
+    quiet = ["--no-input", "--disable-pip-version-check"]
+    run([str(PYTHON), "-m", "pip", "install", *quiet, *locked(BUILD_LOCK)], ADVICE)
     # PySpark comes as source alone. Its build uses the setuptools just installed, whose hash is locked too.
     install("--no-build-isolation", *locked(ALL_LOCK))
     say("installing this project into it, editable")
@@ -178,6 +180,7 @@ def install(*arguments: str) -> None:
     run([str(uv), "pip", "install", "--python", str(PYTHON), *arguments], ADVICE, settings_of_pip())
 
 
+@cache
 def settings_of_pip() -> dict[str, str]:
     """Where packages come from by the settings of pip, as uv is told it; what is set for uv itself stays."""
     found: dict[str, str] = {"UV_SYSTEM_CERTS": "true"}
@@ -188,10 +191,12 @@ def settings_of_pip() -> dict[str, str]:
         text=True,
         env=environment(),
     )
-    # Settings of a command, and of the environment, come after the global ones and win.
-    for name, value in re.findall(r"(?m)^(?:global|install|:env:)\.([a-z-]+)='(.*)'$", listed.stdout):
-        if name in UV_SETTINGS:
-            found[UV_SETTINGS[name]] = " ".join(value.replace("\\n", " ").split())
+    # The last one wins, as with pip.
+    for section in ("global", "install", ":env:"):
+        for name, value in re.findall(rf"(?m)^{section}\.([a-z-]+)='(.*)'$", listed.stdout):
+            if name in UV_SETTINGS:
+                separator = "," if name == "find-links" else " "
+                found[UV_SETTINGS[name]] = separator.join(value.replace("\\n", " ").split())
     return {name: value for name, value in found.items() if name not in os.environ}
 
 

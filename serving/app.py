@@ -40,7 +40,7 @@ from serving.models import (
 )
 from serving.openapi import ANSWERING, described, problems
 from serving.problems import Requests
-from serving.requests import JsonRequest, entities_of, entity_of_query, format_of
+from serving.requests import JsonRequest, entities_of, entity_of_query, format_of, header_of
 from serving.tables import ServedTable, Tables
 from serving.worker import Worker
 from thermocline.errors import (
@@ -130,7 +130,7 @@ async def _rows(scope: Scope, _: Receive, send: Send) -> None:
     worker: Worker = scope["app"].state.worker
     reader = worker.tables[scope["path_params"]["table"]].reader
     entity = entity_of_query(reader.cold.index.definition, scope["query_string"])
-    wanted = await worker.read_after(reader, _header(scope, READ_AFTER))
+    wanted = await worker.read_after(reader, header_of(scope, READ_AFTER))
     look, results = await worker.looked_up(reader, (entity,))
     refused = reader.refused(look, wanted, results)
     body = answer_json(reader.name, look, entity, results[0], refused)
@@ -158,7 +158,7 @@ async def rows(table: str, read_after: ReadAfter = None) -> None:
     responses=problems(NotKeyColumn, *ANSWERING),
 )
 async def batch(worker: OfWorker, table: Table, body: BatchBody, read_after: ReadAfter = None) -> Response:
-    """All of them are read from one view."""
+    """All entities are read at the same read point."""
     reader = table.reader
     entities = entities_of(reader.cold.index.definition, body.entities)
     wanted = await worker.read_after(reader, read_after)
@@ -220,7 +220,7 @@ async def refused(table: Table, query: Annotated[RefusedQuery, Query()]) -> Resp
     responses=problems(UnknownTable),
 )
 async def describe(table: Table) -> Response:
-    """As it is stored in the table, and as all readers understand it."""
+    """The definition that is stored in the table."""
     table.check_exists()
     definition = msgspec.Raw(table.definition.to_json().encode())
     return _json({"name": table.name, "definition": definition})
@@ -228,7 +228,7 @@ async def describe(table: Table) -> Response:
 
 @operations.get("/v1/tables", summary="The names of the tables served here", responses=problems())
 async def list_tables(worker: OfWorker) -> TableNames:
-    """Those of the configuration."""
+    """The tables of the server's configuration."""
     return TableNames(tables=[table.name for table in worker.tables])
 
 
@@ -264,7 +264,7 @@ async def status(worker: OfWorker) -> Response:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **problems()},
 )
 async def metrics(worker: OfWorker) -> Response:
-    """For a scraper."""
+    """For Prometheus."""
     for table in worker.tables:
         table.measure()
     return Response(measures.render(), headers={"content-type": CONTENT_TYPE})
@@ -272,7 +272,7 @@ async def metrics(worker: OfWorker) -> Response:
 
 @operations.get("/version", summary="The release", responses=problems())
 async def release() -> VersionAnswer:
-    """Of Thermocline."""
+    """The version of Thermocline that answers."""
     return VersionAnswer(version=_version())
 
 
@@ -313,15 +313,6 @@ def create_app(tables: Tables, settings: ServingSettings) -> Requests:
     definitions = {table.name: table.definition for table in tables}
     api.openapi = lambda: described(api, definitions)  # type: ignore[method-assign]
     return Requests(api)
-
-
-def _header(scope: Scope, name: str) -> str | None:
-    wanted = name.lower().encode()
-    for given, value in scope["headers"]:
-        if given == wanted:
-            text: str = value.decode("latin-1")
-            return text
-    return None
 
 
 def _json(content: Any) -> Response:

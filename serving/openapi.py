@@ -38,13 +38,11 @@ _ROWS, _BATCH, _EXTRACT = (f"/v1/tables/{{table}}/{what}" for what in ("rows", "
 def problems(*errors: type[ThermoclineError]) -> dict[int | str, Document]:
     """The answers by status that are errors: these, and those of every endpoint."""
     codes: dict[int, list[str]] = {}
-    listed: tuple[type[ThermoclineError], ...] = (*errors, *_EVERYWHERE)
-    for error in listed:
+    every: tuple[type[ThermoclineError], ...] = (*errors, *_EVERYWHERE)
+    for error in every:
         codes.setdefault(error.http_status, []).append(error.code)
-    return {
-        status: {"description": ", ".join(listed), "model": Problem}
-        for status, listed in sorted(codes.items())
-    }
+    by_status = sorted(codes.items())
+    return {status: {"description": ", ".join(some), "model": Problem} for status, some in by_status}
 
 
 def described(api: FastAPI, definitions: Mapping[str, LiveTable]) -> Document:

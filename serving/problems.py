@@ -22,7 +22,7 @@ from starlette.responses import Response
 
 from serving.authentication import Admit, admit_everyone
 from serving.encode import PROBLEM_TYPE
-from serving.requests import BODY_BYTES_MAX
+from serving.requests import BODY_BYTES_MAX, header_of
 from thermocline.errors import (
     BadParameter,
     InternalError,
@@ -175,12 +175,8 @@ def _bounded(receive: Receive) -> Receive:
 
 
 def _request_id(scope: Scope) -> str:
-    for name, value in scope["headers"]:
-        if name == b"x-request-id":
-            text: str = value.decode("latin-1")
-            if REQUEST_ID_FORM.fullmatch(text):
-                return text
-    return os.urandom(16).hex()
+    given = header_of(scope, "X-Request-Id")
+    return given if given is not None and REQUEST_ID_FORM.fullmatch(given) else os.urandom(16).hex()
 
 
 def _route(scope: Mapping[str, Any]) -> str:

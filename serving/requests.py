@@ -14,6 +14,8 @@ from serving.entity import check_has_key, entity_of
 from thermocline.errors import BadParameter, NotAcceptable, RequestMalformed
 
 if TYPE_CHECKING:
+    from starlette.types import Scope
+
     from serving.cold.reader import Entity
     from thermocline.rules.definition import Column, LiveTable
 
@@ -35,6 +37,16 @@ class JsonRequest(Request):
             return msgspec.json.decode(content)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise BadParameter(name="body", problem=str(error)) from error
+
+
+def header_of(scope: Scope, name: str) -> str | None:
+    """The first header of that name."""
+    wanted = name.lower().encode()
+    for given, value in scope["headers"]:
+        if given == wanted:
+            text: str = value.decode("latin-1")
+            return text
+    return None
 
 
 def entity_of_query(definition: LiveTable, query: bytes) -> Entity:

@@ -28,6 +28,7 @@ from serving.cold.folder import ColdFolder
 from serving.cold.manifest import source_of
 from serving.hot.tier import HotTier
 from tests.manual_clock import ManualClock
+from tests.thermocline import profiles
 from thermocline.iceberg import data_file
 from thermocline.iceberg.catalog import SnapshotState
 from thermocline.iceberg.data_file import write_data_file
@@ -222,21 +223,7 @@ class World:
             yield DataFile(path, bucket, part.num_rows, Path(path).stat().st_size)
 
 
-PROFILES = LiveTable.build(
-    name="profiles",
-    identifier="app.profiles",
-    topics=[TOPIC],
-    key=["app_id", "user_id", "key"],
-    entity=["app_id", "user_id"],
-    columns={
-        "app_id": "int",
-        "user_id": "string",
-        "key": "string",
-        "value": "string",
-        "updated_at": "timestamptz",
-    },
-    buckets=4,
-)
+PROFILES = replace(profiles.PROFILES, buckets=4)
 
 
 @pytest.fixture
