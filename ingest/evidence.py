@@ -15,28 +15,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.table.snapshots import ancestors_of
 
-from ingest.judgement import CandidateEvidence, Found, Origin, Partition, SnapshotHistory, TableContext
+from ingest.judgement import CandidateEvidence, Found, Origin, TableContext, batch_before
 from ingest.probe import probe
 from ingest.stored_rows import rows_at
-from thermocline.errors import TableUnowned
-from thermocline.iceberg.catalog import SUMMARY_ACCEPTED, SUMMARY_DRAINED, SnapshotState, state_of, summary_of
+from thermocline.iceberg.catalog import SUMMARY_DRAINED
+from thermocline.iceberg.lineage import Link, lineage
 from thermocline.kafka.log import OffsetRange, RecordChunk, read_ranges
-from thermocline.rules.alteration import definition_by
 from thermocline.rules.decode import Decoded, decoder_for, records_table
 from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE
 from thermocline.rules.fold import OFFSET
 from thermocline.rules.keys import buckets
-from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
 
     from ingest.files_by_bucket import FilesByBucket
     from ingest.judgement import Candidate
+    from thermocline.iceberg.reading import Place, Reading
     from thermocline.kafka.log import Log
     from thermocline.rules.definition import LiveTable
 
@@ -64,9 +61,9 @@ class LogEvidence:
     partition of a compacted topic.
     """
 
-    last: dict[bytes, dict[Partition, Found]] = field(default_factory=dict)
+    last: dict[bytes, dict[Place, Found]] = field(default_factory=dict)
     is_there: dict[tuple[str, int, int], bool] = field(default_factory=dict)
-    hiding: dict[bytes, dict[Partition, Origin]] = field(default_factory=dict)
+    hiding: dict[bytes, dict[Place, Origin]] = field(default_factory=dict)
 
     def hear(self, records: pa.Table) -> None:
         """Take up good records from before the seam, in any order."""
@@ -99,63 +96,47 @@ class LogEvidence:
         )
 
 
-def history_of(table: Table, definition: LiveTable) -> SnapshotHistory:
+def unbroken(table: Table) -> list[Link]:
     """The snapshots of main for as long as each went on where the one before it was, oldest first.
 
     They begin where the table was told to go on with another log, or behind a gap, and what was expired is
     missing at their beginning. They also begin after a snapshot of which the metadata does not say by which
     definition its batch was decoded.
     """
-    current, schemas = table.current_snapshot(), table.schemas()
-    states: list[SnapshotState] = []
-    taken: list[Snapshot] = []
-    definitions: list[LiveTable] = []
-    for snapshot in ancestors_of(current, table.metadata) if current is not None else ():
-        try:
-            state = state_of(snapshot, definition.name)
-        except TableUnowned:
+    schemas = table.schemas()
+    taken: list[Link] = []
+    for link in reversed(lineage(table)):
+        if link.state is None or link.snapshot.schema_id not in schemas:  # safety: replay-definition-unknown
             break
-        schema = None if snapshot.schema_id is None else schemas.get(snapshot.schema_id)
-        if schema is None:  # safety: replay-definition-unknown
+        if taken and not _goes_on(link, taken[-1]):
             break
-        if states and not _goes_on(state, states[-1], taken[-1]):
-            break
-        states.append(state)
-        taken.append(snapshot)
-        definitions.append(definition_by(definition, schema))
-    states, taken = states[::-1], taken[::-1]
-    pairs = list(zip([None, *states], states, taken, strict=False))
-    return SnapshotHistory(
-        [state.seam for state in states],
-        [state.drained_ms if _is_drained(before, state, one) else None for before, state, one in pairs],
-        Seam({place: offset for before, state, _ in pairs for place, offset in _joined(before, state)}),
-        definitions[::-1],
-    )
+        taken.append(link)
+    return taken[::-1]
 
 
-def _goes_on(state: SnapshotState, later: SnapshotState, snapshot: Snapshot) -> bool:
+def drained(links: Sequence[Link]) -> list[int | None]:
+    """When each of the snapshots held all of the log.
+
+    That is said with a batch: at creation, and where the snapshots begin, it is presumed.
+    """
+    return [None, *(_drained(before, link) for before, link in pairwise(links))][: len(links)]
+
+
+def _goes_on(link: Link, later: Link) -> bool:
     """Whether a later snapshot read on in the same log, as its batch says and nobody told it to."""
-    is_same_log = state.cluster_id == later.cluster_id and state.topic_ids.items() <= later.topic_ids.items()
+    one, other = link.state, later.state
+    assert one is not None
+    assert other is not None
+    is_same_log = one.cluster_id == other.cluster_id and one.topic_ids.items() <= other.topic_ids.items()
     # safety: replay-history-of-this-log
-    return is_same_log and later.seam.at_least(state.seam) and SUMMARY_ACCEPTED not in summary_of(snapshot)
+    return is_same_log and other.seam.at_least(one.seam) and not later.is_accepted
 
 
-def _is_drained(before: SnapshotState | None, state: SnapshotState, snapshot: Snapshot) -> bool:
-    """Whether ``drained_ms`` is of this batch: at creation, and where the history begins, it is presumed."""
-    return (
-        before is not None
-        and before.drained_ms < state.drained_ms
-        and SUMMARY_DRAINED in summary_of(snapshot)
-    )
-
-
-def _joined(before: SnapshotState | None, state: SnapshotState) -> list[tuple[Partition, int]]:
-    """From where a topic is read that an alteration added with this snapshot, which reads nothing itself."""
-    return [
-        ((topic, partition), offset)
-        for topic, partition, offset in state.seam.items()
-        if before is not None and topic not in before.topic_ids
-    ]
+def _drained(before: Link, link: Link) -> int | None:
+    assert before.state is not None
+    assert link.state is not None
+    is_said = before.state.drained_ms < link.state.drained_ms and SUMMARY_DRAINED in link.summary
+    return link.state.drained_ms if is_said else None
 
 
 def live_rows(
@@ -244,7 +225,7 @@ class _Search:
         self._rows = {(*row.place, row.offset): (key, row) for key, row in live.items()}
         self._seam = ground.seam
         self._compacted = frozenset(ground.compacted)
-        self._as_read = _AsRead(ground.history)
+        self._as_read = _AsRead(ground.reading)
         self.evidence = LogEvidence()
 
     def hear(self, chunk: RecordChunk) -> None:
@@ -297,12 +278,11 @@ class _Search:
 class _AsRead:
     """Decodes records by the definitions of the commits that read them."""
 
-    def __init__(self, history: SnapshotHistory) -> None:
-        self._history = history
-        self._definitions = list(dict.fromkeys(history.definitions))
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._definitions = list(dict.fromkeys(reading.definitions))
         self._decoders = [decoder_for(definition) for definition in self._definitions]
-        self._numbers = np.array([self._definitions.index(one) for one in history.definitions], np.int64)
-        self._reached: dict[Partition, list[int]] = {}
+        self._numbers = np.array([self._definitions.index(one) for one in reading.definitions], np.int64)
 
     def decode(self, chunk: RecordChunk, offsets: Sequence[int]) -> Iterator[tuple[int, Decoded, pa.Table]]:
         """Some records of a chunk, all before the seam, in runs of one definition.
@@ -317,14 +297,12 @@ class _AsRead:
             )
             yield first, decoded, _table(self._definitions[number], decoded, chunk, some)
 
-    def _runs(self, place: Partition, offsets: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    def _runs(self, place: Place, offsets: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         """Where each run of one definition begins and ends, and the definition's number."""
         if not offsets:
             return
-        if place not in self._reached:
-            self._reached[place] = [self._history.reached(i, place) for i in range(len(self._numbers))]
         # safety: replay-as-read
-        numbers = self._numbers[np.searchsorted(self._reached[place], offsets, side="right")]
+        numbers = self._numbers[self._reading.batches(place, np.array(offsets))]
         edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(offsets)]
         for first, end in pairwise(edges):
             yield first, end, int(numbers[first])
@@ -347,15 +325,15 @@ def origins(records: pa.Table, topic_ids: Mapping[str, str] | None = None) -> li
 
 def _ranges(candidates: Sequence[Candidate], ground: TableContext) -> list[OffsetRange]:
     """What was read after the oldest of the snapshots from before the candidates' batches, up to the seam."""
-    history, seam = ground.history, ground.seam
-    before = [index for one in candidates if (index := history.before(one.origin)) is not None]
+    reading, seam = ground.reading, ground.seam
+    before = [index for one in candidates if (index := batch_before(one.origin, reading)) is not None]
     return [
         OffsetRange(
-            topic, p, max(history.reached(min(before), (topic, p)), start), seam.get((topic, p), start)
+            topic, p, max(reading.reached(min(before) + 1, (topic, p)), start), seam.get((topic, p), start)
         )
         for topic, p, start in ground.starts.items()
         if before
     ]
 
 
-__all__ = ["Kept", "LogEvidence", "Progress", "history_of", "live_rows", "origins", "read_log"]
+__all__ = ["Kept", "LogEvidence", "Progress", "drained", "live_rows", "origins", "read_log", "unbroken"]

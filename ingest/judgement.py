@@ -10,7 +10,6 @@ makes it a refusal: an old record must neither overwrite newer data nor bring ba
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -20,11 +19,8 @@ from thermocline.rules.fold import order_of
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
+    from thermocline.iceberg.reading import Place, Reading
     from thermocline.kafka.log import TopicConfig
-    from thermocline.rules.definition import LiveTable
-
-Partition = tuple[str, int]
-"""Topic and partition."""
 
 
 class Outcome(StrEnum):
@@ -62,7 +58,7 @@ class Origin:
     topic_id: str = ""
 
     @property
-    def place(self) -> Partition:
+    def place(self) -> Place:
         """Its partition."""
         return (self.topic, self.partition)
 
@@ -92,46 +88,11 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotHistory:
-    """The table's snapshots without a gap, oldest first: how far each was, and when it held all of the log.
-
-    All of them read one log, and no seam in it lies before an earlier one. ``drained_ms`` is by our clock:
-    what the log held by then is in that snapshot; None where it says nothing of that. ``begins``: from where
-    topics that joined on the way are read; a new partition is read from 0. ``definitions`` are those by which
-    the snapshots' batches were decoded.
-    """
-
-    seams: Sequence[Seam]
-    drained_ms: Sequence[int | None]
-    begins: Seam = field(default_factory=Seam)
-    definitions: Sequence[LiveTable] = ()
-
-    def batch(self, origin: Origin) -> int:
-        """The index of the snapshot whose batch read the record; 0 may stand for any earlier one, too."""
-        return bisect_right(self.seams, origin.offset, key=lambda seam: self._reached(seam, origin.place))
-
-    def before(self, origin: Origin) -> int | None:
-        """The index of the last snapshot from before the record was read; None where none of them is."""
-        index = self.batch(origin)
-        return index - 1 if index > 0 else None
-
-    def reached(self, index: int, place: Partition) -> int:
-        """The offset of a partition from which on records were read after a snapshot."""
-        return self._reached(self.seams[index], place)
-
-    def appended_after_ms(self, index: int, place: Partition) -> int | None:
-        """When nothing that a partition gave after a snapshot was there yet; None where that is unknown."""
-        drained = zip(self.seams[index::-1], self.drained_ms[index::-1], strict=True)
-        return next((ms for seam, ms in drained if ms is not None and place in seam), None)
-
-    def _reached(self, seam: Seam, place: Partition) -> int:
-        return seam.get(place, self.begins.get(place))  # safety: replay-joined-topic
-
-
-@dataclass(frozen=True, slots=True)
 class TableContext:
-    """What holds for all candidates: the table's seam and history, and the topics as they are.
+    """What holds for all candidates: the table's seam, what it read in which batch, and its topics.
 
+    ``reading`` is of snapshots without a gap, which all read one log. ``drained_ms``, by our clock: what the
+    log held by then is in that snapshot; None where it says nothing of that.
     ``starts`` are the log's when it was read. ``young_from``: for partitions with the broker's times, from
     which offset on all records are younger than the time for which compaction keeps tombstones.
     """
@@ -139,17 +100,24 @@ class TableContext:
     has_key: bool
     is_keyed_by_value: bool
     seam: Seam
-    history: SnapshotHistory
+    reading: Reading
+    drained_ms: Sequence[int | None]
     topic_ids: Mapping[str, str]
     configs: Mapping[str, TopicConfig]
     starts: Seam
     now_ms: int
-    young_from: Mapping[Partition, int] = field(default_factory=dict)
+    young_from: Mapping[Place, int] = field(default_factory=dict)
 
     @property
     def compacted(self) -> list[str]:
         """The topics that are compacted."""
         return [topic for topic, config in self.configs.items() if config.is_compacted]
+
+    def appended_after_ms(self, index: int, place: Place) -> int | None:
+        """When nothing that a partition gave after a snapshot was there yet; None where that is unknown."""
+        life = self.reading.lives.get(place)
+        known = range(index, life.first - 1, -1) if life is not None else ()
+        return next((ms for one in known if (ms := self.drained_ms[one]) is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,23 +135,28 @@ class CandidateEvidence:
     hiding: Origin | None
 
 
-def newest_first(candidates: Sequence[Candidate], history: SnapshotHistory) -> list[Candidate]:
+def newest_first(candidates: Sequence[Candidate], reading: Reading) -> list[Candidate]:
     """In the order in which they can be judged, each by what the ones before it are found to be.
 
     As ingest would have it: later batches win, and within one, among the last records of the partitions, the
     fold decides.
     """
-    last: dict[tuple[bytes, Partition, int], int] = {}
+    last: dict[tuple[bytes, Place, int], int] = {}
     for one in candidates:
-        among = (one.key, one.origin.place, history.batch(one.origin))
+        among = (one.key, one.origin.place, _batch(one.origin, reading))
         last[among] = max(last.get(among, 0), one.origin.offset)
 
     def rank(one: Candidate) -> tuple[int, bool, tuple[int, str, int]]:
-        origin, batch = one.origin, history.batch(one.origin)
+        origin, batch = one.origin, _batch(one.origin, reading)
         is_last = last[one.key, origin.place, batch] == origin.offset
         return (batch, is_last, order_of(origin.timestamp_ms, *origin.place))
 
     return sorted(candidates, key=rank, reverse=True)
+
+
+def batch_before(origin: Origin, reading: Reading) -> int | None:
+    """The index of the last snapshot from before a record was read; None where none of them is."""
+    return _batch(origin, reading) - 1 if _batch(origin, reading) > 0 else None
 
 
 def judge_by_place(origin: Origin, ground: TableContext) -> Judgement | None:
@@ -219,8 +192,8 @@ def judge_by_log(
     candidate: Candidate, row: Origin | None, heard: CandidateEvidence, ground: TableContext
 ) -> Judgement:
     """What the log says, where the table alone could not decide."""
-    origin, history = candidate.origin, ground.history
-    before = history.before(origin)
+    origin, reading = candidate.origin, ground.reading
+    before = batch_before(origin, reading)
     if before is None:  # safety: replay-no-history
         return _refused(
             "nothing says what was read after it: the snapshots from before it are expired, "
@@ -228,15 +201,15 @@ def judge_by_log(
         )
     if heard.is_there is False:  # safety: replay-same-record
         return _refused("the log holds another record at its place")
-    later = next((one for one in heard.last if _is_read_later(one.origin, origin, history)), None)
+    later = next((one for one in heard.last if _is_read_later(one.origin, origin, reading)), None)
     if later is not None:  # safety: replay-newer-in-log
         return Judgement(Outcome.SUPERSEDED, f"a newer record of its key is in the log: {later.origin}")
     reason = next(_unknown(origin, before, heard, ground), None)
     if reason is not None:
         return _refused(reason)
-    if row is not None and _is_unexplained(row, origin, heard, history):  # safety: replay-row-unexplained
+    if row is not None and _is_unexplained(row, origin, heard, reading):  # safety: replay-row-unexplained
         return _refused(f"the row comes from {row}, which should be newer, and the log does not show it")
-    rivals = [one for one in heard.last if history.batch(one.origin) == history.batch(origin)]
+    rivals = [one for one in heard.last if _batch(one.origin, reading) == _batch(origin, reading)]
     winner = max(rivals, key=lambda one: order_of(one.origin.timestamp_ms, *one.origin.place))
     if winner.origin.is_at(origin):  # safety: replay-folded
         return Judgement(Outcome.APPLIED, "it is the newest record of its key")
@@ -247,19 +220,23 @@ def judge_by_log(
     )
 
 
-def _is_read_later(one: Origin, origin: Origin, history: SnapshotHistory) -> bool:
+def _batch(origin: Origin, reading: Reading) -> int:
+    return reading.batch(origin.place, origin.offset)
+
+
+def _is_read_later(one: Origin, origin: Origin, reading: Reading) -> bool:
     """Whether a record took the place of another one whatever else there was."""
     if one.place == origin.place:
         return one.offset > origin.offset
-    return history.batch(one) > history.batch(origin)
+    return _batch(one, reading) > _batch(origin, reading)
 
 
-def _is_unexplained(row: Origin, origin: Origin, heard: CandidateEvidence, history: SnapshotHistory) -> bool:
+def _is_unexplained(row: Origin, origin: Origin, heard: CandidateEvidence, reading: Reading) -> bool:
     """Whether the row says that it was read with the record or later, and the log does not show it so."""
     if row.place == origin.place:
         return row.offset > origin.offset
     shown = any(row.is_at(one.origin) and row.timestamp_ms == one.origin.timestamp_ms for one in heard.last)
-    return history.batch(row) >= history.batch(origin) and not shown
+    return _batch(row, reading) >= _batch(origin, reading) and not shown
 
 
 def _unknown(origin: Origin, before: int, heard: CandidateEvidence, ground: TableContext) -> Iterator[str]:
@@ -268,7 +245,7 @@ def _unknown(origin: Origin, before: int, heard: CandidateEvidence, ground: Tabl
         place = (topic, partition)
         is_own = place == origin.place
         # safety: replay-other-partition-cut
-        first = origin.offset + 1 if is_own else ground.history.reached(before, place)
+        first = origin.offset + 1 if is_own else ground.reading.reached(before + 1, place)
         if start > first:  # safety: replay-log-cut
             yield f"the log of {topic}/{partition} is cut: it begins at {start}, and {first} is asked for"
         # safety: replay-tombstone-age
@@ -287,11 +264,11 @@ def _unknown(origin: Origin, before: int, heard: CandidateEvidence, ground: Tabl
         yield f"compaction may have dropped a tombstone of its key before the record {heard.hiding}"
 
 
-def _is_young(place: Partition, first: int, before: int, ground: TableContext) -> bool:
+def _is_young(place: Place, first: int, before: int, ground: TableContext) -> bool:
     """Whether all that was appended to the partition from an offset on is too young for a tombstone to go."""
     if place in ground.young_from and ground.young_from[place] <= first:
         return True
-    since_ms = ground.history.appended_after_ms(before, place)
+    since_ms = ground.appended_after_ms(before, place)
     return since_ms is not None and ground.now_ms - since_ms < ground.configs[place[0]].delete_retention_ms
 
 
@@ -307,9 +284,8 @@ __all__ = [
     "Judgement",
     "Origin",
     "Outcome",
-    "Partition",
-    "SnapshotHistory",
     "TableContext",
+    "batch_before",
     "judge_by_log",
     "judge_by_place",
     "judge_by_table",

@@ -25,10 +25,11 @@ from ingest.evidence import (
     Kept,
     LogEvidence,
     Progress,
-    history_of,
+    drained,
     live_rows,
     origins,
     read_log,
+    unbroken,
 )
 from ingest.files_by_bucket import FilesByBucket, after_commit, live_files
 from ingest.judgement import (
@@ -38,7 +39,6 @@ from ingest.judgement import (
     Judgement,
     Origin,
     Outcome,
-    SnapshotHistory,
     TableContext,
     judge_by_log,
     judge_by_place,
@@ -59,6 +59,7 @@ from thermocline.iceberg.catalog import (
     open_table,
 )
 from thermocline.iceberg.files import data_location, delete_files
+from thermocline.iceberg.reading import Reading, definition_at, reading_of
 from thermocline.kafka.log import Log
 from thermocline.rules.decode import Decoder, decoder_for, records_table
 from thermocline.rules.definition import KEY, TOMBSTONE
@@ -176,7 +177,8 @@ class _Replaying:
     state: SnapshotState
     log: Log
     client_config: Mapping[str, Any]
-    history: SnapshotHistory
+    reading: Reading
+    drained_ms: Sequence[int | None]
     files: FilesByBucket
     decoder: Decoder
     clock: Clock
@@ -186,13 +188,16 @@ class _Replaying:
     def of(cls, settings: Settings, name: str, table: Table, clock: Clock, progress: Progress) -> _Replaying:
         definition = definition_of(table, name)
         state = current_state(table, name)
+        links = unbroken(table)
+        definitions = [definition_at(link, table.schemas(), definition) for link in links]
         return cls(
             definition=definition,
             table=table,
             state=state,
             log=Log(settings.kafka),
             client_config=settings.kafka.client_config(),
-            history=history_of(table, definition),
+            reading=reading_of(links, definitions, [], [], definition),
+            drained_ms=drained(links),
             files=live_files(table, state.snapshot_id, name),
             decoder=decoder_for(definition),
             clock=clock,
@@ -250,7 +255,7 @@ class _Replaying:
             evidence = self._read_log(open_questions, readable, found, ground)
             # By now the topic may have been made anew, and tombstones have grown old.
             ground = replace(self._ground(), starts=ground.starts)
-            for candidate in newest_first(open_questions, ground.history):  # safety: replay-newest-first
+            for candidate in newest_first(open_questions, ground.reading):  # safety: replay-newest-first
                 verdict = _verdict(candidate, live, evidence, ground)
                 verdicts[candidate.origin] = verdict
                 if verdict.outcome in SETTLED:  # safety: replay-settled-ones-count
@@ -277,7 +282,8 @@ class _Replaying:
             has_key=self.definition.has_key,
             is_keyed_by_value=self.definition.key_from == "value",
             seam=state.seam,
-            history=self.history,
+            reading=self.reading,
+            drained_ms=self.drained_ms,
             topic_ids={topic: facts.topic_id for topic, facts in self.log.describe(topics).items()},
             configs=configs,
             starts=starts,

@@ -1,17 +1,18 @@
-"""One verification, from the read point to the last bucket.
+"""One verification, from the read point to the last key.
 
     read point     an extract fixes it; its rows wait in a file
-    log            all that it still holds, decoded, by bucket into files
-    buckets        table rows ↔ log before the seam; extract ↔ table overlaid with the log; hot tier ↔ log
+    staging        rows of the extract, the log's records, rows of the table, winners of the hot tier
+    comparison     table rows ↔ log before the seam; extract ↔ table overlaid with the log; hot tier ↔ log
 
-In memory are a part of one bucket, what waits to be written, and the sample. `verify.lookups` follows.
+In memory are DuckDB's share and the sample. `verify.lookups` follows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import chain, groupby, islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,21 +21,20 @@ import pyarrow as pa
 from thermocline.errors import ReadPointGone, StorageFailed, first_line
 from thermocline.iceberg.catalog import current_state, definition_of, open_table, state_of
 from thermocline.iceberg.files import plan_files
+from thermocline.iceberg.reading import Reading
 from thermocline.kafka.log import Log
 from thermocline.process.masking import mask_password
-from thermocline.rules.definition import PROVENANCE
 from thermocline.rules.identity import check_identity
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
-from verify.bucket_parts import Part, parts_of
-from verify.door_check import extract_findings, hot_entities, hot_findings, hot_records
 from verify.doubts import Doubts, second_look
-from verify.log_pass import LogPass, numbers_of, sampled
-from verify.reading import Reading
+from verify.extract_file import extracted_rows, write_extract
+from verify.log_pass import LogPass, sampled
+from verify.overlay_check import extract_findings, hot_findings, unpacked
 from verify.sample import entities_of
-from verify.spill import CountingFile, Spill
+from verify.staging import EXTRACT, HOT, STORAGE_ERRORS, STORED, Staging
 from verify.table_check import TableCheck
-from verify.table_rows import RowsUnreadable, bucket_rows, least_offsets, with_keys
+from verify.table_rows import RowsUnreadable, bucket_rows, least_offsets
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -51,13 +51,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Scope", "Verification", "Verified", "failed"]
 
-EXTRACT: Final = "extract, MB"
+EXTRACTING: Final = "extract, MB"
+ROWS: Final = "rows, buckets"
+COMPARING: Final = "comparing"
 MEMORY_BYTES: Final = 512 << 20
-"""About what a verification takes, beside what Python and its libraries do."""
-# Held before it is written, of each of two spills; and the records or rows of one part of a bucket, of which
-# comparing them makes copies.
-_HELD_SHARE: Final = 8
-_PART_SHARE: Final = 16
+"""The memory of the comparison, beside what Python and its libraries take."""
 # Buckets that are named where they could not be read: a table whose store is away has hundreds.
 _NAMED_MAX: Final = 10
 
@@ -97,7 +95,6 @@ class Verification:
     clock: Clock
     progress: Progress
     report: Report
-    _extracted: Spill = field(init=False)
     _unread: dict[int, StorageFailed] = field(default_factory=dict)
 
     def run(self) -> Verified:
@@ -110,11 +107,10 @@ class Verification:
         """
         try:
             return self._run()
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, pa.ArrowException, *STORAGE_ERRORS) as error:
             raise failed(self.settings, self.name, self.report.read_point, error) from error
 
     def _run(self) -> Verified:
-        self._extracted = Spill(self.folder / "extract", self._held_bytes_max)
         path = self.folder / "extract.arrows"
         point = self._extract(path)
         table = open_table(self.settings, self.name)
@@ -126,38 +122,31 @@ class Verification:
         if reading.lacks_beginning:
             reading = reading.with_evidence(least_offsets(table.io, files))
         log = self._checked_log(table, definition, point)
-        if self.doors is not None:
-            self._take_extract(definition, path)
-        began = self.clock.monotonic()
-        read = self._read_log(log, reading, point)
-        elapsed_ms = (self.clock.monotonic() - began) * 1000
-        self.report.records, self.report.bad_records = read.read, read.bad
-        check = _table_check(reading, read, log.configs(definition.topics), elapsed_ms, self.report)
-        by_bucket = {bucket: list(some) for bucket, some in groupby(files, key=lambda file: file.bucket)}
-        for bucket in range(definition.buckets):
-            try:
-                self._compare(table, by_bucket.get(bucket, ()), bucket, check, read, point)
-            except RowsUnreadable as error:
-                self._leave_out(bucket, read, error.__cause__ or error)
-            self.progress("buckets", bucket + 1, definition.buckets)
-        self._say_unread(by_bucket)
-        check.finish()
+        with closing(Staging(self.folder, definition, self.scope.memory_bytes)) as staging:
+            if self.doors is not None:
+                self._take_extract(staging, path)
+            began = self.clock.monotonic()
+            read = self._read_log(log, reading, point, staging)
+            elapsed_ms = (self.clock.monotonic() - began) * 1000
+            self.report.records, self.report.bad_records = read.read, read.bad
+            by_bucket = {bucket: list(some) for bucket, some in groupby(files, key=lambda file: file.bucket)}
+            self._take_rows(table, reading, by_bucket, staging, read)
+            if self.scope.is_part:  # entities that were chosen at first may have made room for others
+                staging.keep(self.scope.chosen)
+            check = _table_check(reading, read, log.configs(definition.topics), elapsed_ms, self.report)
+            self._compare(staging, check, point)
         check.doubts.settle(
             second_look(log, self.settings.kafka.client_config(), definition, Seam(read.firsts), self.clock)
         )
         return Verified(definition, reading, read, point, check.doubts)
 
-    @property
-    def _held_bytes_max(self) -> int:
-        return self.scope.memory_bytes // _HELD_SHARE
-
     def _extract(self, path: Path) -> ReadPoint | None:
         if self.doors is None:
             return None
         definition = definition_of(open_table(self.settings, self.name), self.name)
-        columns = [*(column.name for column in definition.columns), *PROVENANCE]
-        with CountingFile(path, lambda done: self.progress(EXTRACT, done >> 20, 0)) as sink:
-            return self.doors.extract(columns, sink)
+        return write_extract(
+            self.doors, definition, path, lambda done: self.progress(EXTRACTING, done >> 20, 0)
+        )
 
     def _checked_log(self, table: Table, definition: LiveTable, point: ReadPoint) -> Log:
         """The log, which must be the one that fed the snapshot."""
@@ -172,7 +161,7 @@ class Verification:
             check_identity(self.name, state.cluster_id, state.topic_ids, log, definition.topics)
         return log
 
-    def _read_log(self, log: Log, reading: Reading, point: ReadPoint) -> ReadLog:
+    def _read_log(self, log: Log, reading: Reading, point: ReadPoint, staging: Staging) -> ReadLog:
         cuts = [point.end]
         if self.doors is not None and self.doors.hot is not None:
             cuts.append(self.doors.hot.end)
@@ -186,62 +175,68 @@ class Verification:
             self.clock,
             self.progress,
         )
-        return one.read(self.folder, self._held_bytes_max)
+        return one.read(staging)
 
-    def _take_extract(self, definition: LiveTable, path: Path) -> None:
-        with pa.OSFile(str(path)) as source, pa.ipc.open_stream(source) as stream:
-            for batch in stream:
-                rows = with_keys(definition, pa.Table.from_batches([batch]))
-                self.scope.chosen.offer(entities_of(definition, rows))
-                kept = self._kept(definition, rows)
-                self._extracted.add(numbers_of(definition, kept), kept)
-        self._extracted.flush()
+    def _take_extract(self, staging: Staging, path: Path) -> None:
+        for rows in extracted_rows(staging.definition, path):
+            self.scope.chosen.offer(entities_of(staging.definition, rows))
+            staging.add(EXTRACT, self._kept(staging.definition, rows))
         path.unlink()
+
+    def _take_rows(
+        self,
+        table: Table,
+        reading: Reading,
+        by_bucket: Mapping[int, list[DataFile]],
+        staging: Staging,
+        read: ReadLog,
+    ) -> None:
+        """The live rows of all buckets that can be read, and the hot tier's winners."""
+        definition, hot = staging.definition, self.doors.hot if self.doors is not None else None
+        for bucket in range(definition.buckets):
+            try:
+                for rows in bucket_rows(table.io, definition, by_bucket.get(bucket, ())):
+                    read.entities.take_rows(sampled(definition, rows, self.scope.chosen))
+                    staging.add(STORED, self._kept(definition, rows))
+            except RowsUnreadable as error:
+                self._leave_out(bucket, read, error.__cause__ or error)
+            if hot is not None:
+                staging.add(HOT, self._kept(definition, unpacked(definition, hot.scan(bucket, reading.seam))))
+            self.progress(ROWS, bucket + 1, definition.buckets)
+        if self._unread:
+            staging.leave_out(self._unread)
+            self._say_unread(by_bucket)
 
     def _kept(self, definition: LiveTable, rows: pa.Table) -> pa.Table:
         return sampled(definition, rows, self.scope.chosen) if self.scope.is_part else rows
 
-    def _compare(
-        self,
-        table: Table,
-        files: Sequence[DataFile],
-        bucket: int,
-        check: TableCheck,
-        read: ReadLog,
-        point: ReadPoint,
-    ) -> None:
-        """One bucket: the table with the log, the extract with both, the hot tier with the log."""
-        definition, hot = check.reading.definition, self.doors.hot if self.doors is not None else None
-        parts = self._parts(table, definition, files, bucket, read, check)
-        for (records, repeated), stored, shown, scanned in parts:
-            read.entities.take_rows(sampled(definition, stored, self.scope.chosen))
-            check.check(records, stored, repeated)
-            if self.doors is not None:
-                self.report.extracted += shown.num_rows
-                beyond = hot_records(records, point.end)
-                for one in extract_findings(definition, stored, beyond, shown, point):
-                    check.doubts.take(one.finding, one.key, one.origin, point.end)
-            if hot is not None and scanned is not None:
-                self.report.hot += scanned.num_rows
-                for one in hot_findings(definition, hot_records(records, hot.end), scanned):
-                    check.doubts.take(one.finding, one.key, one.origin, hot.end)
-        read.records.drop(bucket)
-        self._extracted.drop(bucket)
+    def _compare(self, staging: Staging, check: TableCheck, point: ReadPoint) -> None:
+        """The table with the log, the extract with both, the hot tier with the log."""
+        hot = self.doors.hot if self.doors is not None else None
+        self.progress(COMPARING, 0, 3)
+        check.check(staging)
+        self.progress(COMPARING, 1, 3)
+        if self.doors is not None:
+            self.report.extracted += staging.count(EXTRACT)
+            for one in extract_findings(staging, point):
+                check.doubts.take(one.finding, one.key, one.origin, point.end)
+        self.progress(COMPARING, 2, 3)
+        if hot is not None:
+            self.report.hot += staging.count(HOT)
+            for one in hot_findings(staging, hot.end):
+                check.doubts.take(one.finding, one.key, one.origin, hot.end)
+        self.progress(COMPARING, 3, 3)
 
     def _leave_out(self, bucket: int, read: ReadLog, error: BaseException) -> None:
-        """Goes on without a bucket whose files can't be read: nothing of it was compared yet."""
+        """Goes on without a bucket whose files can't be read."""
         why = failed(self.settings, self.name, self.report.read_point, error)
         if isinstance(why, ReadPointGone):
             raise why from error
         self._unread[bucket] = why
         read.entities.leave_out(bucket)
-        read.records.drop(bucket)
-        self._extracted.drop(bucket)
 
     def _say_unread(self, with_files: Mapping[int, object]) -> None:
         """Names the buckets that were not compared; where that is all that have files, nothing was."""
-        if not self._unread:
-            return
         first = next(iter(self._unread.values()))
         if len(self._unread) == len(with_files):
             raise first
@@ -249,44 +244,6 @@ class Verification:
         more = len(self._unread) - _NAMED_MAX
         names += f" and {more} more" if more > 0 else ""
         self.report.unchecked.append(f"rows of the buckets {names}: {first.what}")
-
-    def _parts(
-        self,
-        table: Table,
-        definition: LiveTable,
-        files: Sequence[DataFile],
-        bucket: int,
-        read: ReadLog,
-        check: TableCheck,
-    ) -> Iterator[Part]:
-        """A bucket by parts of its keys, one where it is small."""
-        hot = self._scanned(definition, bucket, check.reading)
-        stored = bucket_rows(table.io, definition, files)
-        first = list(islice(stored, 1))
-        whole = (read.records.read(bucket), chain(first, stored), self._extracted.read(bucket))
-        # Entities that were chosen at first may have made room for others.
-        sides = [(self._kept(definition, piece) for piece in side) for side in whole]
-        size = max(read.records.bytes_of(bucket), self._extracted.bytes_of(bucket))
-        if not self.scope.is_part:
-            size = max(size, _bytes_about(first, files))
-        count = 1 + size * _PART_SHARE // self.scope.memory_bytes
-        yield from parts_of(definition, sides, hot, count, self.folder, self._held_bytes_max)
-
-    def _scanned(self, definition: LiveTable, bucket: int, reading: Reading) -> pa.Table | None:
-        if self.doors is None or self.doors.hot is None:
-            return None
-        scanned = self.doors.hot.scan(bucket, reading.seam)
-        if not self.scope.is_part:
-            return scanned
-        return scanned.filter(
-            pa.array(self.scope.chosen.holds(hot_entities(definition, scanned)), pa.bool_())
-        )
-
-
-def _bytes_about(first: Sequence[pa.Table], files: Sequence[DataFile]) -> int:
-    """About what all rows of some files take in memory, by the first ones."""
-    rows = sum(file.rows for file in files)
-    return sum(-(-piece.nbytes // piece.num_rows) * rows for piece in first)
 
 
 def failed(

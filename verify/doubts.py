@@ -20,10 +20,10 @@ from verify.row_judge import Reason
 from verify.sample import entities_of
 
 if TYPE_CHECKING:
+    from thermocline.iceberg.reading import Place
     from thermocline.process.clock import Clock
     from thermocline.rules.seam import Seam
     from verify.finding import Finding
-    from verify.reading import Place
     from verify.report import Report
 
 __all__ = ["Doubts", "Origin", "offsets_of", "second_look"]

@@ -21,14 +21,14 @@ from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE, Column
 from thermocline.rules.fold import order_of
 from thermocline.rules.keys import bucket_of, decode_one, parse_value
 from verify.finding import Finding, Key
-from verify.log_fold import MAYBE, STATE
+from verify.log_decode import MAYBE, STATE
 from verify.sample import by_entity, entities_of
 
 if TYPE_CHECKING:
+    from thermocline.iceberg.reading import Place, Reading
     from thermocline.rules.definition import LiveTable
     from thermocline.rules.read_point import ReadPoint
     from thermocline.rules.seam import Seam
-    from verify.reading import Place, Reading
 
 __all__ = ["ENTITY_ROWS_MAX", "Entities", "entity_key", "parameters_of"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from thermocline.rules.keys import named_columns
@@ -68,10 +68,6 @@ class Finding:
     def __post_init__(self) -> None:
         """Refuses a code that nobody could look up."""
         assert self.code in CODES, f"{self.code} is no kind of finding"
-
-    def with_history(self, lines: tuple[str, ...]) -> Finding:
-        """The same finding, with the lines that tell how it came about."""
-        return replace(self, history=lines)
 
     def to_dict(self) -> dict[str, Any]:
         """The form in JSON; what JSON has no form for is left to its writer."""

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from thermocline.errors import first_line
 from thermocline.iceberg.files import ListedFile, open_input
+from thermocline.iceberg.lineage import lineage
 from thermocline.iceberg.sparse_index import load_sparse_index
 from thermocline.kafka.log import OffsetRange, RecordChunk
 from thermocline.process.clock import iso_time
@@ -26,23 +27,22 @@ from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE, LiveTable
 from thermocline.rules.fold import OFFSET
 from thermocline.rules.keys import bucket_of, decode_one, encode_table
 from thermocline.rules.seam import Seam
-from verify.bucket_scan import UNREADABLE, origin_of
 from verify.current_files import StoredFile
 from verify.file_history import deletes_by_file
-from verify.lineage import SnapshotFiles, lineage, walk
+from verify.file_scan import UNREADABLE, origin_of
+from verify.snapshot_files import SnapshotFiles, walk
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
-__all__ = ["KEYS_MAX", "LINES_MAX", "HeldLog", "Read", "histories_of", "history_of"]
+__all__ = ["KEYS_MAX", "LINES_MAX", "HeldLog", "Read", "histories_of"]
 
 KEYS_MAX: Final = 100
 """Keys whose history is told at once: what a person reads, and a lookup in each file for each of them."""
 LINES_MAX: Final = 50
 """Lines that are kept of a key's records, and of what happened to its rows: the newest ones."""
 _VALUE_CHARACTERS: Final = 100
-_GROUPS_AT_ONCE: Final = 64
 
 
 class HeldLog(Protocol):
@@ -59,13 +59,6 @@ class HeldLog(Protocol):
 
 Read = Callable[[Sequence[OffsetRange]], Iterator[RecordChunk]]
 """The committed records of some ranges, as `thermocline.kafka.log.read_ranges` gives them."""
-
-
-def history_of(
-    table: Table, log: HeldLog | None, read: Read, definition: LiveTable, key: bytes
-) -> tuple[str, ...]:
-    """The lines of one key, encoded; see `histories_of`."""
-    return histories_of(table, log, read, definition, [key])[key]
 
 
 def histories_of(

@@ -1,33 +1,30 @@
-"""Reads the log once: decoded records by bucket into files, and those of sampled entities into memory."""
+"""Reads the log once: decoded records into the staging, and those of sampled entities into memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pyarrow as pa
 
 from thermocline.errors import OffsetsGone, ReadPointGone
 from thermocline.kafka.log import Log, OffsetRange, RecordChunk, read_ranges
-from thermocline.rules.keys import buckets
 from thermocline.rules.seam import Seam
 from verify.entities import Entities
-from verify.log_fold import SEGMENT, LogDecoder
+from verify.log_decode import SEGMENT, LogDecoder
 from verify.sample import entities_of
-from verify.spill import Spill
+from verify.staging import LOG, Staging
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from thermocline.iceberg.reading import Place, Reading
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
-    from verify.reading import Place, Reading
     from verify.sample import Chosen
 
-__all__ = ["LogPass", "Progress", "ReadLog", "numbers_of", "sampled"]
+__all__ = ["LogPass", "Progress", "ReadLog", "sampled"]
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is; 0 where nobody knows."""
@@ -41,12 +38,11 @@ PROGRESS: Final = "log"
 
 @dataclass(frozen=True, slots=True)
 class ReadLog:
-    """What was read: the records by bucket, from where to where, and those of sampled entities.
+    """What was read: from where to where, how much, and the records of sampled entities.
 
     ``firsts`` are by partition: from there on the log holds all that the table has read.
     """
 
-    records: Spill
     firsts: Mapping[Place, int]
     ends: Seam
     entities: Entities
@@ -71,7 +67,7 @@ class LogPass:
     progress: Progress
     _waiting: list[pa.Table] = field(default_factory=list)
 
-    def read(self, folder: Path, held_bytes_max: int) -> ReadLog:
+    def read(self, staging: Staging) -> ReadLog:
         """Reads all that the log holds and the table has read, and on to the ends.
 
         Raises:
@@ -79,18 +75,16 @@ class LogPass:
             ThermoclineError: the log can't be read.
         """
         for attempt in range(1, _READS_MAX + 1):
-            records = Spill(folder / f"log-{attempt}", held_bytes_max)
             try:
-                return self._read(records)
+                return self._read(staging)
             except OffsetsGone as gone:  # what is left is read from its new start
                 if attempt == _READS_MAX:
                     detail = f"the log is cut faster than it can be read, at {', '.join(gone.gaps)}"
                     raise ReadPointGone(table=self.reading.definition.name, detail=detail) from gone
-                for bucket in range(self.reading.definition.buckets):
-                    records.drop(bucket)
+                staging.clear(LOG)
         raise AssertionError("unreachable")
 
-    def _read(self, records: Spill) -> ReadLog:
+    def _read(self, staging: Staging) -> ReadLog:
         definition = self.reading.definition
         starts = self.log.starts(definition.topics)
         firsts = {place: first for place, first in self._firsts(starts) if first is not None}
@@ -104,12 +98,11 @@ class LogPass:
             found = decoder.decode(chunk)
             self.chosen.offer(entities_of(definition, found))
             kept = sampled(definition, found, self.chosen) if self.is_part else found
-            records.add(numbers_of(definition, kept), kept)
+            staging.add(LOG, kept)
             self._wait(definition, found)
-        records.flush()
         if self._waiting:
             entities.take_records(sampled(definition, pa.concat_tables(self._waiting), self.chosen))
-        return ReadLog(records, firsts, ends, entities, decoder.records, decoder.bad)
+        return ReadLog(firsts, ends, entities, decoder.records, decoder.bad)
 
     def _firsts(self, starts: Seam) -> list[tuple[Place, int | None]]:
         """A partition that is newer than the snapshot is read from its start."""
@@ -148,10 +141,3 @@ class LogPass:
 def sampled(definition: LiveTable, rows: pa.Table, chosen: Chosen) -> pa.Table:
     """The rows of chosen entities."""
     return rows.filter(pa.array(chosen.holds(entities_of(definition, rows)), pa.bool_()))
-
-
-def numbers_of(definition: LiveTable, rows: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The bucket of each row."""
-    if not rows.num_rows:
-        return np.zeros(0, np.int64)
-    return buckets(definition, rows.column(definition.bucket_column.name)).astype(np.int64)

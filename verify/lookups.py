@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from thermocline.errors import OffsetsGone, ReadPointGone
 from thermocline.iceberg.catalog import definition_of
+from thermocline.iceberg.lineage import lineage
+from thermocline.iceberg.reading import Reading
 from thermocline.kafka.log import Log, OffsetRange, read_ranges
 from thermocline.rules.read_point import READ_AFTER_MAX, ReadPoint
 from verify.doubts import second_look
 from verify.entities import parameters_of
 from verify.finding import Finding
-from verify.lineage import lineage
-from verify.log_fold import LogDecoder
+from verify.log_decode import LogDecoder
 from verify.log_pass import sampled
-from verify.reading import Reading
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

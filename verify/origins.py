@@ -20,7 +20,7 @@ from thermocline.rules.definition import PROVENANCE
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
-    from verify.lineage import Link
+    from thermocline.iceberg.lineage import Link
 
 # The table keeps so many accepted losses, and so many bytes of them: beyond, old ones may have been dropped,
 # and with them how far a log was read that is not the table's any more.

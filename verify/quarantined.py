@@ -19,14 +19,15 @@ from pyroaring import BitMap64
 from thermocline.errors import first_line
 from thermocline.iceberg.catalog import find_table
 from thermocline.iceberg.files import open_input
+from thermocline.iceberg.lineage import lineage
 from verify.finding import Finding
-from verify.lineage import lineage, walk
 from verify.seam_history import name_of
+from verify.snapshot_files import walk
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from verify.lineage import Link
+    from thermocline.iceberg.lineage import Link
 
 QUARANTINED: Final = "quarantined"
 # Rows read at once: of each, the place alone.

@@ -6,15 +6,16 @@ that a person did, may explain what the table shows, the key is not judged, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from thermocline.rules.fold import order_of
+from verify.log_decode import CERTAIN, MAYBE
 
 if TYPE_CHECKING:
-    from verify.reading import Place, Reading
+    from thermocline.iceberg.reading import Place, Reading
 
 __all__ = ["JudgeContext", "KeyVerdict", "LastRecord", "Reason", "Stored", "judge"]
 
@@ -33,16 +34,21 @@ class Reason(StrEnum):
 class LastRecord:
     """The last record of a key in a partition that the table has read. ``timestamp`` is in microseconds.
 
-    ``is_maybe``: it was bad when it was read, and is good by now. ``index`` finds its columns.
+    ``values`` are its value columns, in declared order, in a form that is equal exactly where they are.
     """
 
     place: Place
     offset: int
     timestamp: int
     batch: int
-    is_maybe: bool
+    state: int
     is_tombstone: bool
-    index: int
+    values: tuple[object, ...]
+
+    @property
+    def is_maybe(self) -> bool:
+        """Whether it was bad when it was read, and is good by now."""
+        return self.state == MAYBE
 
     def __str__(self) -> str:
         return f"{self.place[0]}/{self.place[1]}@{self.offset}"
@@ -55,7 +61,7 @@ class Stored:
     place: Place | None
     offset: int
     timestamp: int
-    index: int
+    values: tuple[object, ...]
 
     def __str__(self) -> str:
         return "nowhere" if self.place is None else f"{self.place[0]}/{self.place[1]}@{self.offset}"
@@ -84,15 +90,24 @@ class JudgeContext:
     """What holds for all keys.
 
     ``firsts``: from where on, by partition, the log holds all that the table has read. ``compacted`` are
-    topics; ``fleeting`` those of which tombstones may have gone while the log was read. ``same`` compares a
-    record's columns with a row's, by their indexes.
+    topics; ``fleeting`` those of which tombstones may have gone while the log was read. ``later`` says of
+    each value column whether it was added later, so that older rows may have it as null.
     """
 
     reading: Reading
     firsts: Mapping[Place, int]
     compacted: Collection[str]
     fleeting: Collection[str]
-    same: Callable[[int, int], bool]
+    later: Sequence[bool]
+
+    def same(self, record: LastRecord, row: Stored) -> bool:
+        """Whether a row has the values of a record."""
+        if record.state == CERTAIN:
+            return record.values == row.values
+        return all(
+            ours == theirs or (is_later and theirs is None)
+            for ours, theirs, is_later in zip(record.values, row.values, self.later, strict=True)
+        )
 
 
 def judge(heard: Sequence[LastRecord], rows: Sequence[Stored], ground: JudgeContext) -> KeyVerdict:
@@ -176,7 +191,7 @@ class _Case:
         if own.is_tombstone:
             return KeyVerdict("row-extra", f"the row comes from {self.row}, which deletes it")
         # safety: verify-columns
-        if own.timestamp != self.row.timestamp or not self.ground.same(own.index, self.row.index):
+        if own.timestamp != self.row.timestamp or not self.ground.same(own, self.row):
             return KeyVerdict("row-differs", f"the row's columns are not those of {own}, where it comes from")
         return AGREES
 
@@ -188,7 +203,7 @@ class _Case:
         """Whether the row is older than its record, and says the same."""
         last = [*self.possible, *(one for one in self.heard if self._is_replayed(one))]
         return self.ground.reading.suppressed and any(
-            not one.is_tombstone and self.ground.same(one.index, self.row.index) for one in last
+            not one.is_tombstone and self.ground.same(one, self.row) for one in last
         )
 
     def _is_before(self, winner: LastRecord, place: Place) -> bool:

@@ -25,8 +25,8 @@ from verify.finding import Finding
 
 if TYPE_CHECKING:
     from thermocline.iceberg.catalog import SnapshotState
+    from thermocline.iceberg.lineage import Link
     from thermocline.rules.definition import LiveTable
-    from verify.lineage import Link
 
 READ: Final = "read"
 # Partitions that a sentence names one by one; the others are counted.

@@ -1,24 +1,24 @@
 """The structure of a table: its history, its files, its rows, as far as they are judged without the log.
 
 `seam_history` asks the summaries of all snapshots that the table still holds, `file_history` their files,
-`current_files` and `bucket_scan` the files and the rows of the current snapshot, `quarantined` the companion.
+`current_files` and `file_scan` the files and the rows of the current snapshot, `quarantined` the companion.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import ThermoclineError
 from thermocline.iceberg.catalog import load_table
-from verify.bucket_scan import bucket_findings
+from thermocline.iceberg.lineage import lineage
 from verify.current_files import deletes_findings, listing_findings, stored_files
 from verify.file_history import FileHistory
-from verify.lineage import SnapshotFiles, lineage, walk
+from verify.file_scan import file_findings
 from verify.origins import Origins
 from verify.quarantined import quarantine_findings
 from verify.seam_history import name_of, seam_findings
+from verify.snapshot_files import SnapshotFiles, walk
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -36,8 +36,8 @@ ROWS: Final = "files"
 def structure_findings(table: Table, definition: LiveTable, progress: Progress) -> Iterator[Finding]:
     """What is wrong with the table's current snapshot and with its history, as it is found.
 
-    ``table`` is as it was loaded; what is committed meanwhile does not matter. In memory are the list of the
-    files of one snapshot, and 8 bytes for each row of a bucket.
+    ``table`` is as it was loaded; what is committed meanwhile does not matter. In memory is the list of the
+    files of one snapshot.
 
     Raises:
         OSError: the store can't be asked.
@@ -67,8 +67,8 @@ def _current(
         done += count
         progress(ROWS, done, total)
 
-    for _, of_bucket in groupby(files, key=lambda file: file.listed.bucket):
-        yield from bucket_findings(table.io, definition, list(of_bucket), origins, rows_read)
+    for file in files:
+        yield from file_findings(table.io, definition, file, origins, rows_read)
 
 
 def _is_held(table: Table) -> Callable[[int], bool]:

@@ -1,28 +1,27 @@
-"""The rows of a table against the log: most of them by columns, and the rest key by key."""
+"""The rows of a table against the log: most of them by one join, and the rest key by key."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE
-from verify.compare import Mask, compared_columns, rows_equal, rows_equal_or_null
 from verify.finding import Finding, key_of
-from verify.log_fold import BATCH, CERTAIN, MAYBE, SEGMENT, STATE
+from verify.log_decode import BATCH, CERTAIN, SEGMENT, STATE
 from verify.row_judge import JudgeContext, KeyVerdict, LastRecord, Reason, Stored, judge
+from verify.staging import LAST, STORED, Staging, row_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from thermocline.iceberg.reading import Place, Reading
     from thermocline.rules.definition import LiveTable
     from verify.doubts import Doubts
-    from verify.reading import Place, Reading
     from verify.report import Report
 
 __all__ = ["TableCheck"]
@@ -30,14 +29,17 @@ __all__ = ["TableCheck"]
 # So many records that came to where their key had been before, and none that came elsewhere: keys stay in
 # their partitions.
 _REPEATED_MIN: Final = 100
+# Findings that hang on whether keys stay; of those beyond it only their number is told.
+_IF_KEYS_STAY_MAX: Final = 10_000
 
-# Keys whose records and rows are Python objects at a time.
-_KEYS_AT_ONCE: Final = 10_000
+_TOPIC, _PARTITION, _OFFSET, _ = PROVENANCE
+_FACTS: Final = (BATCH, STATE, TOMBSTONE)
+_AGREES, _DELETED, _OLDER = "agrees", "deleted", "older"
 
 
 @dataclass(slots=True)
 class TableCheck:
-    """Judges shard by shard; what it finds goes into the report.
+    """Judges all keys; what it finds goes into the report.
 
     ``firsts``, ``compacted`` and ``fleeting`` are as in `verify.row_judge.JudgeContext`.
     """
@@ -50,25 +52,101 @@ class TableCheck:
     doubts: Doubts
     _if_keys_stay: list[tuple[Finding, bytes]] = field(default_factory=list)
     _keys_that_stay: Counter[str] = field(default_factory=Counter)
-    _repeated: int = 0
 
-    def check(self, records: pa.Table, rows: pa.Table, repeated: int) -> None:
-        """Compares the reduced records of some keys with all live rows of these keys and of no others.
+    def check(self, staging: Staging) -> None:
+        """Compares the records before the seam with the rows of the table."""
+        repeated = staging.reduce_log()
+        self.report.rows += staging.count(STORED)
+        self._settle(staging)
+        self._judge_others(staging)
+        self._finish(repeated)
+
+    @property
+    def _definition(self) -> LiveTable:
+        return self.reading.definition
+
+    def _settle(self, staging: Staging) -> None:
+        """The keys about which there is no doubt, in a table of their own; counted by verdict.
+
+        A row and one certain record that are equal agree, where no other of either has the key. A key is
+        deleted where a tombstone is its one certain record, and there is no row. A row is older than the log
+        where it comes from before what the log holds, which holds nothing of its key.
+        """
+        staging.execute(f"CREATE TEMP VIEW below AS FROM {LAST} WHERE {SEGMENT} = 0")
+        staging.register("gone", self._gone())
+        equal = " AND ".join(
+            f"row.{name} IS NOT DISTINCT FROM record.{name}" for name in row_names(self._definition)
+        )
+        staging.execute(f"""
+            CREATE TABLE settled AS
+            WITH one_record AS (
+                FROM below
+                SEMI JOIN (SELECT {KEY} FROM below GROUP BY {KEY} HAVING count(*) = 1) USING ({KEY})
+                WHERE {STATE} = {CERTAIN}
+            ), one_row AS (
+                FROM {STORED}
+                SEMI JOIN (SELECT {KEY} FROM {STORED} GROUP BY {KEY} HAVING count(*) = 1) USING ({KEY})
+            )
+            SELECT row.{KEY}, '{_AGREES}' AS verdict
+            FROM one_row AS row JOIN one_record AS record ON {equal} WHERE NOT {TOMBSTONE}
+            UNION ALL
+            SELECT {KEY}, '{_DELETED}' FROM one_record ANTI JOIN {STORED} USING ({KEY}) WHERE {TOMBSTONE}
+            UNION ALL
+            SELECT {KEY}, '{_OLDER}' FROM one_row ANTI JOIN below USING ({KEY})
+            JOIN gone USING ({_TOPIC}, {_PARTITION})
+            WHERE {_OFFSET} >= gone.offset_start AND {_OFFSET} < gone.offset_end
+        """)
+        counts = dict(staging.rows("SELECT verdict, count(*) FROM settled GROUP BY verdict"))
+        self.report.agreed += counts.get(_AGREES, 0)
+        self.report.deleted += counts.get(_DELETED, 0)
+        if older := counts.get(_OLDER, 0):
+            self.report.unjudged[Reason.OLDER] += older
+
+    def _gone(self) -> pa.Table:
+        """The offsets that the table has read and the log no longer holds."""
+        rows = []
+        for place, life in self.reading.lives.items():
+            least = (life.begins or 0) if self.reading.is_whole else 0
+            if place[0] not in self.reading.replaced:
+                rows.append((*place, least, self.firsts.get(place, 0)))
+        schema = pa.schema(
+            [
+                (_TOPIC, pa.string()),
+                (_PARTITION, pa.int32()),
+                ("offset_start", pa.int64()),
+                ("offset_end", pa.int64()),
+            ]
+        )
+        return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
+
+    def _judge_others(self, staging: Staging) -> None:
+        names = ", ".join(row_names(self._definition))
+        nulls = ", ".join(f"NULL AS {name}" for name in _FACTS)
+        staging.execute(f"""
+            CREATE TABLE others AS
+            SELECT DISTINCT {KEY} FROM (SELECT {KEY} FROM below UNION ALL SELECT {KEY} FROM {STORED})
+            ANTI JOIN settled USING ({KEY})
+        """)
+        query = f"""
+            FROM (
+                SELECT {names}, {", ".join(_FACTS)}, FALSE AS is_row FROM below SEMI JOIN others USING ({KEY})
+                UNION ALL
+                SELECT {names}, {nulls}, TRUE FROM {STORED} SEMI JOIN others USING ({KEY})
+            ) ORDER BY {KEY}
+        """
+        later = [column.name in self.reading.later_columns for column in self._definition.value_columns]
+        ground = JudgeContext(self.reading, self.firsts, self.compacted, self.fleeting, later)
+        for key, found in groupby(staging.rows(query), key=lambda one: one[0]):
+            heard, rows = _told_apart(found)
+            self.report.contested += len({one.place for one in heard}) > 1
+            self._note(key, judge(heard, rows, ground), bool(rows))
+
+    def _finish(self, repeated: int) -> None:
+        """Says what hung on whether keys stay in their partitions.
 
         ``repeated`` counts the records that were followed by another one of their key in their partition.
         """
-        self._repeated += repeated
-        below = records.filter(pc.equal(records.column(SEGMENT), 0)).combine_chunks()
-        self.report.rows += rows.num_rows
-        single, at = self._matched(below, rows)
-        is_settled = self._agreeing(below, rows, at) | self._older(below, rows)
-        left = rows.filter(pa.array(~is_settled))
-        keys_left = self._absent_or_contested(below, single, rows, left)
-        self._judge_each(below, rows, keys_left)
-
-    def finish(self) -> None:
-        """Says what hung on whether keys stay in their partitions."""
-        stay = self._repeated >= _REPEATED_MIN and not (self.reading.has_grown or self.report.contested)
+        stay = repeated >= _REPEATED_MIN and not (self.reading.has_grown or self.report.contested)
         if self._keys_that_stay and not stay:
             self.report.unjudged[Reason.MOVED] += self._keys_that_stay.total()
         elif self._keys_that_stay:
@@ -76,87 +154,6 @@ class TableCheck:
                 self._found(finding, key)
             kept = Counter(finding.code for finding, _ in self._if_keys_stay)
             self.report.counts += self._keys_that_stay - kept
-
-    @property
-    def _definition(self) -> LiveTable:
-        return self.reading.definition
-
-    def _matched(self, below: pa.Table, rows: pa.Table) -> tuple[Mask, pa.Array]:
-        """Which records are their key's only one and certain; and for each row, where that record is."""
-        keys = below.column(KEY).combine_chunks().dictionary_encode()
-        counts = np.bincount(keys.indices.to_numpy(), minlength=len(keys.dictionary))
-        is_single: Mask = counts[keys.indices.to_numpy()] == 1
-        is_single &= below.column(STATE).to_numpy() == CERTAIN
-        indexes = np.flatnonzero(is_single)
-        of_singles = below.column(KEY).combine_chunks().take(pa.array(indexes))
-        at = pc.index_in(rows.column(KEY).combine_chunks(), value_set=of_singles)
-        return is_single, pc.take(pa.array(indexes), at)
-
-    def _agreeing(self, below: pa.Table, rows: pa.Table, at: pa.Array) -> Mask:
-        """The rows that are their key's only record; a key that is live twice is left to be judged."""
-        has_record = at.is_valid().to_numpy(zero_copy_only=False)
-        agrees: Mask = np.zeros(rows.num_rows, bool)
-        if has_record.any():
-            paired = below.take(at.drop_null())
-            same = rows_equal(paired, rows.filter(pa.array(has_record)), compared_columns(self._definition))
-            same &= pc.invert(paired.column(TOMBSTONE)).to_numpy(zero_copy_only=False)
-            agrees[has_record] = same
-        agrees &= ~self._is_twice(rows)
-        self.report.agreed += int(agrees.sum())
-        return agrees
-
-    def _older(self, below: pa.Table, rows: pa.Table) -> Mask:
-        """The rows that come from before what the log holds, and of whose keys it holds nothing."""
-        is_unheard = pc.invert(
-            pc.is_in(rows.column(KEY).combine_chunks(), below.column(KEY).combine_chunks())
-        )
-        older: Mask = np.zeros(rows.num_rows, bool)
-        topics, partitions, offsets = (rows.column(name) for name in PROVENANCE[:3])
-        for place, life in self.reading.lives.items():
-            first, begins = self.firsts.get(place, 0), life.begins or 0
-            least = begins if self.reading.is_whole else 0
-            if first <= least or place[0] in self.reading.replaced:
-                continue
-            is_there = pc.and_(pc.equal(topics, place[0]), pc.equal(partitions, place[1]))
-            is_older = pc.and_(pc.less(offsets, first), pc.greater_equal(offsets, least))
-            older |= pc.fill_null(pc.and_(is_there, is_older), False).to_numpy()
-        older &= is_unheard.to_numpy(zero_copy_only=False) & ~self._is_twice(rows)
-        if older.any():
-            self.report.unjudged[Reason.OLDER] += int(older.sum())
-        return older
-
-    def _is_twice(self, rows: pa.Table) -> Mask:
-        keys = rows.column(KEY).combine_chunks().dictionary_encode()
-        if len(keys.dictionary) == rows.num_rows:
-            return np.zeros(rows.num_rows, bool)
-        counts = np.bincount(keys.indices.to_numpy(), minlength=len(keys.dictionary))
-        is_twice: Mask = counts[keys.indices.to_numpy()] > 1
-        return is_twice
-
-    def _absent_or_contested(
-        self, below: pa.Table, is_single: Mask, rows: pa.Table, left: pa.Table
-    ) -> pa.Array:
-        """The keys that are to be judged one by one: of rows that are left, and of records without a row."""
-        keys = below.column(KEY).combine_chunks()
-        is_absent = pc.invert(pc.is_in(keys, value_set=rows.column(KEY).combine_chunks())).to_numpy(
-            zero_copy_only=False
-        )
-        is_deleted = is_single & is_absent & below.column(TOMBSTONE).to_numpy()
-        self.report.deleted += int(is_deleted.sum())
-        wanted = keys.filter(pa.array(is_absent & ~is_deleted))
-        return pa.concat_arrays([wanted, left.column(KEY).combine_chunks()]).unique()
-
-    def _judge_each(self, below: pa.Table, rows: pa.Table, keys: pa.Array) -> None:
-        for start in range(0, len(keys), _KEYS_AT_ONCE):
-            some = keys.slice(start, _KEYS_AT_ONCE)
-            records = below.filter(pc.is_in(below.column(KEY), value_set=some)).combine_chunks()
-            stored = rows.filter(pc.is_in(rows.column(KEY), value_set=some)).combine_chunks()
-            ground = JudgeContext(
-                self.reading, self.firsts, self.compacted, self.fleeting, self._same(records, stored)
-            )
-            heard, lying = self._heard(records), _stored(stored)
-            for key in some.to_pylist():
-                self._note(key, judge(heard.get(key, ()), lying.get(key, ()), ground), key in lying)
 
     def _note(self, key: bytes, verdict: KeyVerdict, has_row: bool) -> None:
         report = self.report
@@ -168,7 +165,7 @@ class TableCheck:
                 self._found(finding, key)
                 return
             self._keys_that_stay[finding.code] += 1
-            if len(self._if_keys_stay) < _KEYS_AT_ONCE:
+            if len(self._if_keys_stay) < _IF_KEYS_STAY_MAX:
                 self._if_keys_stay.append((finding, key))
         elif verdict.is_suppressed:
             report.suppressed += 1
@@ -184,56 +181,16 @@ class TableCheck:
         else:
             self.report.add(finding)
 
-    def _same(self, records: pa.Table, rows: pa.Table) -> Any:
-        columns = [column.name for column in self._definition.value_columns]
-        states = records.column(STATE).to_numpy()
-        later = [name for name in columns if name in self.reading.later_columns]
-        always = [name for name in columns if name not in self.reading.later_columns]
 
-        def same(record: int, row: int) -> bool:
-            one, other = records.slice(record, 1), rows.slice(row, 1)
-            if states[record] == CERTAIN:
-                return bool(rows_equal(one, other, columns).all())
-            return bool(rows_equal(one, other, always).all() and rows_equal_or_null(one, other, later).all())
-
-        return same
-
-    def _heard(self, records: pa.Table) -> dict[bytes, list[LastRecord]]:
-        found: dict[bytes, list[LastRecord]] = {}
-        for index, (key, place, offset, time) in enumerate(_origins(records)):
-            assert place is not None
-            found.setdefault(key, []).append(
-                LastRecord(
-                    place=place,
-                    offset=offset,
-                    timestamp=time,
-                    batch=records.column(BATCH)[index].as_py(),
-                    is_maybe=records.column(STATE)[index].as_py() == MAYBE,
-                    is_tombstone=records.column(TOMBSTONE)[index].as_py(),
-                    index=index,
-                )
-            )
-        for heard in found.values():
-            self.report.contested += len({one.place for one in heard}) > 1
-        return found
-
-
-def _stored(rows: pa.Table) -> dict[bytes, list[Stored]]:
-    found: dict[bytes, list[Stored]] = {}
-    for index, (key, place, offset, time) in enumerate(_origins(rows)):
-        found.setdefault(key, []).append(Stored(place, offset, time, index))
-    return found
-
-
-def _origins(rows: pa.Table) -> Iterator[tuple[bytes, Place | None, int, int]]:
-    """Key, partition, offset and time in microseconds; no partition where any of it is null."""
-    columns: Sequence[list[Any]] = [
-        rows.column(KEY).to_pylist(),
-        *(rows.column(name).to_pylist() for name in PROVENANCE[:3]),
-        rows.column(PROVENANCE[3]).cast(pa.int64()).to_pylist(),
-    ]
-    for key, topic, partition, offset, time in zip(*columns, strict=True):
-        if None in (topic, partition, offset):
-            yield key, None, -1, -1
+def _told_apart(found: Iterable[tuple[Any, ...]]) -> tuple[list[LastRecord], list[Stored]]:
+    """The records of a key, and its rows."""
+    heard, rows = [], []
+    for _key, topic, partition, offset, time, *values, batch, state, is_tombstone, is_row in found:
+        if not is_row:
+            place = (topic, partition)
+            heard.append(LastRecord(place, offset, time, batch, state, is_tombstone, tuple(values)))
+        elif None in (topic, partition, offset):
+            rows.append(Stored(None, -1, -1, tuple(values)))
         else:
-            yield key, (topic, partition), offset, -1 if time is None else time
+            rows.append(Stored((topic, partition), offset, -1 if time is None else time, tuple(values)))
+    return heard, rows

@@ -15,13 +15,13 @@ from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import open_input
 from thermocline.rules.definition import KEY, PROVENANCE, LiveTable
 from thermocline.rules.keys import encode_table
-from verify.bucket_scan import UNREADABLE
+from verify.file_scan import UNREADABLE
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
     from thermocline.iceberg.files import DataFile
-    from verify.reading import Place
+    from thermocline.iceberg.reading import Place
 
 __all__ = ["RowsUnreadable", "bucket_rows", "least_offsets", "rows_schema", "with_keys"]
 

@@ -15,8 +15,8 @@ from thermocline.iceberg.catalog import definition_of, open_table
 from thermocline.kafka.log import Log, read_ranges
 from thermocline.process.masking import mask_password
 from thermocline.rules.keys import encode_one
-from verify.bucket_scan import UNREADABLE
 from verify.comparison import MEMORY_BYTES, Scope, Verification
+from verify.file_scan import UNREADABLE
 from verify.history import KEYS_MAX, histories_of
 from verify.lookups import LookupChecks
 from verify.report import Report

@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from thermocline.errors import ReadPointGone, ThermoclineError
-from thermocline.rules.definition import PROVENANCE
 from verify.comparison import failed
 from verify.entities import Entities, entity_key
+from verify.extract_file import extracted_rows, write_extract
 from verify.finding import Finding
 from verify.log_pass import sampled
 from verify.sample import Named
-from verify.table_rows import with_keys
 from verify.verifier import run_again
 
 if TYPE_CHECKING:
@@ -144,14 +143,10 @@ class VerifyWatch:
         shown = Entities(definition, verified.reading)
         with TemporaryDirectory(prefix="thermocline-verify-") as temporary:
             path = Path(temporary) / "extract.arrows"
-            with path.open("wb") as sink:
-                columns = [*(column.name for column in definition.columns), *PROVENANCE]
-                point = doors.extract(columns, sink)
-            with pa.OSFile(str(path)) as source, pa.ipc.open_stream(source) as stream:
-                for batch in stream:
-                    rows = with_keys(definition, pa.Table.from_batches([batch]))
-                    self.report.extracted += rows.num_rows
-                    shown.take_rows(sampled(definition, rows, self.lookups.chosen))
+            point = write_extract(doors, definition, path)
+            for rows in extracted_rows(definition, path):
+                self.report.extracted += rows.num_rows
+                shown.take_rows(sampled(definition, rows, self.lookups.chosen))
         self.lookups.read_on([point])
         for prefix in pool:
             expected = verified.log.entities.rows_at(prefix, point, self.lookups.reading_at)

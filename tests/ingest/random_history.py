@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from ingest.judgement import Judgement, Origin, Outcome, SnapshotHistory
+from ingest.judgement import Judgement, Origin, Outcome
 from ingest.replay import _Replaying
 from tests.newest import newest
+from thermocline.iceberg.reading import Life, Reading
 from thermocline.kafka.log import OffsetRange, RecordChunk, TopicConfig, TopicFacts
 from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.decode import decoder_for
@@ -55,6 +56,20 @@ class Surroundings:
     is_compacted: bool = False
     is_rebased: bool = False
     is_altered: bool = False
+
+
+def reading_of_seams(
+    seams: Sequence[Seam], begins: Seam | None = None, definitions: Sequence[LiveTable] = ()
+) -> Reading:
+    """Of snapshots of which the first is not the table's. ``begins``: of topics that joined on the way."""
+    lives = {}
+    for topic, partition, _ in seams[-1].items() if seams else ():
+        place = (topic, partition)
+        first = next(index for index, seam in enumerate(seams) if place in seam)
+        begin = (begins or Seam()).get(place) if first else None
+        lives[place] = Life(begin, first, tuple(seam[place] for seam in seams[first:]))
+    known = definitions or [DEFINITION] * len(seams)
+    return Reading(seams[-1] if seams else Seam(), lives, known, (), is_whole=False)
 
 
 @dataclass(eq=False)
@@ -172,9 +187,8 @@ class RandomHistory:
         return _Replaying(
             definition=DEFINITION,
             client_config={},
-            history=SnapshotHistory(
-                self.seams[known], self.drained_ms[known], self.begins, self.definitions[known]
-            ),
+            reading=reading_of_seams(self.seams[known], self.begins, self.definitions[known]),
+            drained_ms=self.drained_ms[known],
             files={},
             decoder=decoder_for(DEFINITION),
             progress=lambda _done, _total: None,

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
-from ingest.evidence import LogEvidence, history_of, live_rows
+from ingest.evidence import LogEvidence, drained, live_rows, unbroken
 from ingest.judgement import (
     SETTLED,
     Candidate,
@@ -23,8 +23,8 @@ from ingest.judgement import (
     Judgement,
     Origin,
     Outcome,
-    SnapshotHistory,
     TableContext,
+    batch_before,
     judge_by_log,
     judge_by_place,
     judge_by_table,
@@ -43,12 +43,22 @@ from ingest.quarantine import (
 from ingest.replay import Replayed
 from tests.ingest.one_bucket import DEFINITION, IO, OneBucketTable, records_of
 from tests.ingest.random_history import DEFINITION as KEYED
-from tests.ingest.random_history import EARLIER, WIDENED, RandomHistory, Record, Surroundings, content_of
+from tests.ingest.random_history import (
+    EARLIER,
+    WIDENED,
+    RandomHistory,
+    Record,
+    Surroundings,
+    content_of,
+    reading_of_seams,
+)
 from tests.ingest.test_probe import Reads
 from tests.tier import quick_or_full
 from thermocline.errors import ExitCode
 from thermocline.iceberg.catalog import open_catalog
 from thermocline.iceberg.data_file import ROW_GROUP_ROWS
+from thermocline.iceberg.lineage import Link
+from thermocline.iceberg.reading import Reading, reading_of
 from thermocline.kafka.log import TopicConfig
 from thermocline.rules.fold import fold
 from thermocline.rules.keys import decode_one
@@ -63,12 +73,12 @@ PRODUCERS_TIME = TopicConfig(is_compacted=False, delete_retention_ms=DAY_MS, is_
 COMPACTED_PRODUCERS_TIME = TopicConfig(
     is_compacted=True, delete_retention_ms=DAY_MS, is_log_append_time=False
 )
-NO_HISTORY = SnapshotHistory([], [])
+NOTHING = reading_of_seams([])
 # The candidate: offset 50 of partition 0, appended at 5,000, of the batch that the second snapshot made.
 ORIGIN = Origin(T, 0, 50, 5_000, "id")
 CANDIDATE = Candidate(ORIGIN, b"key")
 SEAMS = [Seam.of({T: {0: 40, 1: 20}}), Seam.of({T: {0: 60, 1: 30}}), Seam.of({T: {0: 100, 1: 100}})]
-HISTORY = SnapshotHistory(SEAMS, [None] * 3)
+READING = reading_of_seams(SEAMS)
 ALL_YOUNG = {0: 0, 1: 0}
 
 
@@ -89,7 +99,8 @@ ALONE = heard()
 def ground(
     config: TopicConfig = KEPT,
     starts: Mapping[int, int] | None = None,
-    history: SnapshotHistory = HISTORY,
+    reading: Reading = READING,
+    drained_ms: Sequence[int | None] | None = None,
     now_ms: int = 6_000,
     has_key: bool = True,
     is_keyed_by_value: bool = False,
@@ -99,7 +110,8 @@ def ground(
         has_key=has_key,
         is_keyed_by_value=is_keyed_by_value,
         seam=SEAMS[-1],
-        history=history,
+        reading=reading,
+        drained_ms=drained_ms or [None] * len(reading.definitions),
         topic_ids={T: "id"},
         configs={T: config},
         starts=Seam.of({T: {0: 0, 1: 0} if starts is None else starts}),
@@ -197,9 +209,9 @@ def test_a_table_without_a_key_takes_what_it_does_not_have() -> None:
 
 def test_without_a_snapshot_from_before_the_record_it_is_refused() -> None:
     """Goal: where snapshots are expired or the table was rebased, nothing says what was read after it."""
-    for history in (NO_HISTORY, SnapshotHistory(SEAMS[1:], [None] * 2)):
-        assert by_log(ground(history=history)) == Outcome.REFUSED
-        assert by_log(ground(history=history), heard(Origin(T, 1, 99, 9_000))) == Outcome.REFUSED
+    for reading in (NOTHING, reading_of_seams(SEAMS[1:])):
+        assert by_log(ground(reading=reading)) == Outcome.REFUSED
+        assert by_log(ground(reading=reading), heard(Origin(T, 1, 99, 9_000))) == Outcome.REFUSED
 
 
 def test_a_log_that_is_cut_past_the_record_is_refused_and_one_cut_up_to_it_is_not() -> None:
@@ -231,15 +243,16 @@ def test_another_partition_that_lost_what_was_read_with_the_record_or_later_is_r
 
 def test_a_partition_that_joined_later_must_be_there_from_its_start() -> None:
     """Goal: its records were read after the record whatever their times, but those of before it joined."""
-    history = SnapshotHistory([Seam.of({T: {0: 40}}), *SEAMS[1:]], [None] * 3)
+    reading = reading_of_seams([Seam.of({T: {0: 40}}), *SEAMS[1:]])
     other = Origin(T, 1, 3, 1)
-    assert by_log(ground(history=history), heard(other)) == Outcome.APPLIED
-    assert by_log(ground(history=history, starts={0: 0, 1: 1})) == Outcome.REFUSED
-    history = SnapshotHistory([Seam.of({T: {0: 40}}), Seam.of({T: {0: 60}}), SEAMS[2]], [None] * 3)
-    assert by_log(ground(history=history), heard(other)) == Outcome.SUPERSEDED
-    joined = SnapshotHistory(history.seams, [None] * 3, Seam.of({T: {1: 10}}))
-    assert by_log(ground(history=joined), heard(other)) == Outcome.APPLIED
-    assert by_log(ground(history=joined, starts={0: 0, 1: 10})) == Outcome.APPLIED
+    assert by_log(ground(reading=reading), heard(other)) == Outcome.APPLIED
+    assert by_log(ground(reading=reading, starts={0: 0, 1: 1})) == Outcome.REFUSED
+    seams = [Seam.of({T: {0: 40}}), Seam.of({T: {0: 60}}), SEAMS[2]]
+    reading = reading_of_seams(seams)
+    assert by_log(ground(reading=reading), heard(other)) == Outcome.SUPERSEDED
+    joined = reading_of_seams(seams, Seam.of({T: {1: 10}}))
+    assert by_log(ground(reading=joined), heard(other)) == Outcome.APPLIED
+    assert by_log(ground(reading=joined, starts={0: 0, 1: 10})) == Outcome.APPLIED
 
 
 def test_a_compacted_log_tells_of_deletions_for_as_long_as_it_keeps_tombstones() -> None:
@@ -255,16 +268,20 @@ def test_producers_times_do_not_make_a_record_young() -> None:
     seams = [Seam.of({T: {0: 10, 1: 0}}), *SEAMS]
     assert by_log(ground(config)) == Outcome.REFUSED
     drained = ground(
-        config, history=SnapshotHistory(seams, [None, 4_000, None, None]), now_ms=4_000 + DAY_MS - 1
+        config,
+        reading=reading_of_seams(seams),
+        drained_ms=[None, 4_000, None, None],
+        now_ms=4_000 + DAY_MS - 1,
     )
     assert by_log(drained) == Outcome.APPLIED
     before = ground(
-        config, history=SnapshotHistory(seams, [4_000, None, 9_000, 9_000]), now_ms=4_000 + DAY_MS
+        config, reading=reading_of_seams(seams), drained_ms=[4_000, None, 9_000, 9_000], now_ms=4_000 + DAY_MS
     )
     assert by_log(before) == Outcome.REFUSED
     # A partition joined the table after that time: its records may be older.
     joined = [Seam.of({T: {0: 40}}), SEAMS[2]]
-    assert by_log(ground(config, history=SnapshotHistory(joined, [4_000, 5_000]))) == Outcome.REFUSED
+    late = ground(config, reading=reading_of_seams(joined), drained_ms=[4_000, 5_000])
+    assert by_log(late) == Outcome.REFUSED
 
 
 def test_a_bad_record_or_one_beyond_the_seam_may_have_taken_a_tombstones_place_by_compaction() -> None:
@@ -443,7 +460,7 @@ def test_candidates_are_judged_as_ingest_would_have_had_them() -> None:
     before_these = [Origin(T, 1, 24, 9_999), Origin(T, 0, 50, 5_000)]
     expected = [*of_the_later_batch, *of_the_earlier, *before_these]
     shuffled = [Candidate(origin, b"key") for origin in reversed(expected)]
-    assert [one.origin for one in newest_first(shuffled, HISTORY)] == expected
+    assert [one.origin for one in newest_first(shuffled, READING)] == expected
 
 
 def test_of_two_candidates_of_a_key_the_one_of_the_later_batch_is_applied_whatever_their_times(
@@ -469,11 +486,10 @@ def test_a_history_begins_after_what_was_decoded_by_a_definition_that_is_not_kno
 ) -> None:
     """Goal: where it can't be known which records were good, a replay is refused."""
     steps = [({"a": {0: offset}}, {"a": "1"}, 1, False) for offset in (1, 2, 3)]
-    assert len(history_after(quarantine, steps).definitions) == 3
+    assert len(after(quarantine, steps)) == 3
     snapshots = quarantine.metadata.snapshots
     snapshots[1] = snapshots[1].model_copy(update={"schema_id": 99})
-    history = history_of(quarantine, DEFINITION)
-    assert (len(history.seams), len(history.definitions)) == (1, 1)
+    assert len(unbroken(quarantine)) == 1
 
 
 def test_only_the_brokers_times_say_from_where_on_records_are_young(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -587,7 +603,7 @@ def test_removing_takes_every_repeat_and_nothing_else(quarantine: Table) -> None
 Step = tuple[dict[str, dict[int, int]], dict[str, str], int, bool]
 
 
-def history_after(table: Table, steps: Sequence[Step]) -> SnapshotHistory:
+def after(table: Table, steps: Sequence[Step]) -> list[Link]:
     """Of a table whose snapshots had these seams, topic ids and drained times; True: by acceptance."""
     for number, (seam, topic_ids, drained_ms, is_accepted) in enumerate(steps):
         summary = {
@@ -602,7 +618,7 @@ def history_after(table: Table, steps: Sequence[Step]) -> SnapshotHistory:
         }
         accepted = {"thermocline.accepted": "{}"} if is_accepted else {}
         table.append(SCHEMA.empty_table(), snapshot_properties={**summary, **accepted})
-    return history_of(table, DEFINITION)
+    return unbroken(table)
 
 
 def test_the_history_begins_where_the_table_went_on_with_another_log(quarantine: Table) -> None:
@@ -610,11 +626,11 @@ def test_the_history_begins_where_the_table_went_on_with_another_log(quarantine:
     a, b = {"a": "1"}, {"a": "1", "b": "1"}
     first = ({"a": {0: 5}, "b": {0: 9}}, b, 1, False)
     made_anew = ({"a": {0: 5}, "b": {0: 9}}, {"a": "1", "b": "2"}, 2, False)
-    assert len(history_after(quarantine, [first, made_anew]).seams) == 1
-    assert len(history_after(quarantine, [first, ({"a": {0: 5}, "b": {0: 8}}, b, 2, False)]).seams) == 1
+    assert len(after(quarantine, [first, made_anew])) == 1
+    assert len(after(quarantine, [first, ({"a": {0: 5}, "b": {0: 8}}, b, 2, False)])) == 1
     # A log that lost its end and grew again may end further on: the seam does not go back then.
-    assert len(history_after(quarantine, [first, ({"a": {0: 6}, "b": {0: 9}}, b, 2, True)]).seams) == 1
-    assert len(history_after(quarantine, [({"a": {0: 6}}, a, 3, False), first]).seams) == 1
+    assert len(after(quarantine, [first, ({"a": {0: 6}, "b": {0: 9}}, b, 2, True)])) == 1
+    assert len(after(quarantine, [({"a": {0: 6}}, a, 3, False), first])) == 1
 
 
 def test_the_history_knows_from_where_a_topic_was_read_that_joined(quarantine: Table) -> None:
@@ -624,9 +640,13 @@ def test_the_history_knows_from_where_a_topic_was_read_that_joined(quarantine: T
         ({"a": {0: 5}, "b": {0: 700}}, b, 1, False),
         ({"a": {0: 8, 1: 6}, "b": {0: 800}}, b, 2, False),
     ]
-    history = history_after(quarantine, steps)
-    assert history.begins == Seam.of({"b": {0: 700}})
-    assert [history.reached(0, place) for place in (("a", 0), ("a", 1), ("b", 0))] == [5, 0, 700]
-    assert history.before(Origin("b", 0, 699, 0)) is None, "it was never read"
-    assert history.before(Origin("b", 0, 700, 0)) == 1
-    assert history.drained_ms == [None, None, 2], "a time that was there before is of an earlier snapshot"
+    links = after(quarantine, steps)
+    reading = reading_of(links, [DEFINITION] * 3, [], [], DEFINITION)
+    assert {place: life.begins for place, life in reading.lives.items() if life.first} == {
+        ("a", 1): 0,
+        ("b", 0): 700,
+    }
+    assert [reading.reached(1, place) for place in (("a", 0), ("a", 1), ("b", 0))] == [5, 0, 700]
+    assert batch_before(Origin("b", 0, 699, 0), reading) is None, "it was never read"
+    assert batch_before(Origin("b", 0, 700, 0), reading) == 1
+    assert drained(links) == [None, None, 2], "a time that was there before is of an earlier snapshot"

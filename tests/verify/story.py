@@ -15,12 +15,12 @@ from typing import Any
 import pyarrow as pa
 
 from thermocline.iceberg.catalog import SnapshotState
+from thermocline.iceberg.lineage import Link
+from thermocline.iceberg.reading import Place, Reading, reading_of
 from thermocline.kafka.log import RecordChunk
 from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.definition import Column, LiveTable
 from thermocline.rules.seam import Seam
-from verify.lineage import Link
-from verify.reading import Place, Reading, reading_of
 from verify.table_rows import rows_schema, with_keys
 
 TOPIC = "scores"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -21,21 +22,23 @@ from tests.manual_clock import ManualClock
 from thermocline.iceberg.catalog import SnapshotState
 from thermocline.iceberg.data_file import write_data_file
 from thermocline.iceberg.files import DataFile
+from thermocline.iceberg.lineage import Link
+from thermocline.iceberg.reading import Reading, reading_of
 from thermocline.kafka.log import RecordChunk
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.definition import KEY, LiveTable
+from thermocline.rules.fold import winners
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
-from verify.door_check import extract_findings, hot_findings, hot_records
 from verify.doubts import Doubts
 from verify.entities import Entities, parameters_of
-from verify.lineage import Link
-from verify.log_fold import LogDecoder, folded, records_schema
-from verify.reading import Reading, reading_of
+from verify.log_decode import LogDecoder
+from verify.overlay_check import extract_findings, hot_findings, unpacked
 from verify.report import Report
 from verify.sample import entities_of
+from verify.staging import EXTRACT, HOT, LOG, MEMORY_BYTES_MIN, STORED, Staging
 from verify.table_check import TableCheck
-from verify.table_rows import bucket_rows, rows_schema
+from verify.table_rows import bucket_rows
 
 DEFINITION = LiveTable.build(
     name="kinds",
@@ -111,15 +114,18 @@ def reading(seam: int) -> Reading:
     return reading_of(links, [DEFINITION] * 2, [DEFINITION], [], DEFINITION)
 
 
-def log_of(read: Reading) -> tuple[pa.Table, int]:
-    pieces = iter([LogDecoder(read, [Seam({PLACE: END})]).decode(chunk())])
-    return folded(pieces, records_schema(DEFINITION).empty_table())
+@contextmanager
+def staged(seam: int) -> Iterator[Staging]:
+    """All of the log, staged by a table that has read it up to a seam."""
+    with closing(Staging(None, DEFINITION, MEMORY_BYTES_MIN)) as staging:
+        staging.add(LOG, LogDecoder(reading(seam), [Seam({PLACE: END})]).decode(chunk()))
+        yield staging
 
 
 def stored(folder: Path, seam: int, changed: int | None = None) -> pa.Table:
     """The rows of a data file that holds all before a seam, as verify reads them."""
     records = LogDecoder(reading(seam), []).decode(chunk(changed)).slice(0, seam)
-    last, _ = folded(iter([records]), records.slice(0, 0))
+    last = winners(records)
     rows = last.filter(pc.invert(last.column("_tombstone"))).sort_by(KEY)
     path = (folder / "rows.parquet").as_uri()
     write_data_file(IO, path, DEFINITION, rows)
@@ -131,9 +137,9 @@ def checked(rows: pa.Table, seam: int) -> Report:
     report = Report("kinds")
     doubts = Doubts(set(), is_by_value=False, report=report)
     check = TableCheck(reading(seam), {PLACE: 0}, set(), set(), report, doubts)
-    records, repeated = log_of(reading(seam))
-    check.check(records, rows, repeated)
-    check.finish()
+    with staged(seam) as staging:
+        staging.add(STORED, rows)
+        check.check(staging)
     return report
 
 
@@ -165,20 +171,20 @@ def test_the_hot_tier_and_an_extract_are_what_the_log_says(tmp_path: Path, chang
     with pin.open(1) as hot:
         scanned = hot.scan(0, seam)
     tier.close()
-    records, _ = log_of(reading(20))
-    winners = hot_records(records, Seam({PLACE: END}))
-    assert winners.winners.num_rows == scanned.num_rows == 20
-    found = list(hot_findings(DEFINITION, winners, scanned))
-    assert [one.finding.code for one in found] == (["hot-differs"] if changed else [])
-
-    point = ReadPoint(1, seam, Seam({PLACE: END}))
-    rows = stored(tmp_path, 20)
-    shown = winners.rows.select(rows_schema(DEFINITION).names)
-    assert list(extract_findings(DEFINITION, rows, winners, shown, point)) == []
-    if changed:
-        shown = shown.filter(pa.array(np.arange(shown.num_rows) > 0))
-        (lost,) = extract_findings(DEFINITION, rows, winners, shown, point)
-        assert (lost.finding.code, lost.origin) == ("door-differs", None)
+    point, rows = ReadPoint(1, seam, Seam({PLACE: END})), stored(tmp_path, 20)
+    hot_rows = winners(LogDecoder(reading(20), []).decode(chunk()).slice(20))
+    shown = hot_rows.filter(pc.invert(hot_rows.column("_tombstone")))
+    for missing in (0, 1):
+        with staged(20) as staging:
+            staging.add(STORED, rows)
+            staging.add(HOT, unpacked(DEFINITION, scanned))
+            staging.add(EXTRACT, shown.slice(missing))
+            staging.reduce_log()
+            assert staging.count(HOT) == 20
+            found = list(hot_findings(staging, Seam({PLACE: END})))
+            assert [one.finding.code for one in found] == (["hot-differs"] if changed else [])
+            lost = list(extract_findings(staging, point))
+            assert [(one.finding.code, one.origin) for one in lost] == [("door-differs", None)] * missing
 
 
 def test_answers_in_json_are_what_the_log_says(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from thermocline.iceberg.sparse_index import FOOTER_KEY
 from thermocline.process.clock import SystemClock
 from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.definition import LiveTable
-from thermocline.rules.keys import bucket_of, decode_one
+from thermocline.rules.keys import bucket_of
 from thermocline.settings import Settings, load_settings
 from verify.finding import Finding
 from verify.structure import structure_findings
@@ -162,16 +162,6 @@ def test_a_row_that_comes_back_where_its_tombstone_had_deleted_it_is_found(table
 
 
 @pytest.mark.full
-def test_an_old_row_that_comes_back_beside_the_new_one_is_found_with_its_key(table: Damaged) -> None:
-    file, position = table.dead_row(is_key_live=True)
-    key = decode_one(table.damage.definition, table.damage.keys(file)[position])
-    table.set_deletes(file, table.damage.deleted(file) - BitMap([position]))
-    found = {one.code: one for one in table.findings()}
-    assert found.keys() == {"deletes-lost", "rows-not-accounted", "key-live-twice"}
-    assert found["key-live-twice"].key == dict(zip(("user_id", "key"), key, strict=True))
-
-
-@pytest.mark.full
 def test_deletes_that_are_as_many_as_before_and_others_are_found(table: Damaged) -> None:
     file = table.file_with_deletes()
     gone = table.damage.deleted(file)
@@ -181,15 +171,14 @@ def test_deletes_that_are_as_many_as_before_and_others_are_found(table: Damaged)
 
 
 @pytest.mark.full
-def test_a_row_that_is_there_twice_is_found_with_its_key(table: Damaged) -> None:
+def test_a_row_that_is_added_again_is_found_with_its_key(table: Damaged) -> None:
     file, position = table.live_row()
     rows = table.damage.rows(file, [position])
     table.commit(part(file.bucket, table.damage.written(file.bucket, rows)))
     found = {one.code: one for one in table.findings()}
-    assert found.keys() == {"key-live-twice", "rows-not-accounted", "row-behind-seam"}
+    assert found.keys() == {"rows-not-accounted", "row-behind-seam"}
     key = dict(zip(("user_id", "key"), rows.select(["user_id", "key"]).to_pylist()[0].values(), strict=True))
-    assert found["key-live-twice"].key == found["row-behind-seam"].key == key
-    assert file.path in found["key-live-twice"].what
+    assert found["row-behind-seam"].key == key
 
 
 def test_an_old_value_in_place_of_the_new_one_is_found(table: Damaged) -> None:

@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-import verify.bucket_parts
 import verify.comparison
 from embedded.stack import Command, Stack
 from ingest.java import small_jvm
@@ -32,12 +31,9 @@ from thermocline.errors import ExitCode, NotReady
 from thermocline.process.clock import SystemClock
 from thermocline.rules.definition import PROVENANCE
 from thermocline.rules.read_point import ReadPoint
-from verify.comparison import Scope, Verification
 from verify.doors import Doors, HotDoor
 from verify.lookups import LookupChecks
 from verify.report import Report
-from verify.sample import Sample
-from verify.spill import Numbers, Spill, part_of
 from verify.table_rows import RowsUnreadable, bucket_rows
 from verify.verifier import FOLDER_PREFIX, Choices, Verifier
 from verify.watch import VerifyWatch
@@ -110,42 +106,12 @@ def test_doors_that_tell_the_truth_agree_and_all_is_judged(live: Live) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("size", [1, 4, 1000])
 def test_a_sample_is_the_same_for_one_seed_and_agrees(live: Live, size: int) -> None:
-    """In parts of a bucket, too: with the least of memory."""
     reports = [verified(live, sample=size)[0] for _ in range(2)]
     for report in reports:
         assert report.findings == []
         assert report.lookups == min(size, USERS + 1)
         assert report.rows == report.agreed
     assert reports[0].to_dict() == reports[1].to_dict()
-
-
-@pytest.mark.full
-def test_buckets_that_do_not_fit_into_memory_are_compared_in_parts(live: Live) -> None:
-    report, _ = verified(live, memory_bytes=1024)
-    assert report.findings == []
-    assert (report.agreed, report.extracted, report.hot) == (USERS - 1, USERS - 1, 5)
-
-
-@pytest.mark.full
-def test_a_bucket_of_which_the_log_holds_little_is_compared_in_parts_without_doors_too(
-    live: Live, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Method: neither log nor extract say how large a bucket is; its files do."""
-    counts: list[int] = []
-
-    def counted(table: pa.Table, parts: int) -> Numbers:
-        counts.append(parts)
-        return part_of(table, parts)
-
-    monkeypatch.setattr(Spill, "bytes_of", lambda *_: 0)
-    monkeypatch.setattr(verify.bucket_parts, "part_of", counted)
-    report = Report(live.name)
-    scope = Scope(Sample(1, 1), is_part=False, memory_bytes=1024)
-    Verification(
-        live.settings, live.name, None, scope, tmp_path, SystemClock(), lambda *_: None, report
-    ).run()
-    assert (report.counts, report.agreed) == ({}, USERS - 1)
-    assert min(counts) > 1
 
 
 @pytest.mark.full
@@ -185,9 +151,8 @@ def test_lookups_that_are_not_answered_leave_what_was_compared_before(live: Live
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("memory_bytes", [512 << 20, 1024], ids=["whole", "in parts"])
 def test_a_bucket_that_only_verify_cannot_read_is_left_out_of_all_that_is_compared(
-    live: Live, memory_bytes: int, monkeypatch: pytest.MonkeyPatch
+    live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Method: a file fails behind its first rows, in the first of two buckets; the doors read all of it."""
 
@@ -198,7 +163,7 @@ def test_a_bucket_that_only_verify_cannot_read_is_left_out_of_all_that_is_compar
             yield rows
 
     monkeypatch.setattr(verify.comparison, "bucket_rows", some_rows)
-    report, _ = verified(live, memory_bytes=memory_bytes)
+    report, _ = verified(live)
     assert report.findings == []
     assert 0 < report.rows == report.agreed < USERS - 1
     assert 0 < report.extracted < USERS - 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +16,7 @@ import verify.log_pass
 import verify.lookups
 from tests.verify.story import TOPIC, Story, definition_of
 from thermocline.errors import ExitCode, OffsetsGone, ReadPointGone, StorageFailed
+from thermocline.iceberg.reading import Reading
 from thermocline.kafka.log import OffsetRange, RecordChunk
 from thermocline.process.clock import SystemClock
 from thermocline.rules.read_point import ReadPoint
@@ -22,9 +25,9 @@ from verify.comparison import failed
 from verify.entities import Entities
 from verify.log_pass import LogPass
 from verify.lookups import LookupChecks
-from verify.reading import Reading
 from verify.report import Report
 from verify.sample import Sample
+from verify.staging import MEMORY_BYTES_MIN, Staging
 
 DEFINITION = definition_of()
 PLACE = (TOPIC, 0)
@@ -76,16 +79,20 @@ def test_a_log_that_was_cut_while_it_was_watched_ends_the_watch(monkeypatch: pyt
 
 
 def test_a_log_that_is_cut_faster_than_it_is_read_says_so_and_no_gap_is_to_be_accepted(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def always_gone(*_: object) -> Iterator[RecordChunk]:
         raise OffsetsGone(table="scores", gaps=(f"{TOPIC}/0@0-5",))
 
     monkeypatch.setattr(verify.log_pass, "read_ranges", always_gone)
     log: Any = SimpleNamespace(starts=lambda _topics: Seam({PLACE: 0, (TOPIC, 1): 0}))
-    one = LogPass(log, {}, story().reading(), [], Sample(1, 1), False, SystemClock(), lambda *_: None)
-    with pytest.raises(ReadPointGone, match="faster than it can be read"):
-        one.read(tmp_path, 1 << 20)
+    reading = story().reading()
+    one = LogPass(log, {}, reading, [], Sample(1, 1), False, SystemClock(), lambda *_: None)
+    with (
+        closing(Staging(tmp_path, reading.definition, MEMORY_BYTES_MIN)) as staging,
+        pytest.raises(ReadPointGone, match="faster than it can be read"),
+    ):
+        one.read(staging)
 
 
 def test_what_tables_have_read_is_remembered_of_few_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:

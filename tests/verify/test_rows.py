@@ -6,20 +6,23 @@ import random
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
+from tests.tier import quick_or_full
 from tests.verify.story import TOPIC, Record, Story
 from thermocline.kafka.log import RecordChunk
 from verify.doubts import Doubts, offsets_of
-from verify.log_fold import LogDecoder, folded, records_schema
+from verify.log_decode import LogDecoder
 from verify.report import Report
 from verify.row_judge import Reason
+from verify.staging import LOG, MEMORY_BYTES_MIN, STORED, Staging
 from verify.table_check import TableCheck
 
-HISTORIES = 120
-DAMAGES_MAX = 20
+HISTORIES = quick_or_full(40, 120)
+DAMAGES_MAX = quick_or_full(8, 20)
 
 
 def told(seed: int, *, is_lossless: bool = False) -> Story:
@@ -63,18 +66,16 @@ def verified(story: Story) -> Report:
         if (first := reading.first_of(place, story.starts.get(place, 0))) is not None
     }
     decoder = LogDecoder(reading, [])
-    pieces = [
-        decoder.decode(after)
-        for chunk in story.chunks()
-        if (after := beginning_at(chunk, firsts.get((chunk.topic, chunk.partition), 0))).offsets
-    ]
-    records, repeated = folded(iter(pieces), records_schema(reading.definition).empty_table())
     report = Report("scores")
     compacted = {TOPIC} if story.compacted else set()
     doubts = Doubts(compacted, is_by_value=False, report=report)
     check = TableCheck(reading, firsts, compacted, set(), report, doubts)
-    check.check(records, story.table(), repeated)
-    check.finish()
+    with closing(Staging(None, reading.definition, MEMORY_BYTES_MIN)) as staging:
+        for chunk in story.chunks():
+            if (after := beginning_at(chunk, firsts.get((chunk.topic, chunk.partition), 0))).offsets:
+                staging.add(LOG, decoder.decode(after))
+        staging.add(STORED, story.table())
+        check.check(staging)
     doubts.settle(lambda keys: offsets_of(reading.definition, iter(story.chunks()), keys))
     return report
 

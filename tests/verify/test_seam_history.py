@@ -22,9 +22,9 @@ from thermocline.iceberg.catalog import (
     SUMMARY_REPLAYED,
     SUMMARY_SEAM,
 )
+from thermocline.iceberg.lineage import Link, link_of
 from thermocline.rules.seam import Seam
 from verify.finding import Finding
-from verify.lineage import Link, _link
 from verify.seam_history import seam_findings
 
 T = "profiles"
@@ -96,7 +96,7 @@ class Story:
 
     def links(self) -> list[Link]:
         return [
-            _link(
+            link_of(
                 Snapshot.model_validate(
                     {
                         "snapshot-id": number,

@@ -57,7 +57,7 @@ def verify(  # noqa: PLR0913, PLR0917  (a command has as many options)
         ),
     ] = 10,
     memory_mb: Annotated[
-        int, typer.Option(min=16, help="About so much memory; the rest waits in the temporary folder.")
+        int, typer.Option(min=64, help="Memory of the joins; the rest goes to the temporary folder.")
     ] = 512,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document; with --watch one line for each round.")
@@ -68,8 +68,8 @@ def verify(  # noqa: PLR0913, PLR0917  (a command has as many options)
     Nothing is changed. Exit code 0: they agree; 1: they differ; 3: not everything could be compared, or
     nothing was left in the log to judge the rows by.
 
-    The temporary folder ($TMPDIR) takes the rows of an extract, uncompressed and for a while twice, then
-    once beside all records that the log holds, compressed; with --sample and --entity the extract once.
+    The temporary folder ($TMPDIR) takes the rows of an extract, uncompressed, and then, compressed, these
+    rows, those of the table and all records that the log holds; with --sample and --entity the extract alone.
     Without --url, the records that are not committed yet come on top.
     """
     session = session_of(context)

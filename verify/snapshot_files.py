@@ -1,4 +1,4 @@
-"""The snapshots of main that a table still holds, oldest first, and what each of them changed of its files.
+"""What each snapshot of main changed of the table's files.
 
 A manifest never changes, and a snapshot shares most of its manifests with the one before it. So a walk reads
 each manifest once, and holds the list of files of one snapshot at a time, however long the history is.
@@ -9,77 +9,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from pyiceberg.table.snapshots import Operation, ancestors_of
-
-from thermocline.errors import ThermoclineError, first_line
-from thermocline.iceberg.catalog import (
-    SUMMARY_ACCEPTED,
-    SUMMARY_REPLAYED,
-    SUMMARY_SEAM,
-    SnapshotState,
-    state_of,
-)
+from thermocline.errors import first_line
 from thermocline.iceberg.files import ListedFile, listed_files
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
-    from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
+
+    from thermocline.iceberg.lineage import Link
 
 # Manifests read at once: on an object store each takes the time of an answer, whatever its size.
 _MANIFESTS_AT_ONCE: Final = 8
 
 FileId = tuple[str, int]
 """A path, and where in that file deletes stand (0 for a file of its own)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """One snapshot of main, and what it says of itself.
-
-    ``state`` is None where it carries no seam (``is_foreign``), or where what it says can't be read
-    (``problem``).
-    """
-
-    snapshot: Snapshot
-    summary: Mapping[str, str]
-    state: SnapshotState | None
-    problem: str = ""
-
-    @property
-    def snapshot_id(self) -> int:
-        """The snapshot's id."""
-        return self.snapshot.snapshot_id
-
-    @property
-    def is_foreign(self) -> bool:
-        """Whether another writer made it."""
-        return SUMMARY_SEAM not in self.summary
-
-    @property
-    def is_first(self) -> bool:
-        """Whether the table began with it."""
-        return self.snapshot.parent_snapshot_id is None
-
-    @property
-    def is_accepted(self) -> bool:
-        """Whether somebody accepted with it that the log does not go on where the table was."""
-        return SUMMARY_ACCEPTED in self.summary
-
-    @property
-    def is_replay(self) -> bool:
-        """Whether its records come from the quarantine, so from before its seam."""
-        return SUMMARY_REPLAYED in self.summary
-
-    @property
-    def is_rewrite(self) -> bool:
-        """Whether it says that it changed files and no rows, as compaction does."""
-        return self.snapshot.summary is not None and self.snapshot.summary.operation == Operation.REPLACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +42,6 @@ class SnapshotFiles:
     disappeared: tuple[ListedFile, ...]
     twice: tuple[str, ...]
     unreadable: Mapping[str, str]
-
-
-def lineage(table: Table) -> tuple[Link, ...]:
-    """The snapshots of main that the table still holds, oldest first; empty for a table without any."""
-    current = table.current_snapshot()
-    if current is None:
-        return ()
-    return tuple(_link(one) for one in reversed(list(ancestors_of(current, table.metadata))))
 
 
 def walk(io: FileIO, links: Sequence[Link]) -> Iterator[SnapshotFiles]:
@@ -179,15 +117,3 @@ def _read(io: FileIO, manifest: ManifestFile) -> tuple[ListedFile, ...] | str:
         return tuple(listed_files(io, manifest))
     except (OSError, ValueError) as error:
         return first_line(error)
-
-
-def _link(snapshot: Snapshot) -> Link:
-    summary = snapshot.summary.additional_properties if snapshot.summary else {}
-    state, problem = None, ""
-    if SUMMARY_SEAM in summary:
-        try:
-            with suppress(ThermoclineError):  # it carries no seam
-                state = state_of(snapshot, "")
-        except (KeyError, ValueError, TypeError, AttributeError) as error:
-            problem = first_line(error)
-    return Link(snapshot, summary, state, problem)

@@ -12,9 +12,9 @@ import pytest
 
 from tests.verify.story import definition_of
 from thermocline.iceberg.catalog import SUMMARY_ACCEPTED, SnapshotState
+from thermocline.iceberg.lineage import Link
+from thermocline.iceberg.reading import Reading, reading_of
 from thermocline.rules.seam import Seam
-from verify.lineage import Link
-from verify.reading import Reading, reading_of
 
 DEFINITION = definition_of()
 

@@ -1,8 +1,7 @@
-"""Records of the log, decoded as the commit that read them did, and reduced to those that can still decide.
+"""Records of the log, decoded as the commit that read them did.
 
-Of a key, the last record in each partition decides, below the seam and in each stretch beyond it. A record
-that is good by now, and was bad by the definition that read it, decides only if it was replayed: it is kept
-beside the others.
+A record that is good by now, and was bad by the definition that read it, is in the table only if it was
+replayed: it is kept beside the others.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ import pyarrow as pa
 
 from thermocline.kafka.log import RecordChunk
 from thermocline.rules.decode import Decoder, decoder_for, records_table
-from thermocline.rules.definition import KEY, PROVENANCE, LiveTable
+from thermocline.rules.definition import PROVENANCE, LiveTable
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
-    from verify.reading import Reading
+    from thermocline.iceberg.reading import Reading
 
 __all__ = [
     "BATCH",
@@ -30,7 +29,6 @@ __all__ = [
     "SEGMENT",
     "STATE",
     "LogDecoder",
-    "last_of",
     "records_schema",
 ]
 
@@ -44,9 +42,6 @@ MAYBE: Final = 1
 """Bad when it was read, and good by now: in the table only if it was replayed."""
 OLDER: Final = 2
 """Good, by whichever definition read it; columns that were added since may be null in its row."""
-
-# Records that are worth to be folded at a time.
-_FOLDED_AT_LEAST: Final = 65_536
 
 _ADDED: Final = (pa.field(BATCH, pa.int32()), pa.field(STATE, pa.int8()), pa.field(SEGMENT, pa.int8()))
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -153,39 +148,6 @@ class LogDecoder:
         for one, added in zip(_ADDED, values, strict=True):
             good = good.append_column(one, pa.array(added))
         return good
-
-
-def last_of(records: pa.Table) -> pa.Table:
-    """The records that can still decide: of a key, partition and stretch the last, and the last `MAYBE`."""
-    if not records.num_rows:
-        return records
-    keys = records.column(KEY).combine_chunks().dictionary_encode()
-    topics = records.column(PROVENANCE[0]).combine_chunks().dictionary_encode()
-    partitions = records.column(PROVENANCE[1]).to_numpy().astype(np.int64)
-    place = topics.indices.to_numpy().astype(np.int64) * (int(partitions.max()) + 1) + partitions
-    is_maybe = records.column(STATE).to_numpy() == MAYBE
-    kind = records.column(SEGMENT).to_numpy().astype(np.int64) * 2 + is_maybe
-    key = keys.indices.to_numpy().astype(np.int64)
-    order = np.lexsort((records.column(PROVENANCE[2]).to_numpy(), kind, place, key))
-    is_last = np.zeros(len(order), bool)
-    for column in (kind, place, key):
-        is_last |= np.diff(column[order], append=-1) != 0
-    return records.take(pa.array(np.sort(order[is_last]))).combine_chunks()
-
-
-def folded(pieces: Iterator[pa.Table], empty: pa.Table) -> tuple[pa.Table, int]:
-    """All pieces reduced by `last_of`, and how many records that dropped; their sum is never in memory."""
-    held, read = empty, 0
-    waiting: list[pa.Table] = []
-    waits = 0
-    for piece in pieces:
-        read += piece.num_rows
-        waits += piece.num_rows
-        waiting.append(piece)
-        if waits > max(held.num_rows, _FOLDED_AT_LEAST):  # so that each record is folded a few times at most
-            held, waiting, waits = last_of(pa.concat_tables([held, *waiting])), [], 0
-    held = last_of(pa.concat_tables([held, *waiting]))
-    return held, read - held.num_rows
 
 
 def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -1,7 +1,6 @@
-"""The rows of one bucket: in order, where they belong, from records of their batch, and no key live twice.
+"""The rows of one data file: in order, where they belong, and from records of their batch.
 
-Only key and provenance columns are read, a bounded number of row groups at a time. Of each live row's key,
-eight bytes stay in memory; where a bucket is too large for that, its keys are taken in several shares.
+Only key and provenance columns are read, a bounded number of row groups at a time.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import numpy as np
@@ -26,7 +25,6 @@ from verify.finding import Finding, Key, key_of
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
-    from pyroaring import BitMap
 
     from thermocline.rules.definition import LiveTable
     from verify.current_files import StoredFile
@@ -34,15 +32,9 @@ if TYPE_CHECKING:
 
 # Row groups read at once: with keys of 60 bytes some 4 MB.
 _GROUPS_AT_ONCE: Final = 64
-# Live rows whose keys are compared at once: 64 MB, and as much again while they are sorted.
-ROWS_AT_ONCE: Final = 8 << 20
-# Keys of a bucket that are named one by one when they are live twice; a file written twice has thousands.
-NAMED_KEYS_MAX: Final = 100
-
 # What reading a file raises that is damaged, or that another writer filled with columns of its own.
 UNREADABLE: Final = (OSError, ValueError, KeyError, AssertionError, pa.ArrowException, msgspec.MsgspecError)
 
-Hashes = np.ndarray[Any, np.dtype[np.int64]]
 RowsRead = Callable[[int], None]
 """Called with the number of rows that were read."""
 
@@ -64,47 +56,20 @@ class _Part:
         return self.start + len(self.keys)
 
 
-def bucket_findings(
-    io: FileIO,
-    definition: LiveTable,
-    files: Sequence[StoredFile],
-    origins: Origins,
-    rows_read: RowsRead,
-    rows_at_once: int = ROWS_AT_ONCE,
+def file_findings(
+    io: FileIO, definition: LiveTable, file: StoredFile, origins: Origins, rows_read: RowsRead
 ) -> Iterator[Finding]:
-    """What is wrong with the rows of one bucket, of all of its data files."""
-    shares = -(-sum(file.listed.rows for file in files) // rows_at_once)
-    readable: list[tuple[StoredFile, BitMap | None]] = []
-    hashes: list[Hashes] = []
-    for file in files:
-        deleted = file.deleted(io)
-        try:
-            yield from _file_findings(io, definition, file, deleted, origins, hashes, (0, shares), rows_read)
-        except FileNotFoundError:
-            continue  # a finding of its own
-        except UNREADABLE as error:
-            yield Finding("file-unreadable", f"{file.path} can't be read: {first_line(error)}")
-            continue
-        readable.append((file, deleted))
-    twice = _twice(hashes)
-    for share in range(1, shares):
-        hashes = []
-        for file, deleted in readable:
-            for part in _parts(io, definition, file, deleted):
-                hashes.append(_share(part, share, shares))
-        twice = np.union1d(twice, _twice(hashes))
-    yield from _named(io, definition, readable, twice)
+    """What is wrong with the rows of a data file. One that is not there is another check's finding."""
+    try:
+        yield from _row_findings(io, definition, file, origins, rows_read)
+    except FileNotFoundError:
+        return
+    except UNREADABLE as error:
+        yield Finding("file-unreadable", f"{file.path} can't be read: {first_line(error)}")
 
 
-def _file_findings(
-    io: FileIO,
-    definition: LiveTable,
-    file: StoredFile,
-    deleted: BitMap | None,
-    origins: Origins,
-    hashes: list[Hashes],
-    share: tuple[int, int],
-    rows_read: RowsRead,
+def _row_findings(
+    io: FileIO, definition: LiveTable, file: StoredFile, origins: Origins, rows_read: RowsRead
 ) -> Iterator[Finding]:
     window = origins.of_file(file.listed.snapshot_id)
     first_keys, row_starts, rows = _index(io, file)
@@ -113,9 +78,8 @@ def _file_findings(
         yield Finding("file-differs", f"{file.path} has {facts}")
     seen = _WrongRows(definition, file)
     last_key = b""
-    for part in _parts(io, definition, file, deleted):
+    for part in _parts(io, definition, file):
         rows_read(len(part.keys))
-        hashes.append(_share(part, *share))
         beyond, behind = window.outside(part.rows)
         seen.take("row-beyond-seam", part, beyond & part.is_live)
         seen.take("row-behind-seam", part, behind & part.is_live)
@@ -193,7 +157,8 @@ def _out_of_order(part: _Part, last_key: bytes, first_keys: Sequence[bytes], sta
     return wrong
 
 
-def _parts(io: FileIO, definition: LiveTable, file: StoredFile, deleted: BitMap | None) -> Iterator[_Part]:
+def _parts(io: FileIO, definition: LiveTable, file: StoredFile) -> Iterator[_Part]:
+    deleted = file.deleted(io)
     columns = list(dict.fromkeys((*definition.identity, *PROVENANCE[:3])))
     positions = np.asarray(() if deleted is None else deleted.to_array(), np.int64)
     start = 0
@@ -209,48 +174,3 @@ def _parts(io: FileIO, definition: LiveTable, file: StoredFile, deleted: BitMap 
             is_live[positions[low:high] - start] = False
             yield _Part(start, rows, encode_table(definition, rows), is_live)
             start += rows.num_rows
-
-
-def _hashes(part: _Part) -> tuple[Hashes, Hashes]:
-    """The hash of each live row's key, and its place in the part."""
-    places = np.flatnonzero(part.is_live)
-    keys = part.keys if len(places) == len(part.keys) else part.keys.take(pa.array(places))
-    return np.fromiter(map(hash, keys.to_pylist()), np.int64, len(keys)), places
-
-
-def _share(part: _Part, share: int, shares: int) -> Hashes:
-    hashes, _ = _hashes(part)
-    return hashes if shares <= 1 else hashes[hashes % shares == share]
-
-
-def _twice(hashes: list[Hashes]) -> Hashes:
-    """Hashes that occur more than once."""
-    if not hashes:
-        return np.zeros(0, np.int64)
-    together = np.concatenate(hashes)
-    hashes.clear()
-    together.sort()
-    return np.unique(together[1:][together[1:] == together[:-1]])
-
-
-def _named(
-    io: FileIO, definition: LiveTable, files: Sequence[tuple[StoredFile, BitMap | None]], twice: Hashes
-) -> Iterator[Finding]:
-    """The keys that are live twice, of which hashes are suspected, with every place of each."""
-    if not len(twice):
-        return
-    wanted = twice[:NAMED_KEYS_MAX]
-    places: dict[bytes, list[str]] = {}
-    for file, deleted in files:
-        for part in _parts(io, definition, file, deleted):
-            hashes, rows = _hashes(part)
-            for at in rows[np.isin(hashes, wanted)].tolist():
-                place = f"row {part.start + at} of {file.path}, from {origin_of(part.rows, at)}"
-                places.setdefault(part.keys[at].as_py(), []).append(place)
-    left = len(twice) - len(wanted)
-    more = f" (and {left} more keys of its bucket are)" if left else ""
-    for key, some in places.items():
-        if len(some) > 1:  # two keys may have one hash  # safety: verify-hashes
-            what = f"a key has {len(some)} live rows: {'; '.join(some)}{more}"
-            yield Finding("key-live-twice", what, key_of(definition, key))
-            more = ""

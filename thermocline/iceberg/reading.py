@@ -18,17 +18,18 @@ import numpy as np
 
 from thermocline.errors import ClusterReplaced, OffsetsGone, ReadPointGone, TombstonesGone
 from thermocline.iceberg.catalog import ACCEPTED_PROPERTY, SUMMARY_ACCEPTED, state_of
+from thermocline.iceberg.lineage import Link, lineage
 from thermocline.rules.alteration import definition_by
 from thermocline.rules.seam import Seam
-from verify.lineage import Link, lineage
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
+    from thermocline.iceberg.catalog import SnapshotState
     from thermocline.rules.definition import LiveTable
 
-__all__ = ["Life", "Place", "Reading"]
+__all__ = ["Life", "Place", "Reading", "definition_at", "reading_of"]
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -43,7 +44,8 @@ class Life:
     """A partition as the table read it, from when it began to read the log that is there now.
 
     ``begins``: from that offset on the table read all; None where nothing says it. ``first`` is the index of
-    the first snapshot of this life, ``seams`` where the partition was in that one and in each after it.
+    the first snapshot of this life, or that the partition joined with; ``seams`` are where the partition was
+    in that one and in each after it.
     """
 
     begins: int | None
@@ -88,7 +90,7 @@ class Reading:
         if not ours:
             state_of(links[-1].snapshot, definition.name)  # raises that another writer made it
         schemas = {schema.schema_id: schema for schema in table.metadata.schemas}
-        by_snapshot = [_definition_of(link, schemas, definition) for link in ours]
+        by_snapshot = [definition_at(link, schemas, definition) for link in ours]
         first = ours[0].snapshot.schema_id
         earlier = [
             definition_by(definition, schema)
@@ -105,11 +107,15 @@ class Reading:
 
     def batch(self, place: Place, offset: int) -> int:
         """The index of the snapshot whose commit read an offset; the number of snapshots where none did."""
-        life = self.lives[place]
+        life = self.lives.get(place)
+        if life is None:
+            return len(self.definitions)
+        if offset < (life.begins or 0):  # what a topic held before it joined  # safety: replay-joined-topic
+            return 0
         return life.first + bisect_right(life.seams, offset)
 
     def batches(self, place: Place, offsets: Offsets) -> Offsets:
-        """The same of many offsets."""
+        """The same of many offsets, from where the table began to read a partition of its own."""
         life = self.lives[place]
         found: Offsets = life.first + np.searchsorted(np.array(life.seams), offsets, side="right")
         return found
@@ -172,11 +178,13 @@ def reading_of(
     accepted: Sequence[Mapping[str, Any]],
     definition: LiveTable,
 ) -> Reading:
-    """From the snapshots with a seam, oldest first, and the table's list of what was accepted.
+    """From snapshots with a seam, oldest first, and the table's list of what was accepted.
 
     ``definitions`` are those of the snapshots; ``earlier`` those of the first and of any before it.
     """
     states = [link.state for link in links if link.state is not None]
+    if not states:
+        return Reading(Seam(), {}, (), (), is_whole=False)
     is_whole = links[0].is_first and not states[0].has_read
     starts = _starts(links)
     seam = states[-1].seam
@@ -184,14 +192,14 @@ def reading_of(
     for topic, partition, _ in seam.items():
         place = (topic, partition)
         first, begins = starts.get(topic, (0, None))
-        seams = tuple(state.seam.get(place) for state in states[first:])
-        if begins is not None:  # another log since that snapshot
-            began: int | None = begins.get(place)
-        elif place in states[0].seam:
-            began = states[0].seam[place] if is_whole else _accepted_from(accepted, place)
+        began: int | None
+        if place not in states[first].seam:
+            first, began = _joined(states, first, place)
+        elif begins is not None:  # another log since that snapshot
+            began = begins[place]
         else:
-            began = _joined_at(states, place)
-        lives[place] = Life(began, first, seams)
+            began = states[0].seam[place] if is_whole else _accepted_from(accepted, place)
+        lives[place] = Life(began, first, tuple(state.seam[place] for state in states[first:]))
     kinds = [str(entry.get("code", "")) for entry in accepted]
     moved = [entry for entry, kind in zip(accepted, kinds, strict=True) if kind not in _SAME_LOG]
     replaced = {*starts, *(topic for entry in moved for topic in _topics_of(entry, seam.topics))}
@@ -209,7 +217,8 @@ def reading_of(
     )
 
 
-def _definition_of(link: Link, schemas: Mapping[int, Schema], definition: LiveTable) -> LiveTable:
+def definition_at(link: Link, schemas: Mapping[int, Schema], definition: LiveTable) -> LiveTable:
+    """The definition as it was with a snapshot; as it is now where the metadata does not say."""
     schema = schemas.get(link.snapshot.schema_id) if link.snapshot.schema_id is not None else None
     return definition if schema is None else definition_by(definition, schema)
 
@@ -271,10 +280,11 @@ def _accepted_from(accepted: Sequence[Mapping[str, Any]], place: Place) -> int |
     return None
 
 
-def _joined_at(states: Sequence[Any], place: Place) -> int:
-    """Where a partition is read from that joined later: of a new topic from its seam, a new one from 0."""
-    for before, state in itertools.pairwise(states):
-        if place in state.seam and place not in before.seam:
-            is_new_topic = place[0] not in before.topic_ids
-            return int(state.seam[place]) if is_new_topic else 0
-    return 0
+def _joined(states: Sequence[SnapshotState], first: int, place: Place) -> tuple[int, int]:
+    """With which snapshot after the first one a partition joined, and from where on it is read.
+
+    A topic that joins is read from its seam, and a new partition of a topic from 0.
+    """
+    index = next(index for index in range(first, len(states)) if place in states[index].seam)
+    is_new_topic = place[0] not in states[index - 1].topic_ids
+    return index, states[index].seam[place] if is_new_topic else 0

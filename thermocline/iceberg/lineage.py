@@ -1,0 +1,89 @@
+"""The snapshots of main that a table still holds, oldest first, and what each of them says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
+
+from thermocline.errors import ThermoclineError, first_line
+from thermocline.iceberg.catalog import (
+    SUMMARY_ACCEPTED,
+    SUMMARY_REPLAYED,
+    SUMMARY_SEAM,
+    SnapshotState,
+    state_of,
+)
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+__all__ = ["Link", "lineage", "link_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One snapshot of main, and what it says of itself.
+
+    ``state`` is None where it carries no seam (``is_foreign``), or where what it says can't be read
+    (``problem``).
+    """
+
+    snapshot: Snapshot
+    summary: Mapping[str, str]
+    state: SnapshotState | None
+    problem: str = ""
+
+    @property
+    def snapshot_id(self) -> int:
+        """The snapshot's id."""
+        return self.snapshot.snapshot_id
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether another writer made it."""
+        return SUMMARY_SEAM not in self.summary
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the table began with it."""
+        return self.snapshot.parent_snapshot_id is None
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether somebody accepted with it that the log does not go on where the table was."""
+        return SUMMARY_ACCEPTED in self.summary
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether its records come from the quarantine, so from before its seam."""
+        return SUMMARY_REPLAYED in self.summary
+
+    @property
+    def is_rewrite(self) -> bool:
+        """Whether it says that it changed files and no rows, as compaction does."""
+        return self.snapshot.summary is not None and self.snapshot.summary.operation == Operation.REPLACE
+
+
+def lineage(table: Table) -> tuple[Link, ...]:
+    """The snapshots of main that the table still holds, oldest first; empty for a table without any."""
+    current = table.current_snapshot()
+    if current is None:
+        return ()
+    return tuple(link_of(one) for one in reversed(list(ancestors_of(current, table.metadata))))
+
+
+def link_of(snapshot: Snapshot) -> Link:
+    """What a snapshot says of itself."""
+    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    state, problem = None, ""
+    if SUMMARY_SEAM in summary:
+        try:
+            with suppress(ThermoclineError):  # it carries no seam
+                state = state_of(snapshot, "")
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            problem = first_line(error)
+    return Link(snapshot, summary, state, problem)

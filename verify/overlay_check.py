@@ -1,0 +1,135 @@
+"""An extract and the hot tier against the table's rows with the log laid over them: all keys, all columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from thermocline.rules.decode import unpack_arrays
+from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE
+from thermocline.rules.keys import decode_arrays
+from verify.finding import Finding, key_of
+from verify.log_decode import SEGMENT
+from verify.staging import EXTRACT, HOT, LAST, STORED, Staging, row_names
+
+if TYPE_CHECKING:
+    from thermocline.rules.definition import LiveTable
+    from thermocline.rules.read_point import ReadPoint
+    from thermocline.rules.seam import Seam
+    from verify.doubts import Origin
+
+__all__ = ["Difference", "extract_findings", "hot_findings", "unpacked"]
+
+_PAYLOAD: Final = "payload"
+_TOPIC, _PARTITION, _OFFSET, _TIMESTAMP = PROVENANCE
+_WINNERS: Final = "winners"
+# What `thermocline.rules.fold` says: the last record of a partition, and of these the greatest.
+_WINNERS_QUERY: Final = f"""
+    CREATE OR REPLACE TEMP TABLE {_WINNERS} AS
+    WITH newest AS (
+        SELECT {LAST}.* FROM {LAST} JOIN ends USING ({_TOPIC}, {_PARTITION})
+        WHERE {SEGMENT} > 0 AND {_OFFSET} < ends.offset_end
+        QUALIFY row_number() OVER (PARTITION BY {KEY}, {_TOPIC}, {_PARTITION} ORDER BY {_OFFSET} DESC) = 1
+    )
+    FROM newest QUALIFY row_number() OVER (
+        PARTITION BY {KEY} ORDER BY {_TIMESTAMP} DESC, {_TOPIC} DESC, {_PARTITION} DESC
+    ) = 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A finding, the key that it is about, and the origin of the row that was shown; None where none was."""
+
+    finding: Finding
+    key: bytes
+    origin: Origin | None
+
+
+def extract_findings(staging: Staging, point: ReadPoint) -> Iterator[Difference]:
+    """What an extract shows, against the table's rows with the log's winners laid over them.
+
+    Keys that are live twice in the table are another finding's.
+    """
+    _find_winners(staging, point.end)
+    names = ", ".join(row_names(staging.definition))
+    twice = f"SELECT {KEY} FROM {STORED} GROUP BY {KEY} HAVING count(*) > 1"
+    cold = (
+        f"SELECT {names} FROM {STORED} ANTI JOIN {_WINNERS} USING ({KEY}) ANTI JOIN ({twice}) USING ({KEY})"
+    )
+    hot = f"SELECT {names} FROM {_WINNERS} WHERE NOT {TOMBSTONE}"
+    found = f"{EXTRACT} ANTI JOIN (FROM ({twice}) ANTI JOIN {_WINNERS} USING ({KEY})) USING ({KEY})"
+    told = _differences(staging, f"{cold} UNION ALL {hot}", f"SELECT {names} FROM {found}", ())
+    for words, key, origin in told:
+        what = f"the extract {words} at {point.to_header()}"
+        yield Difference(Finding("door-differs", what, key_of(staging.definition, key)), key, origin)
+
+
+def hot_findings(staging: Staging, end: Seam) -> Iterator[Difference]:
+    """What a scan of the hot tier shows, against the log's winners up to the tier's end."""
+    _find_winners(staging, end)
+    for words, key, origin in _differences(staging, f"FROM {_WINNERS}", f"FROM {HOT}", (TOMBSTONE,)):
+        finding = Finding("hot-differs", f"the hot tier {words}", key_of(staging.definition, key))
+        yield Difference(finding, key, origin)
+
+
+def unpacked(definition: LiveTable, scanned: pa.Table) -> pa.Table:
+    """Winners of the hot tier with their values as columns; a tombstone's are null."""
+    keys = scanned.column(KEY).combine_chunks().cast(pa.binary())
+    is_live = pc.invert(scanned.column(TOMBSTONE)).combine_chunks()
+    names = [column.name for column in definition.value_columns]
+    payloads = scanned.column(_PAYLOAD).combine_chunks().filter(is_live)
+    values = unpack_arrays(definition, payloads, names)
+    live_at = pa.array(np.flatnonzero(is_live.to_numpy(zero_copy_only=False)))
+    at = pc.index_in(pa.array(np.arange(scanned.num_rows)), value_set=live_at)
+    columns = dict(zip(definition.identity, decode_arrays(definition, keys), strict=True))
+    columns |= {name: values[name].take(at) for name in names}
+    columns |= {name: scanned.column(name).combine_chunks() for name in (*PROVENANCE, TOMBSTONE)}
+    schema = definition.records_schema
+    arrays = [keys if field.name == KEY else _cast(columns[field.name], field.type) for field in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _find_winners(staging: Staging, end: Seam) -> None:
+    """Makes the table of the winners at or beyond the seam and before an end."""
+    columns = list(zip(*end.items(), strict=True)) or [(), (), ()]
+    types = (pa.string(), pa.int32(), pa.int64())
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
+    staging.register("ends", pa.table(arrays, names=[_TOPIC, _PARTITION, "offset_end"]))
+    staging.execute(_WINNERS_QUERY)
+
+
+def _differences(
+    staging: Staging, expected: str, found: str, added: Sequence[str]
+) -> Iterator[tuple[str, bytes, Origin | None]]:
+    """What is different in words, the key, and the origin of the row that was found."""
+    origin = f"{_TOPIC}, {_PARTITION}, {_OFFSET}"
+    twice = f"SELECT {KEY}, {origin} FROM ({found}) QUALIFY row_number() OVER (PARTITION BY {KEY}) = 2"
+    for key, *place in staging.rows(twice):
+        yield "has it more than once", key, _origin(place)
+    columns = [*row_names(staging.definition), *added]
+    # safety: verify-extract
+    differs = " OR ".join(f"expected.{name} IS DISTINCT FROM found.{name}" for name in columns)
+    query = f"""
+        SELECT coalesce(expected.{KEY}, found.{KEY}), expected.{KEY} IS NULL, found.{KEY} IS NULL,
+            {", ".join(f"found.{name}" for name in PROVENANCE[:3])}
+        FROM ({expected}) AS expected FULL JOIN ({found}) AS found ON expected.{KEY} = found.{KEY}
+        WHERE {differs}
+    """
+    for key, is_extra, is_missing, *place in staging.rows(query):
+        words = "lacks it" if is_missing else "has other columns of it"
+        yield "has it, and it should not be there" if is_extra else words, key, _origin(place)
+
+
+def _origin(place: Sequence[Any]) -> Origin | None:
+    topic, partition, offset = place
+    return None if offset is None else ((topic, partition), offset)
+
+
+def _cast(values: pa.Array, wanted: pa.DataType) -> pa.Array:
+    return values if values.type == wanted else values.cast(wanted)

@@ -1,0 +1,189 @@
+"""Records and rows of all keys beside each other, in a DuckDB database that a verification makes and drops.
+
+DuckDB joins them, and spills to its own folder what the memory limit does not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE
+from thermocline.rules.keys import buckets, decode_arrays
+from verify.log_decode import BATCH, MAYBE, SEGMENT, STATE, records_schema
+from verify.sample import entities_of
+
+if TYPE_CHECKING:
+    from thermocline.rules.definition import LiveTable
+    from verify.sample import Chosen
+
+__all__ = ["EXTRACT", "HOT", "LAST", "LOG", "STORED", "Staging", "row_names", "value_names"]
+
+LOG: Final = "log"
+STORED: Final = "stored"
+EXTRACT: Final = "extract"
+HOT: Final = "hot"
+LAST: Final = "last_records"
+_ADDED: Final = {LOG: (TOMBSTONE, BATCH, STATE, SEGMENT), STORED: (), EXTRACT: (), HOT: (TOMBSTONE,)}
+
+_BUCKET: Final = "_bucket"
+# DuckDB refuses to work in less; two threads have buffers of their own.
+MEMORY_BYTES_MIN: Final = 64 << 20
+_THREADS: Final = 2
+# Rows that are handed over together: a row group of DuckDB's.
+_ROWS_AT_ONCE: Final = 122_880
+# Rows of a result in memory at a time.
+_RESULT_ROWS: Final = 8_192
+_INTEGERS: Final = {32: pa.int32(), 64: pa.int64()}
+
+STORAGE_ERRORS: Final = (duckdb.IOException, duckdb.OutOfMemoryException)
+"""What DuckDB raises where its folder is full or fails."""
+
+
+@dataclass(slots=True)
+class Staging:
+    """Four tables: `LOG`, `STORED`, `EXTRACT` and `HOT`.
+
+    Each has the key, provenance, the value columns and, where they belong to it, what is known of a record.
+    `LAST` is made of `LOG`.
+    Values are in a form that is equal exactly where they are: a double is its bits, a string its bytes.
+
+    Raises `duckdb.Error` where the folder fails or is full.
+    """
+
+    folder: Path | None
+    definition: LiveTable
+    memory_bytes: int
+    _connection: duckdb.DuckDBPyConnection = field(init=False)
+    _held: dict[str, list[pa.Table]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Opens the database, with empty tables."""
+        self._connection = duckdb.connect(
+            self.folder / "verify.duckdb" if self.folder else ":memory:",
+            config={
+                "threads": _THREADS,
+                "memory_limit": f"{max(self.memory_bytes, MEMORY_BYTES_MIN)}B",
+                **({"temp_directory": str(self.folder / "spilled")} if self.folder else {}),
+                "preserve_insertion_order": False,
+                "python_enable_replacements": False,
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+            },
+        )
+        for side in _ADDED:
+            self.clear(side)
+
+    def close(self) -> None:
+        """Lets go of the database."""
+        self._connection.close()
+
+    def add(self, side: str, rows: pa.Table) -> None:
+        """Adds rows to a table. They have the key, all declared columns, and those of the table itself."""
+        if rows.num_rows:
+            held = self._held.setdefault(side, [])
+            held.append(self._comparable(side, rows))
+            if sum(table.num_rows for table in held) >= _ROWS_AT_ONCE:
+                self._flush(side)
+
+    def clear(self, side: str) -> None:
+        """Empties a table."""
+        self._held.pop(side, None)
+        empty = records_schema(self.definition).empty_table()
+        self._connection.register("piece", self._comparable(side, empty))
+        self._connection.execute(f"CREATE OR REPLACE TABLE {side} AS FROM piece")
+
+    def count(self, table: str) -> int:
+        """The number of rows."""
+        (found,) = self.rows(f"SELECT count(*) FROM {table}")
+        return int(found[0])
+
+    def leave_out(self, unread: Collection[int]) -> None:
+        """Drops all records and rows of some buckets."""
+        for side in _ADDED:
+            self.execute(f"DELETE FROM {side} WHERE {_BUCKET} IN ({', '.join(map(str, unread))})")
+
+    def keep(self, chosen: Chosen) -> None:
+        """Drops all records and rows of entities that are not chosen (any more)."""
+        for side in _ADDED:
+            keys = self._connection.sql(f"SELECT DISTINCT {KEY} FROM {side}").to_arrow_table().column(KEY)
+            arrays = decode_arrays(self.definition, keys.combine_chunks())
+            identity = pa.table(arrays, names=list(self.definition.identity))
+            is_left = np.invert(chosen.holds(entities_of(self.definition, identity)))
+            self._connection.register("dropped", pa.table({KEY: keys.filter(pa.array(is_left, pa.bool_()))}))
+            self.execute(f"DELETE FROM {side} WHERE {KEY} IN (FROM dropped)")
+
+    def reduce_log(self) -> int:
+        """Makes `LAST` of the records that can still decide; how many were dropped.
+
+        Of a key, partition and stretch of the log, these are the last record and the last `MAYBE`.
+        """
+        read = self.count(LOG)
+        topic, partition, offset, _ = PROVENANCE
+        self.execute(
+            f"CREATE TABLE {LAST} AS FROM {LOG} SEMI JOIN ("
+            f" SELECT {topic}, {partition}, max({offset}) AS {offset} FROM {LOG}"
+            f" GROUP BY {KEY}, {topic}, {partition}, {SEGMENT}, {STATE} = {MAYBE}"
+            f") USING ({topic}, {partition}, {offset})"
+        )
+        self.clear(LOG)
+        return read - self.count(LAST)
+
+    def execute(self, statement: str) -> None:
+        """Runs a statement on what was added."""
+        self._flush_all()
+        self._connection.execute(statement)
+
+    def rows(self, query: str) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query, as Python values. No other one may run before it has ended."""
+        self._flush_all()
+        with self._connection.sql(query).to_arrow_reader(_RESULT_ROWS) as reader:
+            for batch in reader:
+                yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+    def register(self, name: str, table: pa.Table) -> None:
+        """Makes a small table of facts known to queries."""
+        self._connection.register(name, table)
+
+    def _comparable(self, side: str, rows: pa.Table) -> pa.Table:
+        columns = {name: rows.column(name) for name in (KEY, *PROVENANCE[:3])}
+        names = (PROVENANCE[3], *(column.name for column in self.definition.value_columns))
+        for column, name in zip((PROVENANCE[3], *value_names(self.definition)), names, strict=True):
+            columns[column] = comparable(rows.column(name).combine_chunks())
+        of_bucket = buckets(self.definition, rows.column(self.definition.bucket_column.name))
+        added = {name: rows.column(name) for name in _ADDED[side]}
+        return pa.table({**columns, **added, _BUCKET: pa.array(of_bucket, pa.int32())})
+
+    def _flush_all(self) -> None:
+        for side in list(self._held):
+            self._flush(side)
+
+    def _flush(self, side: str) -> None:
+        self._connection.register("piece", pa.concat_tables(self._held.pop(side)))
+        self._connection.execute(f"INSERT INTO {side} FROM piece")
+
+
+def row_names(definition: LiveTable) -> list[str]:
+    """The columns that the tables of rows have: key, provenance, values."""
+    return [KEY, *PROVENANCE, *value_names(definition)]
+
+
+def value_names(definition: LiveTable) -> list[str]:
+    """What the value columns are called in the tables: DuckDB would not tell "a" from "A"."""
+    return [f"v{number}" for number in range(len(definition.value_columns))]
+
+
+def comparable(values: pa.Array) -> pa.Array:
+    """The same values in a form that is equal exactly where they are.
+
+    0.0 is not -0.0, which a reader tells apart, and NaN is itself; a string is whatever bytes it has.
+    """
+    if pa.types.is_floating(values.type) or pa.types.is_temporal(values.type):
+        return values.view(_INTEGERS[values.type.bit_width])
+    return values.view(pa.binary()) if pa.types.is_string(values.type) else values
