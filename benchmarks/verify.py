@@ -61,7 +61,7 @@ def verified(stack: Stack, *options: str) -> dict[str, Any]:
         "peak_mib": peak[0] >> 20,
         "log_records": document["log"]["records"],
         "rows": document["rows"]["live"],
-        "extract_rows": document["doors"]["extract_rows"],
+        "extract_rows": document["read_paths"]["extract_rows"],
     }
     say(f"  {' '.join(options) or 'all'}: {figures}")
     return figures

@@ -17,7 +17,7 @@ from thermocline.settings import CatalogSettings
 NO_CATALOG = CatalogSettings(uri="sqlite:///none.db", warehouse="none")
 BEHAVIOUR = Path(__file__).parent / "behaviour"
 NEED_JAVA = ("trino", "demo")
-TOGETHER = ("tests/views/door/", "tests/views/stacked/")
+TOGETHER = ("tests/views/trino/", "tests/views/stacked/")
 """Folders of which all tests share one Trino."""
 
 

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings
-    from verify.doors import Doors
     from verify.log_pass import Progress, ReadLog
+    from verify.read_paths import ReadPaths
     from verify.report import Report
     from verify.sample import Chosen
 
@@ -82,14 +82,14 @@ class Verified:
 
 @dataclass(slots=True)
 class Verification:
-    """Compares a table with its log and its doors; see the module. ``folder`` takes what memory does not.
+    """Compares a table with its log and its read paths. ``folder`` takes what memory does not.
 
-    Without doors (None), the current snapshot's rows are compared with the log alone.
+    Without read paths (None), the current snapshot's rows are compared with the log alone.
     """
 
     settings: Settings
     name: str
-    doors: Doors | None
+    read_paths: ReadPaths | None
     scope: Scope
     folder: Path
     clock: Clock
@@ -123,7 +123,7 @@ class Verification:
             reading = reading.with_evidence(least_offsets(table.io, files))
         log = self._checked_log(table, definition, point)
         with closing(Staging(self.folder, definition, self.scope.memory_bytes)) as staging:
-            if self.doors is not None:
+            if self.read_paths is not None:
                 self._take_extract(staging, path)
             began = self.clock.monotonic()
             read = self._read_log(log, reading, point, staging)
@@ -141,11 +141,11 @@ class Verification:
         return Verified(definition, reading, read, point, check.doubts)
 
     def _extract(self, path: Path) -> ReadPoint | None:
-        if self.doors is None:
+        if self.read_paths is None:
             return None
         definition = definition_of(open_table(self.settings, self.name), self.name)
         return write_extract(
-            self.doors, definition, path, lambda done: self.progress(EXTRACTING, done >> 20, 0)
+            self.read_paths, definition, path, lambda done: self.progress(EXTRACTING, done >> 20, 0)
         )
 
     def _checked_log(self, table: Table, definition: LiveTable, point: ReadPoint) -> Log:
@@ -154,7 +154,7 @@ class Verification:
         if snapshot is None:
             raise ReadPointGone(table=self.name, detail=f"snapshot {point.snapshot_id} is gone")
         log = Log(self.settings.kafka)
-        if self.doors is not None:
+        if self.read_paths is not None:
             state = state_of(snapshot, self.name)
             if state.definition_version != definition.version:
                 raise ReadPointGone(table=self.name, detail="the table's definition was altered meanwhile")
@@ -163,8 +163,8 @@ class Verification:
 
     def _read_log(self, log: Log, reading: Reading, point: ReadPoint, staging: Staging) -> ReadLog:
         cuts = [point.end]
-        if self.doors is not None and self.doors.hot is not None:
-            cuts.append(self.doors.hot.end)
+        if self.read_paths is not None and self.read_paths.hot is not None:
+            cuts.append(self.read_paths.hot.end)
         one = LogPass(
             log,
             self.settings.kafka.client_config(),
@@ -192,7 +192,7 @@ class Verification:
         read: ReadLog,
     ) -> None:
         """The live rows of all buckets that can be read, and the hot tier's winners."""
-        definition, hot = staging.definition, self.doors.hot if self.doors is not None else None
+        definition, hot = staging.definition, self.read_paths.hot if self.read_paths is not None else None
         for bucket in range(definition.buckets):
             try:
                 for rows in bucket_rows(table.io, definition, by_bucket.get(bucket, ())):
@@ -212,11 +212,11 @@ class Verification:
 
     def _compare(self, staging: Staging, check: TableCheck, point: ReadPoint) -> None:
         """The table with the log, the extract with both, the hot tier with the log."""
-        hot = self.doors.hot if self.doors is not None else None
+        hot = self.read_paths.hot if self.read_paths is not None else None
         self.progress(COMPARING, 0, 3)
         check.check(staging)
         self.progress(COMPARING, 1, 3)
-        if self.doors is not None:
+        if self.read_paths is not None:
             self.report.extracted += staging.count(EXTRACT)
             for one in extract_findings(staging, point):
                 check.doubts.take(one.finding, one.key, one.origin, point.end)

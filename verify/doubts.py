@@ -1,7 +1,7 @@
 """Differences on compacted topics that compaction may explain: it went on while the log was read.
 
-What a door showed, or a commit read, may have been dropped for a newer record before the log was read here.
-Where that may be, a second look at the log decides, once, for all keys in doubt.
+What a read path showed, or a commit read, may have been dropped for a newer record before the log was read
+here. Where that may be, a second look at the log decides, once, for all keys in doubt.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from thermocline.rules.definition import LiveTable
     from thermocline.rules.read_point import ReadPoint
-    from verify.doors import Doors
+    from verify.read_paths import ReadPaths
 
 __all__ = ["CountingFile", "extracted_rows", "write_extract"]
 
@@ -42,11 +42,14 @@ class CountingFile(io.FileIO):
 
 
 def write_extract(
-    doors: Doors, definition: LiveTable, path: Path, heard: Callable[[int], None] = lambda _done: None
+    read_paths: ReadPaths,
+    definition: LiveTable,
+    path: Path,
+    heard: Callable[[int], None] = lambda _done: None,
 ) -> ReadPoint:
     """Extracts all columns and provenance as an Arrow stream; where it was read."""
     with CountingFile(path, heard) as sink:
-        return doors.extract([*(column.name for column in definition.columns), *PROVENANCE], sink)
+        return read_paths.extract([*(column.name for column in definition.columns), *PROVENANCE], sink)
 
 
 def extracted_rows(definition: LiveTable, path: Path) -> Iterator[pa.Table]:

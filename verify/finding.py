@@ -1,4 +1,4 @@
-"""A difference between what the log says and what a table or a door shows."""
+"""A difference between what the log says and what a table or a read path shows."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ CODES: Final[dict[str, str]] = {
     "row-differs": "a row's columns are not those of the record that it says it comes from",
     "row-beyond-seam": "a row comes from a record at or beyond the seam of its snapshot",
     "key-live-twice": "two live rows of the table have the same key",
-    # Doors against the log, each at the read point that it names.
-    "door-differs": "an extract's row is not the row of the table overlaid with the log",
+    # ReadPaths against the log, each at the read point that it names.
+    "extract-differs": "an extract's row is not the row of the table overlaid with the log",
     "lookup-differs": "a lookup's rows are not those of the log at the read point that it names",
     "hot-differs": "the hot tier's record of a key is not the last one of the log that it holds",
     # The structure of the table, and its history.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from thermocline.process.clock import Clock
     from thermocline.rules.seam import Seam
     from verify.comparison import Verified
-    from verify.doors import Lookup
+    from verify.read_paths import Lookup
     from verify.report import Report
     from verify.sample import Chosen
 

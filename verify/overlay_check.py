@@ -67,7 +67,7 @@ def extract_findings(staging: Staging, point: ReadPoint) -> Iterator[Difference]
     told = _differences(staging, f"{cold} UNION ALL {hot}", f"SELECT {names} FROM {found}", ())
     for words, key, origin in told:
         what = f"the extract {words} at {point.to_header()}"
-        yield Difference(Finding("door-differs", what, key_of(staging.definition, key)), key, origin)
+        yield Difference(Finding("extract-differs", what, key_of(staging.definition, key)), key, origin)
 
 
 def hot_findings(staging: Staging, end: Seam) -> Iterator[Difference]:

@@ -107,7 +107,7 @@ class Report:
                 "not_judged": {reason.value: count for reason, count in sorted(self.unjudged.items())},
                 "keys_in_several_partitions": self.contested,
             },
-            "doors": {
+            "read_paths": {
                 "extract_rows": self.extracted,
                 "hot_records": self.hot,
                 "lookups": self.lookups,

@@ -1,4 +1,4 @@
-"""All of a verification: structure, rows, doors and lookups, with the history of what differs."""
+"""All of a verification: structure, rows, read paths and lookups, with the history of what differs."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings
-    from verify.doors import Doors
     from verify.finding import Finding
     from verify.log_pass import Progress
+    from verify.read_paths import ReadPaths
     from verify.sample import Chosen
 
-__all__ = ["LOOKUPS", "Choices", "OpenDoors", "Verifier", "run_again"]
+__all__ = ["LOOKUPS", "Choices", "OpenReadPaths", "Verifier", "run_again"]
 
 LOOKUPS: Final = 100
-"""Entities that are looked up where nobody says how many: enough to meet a door that is wrong as a whole."""
+"""Entities that are looked up by default: enough to meet a read path that is wrong as a whole."""
 FOLDER_PREFIX: Final = "thermocline-verify-"
 # A read point may go before all is compared, by an expiry or an alteration; one that goes twice goes always.
 _READ_POINTS_MAX: Final = 2
@@ -46,7 +46,7 @@ _NOTHING_JUDGED: Final = (
     " keep it for longer (retention.ms), or verify again after further batches"
 )
 
-OpenDoors = Callable[[], "AbstractContextManager[Doors]"]
+OpenReadPaths = Callable[[], "AbstractContextManager[ReadPaths]"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +82,13 @@ class Verifier:
 
     settings: Settings
     name: str
-    open_doors: OpenDoors
+    open_read_paths: OpenReadPaths
     choices: Choices
     clock: Clock
     progress: Progress
 
     def verify(self) -> tuple[Report, LookupChecks | None]:
-        """The report, and what asks for the same entities again; None where the doors refuse the table.
+        """The report, and what asks for the same entities again; None where the read paths refuse the table.
 
         The log is asked first, so that one that is away is said at once.
 
@@ -108,7 +108,7 @@ class Verifier:
         return report, lookups
 
     def _at_a_read_point(self, structure: Report) -> tuple[Report, LookupChecks | None]:
-        """Rows and doors, added to what is known; at a newer read point where one goes meanwhile."""
+        """Rows and read paths, added to what is known; at a newer read point where one goes meanwhile."""
         for attempt in range(1, _READ_POINTS_MAX + 1):
             report = deepcopy(structure)
             definition = definition_of(open_table(self.settings, self.name), self.name)
@@ -131,20 +131,20 @@ class Verifier:
             report.unchecked.append(f"files and history: {mask_password(first_line(error))}")
 
     def _check_rows(self, scope: Scope, report: Report) -> LookupChecks | None:
-        """Through the doors; where these can't read the table, its rows alone. Raises `ReadPointGone`."""
-        doors = "extract, hot tier and lookups"
+        """Through the read paths; where these refuse the table, its rows alone. Raises `ReadPointGone`."""
+        read_paths = "extract, hot tier and lookups"
         try:
-            with TemporaryDirectory(prefix=FOLDER_PREFIX) as temporary, self.open_doors() as opened:
-                return self._check_doors(opened, scope, Path(temporary), report)
+            with TemporaryDirectory(prefix=FOLDER_PREFIX) as temporary, self.open_read_paths() as opened:
+                return self._check_read_paths(opened, scope, Path(temporary), report)
         except ReadPointGone:
             raise
         except TableUnowned as refused:
-            report.unchecked.append(f"{doors}: they refuse the table, {refused.what}")
+            report.unchecked.append(f"{read_paths}: they refuse the table, {refused.what}")
         except (StorageFailed, *UNREADABLE) as error:  # a file that they need is missing or damaged
             what = error.what if isinstance(error, StorageFailed) else first_line(error)
-            report.unchecked.append(f"{doors}: {mask_password(what)}")
+            report.unchecked.append(f"{read_paths}: {mask_password(what)}")
         except Exception as error:  # noqa: BLE001  a damaged file fails as its reader does, whoever that is
-            _note(report, f"rows, {doors}", error)
+            _note(report, f"rows, {read_paths}", error)
             return None
         report.start_again()
         try:
@@ -157,14 +157,16 @@ class Verifier:
             _note(report, "rows", error)
         return None
 
-    def _check_doors(self, doors: Doors, scope: Scope, folder: Path, report: Report) -> LookupChecks:
-        if doors.hot_problem:
-            instead = "" if doors.hot is None else ", but a private one"
-            report.notes.append(f"no server's hot tier was looked at{instead}: {doors.hot_problem}")
-        verified = self._verification(doors, scope, folder, report).run()
+    def _check_read_paths(
+        self, read_paths: ReadPaths, scope: Scope, folder: Path, report: Report
+    ) -> LookupChecks:
+        if read_paths.hot_problem:
+            instead = "" if read_paths.hot is None else ", but a private one"
+            report.notes.append(f"no server's hot tier was looked at{instead}: {read_paths.hot_problem}")
+        verified = self._verification(read_paths, scope, folder, report).run()
         lookups = LookupChecks(
             verified,
-            doors.lookup,
+            read_paths.lookup,
             self.settings.kafka.client_config(),
             Log(self.settings.kafka),
             lambda: open_table(self.settings, self.name),
@@ -182,8 +184,12 @@ class Verifier:
             report.notes.append("there are no lookups: the table has no key")
         return lookups
 
-    def _verification(self, doors: Doors | None, scope: Scope, folder: Path, report: Report) -> Verification:
-        return Verification(self.settings, self.name, doors, scope, folder, self.clock, self.progress, report)
+    def _verification(
+        self, read_paths: ReadPaths | None, scope: Scope, folder: Path, report: Report
+    ) -> Verification:
+        return Verification(
+            self.settings, self.name, read_paths, scope, folder, self.clock, self.progress, report
+        )
 
     def _tell(self, table: Table, definition: LiveTable, report: Report) -> None:
         """Adds the history of the first keys that differ."""

@@ -1,4 +1,4 @@
-"""Verification that goes on: in each round new random entities, through all doors, under whatever load is on.
+"""Verification that goes on: in each round random entities, through all read paths, under any load.
 
 The first round compares as a single verification does, and remembers a pool of entities. Each further round
 takes some of them at random, looks them up, extracts the table, and compares each answer at its own read
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from threading import Event
 
-    from verify.doors import Doors
     from verify.lookups import LookupChecks
+    from verify.read_paths import ReadPaths
     from verify.report import Report
     from verify.verifier import Verifier
 
@@ -128,22 +128,22 @@ class VerifyWatch:
     def _round(self, chooser: random.Random) -> None:
         pool = list(self.lookups.chosen.prefixes)
         prefixes = chooser.sample(pool, min(self.each, len(pool)))
-        with self.verifier.open_doors() as doors:
-            self.lookups.lookup = doors.lookup
+        with self.verifier.open_read_paths() as read_paths:
+            self.lookups.lookup = read_paths.lookup
             if self.lookups.verified.definition.has_key:
                 self.lookups.round(prefixes)
-            self._extract(doors, pool)
+            self._extract(read_paths, pool)
         entities = self.lookups.verified.log.entities
         if entities.records > _RECORDS_MAX:
             entities.forget(self.lookups.ends)
 
-    def _extract(self, doors: Doors, pool: list[bytes]) -> None:
+    def _extract(self, read_paths: ReadPaths, pool: list[bytes]) -> None:
         """The pool's rows in an extract, compared at the extract's own read point."""
         verified, definition = self.lookups.verified, self.lookups.verified.definition
         shown = Entities(definition, verified.reading)
         with TemporaryDirectory(prefix="thermocline-verify-") as temporary:
             path = Path(temporary) / "extract.arrows"
-            point = write_extract(doors, definition, path)
+            point = write_extract(read_paths, definition, path)
             for rows in extracted_rows(definition, path):
                 self.report.extracted += rows.num_rows
                 shown.take_rows(sampled(definition, rows, self.lookups.chosen))
@@ -154,6 +154,6 @@ class VerifyWatch:
                 self.report.lookups_unjudged[expected] += 1
             elif shown.is_large(prefix) or expected != shown.stored(prefix):
                 what = f"the extract's rows of the entity are not those of the log at {point.to_header()}"
-                finding = Finding("door-differs", what, entity_key(definition, prefix))
+                finding = Finding("extract-differs", what, entity_key(definition, prefix))
                 self.lookups.note(finding, prefix, point)
         self.lookups.settle()

@@ -19,7 +19,7 @@ from embedded.demo.traffic import Kept
 from embedded.demo.views import View
 from embedded.oracle import Acknowledged, Row, RowKey, differences, named, row_of, row_of_json
 from embedded.stack import TABLE
-from thermocline.cli.verify_doors import open_doors
+from thermocline.cli.verify_read_paths import open_read_paths
 from thermocline.rules.seam import Seam
 from verify.report import Report
 from verify.verifier import Choices, Verifier
@@ -140,7 +140,7 @@ def _verified(site: Site, task: Task, reports: list[Report]) -> Report:
         task.note = f"{what} {done:,}" + (f" of {total:,}" if total else "")
 
     choices = Choices(seed=site.options.seed, lookups=LOOKED_UP)
-    doors = partial(open_doors, settings, TABLE, url)
-    report, _ = Verifier(settings, TABLE, doors, choices, site.clock, progress).verify()
+    read_paths = partial(open_read_paths, settings, TABLE, url)
+    report, _ = Verifier(settings, TABLE, read_paths, choices, site.clock, progress).verify()
     reports.append(report)
     return report

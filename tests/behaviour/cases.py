@@ -1,4 +1,4 @@
-"""The cases that every door answers: what is written before and after a commit, and what must be read."""
+"""The cases that every read path answers: what is written before and after a commit, and what is read."""
 
 from __future__ import annotations
 

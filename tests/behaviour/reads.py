@@ -46,7 +46,7 @@ class Reads:
         self._refusable(self.extract)
 
     def wait_until_right(self) -> None:
-        """Returns once every door answers with all that was written."""
+        """Returns once every read path answers with all that was written."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not self._is_right():
             assert time.monotonic() < deadline, self.refused[-1:]

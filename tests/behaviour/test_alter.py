@@ -1,4 +1,4 @@
-"""A table that is altered, and at last dropped, while a server runs: every door equals a plain replay."""
+"""A table that is altered, and at last dropped, while a server runs: all reads equal a plain replay."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def looked_up_without_a_server(stack: Stack, user: str) -> Rows:
     return {(row["user_id"], row["key"]): row for row in answer["rows"]}
 
 
-def check_doors(stack: Stack, told: Told) -> None:
+def check_read_paths(stack: Stack, told: Told) -> None:
     expected = told.rows()
     assert served(stack, told) == expected
     assert extracted(stack, "arrow") == expected
@@ -257,7 +257,7 @@ def spark(stack: Stack, new_spark: Callable[[Stack], SparkSession]) -> SparkSess
 def story(
     stack: Stack, told: Told, server: Command, new_owner: Callable[[Stack], Owner], spark: SparkSession
 ) -> Owner:
-    """Goal: an alteration at any moment leaves every door right, and the server up.
+    """Goal: an alteration at any moment leaves every read path right, and the server up.
 
     Method: columns are added to a table that has rows, then widened and added again, while records of both
     sides of each alteration are hot. One record can't be read before the second alteration, and can after it.
@@ -269,7 +269,7 @@ def story(
     release(stack, new_owner)
     alter(stack, told, {**base, **SECOND})
     wait_for_definition(stack, told.columns)
-    check_doors(stack, told)
+    check_read_paths(stack, told)
 
     for number in range(40):
         told.write(USERS[number % 3], f"k{number}", value=f"v{number}", count=number, price=f"{number}.25")
@@ -278,7 +278,7 @@ def story(
     told.write("u0", "hot", value="hot", count=1, price="9999.99", score=0.5)
     told.write("u0", "k0", count=2**40, price="0.01", score=1.5)
     told.write("u1", "k1")
-    check_doors(stack, told)
+    check_read_paths(stack, told)
     assert told.rows()["u0", "k0"]["count"] == 0
 
     owner.lease.release()
@@ -288,23 +288,23 @@ def story(
         alter(stack, told, third)
         wait_for_definition(stack, third)
         count = len(answers)
-        stack.wait_for(lambda: len(answers) > count + 2, "both doors were asked once more", server)
+        stack.wait_for(lambda: len(answers) > count + 2, "both read paths were asked once more", server)
     check_answers(answers, before, told.rows())
     assert told.rows()["u0", "k0"]["count"] == 2**40
-    check_doors(stack, told)
+    check_read_paths(stack, told)
 
     told.write("u2", "wide", value="wide", count=2**50, price="1234567890.25", score=2.5)
     told.write("u0", "k3", value="changed", score=3.5)
-    check_doors(stack, told)
+    check_read_paths(stack, told)
     owner = new_owner(stack)
     commit(stack, told, owner)
-    check_doors(stack, told)
+    check_read_paths(stack, told)
     check_readers(stack, told, spark)
 
     told.write("u0", "plain", value="again", count=2**33)
     told.write("u1", "k4")
     commit(stack, told, owner)
-    check_doors(stack, told)
+    check_read_paths(stack, told)
     check_readers(stack, told, spark)
     return owner
 
@@ -328,7 +328,7 @@ def check_answers(answers: list[tuple[int, Any]], before: Rows, after: Rows) -> 
     assert set(seen) == {0, 1}
 
 
-def test_every_door_equals_the_replay_before_and_after_each_alteration(story: Owner, server: Command) -> None:
+def test_all_reads_equal_the_replay_before_and_after_each_alteration(story: Owner, server: Command) -> None:
     server.check()
 
 

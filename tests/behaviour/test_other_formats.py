@@ -1,4 +1,4 @@
-"""Tables that are defined otherwise than the one of `test_every_door`, which has the most usual definition.
+"""Tables that are defined otherwise than the one of `test_every_read_path`, which has the usual definition.
 
 Goal: no two options of a definition spoil each other. Method: six tables on one stack, chosen so that nearly
 every two options meet in one of them; each is told the story of the cases through two commits, and what
@@ -224,7 +224,7 @@ class Said:
     """What was asked at one moment of one table, and what a replay gave then."""
 
     expected: Rows
-    by_door: dict[str, Rows]
+    by_read_path: dict[str, Rows]
 
 
 @pytest.fixture(scope="module")
@@ -235,12 +235,12 @@ def answers(stack: Stack, owners: dict[str, Owner], told: dict[str, Told]) -> di
 
     def ask(moment: str) -> None:
         for name, one in told.items():
-            doors = {"extract": by_extract(stack, one)}
+            read_paths = {"extract": by_extract(stack, one)}
             if one.variant in WITH_KEYS:
-                doors["lookup"] = by_lookup(stack, one)
+                read_paths["lookup"] = by_lookup(stack, one)
             if moment == "beyond the seam" and one.variant in ASKED_WITHOUT_A_SERVER:
-                doors["extract without a server"] = by_extract_without_a_server(stack, one)
-            said[name, moment] = Said(one.rows(), doors)
+                read_paths["extract without a server"] = by_extract_without_a_server(stack, one)
+            said[name, moment] = Said(one.rows(), read_paths)
 
     write(told, [(case.name, entry) for case in CASES for entry in case.first])
     stack.wait_until_ready(server)
@@ -302,13 +302,13 @@ def counted(rows: list[dict[str, Any]]) -> Rows:
 
 @named(VARIANTS)
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_every_door_gives_the_rows_as_of_now(
+def test_every_read_path_gives_the_rows_as_of_now(
     answers: dict[tuple[str, str], Said], variant: Variant, moment: str
 ) -> None:
     said = answers[variant.name, moment]
     assert said.expected
-    for door, rows in said.by_door.items():
-        assert rows == said.expected, door
+    for read_path, rows in said.by_read_path.items():
+        assert rows == said.expected, read_path
 
 
 @named(VARIANTS)

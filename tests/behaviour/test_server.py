@@ -246,7 +246,7 @@ def test_waiting_for_a_record_that_never_comes_ends_with_a_clear_error(stack: St
 def test_an_extract_without_a_server_repeats_an_answer_at_its_read_point(
     stack: Stack, topic: Topic, client: Client
 ) -> None:
-    """Two reads at one read point are equal, whatever the door, and whatever is written after it."""
+    """Two reads at one read point are equal, whatever the read path, and whatever is written after it."""
     row = (APP, "pinned", "plan")
     topic.send(row, "then")
     lookup(client, row, topic.flush())

@@ -75,5 +75,5 @@ def test_a_wrong_row_in_the_extract_ends_it_with_a_bad_verdict(tmp_path: Path) -
     document = json.loads(ended.stdout)
     assert not document["agrees"]
     (bad,) = (check["differences"] for check in document["checks"].values() if check["differences"])
-    assert any("[door-differs]" in line for line in bad)
+    assert any("[extract-differs]" in line for line in bad)
     assert len(list((folder / ".thermocline" / "demo").iterdir())) == 1  # kept, to be looked at

@@ -78,7 +78,7 @@ def test_verify_must_find_nothing_and_check_everything_and_see_all_rows() -> Non
     unchecked = Report("profiles", extracted=3, unchecked=["lookups: no server"])
     assert check_of(unchecked, rows=3).differences == ("not checked: lookups: no server",)
     found = Report("profiles", extracted=3)
-    found.add(Finding("door-differs", "it lacks the key", {"key": "plan"}))
+    found.add(Finding("extract-differs", "it lacks the key", {"key": "plan"}))
     check = check_of(found, rows=3)
-    assert check.differences == ("[door-differs] {'key': 'plan'} it lacks the key",)
+    assert check.differences == ("[extract-differs] {'key': 'plan'} it lacks the key",)
     assert check.outcome == "1 DIFFERENCES"

@@ -88,7 +88,7 @@ def follow(world: Any, table: ServedTable) -> None:
 def test_files_and_hot_records_of_both_sides_of_an_alteration_are_read_as_the_replay_has_them(
     served: tuple[Any, ServedTable], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: old files lack the new columns and hold narrower types, and every door reads them right.
+    """Goal: old files lack the new columns and hold narrower types, and every read path reads them right.
 
     Method: random records; a commit before the alteration, hot records on both sides of it, a commit after it
     with values that only the wider types hold. Lookups, extracts and the replay agree at each moment.

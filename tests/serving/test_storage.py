@@ -1,4 +1,4 @@
-"""Disks and stores that fail under a reader: each door says so by name, and answers when asked again."""
+"""Disks and stores that fail under a reader: each read path says so by name, and answers when asked again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The poison corpus: the record rule by examples. Every door that reads raw records must agree with it."""
+"""The poison corpus: the record rule by examples. Whatever reads raw records must agree with it."""
 
 from __future__ import annotations
 

@@ -27,10 +27,10 @@ ANY: Final = Seam()  # names no record
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a door said. ``floor`` is what it was asked to include; ``entity`` is None for the whole table."""
+    """What a read path said. ``floor``: what it had to include; ``entity``: None for the whole table."""
 
     session: str
-    door: str
+    read_path: str
     entity: Entity | None
     rows: Sequence[Row]
     point: ReadPoint
@@ -123,7 +123,7 @@ class Judge:
             try:
                 self._judge(answer)
             except Exception as error:  # noqa: BLE001 -- an answer that can't be judged is no good one
-                self._findings.add("not judged", f"{answer.door}: {type(error).__name__}: {error}")
+                self._findings.add("not judged", f"{answer.read_path}: {type(error).__name__}: {error}")
             finally:
                 self._waiting.task_done()
         self._waiting.task_done()
@@ -131,8 +131,10 @@ class Judge:
     def _judge(self, answer: Answer) -> None:
         if not self._truth.wait_for(answer.point.end, self._patience_seconds):
             self._patience_seconds = 0.0  # the others need not wait for it as well
-            self._findings.add("beyond the log", f"{answer.door} at {answer.point.to_header()}")
+            self._findings.add("beyond the log", f"{answer.read_path} at {answer.point.to_header()}")
             return
-        self.judged[answer.door] += 1
+        self.judged[answer.read_path] += 1
         for kind, what in self.differences(answer):
-            self._findings.add(kind, f"{answer.door}, {answer.session}: {what}; {answer.point.to_header()}")
+            self._findings.add(
+                kind, f"{answer.read_path}, {answer.session}: {what}; {answer.point.to_header()}"
+            )

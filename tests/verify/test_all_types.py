@@ -184,7 +184,7 @@ def test_the_hot_tier_and_an_extract_are_what_the_log_says(tmp_path: Path, chang
             found = list(hot_findings(staging, Seam({PLACE: END})))
             assert [one.finding.code for one in found] == (["hot-differs"] if changed else [])
             lost = list(extract_findings(staging, point))
-            assert [(one.finding.code, one.origin) for one in lost] == [("door-differs", None)] * missing
+            assert [(one.finding.code, one.origin) for one in lost] == [("extract-differs", None)] * missing
 
 
 def test_answers_in_json_are_what_the_log_says(tmp_path: Path) -> None:

@@ -278,8 +278,8 @@ def test_a_file_that_cannot_be_read_leaves_the_other_buckets_to_be_compared(
         assert code == ExitCode.BAD_ANSWER
         assert "row-missing" in report["differences"]
         assert 0 < report["rows"]["agreed"] < whole
-        doors, rows = report["unchecked"]
-        assert doors.startswith("extract, hot tier and lookups: ")
+        read_paths, rows = report["unchecked"]
+        assert read_paths.startswith("extract, hot tier and lookups: ")
         assert rows.startswith(f"rows of the buckets {other.bucket}: ")
         live.run("verify", live.name, "--sample", "100", "--json")
         sampled = json.loads(capsys.readouterr().out)
@@ -290,14 +290,14 @@ def test_a_file_that_cannot_be_read_leaves_the_other_buckets_to_be_compared(
 def test_a_log_that_holds_nothing_any_more_is_no_proof(
     stack: Stack, jvm: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Goal: the doors agree with the table, and nobody can say whether the table is right."""
+    """Goal: the read paths agree with the table, and nobody can say whether the table is right."""
     live = Live(stack, "trimmed", partitions=1)
     live.write(range(4), "one")
     live.ingest()
     live.cut({0: live.log.ends([live.name])[live.name, 0]})
     code, report = verified(live, capsys)
     assert code == ExitCode.AWAY
-    assert (report["agrees"], report["complete"], report["doors"]["extract_rows"]) == (True, False, 4)
+    assert (report["agrees"], report["complete"], report["read_paths"]["extract_rows"]) == (True, False, 4)
     assert report["rows"]["not_judged"] == {"older than what the log still holds": 4}
     live.write([1], "two")
     live.ingest()

@@ -17,7 +17,7 @@ from verify.report import Report
 from verify.row_judge import Reason
 
 KEY = b"k"
-DIFFERS = Finding("door-differs", "it differs", {"user": "k"})
+DIFFERS = Finding("extract-differs", "it differs", {"user": "k"})
 AT = ("t", 0)
 END = Seam({AT: 10})
 
@@ -57,7 +57,7 @@ def test_what_compaction_explains_is_not_judged(
         return {KEY: offsets}
 
     doubts.settle(look)
-    assert report.counts == ({"door-differs": 1} if is_reported else {})
+    assert report.counts == ({"extract-differs": 1} if is_reported else {})
     assert report.unjudged == ({} if is_reported else {Reason.COMPACTED: 1})
     doubts.settle(look)
     assert report.counts.total() + report.unjudged.total() == 1, "nothing is counted twice"

@@ -36,8 +36,8 @@ class Parts:
 
     def verified(self) -> Report:
         settings: Any = SimpleNamespace(kafka=None)
-        doors: Any = None
-        verifier = Verifier(settings, "scores", doors, Choices(seed=1), SystemClock(), lambda *_: None)
+        read_paths: Any = None
+        verifier = Verifier(settings, "scores", read_paths, Choices(seed=1), SystemClock(), lambda *_: None)
         return verifier.verify()[0]
 
     def _ask_log(self) -> str:

@@ -84,8 +84,8 @@ def verify(  # noqa: PLR0913, PLR0917  (a command has as many options)
         raise BadParameter(name=key[0], problem="an entity is given as --entity COLUMN=VALUE...")
     from thermocline.cli.read import parse_key
     from thermocline.cli.stopping import orderly_end, stop_event
-    from thermocline.cli.verify_doors import open_doors
     from thermocline.cli.verify_progress import shown_progress
+    from thermocline.cli.verify_read_paths import open_read_paths
     from thermocline.process.clock import SystemClock
     from verify.verifier import LOOKUPS, Choices, Verifier
     from verify.watch import POOL, VerifyWatch
@@ -102,7 +102,7 @@ def verify(  # noqa: PLR0913, PLR0917  (a command has as many options)
         clock = SystemClock()
         with shown_progress(clock) as progress:
             verifier = Verifier(
-                settings, name, lambda: open_doors(settings, name, url), choices, clock, progress
+                settings, name, lambda: open_read_paths(settings, name, url), choices, clock, progress
             )
             report, lookups = verifier.verify()
         if stop is None:

@@ -75,8 +75,8 @@ class DefinitionDiffers(Listing, ConfigurationError):
     """The configuration says something else than the table's own definition.
 
     `thermocline table create` wrote the definition (topics, format, key, entity, columns, buckets) into the
-    table, and everybody reads it from there, so that all doors give the same answer. Ingest refuses to run
-    with a file that disagrees, since one of the two is not what you mean.
+    table, and everybody reads it from there, so that all read paths give the same answer. Ingest refuses to
+    run with a file that disagrees, since one of the two is not what you mean.
 
     Nothing was read or written; the table goes on as it is defined. `thermocline table alter` makes the table
     say what the file says where that can be done (with --dry-run it only tells); else make the file say what

@@ -89,7 +89,7 @@ def snapshots(live: Viewed) -> list[SnapshotState]:
     return [state_of(snapshot, TABLE) for snapshot in live._table().snapshots()]
 
 
-# Three doors.
+# Three read paths.
 
 
 def pinned(live: Viewed, point: ReadPoint, called: str) -> list[Row]:
@@ -130,7 +130,7 @@ def by_key(rows: list[Row]) -> Rows:
     return found
 
 
-def test_the_doors_agree_row_for_row_at_one_read_point(
+def test_the_read_paths_agree_row_for_row_at_one_read_point(
     live: Viewed, ingest: Command, server: Command, traffic: Traffic
 ) -> None:
     """Method: by turns the read point is that of the server's extract, or that of a lookup of all entities,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from thermocline.rules.read_point import ReadPoint
     from thermocline.rules.seam import Seam
 
-__all__ = ["Doors", "Extract", "HotDoor", "Lookup"]
+__all__ = ["Extract", "HotReader", "Lookup", "ReadPaths"]
 
 Extract = Callable[[list[str], "BinaryIO"], "ReadPoint"]
 """Writes all rows with those columns as an Arrow stream; where it was read."""
@@ -20,7 +20,7 @@ Lookup = Callable[[Mapping[str, str], str], Mapping[str, Any]]
 """An entity's answer as JSON; it includes the records that the second argument names (may be empty)."""
 
 
-class HotDoor(Protocol):
+class HotReader(Protocol):
     """The hot tier as of one moment."""
 
     @property
@@ -36,7 +36,7 @@ class HotDoor(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
+class ReadPaths:
     """What is asked.
 
     ``hot_problem`` says why the hot tier of a server is not looked at; then ``hot`` is None or a private one.
@@ -44,5 +44,5 @@ class Doors:
 
     extract: Extract
     lookup: Lookup
-    hot: HotDoor | None
+    hot: HotReader | None
     hot_problem: str = ""

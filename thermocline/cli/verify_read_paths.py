@@ -1,4 +1,4 @@
-"""The doors that ``thermocline verify`` looks through: a server's, or those of a reader of its own."""
+"""The read paths that ``thermocline verify`` looks through: a server's, or those of a reader of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from serving.hot.pinned import PinnedHot
     from thermocline.rules.read_point import ReadPoint
     from thermocline.settings import Settings
-    from verify.doors import Doors
+    from verify.read_paths import ReadPaths
 
 # A tailer that runs seals within a second.
 _SEAL_WAIT_SECONDS: Final = 5.0
@@ -21,8 +21,8 @@ _NONE_HERE: Final = "this machine has none"
 
 
 @contextmanager
-def open_doors(settings: Settings, name: str, url: str | None) -> Iterator[Doors]:
-    """The doors of the server at ``url``, or else of a private reader at one read point.
+def open_read_paths(settings: Settings, name: str, url: str | None) -> Iterator[ReadPaths]:
+    """The read paths of the server at ``url``, or else of a private reader at one read point.
 
     The hot tier is that of this machine's server, where its state folder holds one, else the private one.
     """
@@ -34,9 +34,9 @@ def open_doors(settings: Settings, name: str, url: str | None) -> Iterator[Doors
             yield _of_private(settings, name, hot, problem, stack)
 
 
-def _of_server(name: str, url: str, hot: PinnedHot | None, problem: str, stack: ExitStack) -> Doors:
+def _of_server(name: str, url: str, hot: PinnedHot | None, problem: str, stack: ExitStack) -> ReadPaths:
     from serving.client import Client
-    from verify.doors import Doors
+    from verify.read_paths import ReadPaths
 
     client = stack.enter_context(Client(url))
 
@@ -48,14 +48,14 @@ def _of_server(name: str, url: str, hot: PinnedHot | None, problem: str, stack: 
             answer.update(client.lookup(name, parameters, read_after or None))
         return answer
 
-    return Doors(extract, lookup, hot, problem)
+    return ReadPaths(extract, lookup, hot, problem)
 
 
 def _of_private(
     settings: Settings, name: str, hot: PinnedHot | None, problem: str, stack: ExitStack
-) -> Doors:
+) -> ReadPaths:
     from serving import private
-    from verify.doors import Doors
+    from verify.read_paths import ReadPaths
 
     opened = stack.enter_context(private.opened(settings, name))
 
@@ -67,7 +67,7 @@ def _of_private(
             answer.update(opened.lookup(parameters))
         return answer
 
-    return Doors(extract, lookup, hot or opened.hot, "" if problem == _NONE_HERE else problem)
+    return ReadPaths(extract, lookup, hot or opened.hot, "" if problem == _NONE_HERE else problem)
 
 
 @contextmanager

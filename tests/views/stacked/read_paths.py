@@ -16,7 +16,7 @@ from embedded.stack import TABLE, Stack
 from embedded.trino import LocalTrino
 from serving import private
 from tests.behaviour.cases import CASES
-from tests.behaviour.doors import Rows, by_user
+from tests.behaviour.read_paths import Rows, by_user
 from tests.behaviour.topic import APP
 from tests.views.stacked.viewed import ANALYST
 from thermocline.iceberg.catalog import open_table
@@ -106,7 +106,7 @@ def by_pinned_view(stack: Stack, read_after: str) -> Rows:
     return by_user(pinned(stack, stack.settings, TABLE))
 
 
-DOORS: dict[str, Callable[[Stack, str], Rows]] = {
+READ_PATHS: dict[str, Callable[[Stack, str], Rows]] = {
     "live view by key": by_live_view_by_key,  # at once, so that what it may not miss is young
     "lookup in Trino": by_lookup_in_trino,
     "pinned view": by_pinned_view,

@@ -47,7 +47,7 @@ TABLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class TrinoSite:
     """The parts that the tests of views share."""
 
     kafka: LocalKafka
@@ -79,7 +79,7 @@ class Door:
 
 
 @pytest.fixture(scope="session")
-def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrinoSite]:
     folder: Path = tmp_path_factory.mktemp("trino")
     with LocalKafka(folder / "kafka") as kafka:
         settings = Settings(
@@ -97,4 +97,4 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
         server = LocalTrino(folder / "trino")
         write_files(trino_files(settings, NAMES), server.configuration)
         with server:
-            yield Door(kafka, server, settings, catalog)
+            yield TrinoSite(kafka, server, settings, catalog)

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from trino.exceptions import TrinoUserError
 
 from tests.transactions import wait_for_markers
-from tests.views.door.conftest import ADMIN, ANALYST, NAMES, Door
+from tests.views.trino.conftest import ADMIN, ANALYST, NAMES, TrinoSite
 from thermocline.kafka.log import Log
 from thermocline.settings import CatalogSettings
 from views.lake import lake_properties
@@ -51,48 +51,48 @@ PROPERTIES = {
 
 
 @pytest.fixture(scope="module")
-def view(door: Door) -> Iterator[str]:
+def view(site: TrinoSite) -> Iterator[str]:
     """A view on a table and a topic, made by the publisher; the table has one row, the topic two records."""
-    door.query("CREATE TABLE lake.app.profiles (a int) WITH (format_version = 2)", user=ADMIN)
-    door.query("INSERT INTO lake.app.profiles VALUES 1", user=ADMIN)
-    produce(door, "profiles", [b"2", None])
-    door.query(
+    site.query("CREATE TABLE lake.app.profiles (a int) WITH (format_version = 2)", user=ADMIN)
+    site.query("INSERT INTO lake.app.profiles VALUES 1", user=ADMIN)
+    produce(site, "profiles", [b"2", None])
+    site.query(
         f"CREATE OR REPLACE VIEW {VIEW} SECURITY DEFINER AS SELECT a FROM lake.app.profiles UNION ALL "
         "SELECT CAST(_message_length AS integer) FROM kafka.default.profiles"
     )
     yield VIEW
-    door.query(f"DROP VIEW {VIEW}")
-    door.query("DROP TABLE lake.app.profiles", user=ADMIN)
+    site.query(f"DROP VIEW {VIEW}")
+    site.query("DROP TABLE lake.app.profiles", user=ADMIN)
 
 
-def produce(door: Door, topic: str, values: list[bytes | None]) -> None:
-    producer = Producer({"bootstrap.servers": door.kafka.bootstrap_servers})
+def produce(site: TrinoSite, topic: str, values: list[bytes | None]) -> None:
+    producer = Producer({"bootstrap.servers": site.kafka.bootstrap_servers})
     for value in values:
         producer.produce(topic, key=b"k", value=value, partition=0)
     assert producer.flush(TIMEOUT_SECONDS) == 0
 
 
-def refused(door: Door, sql: str, user: str) -> str:
+def refused(site: TrinoSite, sql: str, user: str) -> str:
     with pytest.raises(TrinoUserError) as caught:
-        door.query(sql, user=user)
+        site.query(sql, user=user)
     return str(caught.value.message)
 
 
-def test_an_analyst_reads_the_view(door: Door, view: str) -> None:
-    assert sorted(door.query(f"SELECT a FROM {view}", user=ANALYST)) == [(0,), (1,), (1,)]
+def test_an_analyst_reads_the_view(site: TrinoSite, view: str) -> None:
+    assert sorted(site.query(f"SELECT a FROM {view}", user=ANALYST)) == [(0,), (1,), (1,)]
 
 
-def test_an_analyst_does_not_even_see_kafka(door: Door, view: str) -> None:
-    assert door.query("SHOW CATALOGS", user=ANALYST) == [("lake",), ("system",)]
-    assert "Access Denied" in refused(door, "SELECT count(*) FROM kafka.default.profiles", ANALYST)
-    assert "Access Denied" in refused(door, "SHOW SCHEMAS FROM kafka", ANALYST)
+def test_an_analyst_does_not_even_see_kafka(site: TrinoSite, view: str) -> None:
+    assert site.query("SHOW CATALOGS", user=ANALYST) == [("lake",), ("system",)]
+    assert "Access Denied" in refused(site, "SELECT count(*) FROM kafka.default.profiles", ANALYST)
+    assert "Access Denied" in refused(site, "SHOW SCHEMAS FROM kafka", ANALYST)
 
 
-def test_an_analyst_sees_the_view_and_not_the_table_below(door: Door, view: str) -> None:
+def test_an_analyst_sees_the_view_and_not_the_table_below(site: TrinoSite, view: str) -> None:
     """Whoever reads the table sees past a row filter of its views."""
-    assert door.query("SHOW TABLES FROM lake.app", user=ANALYST) == [("profiles_live",)]
-    assert "Access Denied" in refused(door, "SELECT a FROM lake.app.profiles", ANALYST)
-    assert "Access Denied" in refused(door, 'SELECT * FROM lake.app."profiles$files"', ANALYST)
+    assert site.query("SHOW TABLES FROM lake.app", user=ANALYST) == [("profiles_live",)]
+    assert "Access Denied" in refused(site, "SELECT a FROM lake.app.profiles", ANALYST)
+    assert "Access Denied" in refused(site, 'SELECT * FROM lake.app."profiles$files"', ANALYST)
 
 
 @pytest.mark.parametrize(
@@ -105,71 +105,71 @@ def test_an_analyst_sees_the_view_and_not_the_table_below(door: Door, view: str)
         "CREATE SCHEMA lake.mine",
     ],
 )
-def test_an_analyst_changes_nothing(door: Door, view: str, sql: str) -> None:
-    assert "Access Denied" in refused(door, sql, ANALYST)
+def test_an_analyst_changes_nothing(site: TrinoSite, view: str, sql: str) -> None:
+    assert "Access Denied" in refused(site, sql, ANALYST)
 
 
-def test_the_publisher_does_not_write_to_a_table(door: Door, view: str) -> None:
+def test_the_publisher_does_not_write_to_a_table(site: TrinoSite, view: str) -> None:
     """Trino 476 takes an INSERT into a table of format version 3, whose rows it does not number."""
-    assert "Access Denied" in refused(door, "INSERT INTO lake.app.profiles VALUES 2", NAMES.publisher)
-    assert "Access Denied" in refused(door, "DELETE FROM lake.app.profiles", NAMES.publisher)
-    assert "Access Denied" in refused(door, "DROP TABLE lake.app.profiles", NAMES.publisher)
+    assert "Access Denied" in refused(site, "INSERT INTO lake.app.profiles VALUES 2", NAMES.publisher)
+    assert "Access Denied" in refused(site, "DELETE FROM lake.app.profiles", NAMES.publisher)
+    assert "Access Denied" in refused(site, "DROP TABLE lake.app.profiles", NAMES.publisher)
 
 
-def test_the_publisher_reads_snapshots_and_comments(door: Door, view: str) -> None:
-    assert door.query('SELECT count(*) FROM lake.app."profiles$snapshots"')[0][0] > 0
+def test_the_publisher_reads_snapshots_and_comments(site: TrinoSite, view: str) -> None:
+    assert site.query('SELECT count(*) FROM lake.app."profiles$snapshots"')[0][0] > 0
     comments = "SELECT comment FROM system.metadata.table_comments WHERE catalog_name = 'lake'"
-    assert len(door.query(comments + " AND table_name = 'profiles_live'")) == 1
+    assert len(site.query(comments + " AND table_name = 'profiles_live'")) == 1
 
 
-def test_a_topic_of_any_name_is_a_table_of_that_topic(door: Door) -> None:
-    produce(door, "Odd.topic-1", [b"here"])
+def test_a_topic_of_any_name_is_a_table_of_that_topic(site: TrinoSite) -> None:
+    produce(site, "Odd.topic-1", [b"here"])
     table = f"kafka.default.{table_name('Odd.topic-1')}"
-    assert door.query(f"SELECT _message FROM {table}") == [("here",)]
+    assert site.query(f"SELECT _message FROM {table}") == [("here",)]
 
 
-def test_key_and_value_come_as_text_and_a_tombstone_as_null_of_no_length(door: Door, view: str) -> None:
+def test_key_and_value_come_as_text_and_a_tombstone_as_null_of_no_length(site: TrinoSite, view: str) -> None:
     columns = "_partition_id, _partition_offset, _key, _message, _message_length"
-    found = door.query(f"SELECT {columns} FROM kafka.default.profiles ORDER BY 2")
+    found = site.query(f"SELECT {columns} FROM kafka.default.profiles ORDER BY 2")
     assert found == [(0, 0, "k", "2", 1), (0, 1, "k", None, 0)]
 
 
-def test_records_of_an_aborted_transaction_are_not_seen(door: Door) -> None:
-    door.kafka.create_topic("aborted", 1)
-    door.kafka_catalog("kafka_aborted", ["aborted"])
-    producer = Producer({"bootstrap.servers": door.kafka.bootstrap_servers, "transactional.id": "aborted"})
+def test_records_of_an_aborted_transaction_are_not_seen(site: TrinoSite) -> None:
+    site.kafka.create_topic("aborted", 1)
+    site.kafka_catalog("kafka_aborted", ["aborted"])
+    producer = Producer({"bootstrap.servers": site.kafka.bootstrap_servers, "transactional.id": "aborted"})
     producer.init_transactions(TIMEOUT_SECONDS)
     for value, end in ((b"aborted", producer.abort_transaction), (b"kept", producer.commit_transaction)):
         producer.begin_transaction()
         producer.produce("aborted", value=value)
         producer.flush(TIMEOUT_SECONDS)
         end(TIMEOUT_SECONDS)
-    wait_for_markers(Log(door.settings.kafka), ["aborted"])
-    found = door.query("SELECT _message FROM kafka_aborted.default.aborted", user=ADMIN)
+    wait_for_markers(Log(site.settings.kafka), ["aborted"])
+    found = site.query("SELECT _message FROM kafka_aborted.default.aborted", user=ADMIN)
     assert found == [("kept",)]
 
 
-def test_a_topic_that_does_not_exist_is_no_other_ones_table(door: Door) -> None:
-    assert door.query("SELECT count(*) FROM kafka.default.absent") == [(0,)]
+def test_a_topic_that_does_not_exist_is_no_other_ones_table(site: TrinoSite) -> None:
+    assert site.query("SELECT count(*) FROM kafka.default.absent") == [(0,)]
 
 
-def test_a_topic_that_no_table_is_made_of_is_refused_by_name(door: Door) -> None:
-    assert "kafka.default.nobody" in refused(door, "SELECT 1 FROM kafka.default.nobody", NAMES.publisher)
+def test_a_topic_that_no_table_is_made_of_is_refused_by_name(site: TrinoSite) -> None:
+    assert "kafka.default.nobody" in refused(site, "SELECT 1 FROM kafka.default.nobody", NAMES.publisher)
 
 
-def session_of(door: Door, user: str, **options: Any) -> dict[str, str]:
-    return {name: value for name, value, *_ in door.query("SHOW SESSION", user=user, **options)}
+def session_of(site: TrinoSite, user: str, **options: Any) -> dict[str, str]:
+    return {name: value for name, value, *_ in site.query("SHOW SESSION", user=user, **options)}
 
 
-def test_the_tag_of_live_queries_changes_their_join(door: Door) -> None:
-    assert session_of(door, ANALYST)["join_distribution_type"] == "AUTOMATIC"
-    tagged = session_of(door, ANALYST, client_tags=["live"])
+def test_the_tag_of_live_queries_changes_their_join(site: TrinoSite) -> None:
+    assert session_of(site, ANALYST)["join_distribution_type"] == "AUTOMATIC"
+    tagged = session_of(site, ANALYST, client_tags=["live"])
     assert (tagged["join_distribution_type"], tagged["join_reordering_strategy"]) == ("BROADCAST", "NONE")
 
 
-def test_analysts_have_a_group_each_and_the_publisher_its_own(door: Door) -> None:
-    door.query("SELECT 1", user=ANALYST)
-    groups = door.query(
+def test_analysts_have_a_group_each_and_the_publisher_its_own(site: TrinoSite) -> None:
+    site.query("SELECT 1", user=ANALYST)
+    groups = site.query(
         "SELECT DISTINCT \"user\", array_join(resource_group_id, '.') FROM system.runtime.queries",
         user=ADMIN,
     )
@@ -191,10 +191,12 @@ def test_analysts_have_a_group_each_and_the_publisher_its_own(door: Door) -> Non
         ("azure", {**HIVE, "warehouse": "abfss://b/w", "properties": "azure"}),
     ],
 )
-def test_trino_takes_every_property_of_a_catalog(door: Door, kind: str, settings: dict[str, str]) -> None:
+def test_trino_takes_every_property_of_a_catalog(
+    site: TrinoSite, kind: str, settings: dict[str, str]
+) -> None:
     """Goal: no name is misspelt. Method: Trino refuses a catalog with a property that it does not know."""
     properties = PROPERTIES.get(settings.pop("properties", ""), {})
     translation = lake_properties(CatalogSettings(**settings, properties=properties), "lake")  # type: ignore[arg-type]
     plain = {name: translation.secrets.get(value[6:-1], value) for name, value in translation.plain.items()}
-    door.add_catalog(f"lake_{kind}", plain)
+    site.add_catalog(f"lake_{kind}", plain)
     assert not translation.left_out

@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.thermocline.poison import CASES, GOOD_KEY, POISONED
-from tests.views.door.any_records import any_document
-from tests.views.door.conftest import ADMIN, Door
-from tests.views.door.raw_records import Record, read_by_decode, read_in_trino, write_raw
+from tests.views.trino.any_records import any_document
+from tests.views.trino.conftest import ADMIN, TrinoSite
+from tests.views.trino.raw_records import Record, read_by_decode, read_in_trino, write_raw
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.seam import Seam
 from views.render_window import LogWindow
@@ -93,32 +93,32 @@ def differences(found: dict[int, Any], expected: dict[int, Any], records: list[R
     ]
 
 
-def test_trino_reads_the_poison_corpus_as_decode_does(door: Door) -> None:
-    found = read_in_trino(door, POISONED, write_raw(door, "corpus", CORPUS))
+def test_trino_reads_the_poison_corpus_as_decode_does(site: TrinoSite) -> None:
+    found = read_in_trino(site, POISONED, write_raw(site, "corpus", CORPUS))
     assert differences(found, read_by_decode(POISONED, CORPUS), CORPUS) == []
     assert 0 < len(found) < len(CORPUS)
 
 
 @pytest.mark.full
-def test_the_kafka_connector_hands_over_the_same_bytes(door: Door) -> None:
+def test_the_kafka_connector_hands_over_the_same_bytes(site: TrinoSite) -> None:
     """Goal: what the other tests read from Parquet stands for what Trino reads from Kafka.
 
     The corpus, and empty or missing keys and values, go through a real topic; all bytes and rows are equal.
     """
     records: list[Record] = [*CORPUS, (b"", b"{}"), (None, b""), (GOOD_KEY, None), (b"\xff\x00", b"\x00")]
-    door.kafka.create_topic("corpus", 1, {"max.message.bytes": str(MESSAGE_BYTES_MAX)})
+    site.kafka.create_topic("corpus", 1, {"max.message.bytes": str(MESSAGE_BYTES_MAX)})
     producer = Producer(
-        {"bootstrap.servers": door.kafka.bootstrap_servers, "message.max.bytes": MESSAGE_BYTES_MAX}
+        {"bootstrap.servers": site.kafka.bootstrap_servers, "message.max.bytes": MESSAGE_BYTES_MAX}
     )
     for key, value in records:
         producer.produce("corpus", key=key, value=value)
         producer.flush()
-    door.kafka_catalog("kafka_corpus", ["corpus"])
+    site.kafka_catalog("kafka_corpus", ["corpus"])
     window = LogWindow("kafka_corpus", ("corpus",), Seam())
-    from_kafka, from_parquet = window.records(), write_raw(door, "corpus_again", records)
+    from_kafka, from_parquet = window.records(), write_raw(site, "corpus_again", records)
     assert from_kafka is not None
     raw = [
-        door.query(
+        site.query(
             f"SELECT _partition_offset, to_hex(to_utf8(_key)), _key_length, to_hex(to_utf8(_message)), "
             f"_message_length FROM ({side}) ORDER BY 1",
             user=ADMIN,
@@ -127,7 +127,7 @@ def test_the_kafka_connector_hands_over_the_same_bytes(door: Door) -> None:
     ]
     assert raw[0] == raw[1]
     assert [bytes.fromhex(row[3] or "") for row in raw[0]] == [value or b"" for _, value in records]
-    found = read_in_trino(door, POISONED, from_kafka)
+    found = read_in_trino(site, POISONED, from_kafka)
     assert differences(found, read_by_decode(POISONED, records), records) == []
 
 
@@ -135,7 +135,7 @@ def test_the_kafka_connector_hands_over_the_same_bytes(door: Door) -> None:
 @pytest.mark.parametrize(
     "definition", [POISONED, KEYED_BY_VALUE, WITHOUT_KEY, DECIMALS], ids=lambda definition: definition.name
 )
-def test_trino_reads_any_record_as_decode_does(door: Door, definition: LiveTable) -> None:
+def test_trino_reads_any_record_as_decode_does(site: TrinoSite, definition: LiveTable) -> None:
     seed = Random().randrange(1 << 32)
     print(f"seed {seed}")
     random = Random(seed)
@@ -153,7 +153,7 @@ def test_trino_reads_any_record_as_decode_does(door: Door, definition: LiveTable
         if definition.key_from == "value" and definition.has_key and random.random() < 0.7:
             value = value[:-1] + (b"," if value[-2:] != b"{}" else b"") + KEY_FIELDS + b"}"
         records.append((key, value))
-    found = read_in_trino(door, definition, write_raw(door, f"any_{definition.name}", records))
+    found = read_in_trino(site, definition, write_raw(site, f"any_{definition.name}", records))
     assert differences(found, read_by_decode(definition, records), records) == []
     assert RANDOM_RECORDS / 50 < len(found) < RANDOM_RECORDS
 
@@ -165,20 +165,20 @@ KEY_FIELDS = (
 
 
 @pytest.mark.full
-def test_columns_of_any_name_are_read(door: Door) -> None:
+def test_columns_of_any_name_are_read(site: TrinoSite) -> None:
     names = [column.name for column in ODD_NAMES.columns[1:]]
     records: list[Record] = [
         (b'{"a.b":"k","a":{"b":"no"}}', json.dumps({name: place}).encode())
         for place, name in enumerate(names)
     ]
     records += [(b'{"a":{"b":"k"}}', b"{}"), (b'{"a.b":"k"}', b'{"upper":1,"two":{"words":1}}')]
-    found = read_in_trino(door, ODD_NAMES, write_raw(door, "odd_names", records))
+    found = read_in_trino(site, ODD_NAMES, write_raw(site, "odd_names", records))
     assert found == read_by_decode(ODD_NAMES, records)
     assert [found[place][place + 2] for place in range(len(names))] == list(map(str, range(len(names))))
 
 
 @pytest.mark.full
-def test_of_several_numbers_by_one_name_the_last_counts_to_its_last_digit(door: Door) -> None:
+def test_of_several_numbers_by_one_name_the_last_counts_to_its_last_digit(site: TrinoSite) -> None:
     """Whatever the name is spelled like, and wherever else it stands."""
     exact, long = "0.1", "0.1000000000000000000001"
     texts = [
@@ -193,13 +193,13 @@ def test_of_several_numbers_by_one_name_the_last_counts_to_its_last_digit(door: 
         *(f'{{"text":"price","price":{number}}}' for number in (exact, long)),
     ]
     records: list[Record] = [(GOOD_KEY, text.encode()) for text in texts]
-    found = read_in_trino(door, POISONED, write_raw(door, "prices", records))
+    found = read_in_trino(site, POISONED, write_raw(site, "prices", records))
     assert found == read_by_decode(POISONED, records)
     assert set(found) == {1, 3, 5, 7, 8, 10}
 
 
 @pytest.mark.full
-def test_a_name_with_a_slash_is_found_however_it_is_escaped(door: Door) -> None:
+def test_a_name_with_a_slash_is_found_however_it_is_escaped(site: TrinoSite) -> None:
     values = [
         r'{"a\/b":1.5,"a/b":2.5}',
         r'{"a/b":1.5,"a\/b":2.5}',
@@ -207,6 +207,6 @@ def test_a_name_with_a_slash_is_found_however_it_is_escaped(door: Door) -> None:
         r'{"a\/b":"x"}',
     ]
     records: list[Record] = [(b'{"id":1}', value.encode()) for value in values]
-    found = read_in_trino(door, SLASHED, write_raw(door, "slashed", records))
+    found = read_in_trino(site, SLASHED, write_raw(site, "slashed", records))
     assert found == read_by_decode(SLASHED, records)
     assert {place: row[2] for place, row in found.items()} == {0: "2.50", 1: "2.50", 2: "2.50"}

@@ -20,8 +20,8 @@ from trino.exceptions import TrinoQueryError
 
 from serving.private import extract
 from tests.manual_clock import ManualClock
-from tests.views.door.conftest import ANALYST, Door
 from tests.views.live_table import commit, make_table
+from tests.views.trino.conftest import ANALYST, TrinoSite
 from thermocline import cli
 from thermocline.errors import OffsetsGone
 from thermocline.iceberg.catalog import open_catalog
@@ -51,7 +51,7 @@ Key = tuple[int, str, str]
 class World:
     """The table, its topic, and what the log says by a replay into a ``dict``."""
 
-    door: Door
+    site: TrinoSite
     settings: Settings
     table: Table
     log: Log
@@ -117,7 +117,7 @@ class World:
     def ask(self, view: str, where: str = "true") -> dict[Key, str]:
         """The rows that an analyst sees."""
         sql = f"SELECT app_id, user_id, key, value FROM {view} WHERE {where}"
-        found = self.door.query(sql, user=ANALYST)
+        found = self.site.query(sql, user=ANALYST)
         rows = {(row[0], row[1], row[2]): row[3] for row in found}
         assert len(rows) == len(found), "a key stands in two rows"
         return rows
@@ -147,23 +147,23 @@ class World:
             "SELECT comment FROM system.metadata.table_comments WHERE catalog_name = 'lake' "
             "AND schema_name = 'app' AND table_name LIKE 'profiles\\_%' ESCAPE '\\'"
         )
-        found = [json.loads(comment)["thermocline"] for (comment,) in self.door.query(sql)]
+        found = [json.loads(comment)["thermocline"] for (comment,) in self.site.query(sql)]
         return {int(one["snapshot_id"]) for one in found}
 
 
 @pytest.fixture
-def world(door: Door) -> Iterator[World]:
-    table = door.settings.table("profiles").model_copy(update={"format_version": 2})
-    views = ViewsSettings(url=door.trino.url, margin_seconds=0.2)
-    settings = door.settings.model_copy(update={"views": views, "tables": {"profiles": table}})
+def world(site: TrinoSite) -> Iterator[World]:
+    table = site.settings.table("profiles").model_copy(update={"format_version": 2})
+    views = ViewsSettings(url=site.trino.url, margin_seconds=0.2)
+    settings = site.settings.model_copy(update={"views": views, "tables": {"profiles": table}})
     log = Log(settings.kafka)
-    made = make_table(door.catalog, table.definition("profiles"))
+    made = make_table(site.catalog, table.definition("profiles"))
     # Records of other tests are before its first seam.
-    yield World(door, settings, made, log, log.ends([TOPIC]))
-    door.query(f"DROP VIEW IF EXISTS {LIVE}")
+    yield World(site, settings, made, log, log.ends([TOPIC]))
+    site.query(f"DROP VIEW IF EXISTS {LIVE}")
     for view in VIEWS[1:]:
-        door.query(f"DROP VIEW IF EXISTS {view}")
-    door.catalog.drop_table(TABLE)
+        site.query(f"DROP VIEW IF EXISTS {view}")
+    site.catalog.drop_table(TABLE)
 
 
 def test_views_follow_the_log_at_once_and_the_table_when_they_are_published(world: World) -> None:
@@ -292,7 +292,7 @@ def test_a_pinned_view_equals_the_extract_of_its_read_point(world: World) -> Non
     assert world.ask(view) == rows
     world.commit()
     assert world.ask(view) == rows
-    world.door.query(f"DROP VIEW {view}")
+    world.site.query(f"DROP VIEW {view}")
 
 
 def test_leftovers_of_replaced_views_go_and_the_views_stay(world: World) -> None:
@@ -343,7 +343,7 @@ uri = "{catalog.uri}"
 warehouse = "{catalog.warehouse}"
 [views]
 enabled = true
-url = "{world.door.trino.url}"
+url = "{world.site.trino.url}"
 [tables.profiles]
 identifier = "{TABLE}"
 topics = ["{TOPIC}"]

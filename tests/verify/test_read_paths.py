@@ -1,4 +1,4 @@
-"""Doors that lie: each kind of difference is found by `verify`, and none where they tell the truth."""
+"""Read paths that lie: each kind of difference is found by `verify`, and none where they tell the truth."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tests.behaviour.live import Live, wait_for
 from tests.behaviour.topic import APP
 from tests.failpoints.arming import arm
 from thermocline.cli import entry
-from thermocline.cli.verify_doors import open_doors
+from thermocline.cli.verify_read_paths import open_read_paths
 from thermocline.errors import ExitCode, NotReady
 from thermocline.process.clock import SystemClock
 from thermocline.rules.definition import PROVENANCE
 from thermocline.rules.read_point import ReadPoint
-from verify.doors import Doors, HotDoor
 from verify.lookups import LookupChecks
+from verify.read_paths import HotReader, ReadPaths
 from verify.report import Report
 from verify.table_rows import RowsUnreadable, bucket_rows
 from verify.verifier import FOLDER_PREFIX, Choices, Verifier
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.jvm
 
 Json = dict[str, Any]
-Lie = Callable[[Doors], Doors]
+Lie = Callable[[ReadPaths], ReadPaths]
 USERS = 12
 
 
@@ -58,11 +58,11 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     User 3 was deleted by a commit, user 5 is deleted beyond the seam; the key of user 9 is in two partitions.
     """
     with Stack(
-        tmp_path_factory.mktemp("doors"), partitions=1, buckets=2, catalog="doors", engine="local"
+        tmp_path_factory.mktemp("reads"), partitions=1, buckets=2, catalog="reads", engine="local"
     ) as stack:
         stack.start_broker()
         with small_jvm(stack.settings.catalog):
-            live = Live(stack, "doors")
+            live = Live(stack, "reads")
             live.write(range(USERS), "first")
             live.ingest()
             live.write(range(6), "second")
@@ -77,13 +77,15 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
             yield live
 
 
-def verified(live: Live, lie: Lie = lambda doors: doors, **choices: Any) -> tuple[Report, LookupChecks]:
-    """The report of a verification through doors that lie, and what goes on from it."""
+def verified(
+    live: Live, lie: Lie = lambda read_paths: read_paths, **choices: Any
+) -> tuple[Report, LookupChecks]:
+    """The report of a verification through read paths that lie, and what goes on from it."""
 
     @contextmanager
-    def opened() -> Iterator[Doors]:
-        with open_doors(live.settings, live.name, None) as doors:
-            yield lie(doors)
+    def opened() -> Iterator[ReadPaths]:
+        with open_read_paths(live.settings, live.name, None) as read_paths:
+            yield lie(read_paths)
 
     chosen = Choices(seed=1, **choices)
     verifier = Verifier(live.settings, live.name, opened, chosen, SystemClock(), lambda *_: None)
@@ -92,7 +94,7 @@ def verified(live: Live, lie: Lie = lambda doors: doors, **choices: Any) -> tupl
     return report, lookups
 
 
-def test_doors_that_tell_the_truth_agree_and_all_is_judged(live: Live) -> None:
+def test_read_paths_that_tell_the_truth_agree_and_all_is_judged(live: Live) -> None:
     report, _ = verified(live)
     assert (report.findings, report.unchecked, report.notes) == ([], [], [])
     assert not report.unjudged
@@ -119,7 +121,7 @@ def test_one_entity_is_compared_alone(live: Live, capsys: pytest.CaptureFixture[
     words = ("verify", live.name, "--entity", f"app_id={APP}", "user_id=u1", "--json")
     assert live.run(*words) == 0
     document = json.loads(capsys.readouterr().out)
-    assert (document["rows"]["live"], document["doors"]["lookups"], document["agrees"]) == (1, 1, True)
+    assert (document["rows"]["live"], document["read_paths"]["lookups"], document["agrees"]) == (1, 1, True)
 
 
 @pytest.mark.full
@@ -138,11 +140,11 @@ def test_options_that_say_nothing_together_are_a_wrong_command(live: Live, words
 
 @pytest.mark.full
 def test_lookups_that_are_not_answered_leave_what_was_compared_before(live: Live) -> None:
-    def lie(doors: Doors) -> Doors:
+    def lie(read_paths: ReadPaths) -> ReadPaths:
         def lookup(_parameters: Mapping[str, str], _after: str) -> Mapping[str, Any]:
             raise NotReady(table=live.name, detail="it is busy")
 
-        return replace(doors, lookup=lookup)
+        return replace(read_paths, lookup=lookup)
 
     report, _ = verified(live, lie)
     assert (report.agrees, report.is_complete) == (True, False)
@@ -154,7 +156,7 @@ def test_lookups_that_are_not_answered_leave_what_was_compared_before(live: Live
 def test_a_bucket_that_only_verify_cannot_read_is_left_out_of_all_that_is_compared(
     live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Method: a file fails behind its first rows, in the first of two buckets; the doors read all of it."""
+    """Method: a file fails behind its first rows, in the first of two buckets; the others read all of it."""
 
     def some_rows(io: FileIO, definition: LiveTable, files: Sequence[DataFile]) -> Iterator[pa.Table]:
         for count, rows in enumerate(bucket_rows(io, definition, files)):
@@ -177,7 +179,7 @@ def test_a_bucket_that_only_verify_cannot_read_is_left_out_of_all_that_is_compar
 @pytest.mark.full
 def test_a_servers_hot_tier_that_was_not_looked_at_is_named(live: Live) -> None:
     """Though a private one was: what a user's server holds is what he asks for."""
-    report, _ = verified(live, lambda doors: replace(doors, hot_problem="its tailer stands"))
+    report, _ = verified(live, lambda read_paths: replace(read_paths, hot_problem="its tailer stands"))
     (note,) = report.notes
     assert note.endswith("but a private one: its tailer stands")
     assert report.is_complete
@@ -205,7 +207,7 @@ def test_a_deleted_row_whose_entity_is_its_whole_key_is_looked_up(
             printed = capsys.readouterr()
             assert code == ExitCode.DONE, printed
             if "--watch" not in words:
-                assert json.loads(printed.out)["doors"]["lookups"] == 4
+                assert json.loads(printed.out)["read_paths"]["lookups"] == 4
     finally:
         server.stop()
 
@@ -234,16 +236,16 @@ def test_a_command_that_is_told_to_end_leaves_no_folder(live: Live, tmp_path: Pa
 def rewritten(change: Callable[[pa.Table], pa.Table]) -> Lie:
     """An extract whose rows are changed on their way."""
 
-    def lie(doors: Doors) -> Doors:
+    def lie(read_paths: ReadPaths) -> ReadPaths:
         def extract(columns: list[str], sink: BinaryIO) -> ReadPoint:
             buffer = pa.BufferOutputStream()
-            point = doors.extract(columns, buffer)
+            point = read_paths.extract(columns, buffer)
             rows = change(pa.ipc.open_stream(buffer.getvalue()).read_all())
             with pa.ipc.new_stream(sink, rows.schema) as stream:
                 stream.write_table(rows)
             return point
 
-        return replace(doors, extract=extract)
+        return replace(read_paths, extract=extract)
 
     return lie
 
@@ -294,20 +296,20 @@ def with_value(rows: pa.Table, column: str, value: object) -> pa.Table:
 )
 def test_an_extract_that_lies_is_found(live: Live, change: Callable[[pa.Table], pa.Table], user: str) -> None:
     report, _ = verified(live, rewritten(change), sample=100)
-    assert report.counts == {"door-differs": 1}
+    assert report.counts == {"extract-differs": 1}
     assert report.findings[0].key == {"app_id": APP, "user_id": user, "key": "plan"}
-    assert any(line.startswith("log doors/") for line in report.findings[0].history)
+    assert any(line.startswith("log reads/") for line in report.findings[0].history)
 
 
 def answering(change: Callable[[list[Json]], list[Json]], user: str = "u1") -> Lie:
     """Lookups of one user whose rows are changed on their way."""
 
-    def lie(doors: Doors) -> Doors:
+    def lie(read_paths: ReadPaths) -> ReadPaths:
         def lookup(parameters: Mapping[str, str], after: str) -> Mapping[str, Any]:
-            answer = doors.lookup(parameters, after)
+            answer = read_paths.lookup(parameters, after)
             return {**answer, "rows": change(answer["rows"])} if parameters["user_id"] == user else answer
 
-        return replace(doors, lookup=lookup)
+        return replace(read_paths, lookup=lookup)
 
     return lie
 
@@ -339,7 +341,7 @@ def test_a_lookup_that_lies_is_found(live: Live, lie: Lie, user: str) -> None:
 class LyingHot:
     """A hot tier whose winners are changed on their way."""
 
-    def __init__(self, hot: HotDoor, change: Callable[[pa.Table], pa.Table]) -> None:
+    def __init__(self, hot: HotReader, change: Callable[[pa.Table], pa.Table]) -> None:
         self._hot, self._change = hot, change
         self.start, self.end = hot.start, hot.end
 
@@ -366,9 +368,9 @@ class LyingHot:
 def test_a_hot_tier_that_lies_is_found(
     live: Live, change: Callable[[pa.Table], pa.Table], count: int
 ) -> None:
-    def lie(doors: Doors) -> Doors:
-        assert doors.hot is not None
-        return replace(doors, hot=LyingHot(doors.hot, change))
+    def lie(read_paths: ReadPaths) -> ReadPaths:
+        assert read_paths.hot is not None
+        return replace(read_paths, hot=LyingHot(read_paths.hot, change))
 
     report, _ = verified(live, lie, sample=100)
     assert report.counts == {"hot-differs": count}
@@ -378,7 +380,7 @@ def test_a_hot_tier_that_lies_is_found(
 def test_watching_under_load_finds_nothing_but_the_lie(
     live: Live, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Method: the command as typed, on a server; then doors that begin to lie in the second round."""
+    """Method: the command as typed, on a server; then read paths that begin to lie in the second round."""
     stop = threading.Event()
     server = Command(live.config_path, live.stack.folder / "serve.log", "serve")
 
@@ -414,7 +416,7 @@ def test_watching_under_load_finds_nothing_but_the_lie(
         )
         (second,) = VerifyWatch(verifier, lookups, report, each=100).rounds(threading.Event(), rounds_max=2)
         assert second.differences["lookup-differs"] == 1
-        assert second.differences["door-differs"] == 1
+        assert second.differences["extract-differs"] == 1
     finally:
         stop.set()
         thread.join()
@@ -422,10 +424,10 @@ def test_watching_under_load_finds_nothing_but_the_lie(
 
 
 @contextmanager
-def lying(live: Live) -> Iterator[Doors]:
-    with open_doors(live.settings, live.name, None) as doors:
+def lying(live: Live) -> Iterator[ReadPaths]:
+    with open_read_paths(live.settings, live.name, None) as read_paths:
         extract = rewritten(lambda rows: without_user(rows, "u90"))
-        yield answering(lambda _: [], "u90")(extract(doors))
+        yield answering(lambda _: [], "u90")(extract(read_paths))
 
 
 @pytest.mark.full
@@ -439,7 +441,7 @@ def test_a_table_without_a_key_is_compared_but_not_looked_up(live: Live) -> None
     report, _ = verified(append)
     assert (report.findings, report.lookups) == ([], 0)
     lost, _ = verified(append, rewritten(lambda rows: rows.slice(1)))
-    assert lost.counts == {"door-differs": 1}
+    assert lost.counts == {"extract-differs": 1}
     assert append.run("verify", append.name, "--watch", "--rounds", "2") == ExitCode.DONE
 
 

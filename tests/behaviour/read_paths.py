@@ -86,7 +86,7 @@ def by_lookup_without_a_server(stack: Stack, read_after: str) -> Rows:
     }
 
 
-DOORS: dict[str, Callable[[Stack, str], Rows]] = {
+READ_PATHS: dict[str, Callable[[Stack, str], Rows]] = {
     "lookup of an entity": by_entity,
     "lookup of a row": by_row,
     "lookup of a batch": by_batch,

@@ -21,7 +21,7 @@ from trino.exceptions import TrinoUserError
 
 from tests.newest import newest
 from tests.partition_spec import partition_spec_of
-from tests.views.door.conftest import ADMIN, Door
+from tests.views.trino.conftest import ADMIN, TrinoSite
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.seam import Seam
@@ -82,7 +82,7 @@ class Sent:
 class World:
     """A live table with its topics: what was sent, and what was committed of it, up to which seam."""
 
-    door: Door
+    site: TrinoSite
     definition: LiveTable
     table: Table
     catalog: str
@@ -90,7 +90,7 @@ class World:
 
     def send(self, records: Iterable[tuple[str, int, bytes | None, bytes | None]]) -> None:
         """Produces records given as (topic, partition, key, value), and notes where they landed."""
-        producer = Producer({"bootstrap.servers": self.door.kafka.bootstrap_servers, "linger.ms": 5})
+        producer = Producer({"bootstrap.servers": self.site.kafka.bootstrap_servers, "linger.ms": 5})
 
         def landed(error: object, message: Any) -> None:
             assert error is None, error
@@ -175,28 +175,28 @@ class World:
         return self.ask(plan, where)
 
     def publish(self, plan: ViewPlan) -> None:
-        self.door.query(create_view(plan, pinned="p"), user=ADMIN)
+        self.site.query(create_view(plan, pinned="p"), user=ADMIN)
 
     def ask(self, plan: ViewPlan, where: str = "true") -> list[Row]:
         schema, name = view_name(self.definition, plan.mode, "p")
         columns = ", ".join(f'"{column.name}"' for column in self.definition.columns)
-        return self.door.query(f"SELECT {columns} FROM lake.{schema}.{name} WHERE {where}", user=ADMIN)
+        return self.site.query(f"SELECT {columns} FROM lake.{schema}.{name} WHERE {where}", user=ADMIN)
 
 
 @pytest.fixture(scope="module")
-def new_world(door: Door) -> Any:
+def new_world(site: TrinoSite) -> Any:
     def make(definition: LiveTable, partitions: int, timestamps: str = "LogAppendTime") -> World:
         for topic in definition.topics:
-            door.kafka.create_topic(topic, partitions, {"message.timestamp.type": timestamps})
-        table = door.catalog.create_table(
+            site.kafka.create_topic(topic, partitions, {"message.timestamp.type": timestamps})
+        table = site.catalog.create_table(
             definition.identifier,
             definition.iceberg_schema(),
             partition_spec=partition_spec_of(definition),
             properties={"format-version": "2"},
         )
         catalog = f"kafka_{definition.name}"
-        door.kafka_catalog(catalog, definition.topics)
-        return World(door, definition, table, catalog)
+        site.kafka_catalog(catalog, definition.topics)
+        return World(site, definition, table, catalog)
 
     return make
 
@@ -245,7 +245,7 @@ def seams_of(random: Random, ends: Seam) -> Seam:
 
 
 @pytest.mark.parametrize("timestamps", ["LogAppendTime", "CreateTime"])
-def test_every_view_equals_a_replay_of_the_log(door: Door, new_world: Any, timestamps: str) -> None:
+def test_every_view_equals_a_replay_of_the_log(site: TrinoSite, new_world: Any, timestamps: str) -> None:
     """Goal: at any seam, current or stale, each view is what a replay of the whole log gives.
 
     Three partitions and random records, of which some keys wander between partitions; snapshots at two seams,
@@ -297,7 +297,7 @@ def test_what_was_appended_within_the_margin_is_left_out(new_world: Any) -> None
 def test_a_record_with_an_older_time_wins_in_its_partition_and_loses_to_another_one(new_world: Any) -> None:
     """Offsets decide within a partition, whatever the timestamps say; times decide between partitions."""
     world: World = new_world(accounts("clocks"), 2, "CreateTime")
-    producer = Producer({"bootstrap.servers": world.door.kafka.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": world.site.kafka.bootstrap_servers})
     records = [
         (0, key_of(1, 0), 1, 9_000), (0, key_of(1, 0), 2, 1_000),
         (0, key_of(2, 0), 3, 9_000), (0, key_of(2, 0), 4, 1_000), (1, key_of(2, 0), 5, 2_000),
@@ -320,7 +320,7 @@ def test_a_record_with_an_older_time_wins_in_its_partition_and_loses_to_another_
 
 
 @pytest.mark.full
-def test_topics_partitions_and_groups_that_come_later_are_all_read(door: Door, new_world: Any) -> None:
+def test_topics_partitions_and_groups_that_come_later_are_all_read(site: TrinoSite, new_world: Any) -> None:
     """Two topics, one of which grows by partitions after the view was made; offsets far apart."""
     definition = accounts("grown", ["grown_a", "grown_b"])
     world: World = new_world(definition, 2)
@@ -337,7 +337,7 @@ def test_topics_partitions_and_groups_that_come_later_are_all_read(door: Door, n
     assert records.count(f'FROM "{world.catalog}"') == 2 + 1 + 2, "two groups and one, and what may come"
     world.answer(plan)  # with the partitions that there are
     world.publish(by_key)
-    admin = AdminClient({"bootstrap.servers": door.kafka.bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": site.kafka.bootstrap_servers})
     admin.create_partitions([NewPartitions("grown_b", 4)])["grown_b"].result(TIMEOUT_SECONDS)
     world.send(random_records(Random(4), 200, ("grown_b",), 4, wandering=0))
     world.send(random_records(Random(5), 200, definition.topics, 2))
@@ -395,7 +395,7 @@ def test_offsets_reach_kafka_and_the_entity_reaches_iceberg(
     world.publish(plan)
     schema, name = view_name(world.definition, mode)
     question = f"SELECT * FROM lake.{schema}.{name} WHERE app_id = 1 AND user_id = 'u4'"
-    explained = "\n".join(row[0] for row in world.door.query(f"EXPLAIN {question}", user=ADMIN))
+    explained = "\n".join(row[0] for row in world.site.query(f"EXPLAIN {question}", user=ADMIN))
     scans = [line for line in explained.splitlines() if "KafkaTableHandle" in line]
     assert len(scans) == 2 * (2 if mode is Mode.LIVE else 1), "known partitions and new ones, in each read"
     pushed = [dict(PUSHED.findall(line)) for line in scans]
@@ -428,7 +428,7 @@ def ended(small: tuple[World, Seam, int]) -> dict[Mode, ViewPlan]:
     plans = {mode: world.plan(mode, snapshot_id, window, expires_at=expires_at) for mode in modes}
     for plan in plans.values():
         world.publish(plan)
-    while world.door.query("SELECT current_timestamp", user=ADMIN)[0][0] <= expires_at:
+    while world.site.query("SELECT current_timestamp", user=ADMIN)[0][0] <= expires_at:
         time.sleep(0.1)
     return plans
 
@@ -461,9 +461,9 @@ def test_an_expired_view_fails_whatever_is_asked(
 def test_a_withdrawn_view_fails_with_its_reason(small: tuple[World, Seam, int], question: str) -> None:
     world, *_ = small
     reason = "the log was cut beyond what this view needs: run 'thermocline ingest accept-gap small'"
-    world.door.query(withdrawn_view(world.definition, "lake", Mode.LIVE, reason), user=ADMIN)
+    world.site.query(withdrawn_view(world.definition, "lake", Mode.LIVE, reason), user=ADMIN)
     with pytest.raises(TrinoUserError, match="accept-gap small"):
-        world.door.query(question.format(view="lake.app.small_live", table="lake.app.small"), user=ADMIN)
+        world.site.query(question.format(view="lake.app.small_live", table="lake.app.small"), user=ADMIN)
 
 
 @pytest.mark.full
@@ -487,7 +487,7 @@ def test_a_view_keeps_its_types_and_carries_its_read_point(small: tuple[World, S
     world, seam, snapshot_id = small
     plan = world.plan(Mode.LIVE, snapshot_id, world.window(seam, margin_ms=500))
     world.publish(plan)
-    found = world.door.query("DESCRIBE lake.app.small_live", user=ADMIN)
+    found = world.site.query("DESCRIBE lake.app.small_live", user=ADMIN)
     assert [(row[0], row[1]) for row in found] == [
         ("app_id", "integer"),
         ("user_id", "varchar"),
@@ -500,10 +500,10 @@ def test_a_view_keeps_its_types_and_carries_its_read_point(small: tuple[World, S
         "SELECT comment FROM system.metadata.table_comments WHERE catalog_name = 'lake' "
         "AND schema_name = 'app' AND table_name = 'small_live'"
     )
-    comment = json.loads(world.door.query(question, user=ADMIN)[0][0])["thermocline"]
+    comment = json.loads(world.site.query(question, user=ADMIN)[0][0])["thermocline"]
     assert (comment["snapshot_id"], Seam.from_dict(comment["seam"])) == (str(snapshot_id), seam)
-    world.door.query(drop_view(world.definition, "lake", Mode.LIVE), user=ADMIN)
-    world.door.query(drop_view(world.definition, "lake", Mode.LIVE), user=ADMIN)
+    world.site.query(drop_view(world.definition, "lake", Mode.LIVE), user=ADMIN)
+    world.site.query(drop_view(world.definition, "lake", Mode.LIVE), user=ADMIN)
 
 
 @pytest.mark.full
@@ -512,4 +512,4 @@ def test_a_query_of_every_mode_is_understood_with_its_comments(small: tuple[Worl
     world, seam, snapshot_id = small
     for mode in Mode:
         plan = world.plan(mode, snapshot_id, world.window(seam, end=world.ends))
-        world.door.query(f"EXPLAIN {query(plan)}", user=ADMIN)
+        world.site.query(f"EXPLAIN {query(plan)}", user=ADMIN)

@@ -1,4 +1,4 @@
-"""Every case through every door, at four moments of one story, before and after two commits."""
+"""Every case through every read path, at four moments of one story, before and after two commits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from embedded.stack import TABLE, TOPIC, Stack
 from ingest.owner import Owner
 from tests.behaviour.cases import CASES, POISON_COUNT, Case, Raw, Write
-from tests.behaviour.doors import DOORS, Rows
+from tests.behaviour.read_paths import READ_PATHS, Rows
 from tests.behaviour.topic import APP, Topic
 from thermocline.iceberg.catalog import current_state, load_table, open_catalog
 
@@ -24,7 +24,7 @@ Answers = dict[tuple[str, str], Rows]
 
 @pytest.fixture(scope="module")
 def stack(new_stack: Callable[..., Stack]) -> Stack:
-    return new_stack("doors", partitions=PARTITIONS, engine="spark")
+    return new_stack("reads", partitions=PARTITIONS, engine="spark")
 
 
 @pytest.fixture(scope="module")
@@ -34,26 +34,26 @@ def owner(stack: Stack, new_owner: Callable[[Stack], Owner]) -> Owner:
 
 @pytest.fixture(scope="module")
 def answers(stack: Stack, owner: Owner) -> Answers:
-    """What every door of a server said at every moment."""
+    """What every read path of a server said at every moment."""
     server = stack.serve()
     stack.wait_until_ready(server)
-    return tell(stack, owner, DOORS, lambda: wait_for_server(stack, owner))
+    return tell(stack, owner, READ_PATHS, lambda: wait_for_server(stack, owner))
 
 
 def tell(
     stack: Stack,
     owner: Owner,
-    doors: Mapping[str, Callable[[Stack, str], Rows]],
+    read_paths: Mapping[str, Callable[[Stack, str], Rows]],
     has_committed: Callable[[], None],
 ) -> Answers:
-    """The story, told once; what these doors said at every moment."""
+    """The story, told once; what these read paths said at every moment."""
     topic = Topic(stack.settings.kafka, TOPIC)
     said: Answers = {}
 
     def ask(moment: str) -> None:
         read_after = topic.flush()
-        for door, rows in doors.items():
-            said[door, moment] = rows(stack, read_after)
+        for read_path, rows in read_paths.items():
+            said[read_path, moment] = rows(stack, read_after)
 
     def commit() -> None:
         owner.catch_up(threading.Event())
@@ -88,18 +88,20 @@ def wait_for_server(stack: Stack, owner: Owner) -> None:
     )
 
 
-def check_rows(answers: Answers, case: Case, door: str, moment: str) -> None:
-    """A door that was asked for the case gave its rows as of the moment."""
-    rows = answers[door, moment]
+def check_rows(answers: Answers, case: Case, read_path: str, moment: str) -> None:
+    """A read path that was asked for the case gave its rows as of the moment."""
+    rows = answers[read_path, moment]
     if case.name in rows:
         assert rows[case.name] == (case.rows_first if MOMENTS.index(moment) < 2 else case.rows_second)
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("read_path", READ_PATHS)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_door_gives_the_rows_as_of_now(answers: Answers, case: Case, door: str, moment: str) -> None:
-    check_rows(answers, case, door, moment)
+def test_a_read_path_gives_the_rows_as_of_now(
+    answers: Answers, case: Case, read_path: str, moment: str
+) -> None:
+    check_rows(answers, case, read_path, moment)
 
 
 def test_spark_and_pyiceberg_read_what_was_committed(

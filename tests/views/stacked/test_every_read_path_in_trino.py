@@ -16,13 +16,22 @@ from embedded.trino import LocalTrino
 from ingest.owner import Owner
 from tests.behaviour.cases import CASES, Case, Write
 from tests.behaviour.live import APPEND_TIME, Live
-from tests.behaviour.test_every_door import MOMENTS, Answers, check_rows, tell
+from tests.behaviour.test_every_read_path import MOMENTS, Answers, check_rows, tell
 from tests.behaviour.test_other_formats import APPEND, Rows, Told, Variant, named
 from tests.behaviour.test_quarantine import LARGE, Scores
 from tests.behaviour.topic import APP, key_bytes
 from tests.embedded.newer_trino import newer_trino
 from tests.transactions import wait_for_markers
-from tests.views.stacked.doors import DOORS, LAKE, Row, ask, ask_of, pinned, publish, wait_for_margin
+from tests.views.stacked.read_paths import (
+    LAKE,
+    READ_PATHS,
+    Row,
+    ask,
+    ask_of,
+    pinned,
+    publish,
+    wait_for_margin,
+)
 from tests.views.stacked.started import FORMATS
 from thermocline.kafka.log import Log
 from thermocline.process.clock import SystemClock
@@ -36,20 +45,22 @@ pytestmark = pytest.mark.trino
 
 @pytest.fixture(scope="module")
 def answers(stack: Stack) -> Answers:
-    """What every door of Trino said at every moment."""
+    """What every read path of Trino said at every moment."""
     owner = Owner.open(stack.settings, TABLE, SystemClock())
     publish(stack.settings, TABLE)
     owner.on_commit = lambda: publish(stack.settings, TABLE)
-    said = tell(stack, owner, DOORS, lambda: None)
+    said = tell(stack, owner, READ_PATHS, lambda: None)
     owner.lease.release()
     return said
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("read_path", READ_PATHS)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_door_gives_the_rows_as_of_now(answers: Answers, case: Case, door: str, moment: str) -> None:
-    check_rows(answers, case, door, moment)
+def test_a_read_path_gives_the_rows_as_of_now(
+    answers: Answers, case: Case, read_path: str, moment: str
+) -> None:
+    check_rows(answers, case, read_path, moment)
 
 
 # Other definitions
@@ -60,7 +71,7 @@ class Said:
     """What was asked of one table, and what a replay gave then."""
 
     expected: Rows
-    by_door: dict[str, Rows]
+    by_read_path: dict[str, Rows]
 
 
 @pytest.fixture(scope="module")
@@ -81,12 +92,12 @@ def formats(stack: Stack, told: dict[str, Told]) -> dict[str, Said]:
     said = {name: Said(one.rows(), {}) for name, one in told.items()}
     for name, one in told.items():
         if one.variant.shape != APPEND:
-            said[name].by_door["live view by key"] = shown(stack, name, "live_by_key")
-        said[name].by_door["pinned view"] = found(pinned(stack, stack.settings, name))
+            said[name].by_read_path["live view by key"] = shown(stack, name, "live_by_key")
+        said[name].by_read_path["pinned view"] = found(pinned(stack, stack.settings, name))
     wait_for_margin(stack)
     for name in told:
         publish(stack.settings, name)  # where records are transactional, the view ends where the log did
-        said[name].by_door["live view"] = shown(stack, name, "live")
+        said[name].by_read_path["live view"] = shown(stack, name, "live")
     return said
 
 
@@ -108,10 +119,10 @@ def found(rows: list[Row]) -> Rows:
 def test_every_definition_gives_the_rows_as_of_now(formats: dict[str, Said], variant: Variant) -> None:
     """With transactions that were given up around those that were made."""
     said = formats[variant.name]
-    assert len(said.by_door) == (2 if variant.shape == APPEND else 3)
+    assert len(said.by_read_path) == (2 if variant.shape == APPEND else 3)
     assert said.expected
-    for door, rows in said.by_door.items():
-        assert rows == said.expected, door
+    for read_path, rows in said.by_read_path.items():
+        assert rows == said.expected, read_path
 
 
 @pytest.mark.full
@@ -149,7 +160,7 @@ def test_what_an_open_transaction_holds_is_not_shown_before_it_is_made(
 
 @pytest.mark.full
 def test_an_altered_table_shows_its_columns_and_reads_the_log_by_them(stack: Stack) -> None:
-    """Goal: ``table alter`` leaves views of the new definition; until then and after, they equal the doors.
+    """Goal: ``table alter`` leaves views of the new definition; until then and after, they equal other reads.
 
     Method: a column is widened and one is added, while the log beyond the seam has a record that is bad
     before and good after; one that was bad when it was committed is replayed.

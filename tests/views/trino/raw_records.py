@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyiceberg import types
 from pyiceberg.schema import Schema
 
-from tests.views.door.conftest import ADMIN, Door
+from tests.views.trino.conftest import ADMIN, TrinoSite
 from thermocline.rules.column_types import Kind
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.definition import Column, LiveTable
@@ -31,10 +31,10 @@ _SCHEMA = Schema(
 )
 
 
-def write_raw(door: Door, name: str, records: Sequence[Record]) -> str:
+def write_raw(site: TrinoSite, name: str, records: Sequence[Record]) -> str:
     """Makes the table ``app.<name>`` of these records, and gives the query that reads them as from Kafka."""
     # No statistics: PyIceberg can't read those of a column that is not UTF-8.
-    table = door.catalog.create_table(
+    table = site.catalog.create_table(
         f"app.{name}", _SCHEMA, properties={"write.metadata.metrics.default": "none"}
     )
     sides = [[record[side] or b"" for record in records] for side in (0, 1)]
@@ -57,11 +57,11 @@ def _unchecked(texts: Sequence[bytes]) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(binary), binary.buffers())
 
 
-def read_in_trino(door: Door, definition: LiveTable, records: str) -> dict[int, list[Any]]:
+def read_in_trino(site: TrinoSite, definition: LiveTable, records: str) -> dict[int, list[Any]]:
     """By offset, whether each good record deletes, and its columns; spelled as by ``read_by_decode``."""
     parts = ",\n".join(good_records(definition, records))
     columns = ", ".join(_spelled_in_trino(column) for column in definition.columns)
-    rows = door.query(f"WITH {parts}\nSELECT _partition_offset, _deleted, {columns} FROM {GOOD}", user=ADMIN)
+    rows = site.query(f"WITH {parts}\nSELECT _partition_offset, _deleted, {columns} FROM {GOOD}", user=ADMIN)
     assert len({row[0] for row in rows}) == len(rows)
     doubles = [place for place, column in enumerate(definition.columns) if column.type.kind is Kind.DOUBLE]
     found = {row[0]: list(row[1:]) for row in rows}
