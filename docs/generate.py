@@ -157,7 +157,7 @@ EXIT_CODES: Final[Mapping[ExitCode, str]] = {
     ExitCode.DONE: "done",
     ExitCode.BAD_ANSWER: "answered, and the answer is bad: no such row, or the demo disagrees",
     ExitCode.USAGE: "the command line, the configuration or the request is wrong",
-    ExitCode.AWAY: "could not answer: a source is away or not ready",
+    ExitCode.UNAVAILABLE: "could not answer: a source is away or not ready",
     ExitCode.COMMIT_UNKNOWN: "a commit may or may not have landed; `ingest reconcile` says which",
     ExitCode.NOTHING_TO_DO: "nothing to do: all is committed, settled, altered or replayed already",
     ExitCode.PARTLY_DONE: "partly done: stopped before the end, or some records were refused",

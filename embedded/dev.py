@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 
 from embedded.broker import LocalKafka
 from embedded.interrupts import undisturbed
-from thermocline.errors import KafkaUnreachable, TopicRefused
+from thermocline.errors import ConfigInvalid, KafkaUnreachable
 from thermocline.jvm.jars import Report
 from thermocline.process.clock import Clock
 
@@ -66,7 +66,7 @@ def dev_broker(
         DependencyMissing: no Java that fits, or jars that could not be fetched.
         PortTaken: another process listens there.
         KafkaUnreachable: the broker did not start.
-        TopicRefused: it does not create one of the topics.
+        ConfigInvalid: it does not create one of the topics.
     """
     with _folder(data) as folder:
         kafka = LocalKafka(folder, port=port, report=report)
@@ -108,8 +108,6 @@ def _create(kafka: LocalKafka, topics: Mapping[str, int | None]) -> tuple[Topic,
                 kafka.create_topic(name, count, TOPIC_CONFIG)
             except KafkaException as error:
                 detail = str(error.args[0].str())
-                raise TopicRefused(
-                    topic=name, bootstrap_servers=kafka.bootstrap_servers, detail=detail
-                ) from error
+                raise ConfigInvalid(of=f"of the topic {name}", problems=(detail,)) from error
         made.append(Topic(name, count, is_new))
     return tuple(made)

@@ -21,10 +21,10 @@ from thermocline.errors import (
     CommitRejected,
     CommitUnknown,
     DefinitionChanged,
+    ForeignSnapshot,
     InternalError,
     OwnerLost,
     TableMissing,
-    TableUnowned,
     ThermoclineError,
 )
 from thermocline.failpoints import failpoint, failstep
@@ -128,17 +128,17 @@ class Committer:
                 return Rejected(self._unreachable(error))
             outcome = self._commit(plan, change)
             # The owner before may commit until the last moment: then its snapshot is the one to go on from.
-            if not (isinstance(outcome, Rejected) and isinstance(outcome.error, TableUnowned)):
+            if not (isinstance(outcome, Rejected) and isinstance(outcome.error, ForeignSnapshot)):
                 return outcome
             if onto is not None:  # what became current meanwhile is not to be given up unseen
                 return Rejected(self._resumable(outcome.error))
         detail = f"its current snapshot changed {ATTEMPTS_MAX} times while ownership was being taken"
-        return Rejected(TableUnowned(table=self._name, snapshot_id=-1, detail=detail))
+        return Rejected(ForeignSnapshot(table=self._name, snapshot_id=-1, detail=detail))
 
     def commit(self, planned_on: int, planned_seam: Seam, change: TableChange) -> Outcome:
         """Publish a change that was planned on a snapshot and its seam.
 
-        Rejected with `OwnerLost` (another owner has taken the table), `TableUnowned` (it is on another
+        Rejected with `OwnerLost` (another owner has taken the table), `ForeignSnapshot` (it is on another
         writer's snapshot, or was rolled back), `DefinitionChanged` (it was altered meanwhile),
         `TableMissing` (it was dropped), `CatalogUnreachable` (it was not even asked to), `CommitRejected`
         (Iceberg refused the change), or `InternalError` (a rewrite that would not keep what the table says).
@@ -172,16 +172,16 @@ class Committer:
         start = self._store.start()
         if onto is None:
             if start.current is None:
-                raise TableUnowned(table=self._name, snapshot_id=-1, detail=NO_SNAPSHOT)
+                raise ForeignSnapshot(table=self._name, snapshot_id=-1, detail=NO_SNAPSHOT)
             state = self._state_of(start.current)
             if is_rolled_back(start.current.summary, start.properties):
-                raise TableUnowned(table=self._name, snapshot_id=state.snapshot_id, detail=ROLLED_BACK)
+                raise ForeignSnapshot(table=self._name, snapshot_id=state.snapshot_id, detail=ROLLED_BACK)
             # safety: epoch-seen
             return _Plan(state.snapshot_id, state.seam, epoch_seen), TableChange.carrying_on(state)
         parent = self._store.snapshot(onto.snapshot_id)
         if parent is None:
             detail = f"the table has no snapshot {onto.snapshot_id} to go on from"
-            raise TableUnowned(table=self._name, snapshot_id=onto.snapshot_id, detail=detail)
+            raise ForeignSnapshot(table=self._name, snapshot_id=onto.snapshot_id, detail=detail)
         change = replace(
             TableChange.carrying_on(self._state_of(parent)),
             summary=onto.summary,
@@ -236,7 +236,7 @@ class Committer:
             current = self._check(start, plan)
             with failstep("commit.build"):
                 return _Prepared(start, self._build(start, plan.parent or current, change))
-        except (OwnerLost, TableUnowned, DefinitionChanged) as error:
+        except (OwnerLost, ForeignSnapshot, DefinitionChanged) as error:
             # The table has moved on: by an attempt of ours that was thought lost, or by somebody else's.
             # safety: look-before-rejecting
             return self._look_for(tried, plan, change, detail) or Rejected(error)
@@ -256,7 +256,7 @@ class Committer:
             raise OwnerLost(table=self._name, epoch_ours=plan.epoch, epoch_found=epoch)
         current = start.current
         if current is None or current.snapshot_id != plan.snapshot_id:  # safety: snapshot-check
-            raise TableUnowned(
+            raise ForeignSnapshot(
                 table=self._name,
                 snapshot_id=-1 if current is None else current.snapshot_id,
                 detail=f"the current snapshot is not {plan.snapshot_id}, which the commit was planned on",
@@ -264,11 +264,11 @@ class Committer:
         # Somebody may have rolled it back, by a commit of another owner's, since it was read for the plan.
         # safety: rollback-before-the-swap
         if plan.parent is None and is_rolled_back(current.summary, start.properties):
-            raise TableUnowned(table=self._name, snapshot_id=current.snapshot_id, detail=ROLLED_BACK)
+            raise ForeignSnapshot(table=self._name, snapshot_id=current.snapshot_id, detail=ROLLED_BACK)
         if plan.seam is not None:
             seam = self._state_of(current).seam
             if seam != plan.seam:  # safety: seam-check
-                raise TableUnowned(
+                raise ForeignSnapshot(
                     table=self._name,
                     snapshot_id=plan.snapshot_id,
                     detail=f"planned with {plan.seam}, found {seam}",
@@ -283,7 +283,7 @@ class Committer:
             return int(json.loads(definition or "")["version"])
         except (ValueError, TypeError, KeyError) as error:
             detail = f"its property {DEFINITION_PROPERTY} was removed or changed"
-            raise TableUnowned(table=self._name, snapshot_id=-1, detail=detail) from error
+            raise ForeignSnapshot(table=self._name, snapshot_id=-1, detail=detail) from error
 
     def _build(self, start: Start, parent: StoredSnapshot, change: TableChange) -> Built:
         version = change.definition_version or self._definition_version
@@ -332,11 +332,11 @@ class Committer:
 
     def _resumable(self, error: ThermoclineError) -> ThermoclineError:
         """Of a table that cannot be continued, the error that says from where it can, if that is found."""
-        if isinstance(error, TableUnowned):
+        if isinstance(error, ForeignSnapshot):
             try:
                 table = load_table(self._seen.catalog, self._name, self._identifier)
                 current_state(table, self._name)
-            except TableUnowned as resumable:
+            except ForeignSnapshot as resumable:
                 return resumable
             except ThermoclineError as unread:
                 _logger.warning("table not read", extra=fields(table=self._name, detail=str(unread)))

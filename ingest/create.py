@@ -8,7 +8,7 @@ from ingest.change import TableChange, summary_fields
 from ingest.java import JavaCatalog, small_jvm
 from ingest.progress import offsets_of
 from ingest.quarantine import create_quarantine
-from thermocline.errors import DefinitionInvalid, TableExists
+from thermocline.errors import ConfigInvalid, TableExists
 from thermocline.iceberg.catalog import (
     BATCH_PROPERTY,
     DEFINITION_PROPERTY,
@@ -49,11 +49,11 @@ def create_table(settings: Settings, name: str) -> SnapshotState:
     Raises:
         TopicMissing: a topic of the definition does not exist.
         TableExists: the catalog has the table already.
-        DefinitionInvalid: a column has a name that new columns may not have.
+        ConfigInvalid: a column has a name that new columns may not have.
     """
     definition = settings.table(name).definition(name)
     if problems := tuple(problems_of_new_names(definition.row_schema.names)):  # safety: new-names-create
-        raise DefinitionInvalid(table=name, problems=problems)
+        raise ConfigInvalid(of=f"of table {name}", problems=problems)
     created_ms = SystemClock().now_ms()  # before the log is asked: what is appended from here on is not known
     log = Log(settings.kafka)
     facts = log.describe(definition.topics)

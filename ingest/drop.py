@@ -48,7 +48,7 @@ def drop_table(settings: Settings, name: str, purge: bool, clock: Clock, say: Sa
     Raises:
         TableMissing: there is nothing to drop.
         TableHeld: an owner lives; stop it first.
-        TableUnowned: `table create` did not make it.
+        ForeignSnapshot: `table create` did not make it.
         PurgeRefused: its files can't be deleted, or may be another table's; nothing was.
     """
     catalog, tables = _tables(settings, name)

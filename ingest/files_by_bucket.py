@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ingest.bucket_task import BucketResult
-from thermocline.errors import StoreUnreachable, first_line
+from thermocline.errors import StorageFailed, first_line
 from thermocline.iceberg.files import DataFile, plan_files
 
 if TYPE_CHECKING:
@@ -22,13 +22,12 @@ FilesByBucket = Mapping[int, Sequence[DataFile]]
 def live_files(table: Table, snapshot_id: int, name: str) -> FilesByBucket:
     """The live files of a snapshot, as its manifests say; ``name`` is what the configuration calls the table.
 
-    Raises what `plan_files` raises, and `StoreUnreachable` where a manifest can't be read.
+    Raises what `plan_files` raises, and `StorageFailed` where a manifest can't be read.
     """
     try:
         return by_bucket(plan_files(table, snapshot_id, name))
     except (OSError, pa.ArrowException) as error:
-        path = f"{table.location()}/metadata"
-        raise StoreUnreachable(table=name, path=path, detail=first_line(error)) from error
+        raise StorageFailed(table=name, detail=f"{table.location()}/metadata: {first_line(error)}") from error
 
 
 def by_bucket(files: Iterable[DataFile]) -> FilesByBucket:

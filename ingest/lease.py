@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeGuard
 
-from thermocline.errors import OwnerLost, StoreUnreachable, TableHeld
+from thermocline.errors import OwnerLost, StorageFailed, TableHeld, first_line
 from thermocline.failpoints import failpoint, failstep
 from thermocline.process.logs import fields
 
@@ -132,7 +132,7 @@ class OwnerLease:
 
         Raises:
             TableHeld: an owner lives.
-            StoreUnreachable: the object can't be read.
+            StorageFailed: the object can't be read.
             StoppedWaiting: ``stop`` was set.
         """
         seen = self._read()
@@ -170,7 +170,7 @@ class OwnerLease:
     def check_still_free(self) -> None:
         """Raises `TableHeld` when somebody has shown life since the table was seen to be free.
 
-        Also `StoreUnreachable`.
+        Also `StorageFailed`.
         """
         found = self._read()
         if found != self._free_as and _is_held(found):  # safety: lease-still-free
@@ -242,8 +242,8 @@ class OwnerLease:
         except FileNotFoundError:
             return None
         except Exception as error:
-            detail = str(error).partition("\n")[0] or type(error).__name__
-            raise StoreUnreachable(table=self._name, path=self._path, detail=detail) from error
+            detail = f"{self._path}: {first_line(error)}"
+            raise StorageFailed(table=self._name, detail=detail) from error
 
     def _write(self) -> None:
         with failstep("lease.write"), self._io.new_output(self._path).create(overwrite=True) as sink:

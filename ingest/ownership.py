@@ -85,7 +85,7 @@ def own_table(
     Raises:
         TableHeld: another owner lives.
         OwnerLost: another process took the table at the same moment.
-        TableUnowned: the current snapshot (or ``onto``) carries no seam, or the table was rolled back.
+        ForeignSnapshot: the current snapshot (or ``onto``) carries no seam, or the table was rolled back.
     """
     claim = Claim.of(settings, name, clock, say)
     claim.wait_until_free()
@@ -121,7 +121,7 @@ class Claim:
     def wait_until_free(self, stop: threading.Event | None = None) -> None:
         """Return once nobody holds the table. Raises `TableHeld` when somebody does, and lives.
 
-        Raises `StoppedWaiting` when ``stop`` is set meanwhile, and `StoreUnreachable`.
+        Raises `StoppedWaiting` when ``stop`` is set meanwhile, and `StorageFailed`.
         """
         self.lease.wait_until_free(stop)
 

@@ -19,11 +19,11 @@ from ingest.progress import offsets_of
 from thermocline.errors import (
     ClusterReplaced,
     FactsDiffer,
+    ForeignSnapshot,
     OffsetsGone,
     PartitionsShrunk,
     RebaseRefused,
     SeamBeyondLog,
-    TableUnowned,
     TombstonesGone,
     TopicReplaced,
 )
@@ -155,24 +155,24 @@ def rebase_onto(
     table can be continued as it is. Raises what `accept_gap` raises.
     """
     given = (*facts, f"onto={snapshot_id}")
-    unowned = _unowned(settings, name, given, clock)
-    if unowned is None:
+    foreign = _foreign(settings, name, given, clock)
+    if foreign is None:
         return None
-    found = (*unowned.tokens, f"onto={unowned.onto}")
+    found = (*foreign.tokens, f"onto={foreign.onto}")
     if sorted(given) != sorted(found):
-        raise _differ(name, unowned, given, found)
+        raise _differ(name, foreign, given, found)
     accepted = Accepted(
-        code=unowned.code,
+        code=foreign.code,
         facts=found,
         at=iso_time(clock.now_ms()),
         seam_before={},
         seam_after={},
-        given_up=unowned.given_up,
+        given_up=foreign.given_up,
     )
     entry, entries = accepted.entry(), open_table(settings, name).properties.get(ACCEPTED_PROPERTY, "[]")
     onto = Onto(
         snapshot_id,
-        over=unowned.snapshot_id,
+        over=foreign.snapshot_id,
         summary={SUMMARY_ACCEPTED: entry},
         properties={
             ACCEPTED_PROPERTY: with_entry(entries, entry),
@@ -182,21 +182,21 @@ def rebase_onto(
     try:
         with own_table(settings, name, clock, onto, say):
             return accepted
-    except TableUnowned:
-        newer = _unowned(settings, name, given, clock)
-        if newer is None or newer.tokens == unowned.tokens:
+    except ForeignSnapshot:
+        newer = _foreign(settings, name, given, clock)
+        if newer is None or newer.tokens == foreign.tokens:
             raise
         raise _differ(name, newer, given, (*newer.tokens, f"onto={newer.onto}")) from None
 
 
-def _unowned(settings: Settings, name: str, given: Sequence[str], clock: Clock) -> TableUnowned | None:
+def _foreign(settings: Settings, name: str, given: Sequence[str], clock: Clock) -> ForeignSnapshot | None:
     """Why the table cannot be continued, and from where it can; None where it can be as it is.
 
-    Raises `FactsDiffer` where it is the log that stops it, and `TableUnowned` where nothing can be continued.
+    Raises `FactsDiffer` where the log stops it, and `ForeignSnapshot` where nothing can be continued.
     """
     try:
         _, stop = _look(settings, name, clock.now_ms())
-    except TableUnowned as error:
+    except ForeignSnapshot as error:
         if error.onto < 0:
             raise
         return error
@@ -276,7 +276,7 @@ def _check_facts(
 
 def _differ(
     name: str,
-    stop: Gap | Stranger | TableUnowned,
+    stop: Gap | Stranger | ForeignSnapshot,
     given: Sequence[str],
     found: Sequence[str] | None = None,
     to: str = "",

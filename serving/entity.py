@@ -18,7 +18,7 @@ def entity_of(definition: LiveTable, parameters: Mapping[str, str]) -> Entity:
 
     Raises:
         NoKey: the table has none.
-        NotKeyColumn, UnknownColumn: a parameter is another column of the table, or none.
+        BadParameter: a parameter is another column of the table, or none.
         BadParameter: a column is missing, or its text is no value of its type.
     """
     check_has_key(definition)  # safety: no-lookup-without-key

@@ -26,7 +26,7 @@ from serving.compatibility import incompatibility
 from serving.encode import READ_POINT_METADATA
 from serving.hot.scan import PAYLOAD
 from serving.storage import storage_named
-from thermocline.errors import BadParameter, NotReady, UnknownColumn
+from thermocline.errors import BadParameter, NotReady
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.files import local_path
 from thermocline.rules.decode import unpack_arrays
@@ -213,7 +213,7 @@ def columns_of(definition: LiveTable, wanted: Sequence[str] | None) -> tuple[str
     """The columns of an extract: those named, or else the declared ones. Provenance only if named.
 
     Raises:
-        UnknownColumn: a name is neither a declared column nor one of provenance.
+        BadParameter: a name is neither a declared column nor one of provenance.
         BadParameter: a column is named twice, or none is.
     """
     declared = tuple(column.name for column in definition.columns)
@@ -223,7 +223,7 @@ def columns_of(definition: LiveTable, wanted: Sequence[str] | None) -> tuple[str
         raise BadParameter(name="columns", problem="it names no column; leave it out for all")
     for place, name in enumerate(wanted):
         if name not in (*declared, *PROVENANCE):
-            raise UnknownColumn(table=definition.name, column=name, known=declared)
+            raise BadParameter.unknown_column(definition.name, name, declared)
         if name in wanted[:place]:
             raise BadParameter(name="columns", problem=f"it names {name} twice")
     return tuple(wanted)

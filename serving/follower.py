@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from serving.cold.manifest import source_of
 from serving.storage import STORAGE_ERRORS, storage_failed
-from thermocline.errors import InternalError, TableUnowned, ThermoclineError
+from thermocline.errors import ForeignSnapshot, InternalError, ThermoclineError
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog import current_state, definition_of, load_table, open_catalog
 from thermocline.process.logs import fields
@@ -133,7 +133,7 @@ class Follower:
         """Publishes the current snapshot if it is a new one.
 
         Raises:
-            TableUnowned: the snapshot is older than the one that is served, or not ours.
+            ForeignSnapshot: the snapshot is older than the one that is served, or not ours.
             ThermoclineError: the catalog is away, or the table is missing.
         """
         failpoint("follower.look")
@@ -153,10 +153,10 @@ class Follower:
         )
 
     def _check_served(self, snapshot_id: int) -> None:
-        """Raises `TableUnowned` when something newer is served, which then stays in force."""
+        """Raises `ForeignSnapshot` when something newer is served, which then stays in force."""
         served = self._publisher.published_snapshot_id()
         if served != snapshot_id:
-            raise TableUnowned(
+            raise ForeignSnapshot(
                 table=self._table,
                 snapshot_id=snapshot_id,
                 detail=f"it is older than snapshot {served}, which is served: the table was rolled back or "

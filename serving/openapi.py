@@ -16,7 +16,6 @@ from thermocline.errors import (
     MethodNotAllowed,
     NotReady,
     ReadAfterTimeout,
-    UnknownColumn,
     UnknownTable,
 )
 from thermocline.rules.definition import PROVENANCE
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 Document = dict[str, Any]
 
-ANSWERING: Final = (UnknownTable, BadParameter, UnknownColumn, NotReady, ReadAfterTimeout)
+ANSWERING: Final = (UnknownTable, BadParameter, NotReady, ReadAfterTimeout)
 """The errors of every read of a table."""
 _EVERYWHERE: Final = (MethodNotAllowed, InternalError)
 _ROWS, _BATCH, _EXTRACT = (f"/v1/tables/{{table}}/{what}" for what in ("rows", "rows:batch", "extract"))

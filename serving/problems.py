@@ -63,7 +63,7 @@ def problem_response(error: ThermoclineError, instance: str) -> Response:
     if error.retryable:
         headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
     problem = error.to_problem(instance)
-    if isinstance(error, RequestError):
+    if isinstance(error, (RequestError, StorageFailed)):
         problem["facts"] = {name: fact for name, fact in error.facts().items() if name not in error.members}
     return Response(msgspec.json.encode(problem), error.http_status, headers, PROBLEM_TYPE)
 

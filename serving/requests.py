@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from serving.encode import MEDIA_TYPES
 from serving.entity import check_has_key, entity_of
-from thermocline.errors import BadParameter, NotAcceptable, RequestMalformed
+from thermocline.errors import BadParameter, NotAcceptable
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -58,7 +58,7 @@ def entities_of(definition: LiveTable, listed: Sequence[Mapping[str, Any]]) -> l
     """The entities of a batch, in their order; integers as JSON numbers, all else as strings.
 
     Raises:
-        NoKey, NotKeyColumn, UnknownColumn, BadParameter: as ``entity_of``.
+        NoKey, BadParameter: as ``entity_of``.
     """
     check_has_key(definition)
     columns = {column.name: column for column in definition.key_columns}
@@ -84,14 +84,14 @@ def _parameters(query: bytes) -> dict[str, str]:
     """The parameters of a query string.
 
     Raises:
-        RequestMalformed: it is not percent-encoded UTF-8.
-        BadParameter: one is given twice.
+        BadParameter: it is not percent-encoded UTF-8, or a parameter is given twice.
     """
     try:
         # safety: key-is-utf-8
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
     except UnicodeDecodeError as error:
-        raise RequestMalformed(part="the query string", detail="it is not percent-encoded UTF-8") from error
+        problem = "it is not percent-encoded UTF-8; binary key columns are given in base64"
+        raise BadParameter(name="the query string", problem=problem) from error
     parameters = dict(pairs)
     if len(parameters) < len(pairs):
         twice = next(name for place, (name, _) in enumerate(pairs) if name in [n for n, _ in pairs[:place]])

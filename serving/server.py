@@ -65,7 +65,7 @@ def serve(settings: Settings, log_level: logs.Level = "info", log_json: bool = F
     """
     serving = settings.serving
     if problems := tuple(problems_of_exposure(serving)):
-        raise ConfigInvalid(path="[serving]", problems=problems)
+        raise ConfigInvalid(of="[serving]", problems=problems)
     with _reserved(serving.host, serving.port) as port, _held(serving.state_dir, settings.tables):
         entitle("serve")
         definitions = load_definitions(settings)

@@ -111,7 +111,7 @@ class ServedTable:
         lookup does: an extract reaches at least as far as a lookup of that moment.
 
         Raises:
-            UnknownColumn, BadParameter: as `columns_of`.
+            BadParameter: as `columns_of`.
             NotReady: there is no snapshot yet, or no seal came in time, or the hot tier is being read again
                 and is still behind the floor.
             StorageFailed: a disk fails or is full.

@@ -74,7 +74,7 @@ LINES: Final[dict[str, Line]] = {
     "beh-ends-anew": Line("a log that loses its end while it is read is not taken for one that lost its beginning", ("*self.log.bounds(batch.end.topics)", "self.log.starts(batch.end.topics), batch.log_ends"), "behaviour/test_stops.py::test_a_log_that_loses_its_end_while_it_is_read"),
     "beh-rollback": Line("a table that was rolled back is not read on from there", NEVER, "behaviour/test_stops.py::test_a_table_rolled_back_by_spark", FULL),
     "beh-idle-note": Line("an idle table is not behind", DROP, "behaviour/test_stops.py::test_an_idle_table_of_a_compacted_topic_says_that_it_holds_all"),
-    "beh-foreign": Line("a foreign snapshot stops ingest with where the table can go on from", ("_unowned(table, name, snapshot, foreign.detail) from None", "foreign"), "behaviour/test_stops.py::test_a_foreign_append_under_a_running_ingest", FULL),
+    "beh-foreign": Line("a foreign snapshot stops ingest with where the table can go on from", ("_foreign(table, name, snapshot, foreign.detail) from None", "foreign"), "behaviour/test_stops.py::test_a_foreign_append_under_a_running_ingest", FULL),
     # Bucket tasks.
     "deletes-of-before-stay-deleted": Line("new deletes of a data file contain the old ones", ("| (hit.deleted_before or BitMap())", ""), "ingest/test_bucket_task.py"),
     "deletes-of-before-are-replaced": Line("a data file has one set of deletes: the commit removes the old ones", DROP, "ingest/test_bucket_task.py"),

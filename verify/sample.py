@@ -104,7 +104,7 @@ def named(definition: LiveTable, parameters: Mapping[str, str]) -> bytes:
 
     Raises:
         NoKey: the table has none.
-        NotKeyColumn, UnknownColumn, BadParameter: a column is none of the entity's, missing, or its text no
+        BadParameter, BadParameter: a column is none of the entity's, missing, or its text no
             value of it.
     """
     if not definition.has_key:

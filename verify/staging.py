@@ -111,6 +111,7 @@ class Staging:
 
     def keep(self, chosen: Chosen) -> None:
         """Drops all records and rows of entities that are not chosen (any more)."""
+        self._flush_all()
         for side in _ADDED:
             keys = self._connection.sql(f"SELECT DISTINCT {KEY} FROM {side}").to_arrow_table().column(KEY)
             arrays = decode_arrays(self.definition, keys.combine_chunks())

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from thermocline.errors import ReadPointGone, StorageFailed, TableUnowned, ThermoclineError, first_line
+from thermocline.errors import ForeignSnapshot, ReadPointGone, StorageFailed, ThermoclineError, first_line
 from thermocline.iceberg.catalog import definition_of, open_table
 from thermocline.kafka.log import Log, read_ranges
 from thermocline.process.masking import mask_password
@@ -138,7 +138,7 @@ class Verifier:
                 return self._check_read_paths(opened, scope, Path(temporary), report)
         except ReadPointGone:
             raise
-        except TableUnowned as refused:
+        except ForeignSnapshot as refused:
             report.unchecked.append(f"{read_paths}: they refuse the table, {refused.what}")
         except (StorageFailed, *UNREADABLE) as error:  # a file that they need is missing or damaged
             what = error.what if isinstance(error, StorageFailed) else first_line(error)

@@ -53,7 +53,7 @@ def look(table: Table, name: str, log: Log, clock: Clock) -> TableFacts:
     """Look at a table, as it was loaded, and at its log now.
 
     Raises:
-        TableUnowned: its newest snapshot is none of ours.
+        ForeignSnapshot: its newest snapshot is none of ours.
         ThermoclineError: the log is another one, or lacks what the snapshot does not have
             (`thermocline.rules.identity.check_log`).
     """

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from thermocline.errors import StoreUnreachable, first_line
+from thermocline.errors import StorageFailed, first_line
 from thermocline.failpoints import failstep
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def hold(
     """Keep a snapshot for a view, until the view ends or is replaced.
 
     That of the view that stands by now (``standing_id``) is kept as it was: nobody knows whether it will be
-    replaced. Earlier ones stay for the queries that run. Raises `StoreUnreachable`.
+    replaced. Earlier ones stay for the queries that run. Raises `StorageFailed`.
     """
     until_ms = now_ms + WITHOUT_END_MS if until_ms is None else until_ms
     kept = {
@@ -58,7 +58,7 @@ def hold(
 
 
 def release(table: Table, view: str) -> None:
-    """Keep nothing for a view that is gone. Raises `StoreUnreachable`."""
+    """Keep nothing for a view that is gone. Raises `StorageFailed`."""
     path = path_of(table, view)
     try:
         table.io.delete(path)
@@ -88,5 +88,5 @@ def _read(table: Table, view: str) -> Mapping[str, int]:
         raise _unreachable(table, path, error) from error
 
 
-def _unreachable(table: Table, path: str, error: OSError) -> StoreUnreachable:
-    return StoreUnreachable(table=".".join(table.name()), path=path, detail=first_line(error))
+def _unreachable(table: Table, path: str, error: OSError) -> StorageFailed:
+    return StorageFailed(table=".".join(table.name()), detail=f"{path}: {first_line(error)}")

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from thermocline.errors import TableUnowned
+from thermocline.errors import ForeignSnapshot
 from thermocline.iceberg.catalog import SUMMARY_ACCEPTED, state_of, summary_of
 from thermocline.rules.identity import KEPT_MS_MIN
 
@@ -73,7 +73,7 @@ def _commits(table: Table, name: str) -> Iterator[tuple[SnapshotState, SnapshotS
 def _read_on(before: Snapshot, after: Snapshot, name: str) -> Iterator[tuple[SnapshotState, SnapshotState]]:
     try:
         states = state_of(before, name), state_of(after, name)
-    except TableUnowned:
+    except ForeignSnapshot:
         return
     earlier, later = states
     # Of a partition that is new nobody says here from where on it was read.

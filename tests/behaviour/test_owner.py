@@ -30,9 +30,9 @@ from tests.torture import takeover
 from thermocline.errors import (
     BadRecord,
     CommitUnknown,
+    ForeignSnapshot,
     OffsetsGone,
     OwnerLost,
-    TableUnowned,
     TopicMissing,
     TopicReplaced,
 )
@@ -321,9 +321,9 @@ def test_a_table_that_others_wrote_or_rolled_back_stops_ingest(
     topic.send((APP, "u1", "plan"), "pro")
     topic.flush()
 
-    with pytest.raises(TableUnowned):
+    with pytest.raises(ForeignSnapshot):
         owner.step()
-    with pytest.raises(TableUnowned):
+    with pytest.raises(ForeignSnapshot):
         new_owner(stack)
     assert data_files(stack) == files
 
@@ -333,7 +333,7 @@ def test_a_table_that_others_wrote_or_rolled_back_stops_ingest(
 
     others_table.refresh()
     others_table.manageSnapshots().rollbackTo(first).commit()
-    with pytest.raises(TableUnowned):
+    with pytest.raises(ForeignSnapshot):
         new_owner(stack)
 
 

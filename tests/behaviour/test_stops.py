@@ -33,13 +33,13 @@ from thermocline.errors import (
     DefinitionChanged,
     ExitCode,
     FactsDiffer,
+    ForeignSnapshot,
     OffsetsGone,
     RangeIncomplete,
     ReadPointGone,
     RebaseRefused,
     SeamBeyondLog,
     TableHeld,
-    TableUnowned,
     TombstonesGone,
     TopicReplaced,
 )
@@ -84,7 +84,7 @@ def accepted(live: Live, capsys: pytest.CaptureFixture[str]) -> list[dict[str, A
     return found
 
 
-def typed(live: Live, stop: TableUnowned | TopicReplaced | OffsetsGone | TombstonesGone) -> str:
+def typed(live: Live, stop: ForeignSnapshot | TopicReplaced | OffsetsGone | TombstonesGone) -> str:
     """The command that resumes, as it is printed for the configuration that was given."""
     with command_line.typed(["--config", str(live.config_path)]):
         return command_line.as_typed(stop.resume)
@@ -231,7 +231,7 @@ def test_a_table_rolled_back_by_spark(
     spark.sql(f"CALL {catalog}.system.rollback_to_snapshot('app.{live.name}', {first})").collect()
     assert live.newest_id() == first
 
-    stop = live.stopped(TableUnowned)
+    stop = live.stopped(ForeignSnapshot)
 
     assert stop.onto == first
     assert str(later) in stop.given_up
@@ -242,7 +242,7 @@ def test_a_table_rolled_back_by_spark(
     snapshots = len(live._table().snapshots())
     assert live.run_next(stop) == 0
     assert len(live._table().snapshots()) == snapshots + 1, "going on and the note of it are one commit"
-    assert json.loads(live.summary()[SUMMARY_ACCEPTED])["code"] == "table-unowned"
+    assert json.loads(live.summary()[SUMMARY_ACCEPTED])["code"] == "foreign-snapshot"
     assert live.run_next(stop) == ExitCode.NOTHING_TO_DO
     live.ingest()
     assert live.rows() == replayed({}, live.topic.oracle.records())
@@ -268,15 +268,15 @@ def test_a_foreign_append_under_a_running_ingest(new_live: Callable[..., Live], 
     assert len(live.rows()) == 40
     live.write(EVEN, "two")
 
-    with pytest.raises(TableUnowned) as running:
+    with pytest.raises(ForeignSnapshot) as running:
         owner.step()
     owner.lease.release()
-    stop = live.stopped(TableUnowned)
+    stop = live.stopped(ForeignSnapshot)
 
     assert (stop.snapshot_id, stop.onto, stop.given_up) == (foreign, ours, (str(foreign),))
     assert running.value.next == stop.next
     spark.sql(f"DELETE FROM {catalog}.app.{live.name} WHERE key = 'foreign' AND user_id = 'u0'").collect()
-    seen, stop = stop, live.stopped(TableUnowned)
+    seen, stop = stop, live.stopped(ForeignSnapshot)
     assert len(stop.given_up) == 2
     assert live.run_next(seen) == FactsDiffer.exit_code, "what came since was not seen"
     assert live.run_next(stop) == 0

@@ -183,9 +183,9 @@ def test_a_topic_that_the_broker_refuses_is_named_and_nothing_is_left(folder: Pa
     with typed(folder, *arguments, "--json") as command:
         out, err = command.communicate(timeout=TIMEOUT_SECONDS)
     error = json.loads(err)
-    assert (command.returncode, out, error["code"]) == (2, "", "topic-refused")
+    assert (command.returncode, out, error["code"]) == (2, "", "config-invalid")
     assert "a_b" in error["what"]
-    assert "collides" in error["cause"]
+    assert "collides" in error["what"]
     assert list((folder.parent / "tmp").iterdir()) == []
 
 

@@ -31,11 +31,11 @@ from thermocline.errors import (
     CatalogUnreachable,
     CommitRejected,
     DefinitionChanged,
+    ForeignSnapshot,
     InternalError,
     OwnerLost,
     TableHeld,
     TableMissing,
-    TableUnowned,
 )
 from thermocline.iceberg.catalog import (
     BATCH_PROPERTY,
@@ -146,7 +146,7 @@ def test_a_commit_planned_on_another_snapshot_of_the_same_seam_is_refused(ingest
     assert isinstance(ingest.owned.committer.commit(*planned, empty(planned[1])), Landed)
     newest = ingest.java_table().currentSnapshot().snapshotId()
 
-    assert isinstance(error_of(ingest.owned.committer.commit(*planned, change)), TableUnowned)
+    assert isinstance(error_of(ingest.owned.committer.commit(*planned, change)), ForeignSnapshot)
     assert ingest.java_table().currentSnapshot().snapshotId() == newest
 
 
@@ -156,7 +156,7 @@ def test_a_commit_on_a_table_that_was_rolled_back_meanwhile_is_refused(ingest: I
     first = table.currentSnapshot().parentId()
     table.manageSnapshots().rollbackTo(first).commit()
 
-    assert isinstance(error_of(ingest.owned.committer.commit(*ingest.planned, change)), TableUnowned)
+    assert isinstance(error_of(ingest.owned.committer.commit(*ingest.planned, change)), ForeignSnapshot)
     assert ingest.java_table().currentSnapshot().snapshotId() == first
 
 
@@ -164,7 +164,7 @@ def test_a_commit_planned_from_another_seam_is_refused(ingest: Ingest) -> None:
     change, _ = ingest.batch()
     snapshot_id, _ = ingest.planned
     another = Seam({(NAME, 0): 1})
-    assert isinstance(error_of(ingest.owned.committer.commit(snapshot_id, another, change)), TableUnowned)
+    assert isinstance(error_of(ingest.owned.committer.commit(snapshot_id, another, change)), ForeignSnapshot)
     assert ingest.rows() == {}
 
 
@@ -172,7 +172,7 @@ def test_a_commit_on_a_table_that_others_wrote_to_is_refused(ingest: Ingest) -> 
     ingest.java_table().newAppend().commit()
     change, _ = ingest.batch()
     error = error_of(ingest.owned.committer.commit(*ingest.planned, change))
-    assert isinstance(error, TableUnowned)
+    assert isinstance(error, ForeignSnapshot)
     assert error.onto == ingest.planned[0], "it says from where the table can be continued"
 
 
@@ -184,11 +184,11 @@ def test_a_rollback_behind_a_commit_of_the_same_seam_is_noticed(ingest: Ingest) 
     ingest.java_table().manageSnapshots().rollbackTo(before[0]).commit()
 
     epoch = ingest.owned.committer.epoch
-    assert isinstance(error_of(ingest.owned.committer.take_ownership(epoch)), TableUnowned)
+    assert isinstance(error_of(ingest.owned.committer.take_ownership(epoch)), ForeignSnapshot)
     ingest.owned.release()
-    with pytest.raises(TableUnowned) as unowned, own_table(ingest.settings, NAME, SystemClock()):
+    with pytest.raises(ForeignSnapshot) as foreign, own_table(ingest.settings, NAME, SystemClock()):
         pass
-    assert unowned.value.onto == before[0]
+    assert foreign.value.onto == before[0]
 
     onto = Onto(before[0], over=before[0])
     with own_table(ingest.settings, NAME, SystemClock(), onto) as owned:
@@ -210,9 +210,9 @@ def test_a_table_that_lost_a_property_of_ours_stops_with_its_name(ingest: Ingest
     ingest.java_table().updateProperties().remove(name).commit()
     change, _ = ingest.batch()
     error = error_of(ingest.owned.committer.commit(*ingest.planned, change))
-    assert isinstance(error, TableUnowned)
+    assert isinstance(error, ForeignSnapshot)
     assert name in error.detail
-    with pytest.raises(TableUnowned, match=name):
+    with pytest.raises(ForeignSnapshot, match=name):
         Claim.of(ingest.settings, NAME, SystemClock())
 
 
@@ -526,7 +526,7 @@ def test_taking_a_table_onto_an_older_snapshot_gives_up_what_came_after(ingest: 
     ingest.java_table().newAppend().commit()
     over = ingest.java_table().currentSnapshot().snapshotId()
     ingest.owned.release()
-    with pytest.raises(TableUnowned), own_table(ingest.settings, NAME, SystemClock()):
+    with pytest.raises(ForeignSnapshot), own_table(ingest.settings, NAME, SystemClock()):
         pass
 
     with own_table(ingest.settings, NAME, SystemClock(), Onto(onto.snapshot_id, over)) as owned:
@@ -574,7 +574,7 @@ def test_a_rewrite_puts_a_bucket_into_one_file_and_changes_nothing_that_the_tabl
     stale = ingest.owned.committer
     assert isinstance(error_of(stale.commit(*ingest.planned, replace(rewrite, seam=Seam()))), InternalError)
     assert isinstance(commit(ingest), Landed)
-    assert isinstance(error_of(stale.commit(position.snapshot_id, position.seam, rewrite)), TableUnowned)
+    assert isinstance(error_of(stale.commit(position.snapshot_id, position.seam, rewrite)), ForeignSnapshot)
     planned, rewrite = ingest.planned, ingest.rewrite()
     ingest.take_over()
     assert isinstance(error_of(stale.commit(*planned, rewrite)), OwnerLost)

@@ -13,7 +13,7 @@ from ingest.drop import drop_table, plan_drop
 from ingest.lease import OwnerLease
 from ingest.quarantine import create_quarantine, quarantine_identifier
 from thermocline.cli.entry import run
-from thermocline.errors import ExitCode, PurgeRefused, TableHeld, TableMissing, TableUnowned
+from thermocline.errors import ExitCode, ForeignSnapshot, PurgeRefused, TableHeld, TableMissing
 from thermocline.iceberg.catalog import DEFINITION_PROPERTY, EPOCH_PROPERTY, find_table, open_catalog
 from thermocline.process.clock import SystemClock
 from thermocline.settings import Settings, load_settings
@@ -209,7 +209,7 @@ def test_a_table_that_somebody_else_made_is_not_dropped(settings: Settings, cata
     elsewhere = f"{place(catalog).as_uri()}_elsewhere"
     catalog.drop_table(IDENTIFIER)
     catalog.create_table(IDENTIFIER, settings.table(NAME).definition(NAME).iceberg_schema(), elsewhere)
-    with pytest.raises(TableUnowned):
+    with pytest.raises(ForeignSnapshot):
         drop_table(settings, NAME, purge=True, clock=SystemClock())
     assert there(catalog) == [IDENTIFIER, QUARANTINE]
 

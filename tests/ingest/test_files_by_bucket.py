@@ -13,7 +13,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, NestedField
 
 from ingest.files_by_bucket import live_files
-from thermocline.errors import StoreUnreachable
+from thermocline.errors import StorageFailed
 from thermocline.iceberg.catalog import open_catalog
 from thermocline.iceberg.files import local_path
 from thermocline.settings import CatalogSettings
@@ -42,6 +42,6 @@ def test_a_store_that_fails_on_reading_manifests_is_waited_for(table: Table) -> 
     path = Path(local_path(manifest.manifest_path) or "")
     for break_it in (path.unlink, path.mkdir):
         break_it()
-        with pytest.raises(StoreUnreachable, match="metadata could not be read") as away:
+        with pytest.raises(StorageFailed, match="metadata: ") as away:
             live_files(table, snapshot.snapshot_id, "profiles")
         assert away.value.retryable

@@ -17,7 +17,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from ingest.lease import Holder, OwnerLease, StoppedWaiting, _started
 from tests.manual_clock import ManualClock
-from thermocline.errors import OwnerLost, StoreUnreachable, TableHeld
+from thermocline.errors import OwnerLost, StorageFailed, TableHeld
 
 LEASE_SECONDS = 60.0
 ELSEWHERE = replace(
@@ -363,6 +363,6 @@ def test_a_store_that_is_away_is_named_before_a_table_is_taken(
     monkeypatch.setattr(BrokenIO, "error", error)
     lease = OwnerLease(BrokenIO(), tmp_path.as_uri(), "profiles", LEASE_SECONDS, clock, lambda _: None)
     for ask in (lease.wait_until_free, lease.check_still_free):
-        with pytest.raises(StoreUnreachable, match=r"owner\.json") as away:
+        with pytest.raises(StorageFailed, match=r"owner\.json") as away:
             ask()
         assert away.value.retryable

@@ -29,10 +29,10 @@ from thermocline.errors import (
     CommitRejected,
     CommitUnknown,
     DefinitionChanged,
+    ForeignSnapshot,
     InternalError,
     OwnerLost,
     TableMissing,
-    TableUnowned,
 )
 from thermocline.iceberg.catalog import BATCH_PROPERTY, DEFINITION_PROPERTY, EPOCH_PROPERTY, SEAM_PROPERTY
 from thermocline.iceberg.data_file import WrittenFile
@@ -235,8 +235,8 @@ def test_a_swap_that_is_made_after_it_was_looked_for_is_found_by_the_next_attemp
 
 def test_a_plan_that_is_not_of_the_table_as_it_is_changes_nothing() -> None:
     plans: list[tuple[Any, dict[str, str], type[Exception]]] = [
-        ({"on": 9}, {}, TableUnowned),
-        ({"seam": NEXT}, {}, TableUnowned),
+        ({"on": 9}, {}, ForeignSnapshot),
+        ({"seam": NEXT}, {}, ForeignSnapshot),
         ({}, {DEFINITION_PROPERTY: '{"version": 2}'}, DefinitionChanged),
         ({}, {EPOCH_PROPERTY: str(EPOCH + 1)}, OwnerLost),
         ({}, {EPOCH_PROPERTY: str(EPOCH - 1)}, OwnerLost),
@@ -291,7 +291,7 @@ def test_going_back_to_a_snapshot_gives_up_only_what_was_seen() -> None:
     owner = Committer(store, "t", 1, Seen())  # type: ignore[arg-type]
     outcome = owner.take_ownership(EPOCH, onto=Onto(1, over=2))
     assert isinstance(outcome, Rejected)
-    assert isinstance(outcome.error, TableUnowned)
+    assert isinstance(outcome.error, ForeignSnapshot)
     assert store.properties[EPOCH_PROPERTY] == str(EPOCH)
     store.built = 3
     assert landed(owner.take_ownership(EPOCH, onto=Onto(1, over=3))) == Landed(4, SEAM)
@@ -306,7 +306,7 @@ def test_a_table_without_a_current_snapshot_is_told_from_one_without_the_snapsho
     said = ["the table has no snapshot 9 to go on from", "the table has no snapshot"]
     for outcome, words in zip(outcomes, said, strict=True):
         assert isinstance(outcome, Rejected)
-        assert isinstance(outcome.error, TableUnowned)
+        assert isinstance(outcome.error, ForeignSnapshot)
         assert outcome.error.detail == words
     assert store.built == 1
 

@@ -16,7 +16,7 @@ from serving.client import Client
 from serving.requests import BODY_BYTES_MAX
 from serving.tables import ServedTable, Tables
 from serving.worker import EXTRACTS_MAX
-from thermocline.errors import NotKeyColumn, RowNotFound, ServerUnreachable, UnknownColumn
+from thermocline.errors import BadParameter, RowNotFound, ServerUnreachable
 from thermocline.rules.read_point import ReadPoint
 from thermocline.settings import ServingSettings
 
@@ -124,8 +124,8 @@ def test_a_batch_is_answered_in_order_from_one_view(served: SimpleNamespace) -> 
         ('{"entities": [{"app_id": 7, "user_id": "u1", "\\ud800": "x"}]}', "bad-parameter"),
         ('{"entities": [{"app_id": NaN, "user_id": "u1"}]}', "bad-parameter"),
         ('{"entities": [{"app_id": 7}]}', "bad-parameter"),
-        ('{"entities": [{"app_id": 7, "user_id": "u1", "x": 1}]}', "unknown-column"),
-        ('{"entities": [{"app_id": 7, "user_id": "u1", "value": 1}]}', "not-a-key-column"),
+        ('{"entities": [{"app_id": 7, "user_id": "u1", "x": 1}]}', "bad-parameter"),
+        ('{"entities": [{"app_id": 7, "user_id": "u1", "value": 1}]}', "bad-parameter"),
         ('{"entities": [' + ",".join(['{"app_id": 7, "user_id": "u"}'] * 1001) + "]}", "bad-parameter"),
     ],
 )
@@ -230,7 +230,7 @@ def test_a_key_that_is_no_utf_8_is_refused_and_not_replaced(served: SimpleNamesp
     found = served.client.get("/v1/tables/profiles/rows?app_id=7&user_id=%ef%bf%bd").json()
     assert [row["value"] for row in found["rows"]] == ["somebody's"]
     answer = served.client.get(f"/v1/tables/profiles/rows?app_id=7&user_id={text}")
-    assert (answer.status_code, answer.json()["code"]) == (400, "request-malformed")
+    assert (answer.status_code, answer.json()["code"]) == (422, "bad-parameter")
     assert served.client.get(f"/v1/tables/{text}/rows?app_id=7&user_id=u1").status_code == 404
     body = '{"entities": [{"app_id": 7, "user_id": "\udcff"}]}'.encode("utf-8", "surrogateescape")
     assert served.client.post("/v1/tables/profiles/rows:batch", content=body).status_code == 422
@@ -260,7 +260,7 @@ def test_an_extract_streams_in_the_format_asked_for(
 @pytest.mark.parametrize(
     ("body", "status", "code"),
     [
-        ({"columns": ["nope"]}, 422, "unknown-column"),
+        ({"columns": ["nope"]}, 422, "bad-parameter"),
         ({"columns": []}, 422, "bad-parameter"),
         ({"where": "app_id = 7"}, 422, "bad-parameter"),
         ({"limit": 1}, 422, "bad-parameter"),
@@ -365,11 +365,10 @@ def test_the_client_reads_what_the_server_says(served: SimpleNamespace) -> None:
         client.lookup("profiles", {"app_id": "7", "user_id": "u1", "key": "zz"})
     assert missing.value.read_point == found["read_point"]
     assert client.refused("profiles", 10)["refused"] == []
-    with pytest.raises(NotKeyColumn, match="not a key column; the key is app_id, user_id, key"):
+    with pytest.raises(BadParameter, match="not a key column; the key is app_id, user_id, key"):
         client.lookup("profiles", {"app_id": "7", "user_id": "u1", "value": "x"})
-    with pytest.raises(UnknownColumn) as error:
+    with pytest.raises(BadParameter, match=r"no such column.*updated_at"):
         client.extract("profiles", ["nope"], "arrow", sink, told.append)
-    assert "updated_at" in error.value.known
 
 
 def test_the_client_says_that_nobody_answers() -> None:

@@ -18,7 +18,7 @@ from serving.encode import MEDIA_TYPES, READ_POINT_METADATA
 from serving.entity import entity_of
 from serving.extract import Extract, columns_of
 from serving.tables import ServedTable
-from thermocline.errors import BadParameter, NotReady, UnknownColumn
+from thermocline.errors import BadParameter, NotReady
 from thermocline.process.clock import SystemClock
 from thermocline.rules.column_types import Kind
 from thermocline.rules.decode import json_row
@@ -358,7 +358,7 @@ def test_a_hot_tier_that_does_not_reach_back_is_refused_and_released(new_world: 
 
 def test_wrong_columns_are_refused(new_world: Callable[..., Any]) -> None:
     definition = new_world().definition
-    with pytest.raises(UnknownColumn):
+    with pytest.raises(BadParameter):
         columns_of(definition, ["key", "nope"])
     with pytest.raises(BadParameter, match="twice"):
         columns_of(definition, ["key", "key"])

@@ -12,7 +12,7 @@ from serving.cold.folder import ColdPublisher
 from serving.follower import Follower
 from tests.behaviour.armed import armed_by
 from tests.failpoints.arming import arm
-from thermocline.errors import StorageFailed, TableUnowned
+from thermocline.errors import ForeignSnapshot, StorageFailed
 from thermocline.iceberg.catalog import SnapshotState
 
 
@@ -47,10 +47,10 @@ def test_a_restored_catalog_does_not_take_back_what_is_served(followed: SimpleNa
     followed.follower.look()
     served = followed.follower.newest
     followed.shown.snapshot_id = 1
-    with pytest.raises(TableUnowned, match="older than snapshot 2"):
+    with pytest.raises(ForeignSnapshot, match="older than snapshot 2"):
         followed.follower.look()
     assert followed.follower.newest is served
-    with pytest.raises(TableUnowned):
+    with pytest.raises(ForeignSnapshot):
         followed.again.look()
     assert followed.again.newest is None
     followed.commit()

@@ -27,8 +27,8 @@ from tests.simulation.store import FakeIO
 from thermocline.errors import (
     CommitRejected,
     FactsDiffer,
+    ForeignSnapshot,
     OffsetsGone,
-    TableUnowned,
     ThermoclineError,
     TombstonesGone,
 )
@@ -129,7 +129,7 @@ class Process:
         try:
             if isinstance(stop, OffsetsGone | TombstonesGone):
                 done = resume.accept_gap(settings, NAME, facts, clock)
-            elif isinstance(stop, TableUnowned):
+            elif isinstance(stop, ForeignSnapshot):
                 if stop.onto < 0:
                     return
                 done = resume.rebase_onto(settings, NAME, stop.onto, facts, clock)
@@ -278,7 +278,7 @@ _CAUSES = {
     "partitions-shrunk": ("ReplaceTopic", "ReplaceCluster"),
     "topic-replaced": ("ReplaceTopic", "ReplaceCluster"),
     "cluster-replaced": ("ReplaceCluster",),
-    "table-unowned": ("Append", "Rewrite", "Rollback", "Ingest", "Resume"),
+    "foreign-snapshot": ("Append", "Rewrite", "Rollback", "Ingest", "Resume"),
     "owner-lost": ("Ingest", "Resume"),
     "commit-unknown": ("Ingest", "Resume"),
     "commit-rejected": ("Ingest", "Resume"),

@@ -283,7 +283,7 @@ class Serving:
             is_ours = state is not None and Seam(state.seam) == Seam.from_json(seam or "{}")
             served = tailer.follower.newest
             is_older = served is not None and served.state.snapshot_id > current.snapshot_id
-            return f"the table: {code}" if code == "table-unowned" and (not is_ours or is_older) else None
+            return f"the table: {code}" if code == "foreign-snapshot" and (not is_ours or is_older) else None
         if tailer.problem is None and world.counts["LoseEnd"]:
             return "what was answered is lost: the log has to grow beyond it"
         if tailer.problem is None or state is None:

@@ -33,10 +33,10 @@ Rewrite Rollback SetProperty Tag Trim Resume landed taken crashed expired gap
 "landed with rows" "late swap landed" "late swap refused" "bad record" "transaction committed"
 "transaction aborted" "record compacted" "tombstone dropped" "foreign append" "foreign replace" "rolled back"
 "unknown settled as landed" "unknown settled as not landed" "unknown settled as unproven"
-"stopped owner-lost" "stopped commit-unknown" "stopped table-unowned" "stopped offsets-gone"
+"stopped owner-lost" "stopped commit-unknown" "stopped foreign-snapshot" "stopped offsets-gone"
 "stopped seam-beyond-log" "stopped topic-replaced" "stopped cluster-replaced" "stopped tombstones-gone"
 "resumed offsets-gone" "resumed seam-beyond-log" "resumed topic-replaced" "resumed cluster-replaced"
-"resumed table-unowned" "resumed tombstones-gone" "facts differ" "error commit-rejected"
+"resumed foreign-snapshot" "resumed tombstones-gone" "facts differ" "error commit-rejected"
 "error catalog-unreachable" "error kafka-unreachable" "compared with all records" "serves at the end"
 """
 # A process dies, pauses and is refused before each of these.

@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from tests.partition_spec import partition_spec_of
-from thermocline.errors import DefinitionInvalid
+from thermocline.errors import ConfigInvalid
 from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.decode import Stage
 from thermocline.rules.definition import PROVENANCE, LiveTable, OnError, problems_of_new_names
@@ -34,7 +34,7 @@ EVENTS = LiveTable.build(**SETTINGS | {"key": [], "entity": [], "key_from": "val
 
 
 def problems_of(**changes: Any) -> tuple[str, ...]:
-    with pytest.raises(DefinitionInvalid) as raised:
+    with pytest.raises(ConfigInvalid) as raised:
         LiveTable.build(**SETTINGS | changes)
     return raised.value.problems
 
@@ -252,7 +252,7 @@ def test_a_table_without_a_key_has_no_identifier_and_is_bucketed_by_the_logs_par
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"columns":[1]}', '{"columns":[{"name":"a"}]}'])
 def test_a_damaged_definition_is_a_named_error(text: str) -> None:
-    with pytest.raises(DefinitionInvalid, match="profiles"):
+    with pytest.raises(ConfigInvalid, match="profiles"):
         LiveTable.from_json(text, "profiles")
 
 

@@ -22,7 +22,7 @@ from ingest.create import create_java_table
 from ingest.files_by_bucket import by_bucket
 from ingest.java import JavaCatalog, small_jvm
 from ingest.java_metadata import JavaMetadata
-from thermocline.errors import TableUnowned
+from thermocline.errors import ForeignSnapshot
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.iceberg.deletes import read_deletes, write_deletes
 from thermocline.iceberg.files import DataFile, Deletes, local_path, plan_files
@@ -230,7 +230,7 @@ def test_a_second_file_of_deletes_for_one_data_file_is_refused(new_lake: Callabl
             delta, "RowDelta", "addDeletes", "DeleteFile", [deletes_json(file.bucket, file.path, second)]
         )
     )
-    with pytest.raises(TableUnowned, match="position_deletes of another writer"):
+    with pytest.raises(ForeignSnapshot, match="position_deletes of another writer"):
         lake.files()
 
 
@@ -243,7 +243,7 @@ def test_deletes_that_are_bound_to_no_file_are_refused(new_lake: Callable[[int],
     lake.commit_by_others(
         lambda delta, files: files.give(delta, "RowDelta", "addDeletes", "DeleteFile", [unbound])
     )
-    with pytest.raises(TableUnowned, match="position_deletes of another writer"):
+    with pytest.raises(ForeignSnapshot, match="position_deletes of another writer"):
         lake.files()
 
 
@@ -268,6 +268,6 @@ def test_equality_deletes_are_refused(new_lake: Callable[[int], Lake]) -> None:
     lake.commit_by_others(
         lambda delta, files: files.give(delta, "RowDelta", "addDeletes", "DeleteFile", [equality])
     )
-    with pytest.raises(TableUnowned, match="equality_deletes of another writer") as unowned:
+    with pytest.raises(ForeignSnapshot, match="equality_deletes of another writer") as foreign:
         lake.files()
-    assert unowned.value.table == "profiles", "commands take the name that the configuration has"
+    assert foreign.value.table == "profiles", "commands take the name that the configuration has"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from thermocline.errors import ConfigFileMissing, ConfigInvalid, TableNotConfigured
+from thermocline.errors import ConfigFileMissing, ConfigInvalid, UnknownTable
 from thermocline.settings import (
     ServingSettings,
     Settings,
@@ -422,7 +422,7 @@ def test_a_time_to_start_from_needs_its_zone(
 
 
 def test_a_table_that_is_not_configured_is_named_with_the_known_ones(load: Callable[..., Settings]) -> None:
-    with pytest.raises(TableNotConfigured, match='did you mean "profiles"'):
+    with pytest.raises(UnknownTable, match='did you mean "profiles"'):
         load().table("profile")
 
 

@@ -23,7 +23,7 @@ from tests.behaviour.test_quarantine import LARGE, Scores
 from tests.behaviour.topic import APP, key_bytes
 from tests.transactions import wait_for_markers
 from tests.verify.damage import Damage, Json, kept_as_it_was, part
-from thermocline.errors import ExitCode, OffsetsGone, TableUnowned, TopicReplaced
+from thermocline.errors import ExitCode, ForeignSnapshot, OffsetsGone, TopicReplaced
 from thermocline.iceberg.catalog import SEAM_PROPERTY, definition_of
 from thermocline.kafka.log import read_ranges
 from thermocline.process.clock import SystemClock
@@ -109,7 +109,7 @@ def test_a_table_that_went_through_all_that_is_allowed_is_whole(
 
     JavaCatalog(jvm, live.settings.catalog).load(f"app.{live.name}").newAppend().commit()
     assert found(live)
-    assert live.run_next(live.stopped(TableUnowned)) == 0
+    assert live.run_next(live.stopped(ForeignSnapshot)) == 0
     assert found(live) == [], "after the table went back over another writer's snapshot"
 
     live.recreate(2)
@@ -296,7 +296,7 @@ def test_a_log_that_holds_nothing_any_more_is_no_proof(
     live.ingest()
     live.cut({0: live.log.ends([live.name])[live.name, 0]})
     code, report = verified(live, capsys)
-    assert code == ExitCode.AWAY
+    assert code == ExitCode.UNAVAILABLE
     assert (report["agrees"], report["complete"], report["read_paths"]["extract_rows"]) == (True, False, 4)
     assert report["rows"]["not_judged"] == {"older than what the log still holds": 4}
     live.write([1], "two")

@@ -75,7 +75,7 @@ def test_a_log_that_was_cut_while_it_was_watched_ends_the_watch(monkeypatch: pyt
     seam = Seam({PLACE: 10})
     with pytest.raises(ReadPointGone, match=f"{TOPIC}/0@10-50") as raised:
         lookups(story().reading()).read_on([ReadPoint(1, seam, Seam({PLACE: 60}))])
-    assert raised.value.exit_code == ExitCode.AWAY
+    assert raised.value.exit_code == ExitCode.UNAVAILABLE
 
 
 def test_a_log_that_is_cut_faster_than_it_is_read_says_so_and_no_gap_is_to_be_accepted(
@@ -112,4 +112,4 @@ def test_a_file_that_is_gone_is_no_bug_of_ours(
     settings: Any = None
     error = failed(settings, "scores", ReadPoint(7, Seam(), Seam()), FileNotFoundError("a.parquet"))
     assert type(error) is expected
-    assert error.exit_code == ExitCode.AWAY
+    assert error.exit_code == ExitCode.UNAVAILABLE

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.ingest.one_bucket import DEFINITION
-from thermocline.errors import BadParameter, NotKeyColumn, UnknownColumn
+from thermocline.errors import BadParameter
 from verify.sample import Sample, named
 
 
@@ -52,9 +52,9 @@ def test_whoever_is_met_first_has_had_all_records_kept() -> None:
 @pytest.mark.parametrize(
     ("column", "error", "message"),
     [
-        ("value", NotKeyColumn, "not a key column; the key is app_id, user_id, key"),
+        ("value", BadParameter, "not a key column; the key is app_id, user_id, key"),
         ("key", BadParameter, "in the key, and not in the entity: an entity is app_id, user_id"),
-        ("nope", UnknownColumn, "no column"),
+        ("nope", BadParameter, "no such column"),
     ],
 )
 def test_an_entity_named_by_another_column_is_refused_with_what_it_is(

@@ -73,7 +73,7 @@ def test_a_log_that_is_away_is_said_before_any_file_is_read(parts: Parts) -> Non
     with pytest.raises(KafkaUnreachable) as raised:
         parts.verified()
     assert parts.asked == ["log"]
-    assert raised.value.exit_code == ExitCode.AWAY
+    assert raised.value.exit_code == ExitCode.UNAVAILABLE
 
 
 def test_a_read_point_that_goes_meanwhile_is_taken_anew_and_nothing_is_counted_twice(parts: Parts) -> None:

@@ -19,10 +19,10 @@ from tests.manual_clock import ManualClock
 from tests.views.fake_trino import LOST_RACES, FakeTrino, contended, trino_error
 from tests.views.live_table import A_WEEK, DAY_MS, FakeLog, commit, make_table
 from thermocline.errors import (
+    ForeignSnapshot,
     KafkaUnreachable,
-    StoreUnreachable,
+    StorageFailed,
     TableMissing,
-    TableUnowned,
     TrinoRefused,
     TrinoUnreachable,
     ViewContended,
@@ -404,7 +404,7 @@ def test_a_lease_that_cannot_be_written_leaves_the_view(world: World) -> None:
     world.commit(10)
     lease = Path(path_of(world.table, COLD).removeprefix("file://"))
     lease.mkdir(parents=True)
-    with pytest.raises(StoreUnreachable):
+    with pytest.raises(StorageFailed):
         world.publisher().publish()
     assert world.trino.statements == []
 
@@ -530,7 +530,7 @@ def test_a_foreign_snapshot_leaves_the_views_as_they_are(world: World) -> None:
     publisher.publish()
     world.table.refresh()
     world.table.delete("id = 1")
-    with pytest.raises(TableUnowned):
+    with pytest.raises(ForeignSnapshot):
         publisher.publish()
     assert world.published().snapshot_id == first
 
@@ -549,7 +549,7 @@ def test_a_table_that_was_rolled_back_leaves_the_views_and_the_next_commit_repla
     assert set(publisher.publish().newer) == ALL
     with world.table.transaction() as transaction:
         transaction.set_properties({"thermocline.seam": at(20).to_json()})
-    with pytest.raises(TableUnowned):
+    with pytest.raises(ForeignSnapshot):
         publisher.publish()
     assert {world.published(view).snapshot_id for view in ALL} == {newest}
     with world.table.transaction() as transaction:

@@ -16,8 +16,7 @@ from rich.text import Text
 
 from thermocline.cli.output import counted, say, show, table
 from thermocline.cli.session import AsJson, TableName, Url, session_of
-from thermocline.errors import BadParameter, RequestMalformed, UnknownEnding, refusal
-from thermocline.text.typed import again
+from thermocline.errors import BadParameter, refusal
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -134,13 +133,15 @@ def extract(
 
 
 def _format_of(output: Path | None) -> Format:
-    """The format that a file's name says; Arrow, where it has no ending. Raises `UnknownEnding`."""
+    """The format that a file's name says; Arrow, where it has no ending. Raises `BadParameter`."""
     ending = output.suffix if output else ""
     if not ending:
         return Format.ARROW
     if ending.lower() not in ENDINGS:
-        command = again("--format", Format.ARROW)
-        raise UnknownEnding(path=str(output), ending=ending, known=tuple(ENDINGS), command=command)
+        known = ", ".join(ENDINGS)
+        correction = f"{again('--format', Format.ARROW)}      (or use a known extension)"
+        problem = f'"{ending}" is no known extract format; known: {known}'
+        raise BadParameter(name=str(output), problem=problem, correction=correction)
     return ENDINGS[ending.lower()]
 
 
@@ -205,7 +206,7 @@ def parse_key(words: Sequence[str]) -> dict[str, str]:
         if column in values:
             raise BadParameter(name=column, problem="is given twice")
         if not _is_text(word):
-            raise RequestMalformed(part=f"the value of {column}", detail="it is not UTF-8")
+            raise BadParameter(name=column, problem="it is not UTF-8; binary columns are given in base64")
         values[column] = value
     return values
 

@@ -76,8 +76,12 @@ def status(
 def _exit_code(report: dict[str, Any]) -> int:
     problems: list[int] = [entry["error"]["exit_code"] for entry in report["tables"] if "error" in entry]
     is_away = any("error" in report[source] for source in StatusSource if source in report)
-    if is_away or ExitCode.AWAY in problems or any("unanswered" in entry for entry in report["tables"]):
-        return ExitCode.AWAY
+    if (
+        is_away
+        or ExitCode.UNAVAILABLE in problems
+        or any("unanswered" in entry for entry in report["tables"])
+    ):
+        return ExitCode.UNAVAILABLE
     if problems:
         return max(problems)
     if "server" in report:

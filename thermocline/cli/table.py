@@ -14,7 +14,7 @@ from rich.text import Text
 from thermocline.cli.output import confirmed, error_document, say, show, table
 from thermocline.cli.publishing import drop_with_table, publish_once
 from thermocline.cli.session import AsJson, TableName, session_of
-from thermocline.errors import ExitCode, TableMissing, TableUnowned
+from thermocline.errors import ExitCode, ForeignSnapshot, TableMissing
 from thermocline.text.typed import command
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def show_table(context: typer.Context, name: TableName, as_json: AsJson = False)
     }
     try:
         snapshot = snapshot_document(current_state(loaded, name))
-    except TableUnowned as error:  # the command that this error names must show what there is
+    except ForeignSnapshot as error:  # the command that this error names must show what there is
         snapshot = {"problem": error_document(error)}
     show(document | {"snapshot": snapshot}, _described(document, snapshot), as_json)
 
@@ -154,7 +154,7 @@ def list_tables(context: typer.Context, as_json: AsJson = False) -> None:
             found.append(entry | {"exists": True, "snapshot": snapshot_document(state)})
         except TableMissing:
             found.append(entry | {"exists": False, "snapshot": None})
-        except TableUnowned as error:
+        except ForeignSnapshot as error:
             found.append(entry | {"exists": True, "snapshot": {"problem": error_document(error)}})
     rows = [
         (entry["table"], entry["identifier"], ", ".join(entry["topics"]), _presence(entry)) for entry in found

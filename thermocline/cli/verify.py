@@ -118,7 +118,7 @@ def verify(  # noqa: PLR0913, PLR0917  (a command has as many options)
 def _code(report: Report) -> ExitCode:
     if not report.agrees:
         return ExitCode.BAD_ANSWER
-    return ExitCode.DONE if report.is_complete else ExitCode.AWAY
+    return ExitCode.DONE if report.is_complete else ExitCode.UNAVAILABLE
 
 
 def _show(report: Report, seed: int, as_json: bool) -> None:

@@ -187,7 +187,7 @@ def check(context: typer.Context, name: TableName, as_json: AsJson = False) -> i
         is_away = True
         findings.append(ViewCheck("Trino", f"[{error.code}] {error.what} {error.cause}", error.next))
     code = (
-        ExitCode.AWAY
+        ExitCode.UNAVAILABLE
         if is_away
         else ExitCode.DONE
         if all(one.is_good for one in findings)

@@ -4,19 +4,16 @@
     ├── ConfigurationError           something must be written differently before a command can work
     │   ├── ConfigFileMissing        no configuration file where it was looked for
     │   ├── ConfigInvalid            the configuration has problems, all of them listed
-    │   ├── DefinitionInvalid        a table's columns, key or entity cannot work
     │   ├── DefinitionDiffers        the file says something else than the table's own definition
     │   ├── AlterationRefused        the table cannot become what the file says
     │   ├── ConfirmationMissing      nobody confirmed what destroys something
     │   ├── PurgeRefused             a dropped table's files cannot be deleted with it
-    │   ├── TableNotConfigured       no [tables.NAME] of that name
     │   ├── PortTaken                another process listens there
     │   ├── StateDirUnusable         the server's state folder can't be written, or is in use
     │   └── DependencyMissing        a program or package is not installed
     ├── SourceError                  Kafka
     │   ├── KafkaUnreachable         no broker answered
     │   ├── TopicMissing             the topic does not exist
-    │   ├── TopicRefused             the broker of `thermocline dev` refuses to create a topic
     │   ├── OffsetsGone              the log was cut beyond what was still needed
     │   ├── SeamBeyondLog            the log ends before what was already read from it
     │   ├── ClusterReplaced          the cluster is not the one that the table was fed from
@@ -34,20 +31,16 @@
     │   ├── CatalogUnreachable       the catalog did not answer
     │   ├── TableMissing             the catalog has no such table
     │   ├── TableExists              the catalog has such a table already
-    │   ├── TableUnowned             the current snapshot was not written by Thermocline
+    │   ├── ForeignSnapshot             the current snapshot was not written by Thermocline
     │   ├── CommitRejected           certain: the commit did not land
     │   ├── CommitUnknown            the commit may or may not have landed
     │   ├── OwnerLost                another process owns the table now
     │   ├── TableHeld                another process holds the table, and lives
-    │   ├── StoreUnreachable         the store of the table's files did not answer
+    │   ├── StorageFailed            a disk or a store failed under the table
     │   └── EngineFailed             a Spark job failed
     ├── RequestError                 the caller's request, or an answer that cannot be given now
     │   ├── UnknownTable             the server has no such table
-    │   ├── UnknownColumn            the table has no such column
-    │   ├── NotKeyColumn             a lookup by a column that is not in the key
     │   ├── BadParameter             a parameter cannot be used
-    │   ├── RequestMalformed         the request is not UTF-8
-    │   ├── UnknownEnding            a file's name says none of the formats of an extract
     │   ├── NoKey                    a lookup in a table without a key
     │   ├── RowNotFound              no row has that key
     │   ├── NotQuarantined           the quarantine holds no such record
@@ -56,7 +49,6 @@
     │   ├── NotAcceptable            none of the formats asked for is offered
     │   ├── ReadAfterTimeout         the records asked for had not been read in time
     │   ├── NotReady                 the server has not read far enough yet
-    │   ├── StorageFailed            a disk or a store failed under the table
     │   ├── ReadPointGone            a read point that can no longer be read
     │   ├── HotBytesExceeded         more is uncommitted than may be held
     │   └── ServerUnreachable        no server answers at the URL
@@ -83,12 +75,10 @@ from thermocline.errors.configuration import (
     ConfigurationError,
     ConfirmationMissing,
     DefinitionDiffers,
-    DefinitionInvalid,
     DependencyMissing,
     PortTaken,
     PurgeRefused,
     StateDirUnusable,
-    TableNotConfigured,
 )
 from thermocline.errors.ours import (
     InternalError,
@@ -108,19 +98,14 @@ from thermocline.errors.request import (
     MethodNotAllowed,
     NoKey,
     NotAcceptable,
-    NotKeyColumn,
     NotQuarantined,
     NotReady,
     ReadAfterTimeout,
     ReadPointGone,
     RequestError,
-    RequestMalformed,
     RouteNotFound,
     RowNotFound,
     ServerUnreachable,
-    StorageFailed,
-    UnknownColumn,
-    UnknownEnding,
     UnknownTable,
     refusal,
 )
@@ -147,7 +132,6 @@ from thermocline.errors.source import (
     TombstonesGone,
     TooManyBadRecords,
     TopicMissing,
-    TopicRefused,
     TopicReplaced,
     TransactionOpen,
 )
@@ -157,13 +141,13 @@ from thermocline.errors.table import (
     CommitUnknown,
     DefinitionChanged,
     EngineFailed,
+    ForeignSnapshot,
     OwnerLost,
-    StoreUnreachable,
+    StorageFailed,
     TableError,
     TableExists,
     TableHeld,
     TableMissing,
-    TableUnowned,
 )
 
 __all__ = [
@@ -182,18 +166,17 @@ __all__ = [
     "DeadLetterRefused",
     "DefinitionChanged",
     "DefinitionDiffers",
-    "DefinitionInvalid",
     "DependencyMissing",
     "EngineFailed",
     "ExitCode",
     "FactsDiffer",
+    "ForeignSnapshot",
     "HotBytesExceeded",
     "InternalError",
     "KafkaUnreachable",
     "MethodNotAllowed",
     "NoKey",
     "NotAcceptable",
-    "NotKeyColumn",
     "NotQuarantined",
     "NotReady",
     "OffsetsGone",
@@ -207,7 +190,6 @@ __all__ = [
     "ReadPointGone",
     "RebaseRefused",
     "RequestError",
-    "RequestMalformed",
     "Resumable",
     "RouteNotFound",
     "RowNotFound",
@@ -216,24 +198,18 @@ __all__ = [
     "SourceError",
     "StateDirUnusable",
     "StorageFailed",
-    "StoreUnreachable",
     "TableError",
     "TableExists",
     "TableHeld",
     "TableMissing",
-    "TableNotConfigured",
-    "TableUnowned",
     "ThermoclineError",
     "TombstonesGone",
     "TooManyBadRecords",
     "TopicMissing",
-    "TopicRefused",
     "TopicReplaced",
     "TransactionOpen",
     "TrinoRefused",
     "TrinoUnreachable",
-    "UnknownColumn",
-    "UnknownEnding",
     "UnknownTable",
     "VerdictBad",
     "ViewContended",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thermocline.errors.root import ExitCode, Listing, Misnaming, ThermoclineError
+from thermocline.errors.root import ExitCode, Listing, ThermoclineError
 
 
 class ConfigurationError(ThermoclineError):
@@ -39,35 +39,23 @@ class ConfigInvalid(Listing, ConfigurationError):
     machine is to write and can't. A value of a variable such as THERMOCLINE_KAFKA__BOOTSTRAP_SERVERS takes
     precedence over the file's.
 
+    A table's definition says what a row is: columns and their types, the key, and the entity that services
+    look up by. Key columns must be declared and exact (no double, boolean, decimal or timestamptz), the
+    entity is a leading part of the key, and names that begin with "_" are reserved. Names that begin with "$"
+    are refused when a table is created or a column is added, since Trino's hidden columns have such names. A
+    table that has such a column already is still read and written.
+
+    The broker of `thermocline dev` refuses a topic whose name differs from that of another one only in "."
+    and "_", which Kafka does not tell apart.
+
     Nothing was read or written. Correct them, and let `thermocline config check` say "ok".
     """
 
     code = "config-invalid"
-    _what = "the configuration {path} has {_problems}"
+    _what = "the configuration {of} has {_problems}"
     _next = "correct the file or the environment, then: thermocline config check"
 
-    path: str
-    problems: tuple[str, ...]
-
-
-class DefinitionInvalid(Listing, ConfigurationError):
-    """A table's definition cannot work.
-
-    The definition says what a row is: columns and their types, the key, and the entity that services look up
-    by. Its problems are listed together. Key columns must be declared and exact (no double, boolean, decimal
-    or timestamptz), the entity is a leading part of the key, and names that begin with "_" are reserved.
-
-    Names that begin with "$" are refused when a table is created or a column is added, since Trino's hidden
-    columns have such names. A table that has such a column already is still read and written.
-
-    Nothing was written. Correct the table's section in the configuration, and check it.
-    """
-
-    code = "definition-invalid"
-    _what = "the definition of table {table} has {_problems}"
-    _next = "correct [tables.{table}], then: thermocline config check"
-
-    table: str
+    of: str  # a path, or "of table NAME"
     problems: tuple[str, ...]
 
 
@@ -160,23 +148,6 @@ class PurgeRefused(ConfigurationError):
     identifier: str
     location: str
     detail: str
-
-
-class TableNotConfigured(Misnaming, ConfigurationError):
-    """The configuration has no table of that name.
-
-    A command's TABLE is the name of a [tables.NAME] section, not the identifier in the catalog.
-
-    Nothing was read or written. Use one of the names that exist, or add a section.
-    """
-
-    code = "table-not-configured"
-    _what = 'no table "{table}" is configured{_suggestion}'
-    _cause = "configured: {known}."
-    _next = "thermocline config show      (or add a section [tables.{table}])"
-
-    table: str
-    known: tuple[str, ...]
 
 
 class PortTaken(ConfigurationError):

@@ -9,7 +9,7 @@ class QueryError(ThermoclineError):
     """Trino, which answers queries on the views."""
 
     http_status = 503
-    exit_code = ExitCode.AWAY
+    exit_code = ExitCode.UNAVAILABLE
 
 
 class TrinoUnreachable(QueryError):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
-from thermocline.errors.root import ExitCode, Misnaming, ThermoclineError
+from thermocline.errors.root import ExitCode, Misnaming, ThermoclineError, did_you_mean
 from thermocline.process.masking import mask_password
 
 
@@ -17,105 +17,58 @@ class RequestError(ThermoclineError):
 
 
 class UnknownTable(Misnaming, RequestError):
-    """The server has no table of that name.
+    """No table of that name is configured.
 
-    TABLE is the name of a [tables.NAME] section of the server's configuration. GET /v1/tables lists them.
+    TABLE is the name of a [tables.NAME] section of the configuration, not the identifier in the catalog. A
+    server lists its tables at GET /v1/tables.
+
+    Nothing was read or written. Use one of the names that exist, or add a section.
     """
 
     code = "unknown-table"
     http_status = 404
-    _what = 'there is no table "{table}" here{_suggestion}'
-    _next = "use one of: {known}"
+    _what = 'no table "{table}" is configured{_suggestion}'
+    _cause = "configured: {known}."
+    _next = "thermocline config show      (or add a section [tables.{table}])"
 
     table: str
     known: tuple[str, ...]
-
-
-class UnknownColumn(Misnaming, RequestError):
-    """The table has no column of that name.
-
-    GET /v1/tables/TABLE and `thermocline table show TABLE` list the columns. Provenance columns
-    (_kafka_topic, _kafka_partition, _kafka_offset, _kafka_timestamp) are given only when asked for by name.
-    """
-
-    code = "unknown-column"
-    _what = 'table {table} has no column "{column}"{_suggestion}'
-    _misnamed = "column"
-    _next = "use some of: {known}"
-
-    table: str
-    column: str
-    known: tuple[str, ...]
-
-
-class NotKeyColumn(RequestError):
-    """A lookup names a column that is not in the table's key.
-
-    Rows are looked up by key only: by the entity's columns, and optionally the key columns that follow them.
-    Other columns are part of the answer, but can't be searched.
-
-    Look up by key columns, or extract the table and filter the result.
-    """
-
-    code = "not-a-key-column"
-    _what = 'column "{column}" of table {table} is not a key column; the key is {key}.'
-    _next = "look up by key columns, or filter the result of: thermocline extract {table}"
-
-    table: str
-    column: str
-    key: tuple[str, ...]
 
 
 class BadParameter(RequestError):
     """A parameter of the request cannot be used.
 
     It is missing, unknown, of the wrong type, out of range, or not in the form that it must have.
+
+    Rows are looked up by key columns only: by those of the entity, and optionally the key columns that follow
+    them. GET /v1/tables/TABLE and `thermocline table show TABLE` list the columns; those of provenance
+    (_kafka_topic, _kafka_partition, _kafka_offset, _kafka_timestamp) are given only when asked for by name.
+    Text must be UTF-8, percent-encoded in a URL: invalid bytes are refused, since replacing them would look
+    up another key. Without --format, the extension of an extract's file decides its format.
+
+    Nothing was read or written.
     """
 
     code = "bad-parameter"
     _what = "{name}: {problem}"
-    _next = "correct it; the forms are in /docs of the server and in thermocline COMMAND --help"
+    _next = "{_correction}"
 
     name: str
     problem: str
+    correction: str = ""
 
+    @property
+    def _correction(self) -> str:
+        forms = "correct it; the forms are in /docs of the server and in thermocline COMMAND --help"
+        return self.correction or forms
 
-class RequestMalformed(RequestError):
-    """The request is not valid UTF-8.
-
-    Text must be UTF-8, percent-encoded in a URL. Invalid bytes are refused rather than replaced: replacing
-    them would look up another key.
-    """
-
-    code = "request-malformed"
-    http_status = 400
-    _what = "{part} can't be read: {detail}."
-    _next = "send UTF-8; binary key columns are given in base64"
-
-    part: str
-    detail: str
-
-
-class UnknownEnding(RequestError):
-    """The output file's extension is not a known extract format.
-
-    Without --format, the extension decides: .arrow and .arrows mean an Arrow stream, .parquet and .pq a
-    Parquet file, and no extension means Arrow. Any other extension is refused, since the file would not be
-    what its name says.
-
-    Nothing was read or written. Use a known extension, or give --format.
-    """
-
-    code = "unknown-ending"
-    _what = '{path} ends in "{ending}", which is not a known extract format.'
-    _state = "nothing was read or written."
-    _cause = "known: {known}."
-    _next = "{command}      (or use a known extension)"
-
-    path: str
-    ending: str
-    known: tuple[str, ...]
-    command: str
+    @classmethod
+    def unknown_column(cls, table: str, column: str, known: Sequence[str]) -> Self:
+        """A column that a table does not have, with those that would do."""
+        suggestion = did_you_mean(column, known) or "."
+        return cls(
+            name=column, problem=f"table {table} has no such column{suggestion} It has {', '.join(known)}."
+        )
 
 
 class NoKey(RequestError):
@@ -248,7 +201,7 @@ class ReadAfterTimeout(RequestError):
 
     code = "read-after-timeout"
     http_status = 503
-    exit_code = ExitCode.AWAY
+    exit_code = ExitCode.UNAVAILABLE
     retryable = True
     _what = "{wanted} had not reached table {table} after {waited_seconds:.1f} s{_end}."
     _state = "nothing is lost; the server goes on reading."
@@ -277,33 +230,10 @@ class NotReady(RequestError):
 
     code = "not-ready"
     http_status = 503
-    exit_code = ExitCode.AWAY
+    exit_code = ExitCode.UNAVAILABLE
     retryable = True
     _what = "table {table} is not ready: {detail}"
     _next = "ask again in a moment; thermocline status shows how far it is"
-
-    table: str
-    detail: str
-
-
-class StorageFailed(RequestError):
-    """A disk or a store failed under the table.
-
-    The disk of serving.state_dir, or of the temporary folder of a command, is full or fails; or the store of
-    the table's files did not answer. A tailer that says so in `thermocline status` stands still: what it
-    holds stays readable and grows old.
-
-    Nothing was lost, and nothing was answered from half of the data: the table and the log are as they were.
-    Free the disk, or mend it, and ask again: a server goes on by itself. Its log has the path.
-    """
-
-    code = "storage-failed"
-    http_status = 503
-    exit_code = ExitCode.AWAY
-    retryable = True
-    _what = "a disk or a store failed under table {table}: {detail}."
-    _state = "nothing is lost; the table and the log are as they were."
-    _next = "free the disk, or mend it, and ask again; a server goes on by itself"
 
     table: str
     detail: str
@@ -321,7 +251,7 @@ class ReadPointGone(RequestError):
 
     code = "read-point-gone"
     http_status = 410
-    exit_code = ExitCode.AWAY
+    exit_code = ExitCode.UNAVAILABLE
     _what = "table {table} can no longer be read there: {detail}"
     _next = "{_again}"
 
@@ -347,7 +277,7 @@ class HotBytesExceeded(RequestError):
 
     code = "hot-bytes-exceeded"
     http_status = 503
-    exit_code = ExitCode.AWAY
+    exit_code = ExitCode.UNAVAILABLE
     _what = "more than {limit_bytes:,} bytes of table {table} are not committed yet."
     _cause = "ingest is far behind or not running, and serving.hot_bytes_max is reached."
     _next = "repeat with --url URL to ask a server, or: thermocline ingest run {table} --once"
@@ -367,7 +297,7 @@ class ServerUnreachable(RequestError):
 
     code = "server-unreachable"
     http_status = 503
-    exit_code = ExitCode.AWAY
+    exit_code = ExitCode.UNAVAILABLE
     retryable = True
     _what = "no Thermocline server answers at {url}."
     _cause = "{detail}"

@@ -19,7 +19,7 @@ class ExitCode(IntEnum):
     DONE = 0
     BAD_ANSWER = 1
     USAGE = 2
-    AWAY = 3
+    UNAVAILABLE = 3
     COMMIT_UNKNOWN = 4
     NOTHING_TO_DO = 10
     PARTLY_DONE = 20

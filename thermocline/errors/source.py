@@ -12,7 +12,7 @@ class SourceError(ThermoclineError):
     """Kafka, or what it holds, is not as it must be."""
 
     http_status = 503
-    exit_code = ExitCode.AWAY
+    exit_code = ExitCode.UNAVAILABLE
 
 
 class KafkaUnreachable(SourceError):
@@ -55,26 +55,6 @@ class TopicMissing(SourceError):
 
     topic: str
     bootstrap_servers: str
-
-
-class TopicRefused(SourceError):
-    """The broker refuses to create a topic.
-
-    `thermocline dev` creates the topics that it is asked for, and the broker says why it did not create this
-    one. Mostly another topic has the same name but for "." and "_", which Kafka does not tell apart.
-
-    No table was touched; the broker was stopped again. Choose another name, or another folder for --data.
-    """
-
-    code = "topic-refused"
-    exit_code = ExitCode.USAGE
-    _what = "the broker at {bootstrap_servers} refuses to create the topic {topic}."
-    _cause = "{detail}"
-    _next = "choose another name for the topic, then repeat the command"
-
-    topic: str
-    bootstrap_servers: str
-    detail: str
 
 
 class OffsetsGone(Resumable, SourceError):

@@ -11,7 +11,7 @@ class TableError(ThermoclineError):
     """The Iceberg table, its catalog or its ownership is not as it must be."""
 
     http_status = 503
-    exit_code = ExitCode.AWAY
+    exit_code = ExitCode.UNAVAILABLE
 
 
 class CatalogUnreachable(TableError):
@@ -74,7 +74,7 @@ class TableExists(TableError):
     identifier: str
 
 
-class TableUnowned(Resumable, TableError):
+class ForeignSnapshot(Resumable, TableError):
     """The current snapshot of the table is not one that Thermocline can go on from.
 
     Every snapshot that Thermocline writes says up to which offsets it contains the log (its seam). This one
@@ -88,7 +88,7 @@ class TableUnowned(Resumable, TableError):
     create a new table.
     """
 
-    code = "table-unowned"
+    code = "foreign-snapshot"
     exit_code = ExitCode.STOPPED
     _what = "table {table} cannot be continued{_from}: {detail}"
     _state = "nothing was written."
@@ -244,27 +244,25 @@ class TableHeld(TableError):
     epoch: int
 
 
-class StoreUnreachable(TableError):
-    """The store of the table's files did not answer.
+class StorageFailed(TableError):
+    """A disk or a store failed under the table.
 
-    Credentials are missing or do not allow it, the service is down, or the disk fails. A process that wants
-    to own a table reads who holds it from a small file beside the table's data (`thermocline/owner.json`),
-    and then, from the manifests below `metadata/`, which files the table has.
+    The store of the table's files did not answer: credentials are missing or do not allow it, or the service
+    is down. Or the disk of serving.state_dir, or of the temporary folder of a command, is full or fails. A
+    tailer that says so in `thermocline status` stands still: what it holds stays readable and grows old.
 
-    Nothing was written. `ingest run` tries again by itself while it owns the table. Run any other command
-    again when the store answers; the rights that it needs are to read, write, list and delete below the
-    table's location.
+    Nothing was lost, and nothing was answered from half of the data: the table and the log are as they were.
+    Free the disk, or see that the store answers, and ask again; a server and a running ingest go on by
+    themselves. Ingest needs to read, write, list and delete below the table's location.
     """
 
-    code = "store-unreachable"
+    code = "storage-failed"
     retryable = True
-    _what = "{path} could not be read."
-    _state = "the table is as last committed."
-    _cause = "{detail}"
-    _next = f"{SAME_COMMAND}      (when the store answers; safe to repeat)"
+    _what = "a disk or a store failed under table {table}: {detail}."
+    _state = "nothing is lost; the table and the log are as they were."
+    _next = f"{SAME_COMMAND}      (when it works again; safe to repeat)"
 
     table: str
-    path: str
     detail: str
 
 

@@ -14,7 +14,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTErr
 from pyiceberg.table.snapshots import ancestors_of
 from sqlalchemy.exc import SQLAlchemyError
 
-from thermocline.errors import CatalogUnreachable, TableMissing, TableUnowned
+from thermocline.errors import CatalogUnreachable, ForeignSnapshot, TableMissing
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog_properties import pyiceberg_properties, sqlite_path
 from thermocline.rules.definition import LiveTable
@@ -139,10 +139,10 @@ def drop_from(catalog: Catalog, identifier: str) -> None:
 
 
 def definition_of(table: Table, name: str) -> LiveTable:
-    """The definition that the table carries. Raises `TableUnowned` when it carries none."""
+    """The definition that the table carries. Raises `ForeignSnapshot` when it carries none."""
     text = table.properties.get(DEFINITION_PROPERTY)
     if text is None:
-        raise TableUnowned(
+        raise ForeignSnapshot(
             table=name,
             snapshot_id=_snapshot_id(table),
             detail=f"the table has no property {DEFINITION_PROPERTY}: it was not made by `table create`",
@@ -153,17 +153,17 @@ def definition_of(table: Table, name: str) -> LiveTable:
 def current_state(table: Table, name: str) -> SnapshotState:
     """The state of the current snapshot.
 
-    Raises `TableUnowned` when it is not one of ours, or when the table was rolled back to it.
+    Raises `ForeignSnapshot` when it is not one of ours, or when the table was rolled back to it.
     """
     snapshot = table.current_snapshot()
     if snapshot is None:
-        raise TableUnowned(table=name, snapshot_id=-1, detail=NO_SNAPSHOT)
+        raise ForeignSnapshot(table=name, snapshot_id=-1, detail=NO_SNAPSHOT)
     try:
         state = state_of(snapshot, name)
-    except TableUnowned as foreign:
-        raise _unowned(table, name, snapshot, foreign.detail) from None  # safety: beh-foreign
+    except ForeignSnapshot as foreign:
+        raise _foreign(table, name, snapshot, foreign.detail) from None  # safety: beh-foreign
     if is_rolled_back(summary_of(snapshot), table.properties):  # safety: beh-rollback
-        raise _unowned(table, name, snapshot, ROLLED_BACK)
+        raise _foreign(table, name, snapshot, ROLLED_BACK)
     return replace(state, tombstones_since_ms=json.loads(table.properties.get(TOMBSTONES_PROPERTY, "{}")))
 
 
@@ -179,26 +179,26 @@ def is_rolled_back(summary: Mapping[str, str], properties: Mapping[str, str | No
 
 
 def epoch_of(properties: Mapping[str, str | None], name: str) -> int:
-    """The epoch of the table's owner. Raises `TableUnowned` when the property is missing or no number."""
+    """The epoch of the table's owner. Raises `ForeignSnapshot` when the property is missing or no number."""
     text = properties.get(EPOCH_PROPERTY) or ""
     if not text.isdecimal():
         detail = f"its property {EPOCH_PROPERTY} was removed or changed"
-        raise TableUnowned(table=name, snapshot_id=-1, detail=detail)
+        raise ForeignSnapshot(table=name, snapshot_id=-1, detail=detail)
     return int(text)
 
 
 def state_of(snapshot: Snapshot, name: str) -> SnapshotState:
-    """The state that a snapshot carries. Raises `TableUnowned` when it carries no seam."""
+    """The state that a snapshot carries. Raises `ForeignSnapshot` when it carries no seam."""
     return state_from(summary_of(snapshot), snapshot.snapshot_id, snapshot.timestamp_ms, name)
 
 
 def state_from(summary: Mapping[str, str], snapshot_id: int, timestamp_ms: int, name: str) -> SnapshotState:
     """The state that a snapshot's summary says, however it was read.
 
-    Raises `TableUnowned` when it says no seam.
+    Raises `ForeignSnapshot` when it says no seam.
     """
     if not _has_seam(summary):
-        raise TableUnowned(table=name, snapshot_id=snapshot_id, detail=_NO_SEAM)
+        raise ForeignSnapshot(table=name, snapshot_id=snapshot_id, detail=_NO_SEAM)
     return SnapshotState(
         snapshot_id=snapshot_id,
         seam=Seam.from_json(summary[SUMMARY_SEAM]),
@@ -234,11 +234,11 @@ def _counts(summary: Mapping[str, str], prefix: str) -> dict[str, int]:
     }
 
 
-def _unowned(table: Table, name: str, current: Snapshot, detail: str) -> TableUnowned:
+def _foreign(table: Table, name: str, current: Snapshot, detail: str) -> ForeignSnapshot:
     """With the newest snapshot of main's history that carries a seam, and what comes after it."""
     onto = next((one for one in ancestors_of(current, table.metadata) if _has_seam(summary_of(one))), None)
     later = [] if onto is None else [one for one in table.snapshots() if _number(one) > _number(onto)]
-    return TableUnowned(
+    return ForeignSnapshot(
         table=name,
         snapshot_id=current.snapshot_id,
         detail=detail,

@@ -24,7 +24,7 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.manifest import DataFile as ManifestDataFile
 
-from thermocline.errors import TableUnowned
+from thermocline.errors import ForeignSnapshot
 from thermocline.failpoints import failpoint
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def plan_files(table: Table, snapshot_id: int, name: str = "") -> tuple[DataFile
     ``name`` is what the configuration calls the table, for the commands that errors print.
 
     Raises:
-        TableUnowned: the snapshot holds deletes that we never write (equality deletes, position deletes
+        ForeignSnapshot: the snapshot holds deletes that we never write (equality deletes, position deletes
             that are not bound to one file, several for one file): reading past them would show deleted
             rows.
     """
@@ -120,7 +120,7 @@ def plan_files(table: Table, snapshot_id: int, name: str = "") -> tuple[DataFile
         # A second file of deletes would need to be united with the first one; ours take its place.
         # safety: one-deletes-file, bound-deletes
         if file.content != DataFileContent.POSITION_DELETES or not referenced or referenced in deletes:
-            raise TableUnowned(
+            raise ForeignSnapshot(
                 table=name,
                 snapshot_id=snapshot_id,
                 detail=f"{file.file_path} holds {file.content.name.lower()} of another writer",
@@ -193,7 +193,7 @@ def _live_files(table: Table, snapshot_id: int, name: str) -> Iterator[_Version3
     failpoint("catalog.files")
     snapshot = table.snapshot_by_id(snapshot_id)
     if snapshot is None:
-        raise TableUnowned(table=name, snapshot_id=snapshot_id, detail="the snapshot is not in the table")
+        raise ForeignSnapshot(table=name, snapshot_id=snapshot_id, detail="the snapshot is not in the table")
     for manifest in snapshot.manifests(table.io):
         for entry in _live_entries(table.io, manifest):
             yield cast(_Version3File, entry.data_file)

@@ -79,7 +79,7 @@ class Reading:
 
         Raises:
             ReadPointGone: the snapshot is not in main's history (any more).
-            TableUnowned: no snapshot carries a seam.
+            ForeignSnapshot: no snapshot carries a seam.
         """
         links = lineage(table)
         ids = [link.snapshot_id for link in links]

@@ -105,7 +105,7 @@ class _Sending:
                 {**client_config, **_PRODUCER_CONFIG, "log_level": 0}, logger=_kafka_logger
             )
         except KafkaException as error:  # librdkafka refuses a name or a value
-            raise ConfigInvalid(path="[kafka.client]", problems=(error.args[0].str(),)) from error
+            raise ConfigInvalid(of="[kafka.client]", problems=(error.args[0].str(),)) from error
 
     def send(self, letter: DeadLetter) -> None:
         while not self._is_queued(letter):

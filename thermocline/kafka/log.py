@@ -246,7 +246,7 @@ class Log:
         try:
             self._admin = admin_client(self, {**kafka.client_config(), "log_level": 0}, _kafka_logger)
         except KafkaException as error:  # librdkafka refuses a name or a value
-            raise ConfigInvalid(path="[kafka.client]", problems=(error.args[0].str(),)) from error
+            raise ConfigInvalid(of="[kafka.client]", problems=(error.args[0].str(),)) from error
 
     def cluster_id(self) -> str:
         """The id that the cluster was formatted with."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyiceberg import types
 from pyiceberg.schema import Schema
 
-from thermocline.errors import DefinitionInvalid, first_line
+from thermocline.errors import ConfigInvalid, first_line
 from thermocline.rules.column_types import TYPES, ColumnType, Kind, TypeText, closest
 
 __all__ = [
@@ -160,7 +160,7 @@ class LiveTable:
         Without field ids, columns are numbered from 1 in declared order, then provenance: as in a new table.
 
         Raises:
-            DefinitionInvalid: with every problem found, not only the first.
+            ConfigInvalid: with every problem found, not only the first.
         """
         problems: list[str] = []
         field_ids = field_ids or {column: place for place, column in enumerate(columns, start=1)}
@@ -186,7 +186,7 @@ class LiveTable:
         problems += _problems_of_key(live_table, declared=list(columns))
         problems += _problems_of_choices(live_table)
         if problems:
-            raise DefinitionInvalid(table=name, problems=tuple(problems))
+            raise ConfigInvalid(of=f"of table {name}", problems=tuple(problems))
         return live_table
 
     @classmethod
@@ -194,7 +194,7 @@ class LiveTable:
         """The definition that a table carries, under the name that the configuration gives it.
 
         Raises:
-            DefinitionInvalid: when the text is not one that ``to_json`` wrote.
+            ConfigInvalid: when the text is not one that ``to_json`` wrote.
         """
         try:
             fields = json.loads(text)
@@ -204,7 +204,7 @@ class LiveTable:
             return cls.build(name=name, columns=types, field_ids=ids, **fields)  # safety: stored-field-ids
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             problem = f"the definition stored in the table can't be read: {first_line(error)}"
-            raise DefinitionInvalid(table=name, problems=(problem,)) from error
+            raise ConfigInvalid(of=f"of table {name}", problems=(problem,)) from error
 
     def to_json(self) -> str:
         """The definition as the table carries it: without its name, equal for equal definitions."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg_core import transform
 
-from thermocline.errors import NotKeyColumn, UnknownColumn
+from thermocline.errors import BadParameter
 from thermocline.rules.byte_columns import Bytes, Positions, big_endian, positions_and_bytes, text
 from thermocline.rules.column_types import ESCAPED_ZERO, KEY_END, KeyForm, Kind
 from thermocline.rules.definition import PROVENANCE, Column, LiveTable
@@ -128,13 +128,14 @@ def named_columns(definition: LiveTable, key: bytes) -> Columns:
 
 
 def check_key_columns(definition: LiveTable, names: Iterable[str]) -> None:
-    """Raises `NotKeyColumn` or `UnknownColumn` for the first name that is none of the key's columns."""
+    """Raises `BadParameter` for the first name that is none of the key's columns."""
     for name in names:
         if name in definition.key:
             continue
         if name in (*PROVENANCE, *(column.name for column in definition.columns)):
-            raise NotKeyColumn(table=definition.name, column=name, key=definition.key)
-        raise UnknownColumn(table=definition.name, column=name, known=definition.key)
+            key = ", ".join(definition.key)
+            raise BadParameter(name=name, problem=f"it is not a key column; the key is {key}")
+        raise BadParameter.unknown_column(definition.name, name, definition.key)
 
 
 def parse_value(column: Column, text: str) -> object:

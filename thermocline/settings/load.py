@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
 
-from thermocline.errors import ConfigFileMissing, ConfigInvalid, DefinitionInvalid, did_you_mean
+from thermocline.errors import ConfigFileMissing, ConfigInvalid, did_you_mean
 from thermocline.failpoints import MODULE_VARIABLE as FAILPOINTS_VARIABLE
 from thermocline.settings.checks import problems_of_addresses, problems_of_exposure, problems_of_folders
 from thermocline.settings.model import (
@@ -99,7 +99,7 @@ def find_file(path: Path | None = None) -> Path:
 
 def _without_problems(file: Path, settings: Settings | None, problems: Sequence[str]) -> Settings:
     if problems or settings is None:
-        raise ConfigInvalid(path=str(file), problems=tuple(problems))
+        raise ConfigInvalid(of=str(file), problems=tuple(problems))
     return settings
 
 
@@ -142,7 +142,7 @@ def _read(file: Path) -> dict[str, Any]:
         problem = f"it is not UTF-8 text (byte {error.start:,})"
     except OSError as error:
         problem = f"it can't be read: {error.strerror}"
-    raise ConfigInvalid(path=str(file), problems=(problem,))
+    raise ConfigInvalid(of=str(file), problems=(problem,))
 
 
 def _lay_environment_over(tree: dict[str, Any], problems: list[str]) -> dict[tuple[str, ...], str]:
@@ -267,7 +267,7 @@ def _problems_of_tables(settings: Settings) -> Iterator[str]:
             yield f"tables.{name}: {table.identifier} is the table of tables.{first} already"
         try:
             table.definition(name)
-        except DefinitionInvalid as error:
+        except ConfigInvalid as error:
             yield from (f"tables.{name}: {problem}" for problem in error.problems)
 
 

@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from thermocline.errors import TableNotConfigured
+from thermocline.errors import UnknownTable
 from thermocline.process.masking import MASK, mask_password
 from thermocline.rules.column_types import NESTED_REFUSED
 from thermocline.rules.definition import LiveTable
@@ -230,7 +230,7 @@ class TableSettings(_Section):
         return self
 
     def definition(self, name: str) -> LiveTable:
-        """The definition that the file asks for. Raises `DefinitionInvalid` with all its problems."""
+        """The definition that the file asks for. Raises `ConfigInvalid` with all its problems."""
         return LiveTable.build(
             name=name,
             identifier=self.identifier,
@@ -260,9 +260,9 @@ class Settings(_Section):
     tables: dict[str, TableSettings] = {}
 
     def table(self, name: str) -> TableSettings:
-        """One table's settings. Raises `TableNotConfigured`."""
+        """One table's settings. Raises `UnknownTable`."""
         if name not in self.tables:
-            raise TableNotConfigured(table=name, known=tuple(sorted(self.tables)))
+            raise UnknownTable(table=name, known=tuple(sorted(self.tables)))
         return self.tables[name]
 
 

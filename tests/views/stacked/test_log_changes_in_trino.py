@@ -12,7 +12,7 @@ from embedded.stack import Stack
 from tests.behaviour.live import wait_for
 from tests.behaviour.topic import APP
 from tests.views.stacked.viewed import PUBLISHER, Viewed, ask
-from thermocline.errors import ExitCode, OffsetsGone, TableUnowned
+from thermocline.errors import ExitCode, ForeignSnapshot, OffsetsGone
 from views import groups
 
 pytestmark = pytest.mark.trino
@@ -126,11 +126,11 @@ def test_a_table_rolled_back_is_shown_as_it_was_until_its_operator_has_decided(s
     assert live.newest_id() == first
     live.write([5], "three")
 
-    with pytest.raises(TableUnowned):
+    with pytest.raises(ForeignSnapshot):
         live.publish()
     assert set(live.check().values()) == {later}
 
-    stop = live.stopped(by=TableUnowned)
+    stop = live.stopped(by=ForeignSnapshot)
     assert live.run_next(stop) == ExitCode.DONE  # it publishes, too, or leaves that to the next commit
     live.check()
     live.ingest()

@@ -244,7 +244,7 @@ def seams_of(random: Random, ends: Seam) -> Seam:
     return Seam({(topic, partition): random.randint(0, end) for topic, partition, end in ends.items()})
 
 
-@pytest.mark.parametrize("timestamps", ["LogAppendTime", "CreateTime"])
+@pytest.mark.parametrize("timestamps", ["LogAppendTime", pytest.param("CreateTime", marks=pytest.mark.full)])
 def test_every_view_equals_a_replay_of_the_log(site: TrinoSite, new_world: Any, timestamps: str) -> None:
     """Goal: at any seam, current or stale, each view is what a replay of the whole log gives.
 
