@@ -221,7 +221,7 @@ LINES: Final[dict[str, Line]] = {
     "private-tombstones-at": Line("an earlier read point is not read past tombstones that compaction may have dropped", DROP, "serving/test_private.py::test_an_earlier_read_point_whose_tombstones_may_be_gone_is_refused"),
     "loopback-only": Line("without authentication, other machines are served only where the configuration says so", NEVER, "thermocline/test_settings.py::test_what_other_machines_reach_is_served_only_where_that_is_said"),
     "state-dir-held": Line("two servers never share a state folder", NEVER, "serving/test_server.py::test_a_state_folder_that_cannot_be_written_or_is_in_use_is_said_before_anything_starts"),
-    "worker-loads-first": Line("a worker that is started again takes no request that another one could answer and it can't", DROP, "behaviour/test_server.py::test_a_worker_that_is_started_again_refuses_nothing_that_another_could_answer"),
+    "worker-loads-first": Line("a worker that is started again takes no request that another one could answer and it can't", DROP, "behaviour/test_server.py::test_a_worker_that_is_started_again_refuses_nothing_that_another_could_answer", FULL),
     "refused-kept": Line("whoever waits for a record that was refused is told so", DROP, "serving/test_app.py::test_what_the_table_cannot_take_is_told_to_whoever_wrote_it"),
     "key-is-utf-8": Line("bytes that are no text are not taken for the text of another key", ("strict", "replace"), "serving/test_app.py::test_a_key_that_is_no_utf_8_is_refused_and_not_replaced"),
     "private-superseded": Line("nor where compaction may have dropped what it saw for records that came later", DROP, "serving/test_private.py::test_a_read_point_whose_records_a_later_one_may_have_replaced_is_refused"),

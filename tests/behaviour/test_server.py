@@ -181,6 +181,7 @@ def test_a_killed_tailer_is_replaced_and_goes_on_where_it_was(
     assert tailer_pid(stack) != pid
 
 
+@pytest.mark.full
 def test_a_worker_that_is_started_again_refuses_nothing_that_another_could_answer(
     stack: Stack, server: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

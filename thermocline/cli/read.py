@@ -17,6 +17,7 @@ from rich.text import Text
 from thermocline.cli.output import counted, say, show, table
 from thermocline.cli.session import AsJson, TableName, Url, session_of
 from thermocline.errors import BadParameter, refusal
+from thermocline.text.typed import again
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
