@@ -47,4 +47,6 @@ def _tests_of(file: str) -> dict[str, bool]:
 
 
 def _is_full(marks: Sequence[ast.AST]) -> bool:
-    return any("mark.full" in ast.unparse(mark) for mark in marks)
+    """Whether all of a test is; one of several parameters alone does not count."""
+    written = [ast.unparse(mark) for mark in marks]
+    return any("mark.full" in mark and "pytest.param(" not in mark for mark in written)
