@@ -1,8 +1,9 @@
 """The bucket task: (a bucket, its files and deletes, new records) → the files it wrote.
 
 Knows nothing of Spark: it runs in a Spark worker, and in a test by a plain call. It holds the batch's records
-of its bucket, which ``batch_records_max`` and ``batch_bytes_max`` bound, whatever the size of the table; what
-it reads of the table's files, it reads in pieces of a bounded size (``probe``, ``unchanged``).
+of its bucket, which ``batch_records_max`` and ``batch_bytes_max`` bound, whatever the size of the table, and
+the rows of the small files that it merges, bounded too (``tiers``); what else it reads of the table's files,
+it reads in pieces of a bounded size (``probe``, ``unchanged``).
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from ingest.probe import keep_deletes, keep_keys, probe
+from ingest.probe import deleted_positions, keep_deletes, keep_keys, probe
+from ingest.tiers import files_to_merge
 from ingest.unchanged import unchanged_keys
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.data_file import WrittenFile, write_data_file
 from thermocline.iceberg.deletes import write_deletes
 from thermocline.iceberg.files import DataFile, Deletes
+from thermocline.iceberg.rows import live_rows
 from thermocline.rules.definition import KEY, TOMBSTONE
 from thermocline.rules.fold import fold
 
@@ -36,10 +39,10 @@ class BucketResult:
     """What a bucket task did.
 
     ``added`` is empty when no row is left to write. ``deletes`` are those written, by data file;
-    ``replaced`` those of before, which the commit removes. ``removed`` are live files whose rows are all in
-    ``added`` or gone; their deletes go with them. The counts add up to the records that came in: applied +
-    superseded + unchanged. Unchanged are tombstones for keys that are not there, and, where the definition
-    suppresses them, rows that are there already.
+    ``replaced`` those of before, which the commit removes. ``removed`` are live files whose rows are in
+    ``added``, which are ``carried`` rows, or gone; their deletes go with them. The counts add up to the
+    records that came in: applied + superseded + unchanged. Unchanged are tombstones for keys that are not
+    there, and, where the definition suppresses them, rows that are there already.
     """
 
     bucket: int
@@ -52,6 +55,7 @@ class BucketResult:
     keys_in_several_partitions: int = 0
     conflict_example: bytes | None = None
     removed: tuple[DataFile, ...] = ()
+    carried: int = 0
 
     def dropped(self) -> dict[str, Deletes]:
         """The deletes of before that the commit removes, by data file."""
@@ -74,6 +78,8 @@ def run_bucket_task(
     is_replay: bool = False,
 ) -> BucketResult:
     """Fold the records, find the rows that they replace, write one sorted data file and the deletes.
+
+    Small files go into the one that is written, so that they do not pile up.
 
     Args:
         data_location: the folder of the table's data files, as a URI.
@@ -109,6 +115,10 @@ def run_bucket_task(
         if hit.file.deletes is not None:
             replaced[hit.file.path] = hit.file.deletes  # safety: deletes-of-before-are-replaced
     rows = winners.filter(pa.array(~is_tombstone & ~is_unchanged))
+    new_rows = rows.num_rows
+    removed: tuple[DataFile, ...] = ()
+    if (new_rows or deleted) and not is_replay:
+        rows, removed = _merged(io, definition, files, rows, deleted)
     # One name for the files of one run: a second attempt of the task writes others.
     stem = f"{data_location}/bucket={bucket}/{uuid.uuid4()}"  # safety: attempts-have-files-of-their-own
     deletes = write_deletes(io, stem, definition.format_version, deleted)
@@ -130,4 +140,34 @@ def run_bucket_task(
         unchanged=unchanged,
         keys_in_several_partitions=folded.conflicts,
         conflict_example=folded.conflict_example,
+        removed=removed,
+        carried=rows.num_rows - new_rows,
     )
+
+
+def _merged(
+    io: FileIO,
+    definition: LiveTable,
+    files: Sequence[DataFile],
+    rows: pa.Table,
+    deleted: dict[str, BitMap],
+) -> tuple[pa.Table, tuple[DataFile, ...]]:
+    """The rows with those of the files that are merged, sorted by key, and these files.
+
+    ``deleted`` are all deleted positions of the files in which the batch deletes some; those of merged files
+    are taken out.
+    """
+    live = {file.path: _live_count(file, deleted.get(file.path)) for file in files}
+    removed = files_to_merge(files, live, rows.num_rows)
+    kept = [rows.drop_columns([TOMBSTONE])]
+    for file in removed:
+        positions = deleted.pop(file.path) if file.path in deleted else deleted_positions(io, file)
+        if live[file.path]:
+            kept += live_rows(io, definition, file.path, positions)  # safety: merged-rows-are-live
+    return (pa.concat_tables(kept).sort_by(KEY) if len(kept) > 1 else rows), tuple(removed)
+
+
+def _live_count(file: DataFile, deleted: BitMap | None) -> int:
+    if deleted is not None:
+        return file.rows - len(deleted)
+    return file.rows - (file.deletes.cardinality if file.deletes is not None else 0)

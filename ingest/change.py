@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ingest.accounting import Accounting
 from thermocline.iceberg.catalog import (
     SUMMARY_BATCH,
+    SUMMARY_CARRIED,
     SUMMARY_CLUSTER,
     SUMMARY_DEFINITION_VERSION,
     SUMMARY_DRAINED,
@@ -93,6 +94,7 @@ def summary_fields(
 ) -> dict[str, str]:
     """The snapshot summary of a commit of ours: what `thermocline.iceberg.catalog.state_of` reads back."""
     counts = change.accounting.counts()
+    carried = sum(part.carried for part in change.files)
     return {
         SUMMARY_SEAM: change.seam.to_json(),
         SUMMARY_EPOCH: str(epoch),
@@ -107,6 +109,7 @@ def summary_fields(
             SUMMARY_RECORDS_TOTAL + name: str(totals_before.get(name, 0) + count)
             for name, count in counts.items()
         },
+        **({SUMMARY_CARRIED: str(carried)} if carried else {}),
         **change.summary,
     }
 

@@ -92,6 +92,13 @@ def keep_deletes(deletes: Deletes, positions: BitMap) -> None:
     _DELETED.put(deletes, positions, 2 * len(positions) + _ENTRY_BYTES)
 
 
+def deleted_positions(io: FileIO, file: DataFile) -> BitMap | None:
+    """The rows of a file that were deleted; None where none were. They must not be changed."""
+    if file.deletes is None:
+        return None
+    return _through(_DELETED, [file.deletes], lambda one: _deleted_by(io, one))[0]
+
+
 def together(items: Sequence[T], size_of: Callable[[T], int], size_max: int) -> Iterator[list[T]]:
     """The items in order, in lists of at most that size; an item that is larger alone."""
     some: list[T] = []

@@ -148,6 +148,7 @@ LINES: Final[dict[str, Line]] = {
     "empty-value": Line("an empty value where keys are in values is bad, not a row of nulls", DROP, "thermocline/test_decode.py::test_without_a_key_columns_come_from_the_value_and_only_an_empty_value_is_bad"),
     "places-of-good": Line("provenance is that of the record, also after bad ones", ("np.asarray(decoded.good, np.int64)", ":count"), "thermocline/test_decode.py::test_ingest_and_the_hot_tier_identify_a_row_by_the_same_bytes"),
     "append-replay": Line("a replayed record of a table without a key does not become a second row", ("or is_replay", ""), "ingest/test_without_key.py::test_a_replayed_record_that_is_in_the_table_does_not_become_a_second_row"),
+    "merged-rows-are-live": Line("a merge brings no deleted row back", ("file.path, positions", "file.path, None"), "ingest/test_bucket_task.py::test_many_small_batches_leave_few_files_that_hold_what_a_dict_does"),
     "merged-deletes": Line("new deletes hold the old ones that they take the place of", ("| (hit.deleted_before or BitMap())", ""), "ingest/test_bucket_task.py::test_the_files_hold_each_key_once_as_the_replay_of_all_batches_says"),
     "whole-identity": Line("a foreign file of a table without a key is indexed by its rows' places", ("identity", "key"), "ingest/test_without_key.py::test_a_file_of_another_writer_is_indexed_by_where_its_rows_come_from"),
     "dead-letters-elsewhere": Line("dead letters do not feed the table", NEVER, "thermocline/test_settings.py::test_a_table_setting_that_cannot_work_says_why"),

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from thermocline.iceberg.rows import with_keys
 from thermocline.rules.definition import PROVENANCE
-from verify.table_rows import with_keys
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

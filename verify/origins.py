@@ -70,7 +70,7 @@ class Origins:
         """From what main's snapshots say. Of files that came with expired ones, less is known."""
         windows: dict[int, OffsetWindow] = {}
         for before, link in pairwise(links):
-            if link.state is None or link.is_rewrite:
+            if link.state is None or link.is_rewrite or link.carried:
                 windows[link.snapshot_id] = OffsetWindow(None, _farthest(links, properties))
             else:
                 is_known = before.state is not None and not link.is_replay

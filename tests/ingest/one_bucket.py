@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from ingest.bucket_task import BucketResult, run_bucket_task
 from ingest.files_by_bucket import FilesByBucket, after_commit, by_bucket
+from ingest.tiers import MERGED_BYTES_MAX
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import local_path
 from thermocline.rules.definition import LiveTable
@@ -60,10 +62,14 @@ def live_rows(files: FilesByBucket) -> list[tuple[Key, str]]:
 
 
 class OneBucketTable:
-    """A table of one bucket that is only ever changed by bucket tasks."""
+    """A table of one bucket that is only ever changed by bucket tasks.
 
-    def __init__(self, folder: Path, definition: LiveTable = DEFINITION) -> None:
+    Where it ``merges`` no files, they are all said to be too large for that.
+    """
+
+    def __init__(self, folder: Path, definition: LiveTable = DEFINITION, merges: bool = True) -> None:
         self.definition = definition
+        self.merges = merges
         self.location = folder.as_uri()
         self.files: FilesByBucket = by_bucket(())
 
@@ -71,6 +77,9 @@ class OneBucketTable:
         return self.run(records_of(batch))
 
     def run(self, records: pa.Table) -> BucketResult:
-        done = run_bucket_task(IO, self.definition, self.location, 0, self.files.get(0, ()), records)
+        files = self.files.get(0, ())
+        if not self.merges:
+            files = [replace(file, bytes=MERGED_BYTES_MAX + 1) for file in files]
+        done = run_bucket_task(IO, self.definition, self.location, 0, files, records)
         self.files = after_commit(self.files, [done])
         return done

@@ -13,7 +13,9 @@ import pytest
 
 from ingest.bucket_task import BucketResult, run_bucket_task
 from ingest.files_by_bucket import after_commit, by_bucket
+from ingest.tiers import FANOUT
 from tests.ingest.one_bucket import DEFINITION, IO, Key, OneBucketTable, Record, live_rows, records_of
+from tests.tier import quick_or_full
 from thermocline.iceberg.data_file import ROW_GROUP_ROWS
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import DataFile, local_path
@@ -77,7 +79,7 @@ def test_a_row_that_was_already_deleted_is_not_deleted_again(table: OneBucketTab
 
 
 def test_replaced_deletes_are_the_ones_that_the_new_deletes_contain(table: OneBucketTable) -> None:
-    table.upsert([(0, (1, "u1", "a"), "1"), (1, (1, "u1", "b"), "1")])
+    table.upsert([(offset, (1, "u1", key), "1") for offset, key in enumerate("abc")])
     first = table.upsert([(2, (1, "u1", "a"), None)])
     second = table.upsert([(3, (1, "u1", "b"), None)])
     (path,) = first.deletes
@@ -134,7 +136,7 @@ def test_files_of_other_buckets_are_left_alone() -> None:
 
 def test_a_second_attempt_of_a_task_writes_files_of_its_own(table: OneBucketTable) -> None:
     """Spark may run a task again while, or after, its first attempt writes; only one result is committed."""
-    table.upsert([(0, (1, "u1", "plan"), "gold")])
+    table.upsert([(0, (1, "u1", "plan"), "gold"), (0, (1, "u2", "plan"), "gold")])
     before = table.files
     first = table.upsert([(1, (1, "u1", "plan"), "free")])
     table.files = before
@@ -180,3 +182,35 @@ def test_a_table_without_a_key_looks_for_a_record_only_when_it_is_replayed(tmp_p
     replayed = run_bucket_task(IO, definition, table.location, 0, [file], records(2, 5), is_replay=True)
     assert [len(read_deletes(IO, deletes)) for deletes in replayed.deletes.values()] == [1]
     assert replayed.applied == 2
+
+
+@pytest.mark.parametrize("format_version", [3, 2])
+def test_many_small_batches_leave_few_files_that_hold_what_a_dict_does(
+    tmp_path: Path, format_version: int
+) -> None:
+    """Goal: merging loses no row and brings none back, through updates, deletes and a later column."""
+    definition = replace(DEFINITION, format_version=format_version)
+    table = OneBucketTable(tmp_path, definition)
+    rng = random.Random(format_version)
+    expected: dict[Key, str] = {}
+    carried = 0
+    for number in range(quick_or_full(60, 400)):
+        keys = [(1, f"u{rng.randrange(300):03}", f"k{rng.randrange(4)}") for _ in range(40)]
+        batch: list[Record] = [
+            (40 * number + at, key, None if rng.random() < 0.2 else f"v{number}")
+            for at, key in enumerate(keys)
+        ]
+        for _, key, value in batch:
+            expected.pop(key, None) if value is None else expected.update({key: value})
+        before = len(live_rows(table.files))
+        done = table.upsert(batch)
+        carried += done.carried
+        rows = live_rows(table.files)
+        assert len(rows) == len(expected)
+        assert dict(rows) == expected
+        assert done.rows_gained() == len(rows) - before
+        assert len(table.files[0]) <= 2 * FANOUT
+        for file in table.files[0]:
+            keys_stored = encode_table(definition, pq.read_table(local_path(file.path))).to_pylist()
+            assert keys_stored == sorted(keys_stored)
+    assert carried > 0

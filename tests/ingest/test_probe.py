@@ -29,7 +29,7 @@ CACHES = ("_YOUNG_KEYS", "_DELETED", "_INDEXES")
 
 @pytest.fixture
 def table(tmp_path: Path) -> OneBucketTable:
-    return OneBucketTable(tmp_path)
+    return OneBucketTable(tmp_path, merges=False)
 
 
 class Reads:

@@ -17,11 +17,11 @@ import pyarrow as pa
 from thermocline.iceberg.catalog import SnapshotState
 from thermocline.iceberg.lineage import Link
 from thermocline.iceberg.reading import Place, Reading, reading_of
+from thermocline.iceberg.rows import rows_schema, with_keys
 from thermocline.kafka.log import RecordChunk
 from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.definition import Column, LiveTable
 from thermocline.rules.seam import Seam
-from verify.table_rows import rows_schema, with_keys
 
 TOPIC = "scores"
 LARGE = 2**40  # no int, but a long

@@ -11,6 +11,7 @@ import pytest
 import verify.entities
 from tests.verify.story import TOPIC, Story, definition_of
 from thermocline.iceberg.reading import Reading
+from thermocline.iceberg.rows import rows_schema, with_keys
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import bucket_of, encode_one
 from thermocline.rules.read_point import ReadPoint
@@ -19,7 +20,6 @@ from verify.entities import Entities, entity_key, parameters_of
 from verify.finding import Finding
 from verify.log_decode import LogDecoder
 from verify.sample import entities_of
-from verify.table_rows import rows_schema, with_keys
 
 
 def told(seed: int, moves: bool) -> Story:

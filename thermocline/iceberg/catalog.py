@@ -45,6 +45,7 @@ SUMMARY_WATERMARK = "thermocline.watermark-ms"
 SUMMARY_DRAINED = "thermocline.drained-ms"
 SUMMARY_ACCEPTED = "thermocline.accepted"
 SUMMARY_REPLAYED = "thermocline.replayed"
+SUMMARY_CARRIED = "thermocline.carried-rows"
 SUMMARY_RECORDS = "thermocline.records-"
 SUMMARY_RECORDS_TOTAL = "thermocline.total-records-"
 

@@ -12,6 +12,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 from thermocline.errors import ThermoclineError, first_line
 from thermocline.iceberg.catalog import (
     SUMMARY_ACCEPTED,
+    SUMMARY_CARRIED,
     SUMMARY_REPLAYED,
     SUMMARY_SEAM,
     SnapshotState,
@@ -61,6 +62,11 @@ class Link:
     def is_replay(self) -> bool:
         """Whether its records come from the quarantine, so from before its seam."""
         return SUMMARY_REPLAYED in self.summary
+
+    @property
+    def carried(self) -> int:
+        """How many rows it wrote that were there before, in files that it merged."""
+        return int(self.summary.get(SUMMARY_CARRIED, "0"))
 
     @property
     def is_rewrite(self) -> bool:

@@ -1,0 +1,53 @@
+"""Which files of a bucket a batch merges into the file that it writes: size-tiered, so that few stay small.
+
+Each batch adds a file to every bucket that it changes. Left alone, the files of a bucket, the deletes of a
+commit and the files that a lookup opens would grow with the number of commits. So files are in tiers by their
+live rows, each tier `FANOUT` times the one below: where the new file would be the `FANOUT`-th of its tier, it
+takes the others of that tier and of those below with it, and may so fill the next one. A bucket then has
+fewer than `FANOUT` files a tier, and a row is written once a tier.
+
+Rows that were deleted do not count, so a file with few live rows left goes with small ones. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from thermocline.iceberg.files import DataFile
+
+__all__ = ["FANOUT", "files_to_merge"]
+
+FANOUT: Final = 4
+# Below it, all files are of one tier: they cost the same, whatever they hold.
+SMALL_ROWS: Final = 1_024
+MERGED_BYTES_MAX: Final = 32 << 20
+"""Of the files that one batch merges in one bucket: unpacked in memory, some five times as much."""
+
+
+def files_to_merge(files: Sequence[DataFile], live: Mapping[str, int], rows: int) -> list[DataFile]:
+    """The files that go into a new file of ``rows`` rows, smallest first.
+
+    ``live`` are the rows of each file, by path, that are left after the batch. A file without any is taken in
+    any case: it just goes.
+    """
+    merged = [file for file in files if not live[file.path]]
+    rest = sorted((file for file in files if live[file.path]), key=lambda file: live[file.path])
+    merged_bytes = 0
+    while True:
+        tier = _tier(rows)
+        peers = [file for file in rest if _tier(live[file.path]) <= tier]
+        merged_bytes += sum(file.bytes for file in peers)
+        if len(peers) < FANOUT - 1 or merged_bytes > MERGED_BYTES_MAX:
+            return merged
+        merged += peers
+        rest = rest[len(peers) :]
+        rows += sum(live[file.path] for file in peers)
+
+
+def _tier(rows: int) -> int:
+    tier = 0
+    while rows >= SMALL_ROWS * FANOUT**tier:
+        tier += 1
+    return tier

@@ -1,0 +1,76 @@
+"""Rows of data files, of whichever definition they were written by, as the table is defined now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from thermocline.iceberg.files import open_input
+from thermocline.rules.definition import KEY, TOMBSTONE
+from thermocline.rules.keys import encode_table
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyroaring import BitMap
+
+    from thermocline.rules.definition import LiveTable
+
+__all__ = ["live_rows", "pieces", "rows_schema", "with_keys"]
+
+# Rows unpacked at a time: some ten megabytes of short columns.
+_ROWS_AT_ONCE: Final = 65_536
+
+
+def rows_schema(definition: LiveTable) -> pa.Schema:
+    """The declared columns, where each row comes from, and its key."""
+    return pa.schema([field for field in definition.records_schema if field.name != TOMBSTONE])
+
+
+def live_rows(io: FileIO, definition: LiveTable, path: str, deleted: BitMap | None) -> Iterator[pa.Table]:
+    """The rows of a file but those at the deleted positions, in pieces, by ``rows_schema``."""
+    positions_deleted = np.asarray(() if deleted is None else deleted.to_array(), np.int64)
+    for start, rows in pieces(io, path, rows_schema(definition).names):
+        positions = np.arange(start, start + rows.num_rows)
+        live = rows.filter(pa.array(~np.isin(positions, positions_deleted, assume_unique=True)))
+        if live.num_rows:
+            yield with_keys(definition, live)
+
+
+def with_keys(definition: LiveTable, rows: pa.Table) -> pa.Table:
+    """Rows of whatever types a file or a stream has them in, by ``rows_schema``, with their keys.
+
+    A column that is not there is null.
+    """
+    schema = rows_schema(definition)
+    columns = [_plain(rows, field) for field in schema if field.name != KEY]
+    known = pa.table(columns, names=[field.name for field in schema if field.name != KEY])
+    keys = encode_table(definition, known)
+    return pa.Table.from_arrays([*known.columns, keys], schema=schema)
+
+
+def pieces(io: FileIO, path: str, wanted: Sequence[str]) -> Iterator[tuple[int, pa.Table]]:
+    """All rows of a file as it has them, with the position of the first one of each piece."""
+    with open_input(io, path) as source:
+        parquet = pq.ParquetFile(source)
+        names = [name for name in wanted if name in parquet.schema_arrow.names]
+        start = 0
+        for batch in parquet.iter_batches(_ROWS_AT_ONCE, columns=names, use_threads=False):
+            yield start, pa.Table.from_batches([batch])
+            start += batch.num_rows
+
+
+def _plain(rows: pa.Table, field: pa.Field) -> pa.Array:
+    """One array of the declared type."""
+    if field.name not in rows.column_names:
+        return pa.nulls(rows.num_rows, field.type)
+    values = rows.column(field.name).combine_chunks()
+    if isinstance(values, pa.DictionaryArray):
+        values = pc.cast(values, values.type.value_type)
+    if isinstance(values, pa.ExtensionArray):
+        values = values.storage
+    return values if values.type == field.type else values.cast(field.type)
