@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.newest import newest
 from thermocline.rules.definition import LiveTable
-from thermocline.rules.fold import Folded, fold, overlay, winners
+from thermocline.rules.fold import Folded, fold, order_of, overlay, winners
 
 TABLE = LiveTable.build(
     name="t", identifier="a.t", topics=["a", "b"], key=["k"], columns={"k": "string", "v": "long"}
@@ -96,9 +96,17 @@ def test_winners_alone_are_those_of_fold(records: list[Record], cut: int) -> Non
 
 
 @given(RECORDS.filter(bool))
-def test_the_hot_tiers_few_hits_fold_by_the_same_rule(records: list[Record]) -> None:
-    for key, winner in replayed(records).items():
-        assert newest(record for record in records if record.key == key) == winner
+def test_order_of_and_fold_say_the_same(records: list[Record]) -> None:
+    """One order, two implementations: for the few records of a lookup, and for the millions of a batch."""
+    last: dict[tuple[bytes, str, int], Record] = {}
+    for record in sorted(records, key=lambda record: record.offset):
+        last[record.key, record.topic, record.partition] = record
+    folded = {key: place for key, *place in offsets_of(fold(arrow(records)))}
+    for key, place in folded.items():
+        of_key = [record for record in last.values() if record.key == key]
+        best = max(of_key, key=lambda one: order_of(one.timestamp_ms, one.topic, one.partition))
+        assert place == [best.topic, best.partition, best.offset]
+        assert newest(record for record in records if record.key == key) == best
 
 
 @given(RECORDS, st.integers(0, 30))

@@ -2,7 +2,8 @@
 
 Within a partition the highest offset wins. One key in several partitions is a producer's error, or a topic
 that grew; then the broker's append time decides, then the topic, then the partition.
-``order_of`` is that rule, for the few hits of a lookup and for the millions of a batch alike.
+That is one order with two implementations: ``order_of`` for a few records, ``fold`` for millions. They are
+held together by ``tests/thermocline/test_fold.py::test_order_of_and_fold_say_the_same``.
 """
 
 from __future__ import annotations
