@@ -214,3 +214,44 @@ def test_many_small_batches_leave_few_files_that_hold_what_a_dict_does(
             keys_stored = encode_table(definition, pq.read_table(local_path(file.path))).to_pylist()
             assert keys_stored == sorted(keys_stored)
     assert carried > 0
+
+
+def test_rows_from_before_an_alteration_are_merged_as_the_table_is_defined_now(tmp_path: Path) -> None:
+    """An int that became a long, and a column that was added later, which older rows have as null."""
+
+    def definition_of(columns: dict[str, str]) -> LiveTable:
+        names = ["id", "count", "_p", "note"]
+        return LiveTable.build(
+            name="t",
+            identifier="a.t",
+            topics=["t"],
+            key=["id"],
+            buckets=1,
+            columns=columns,
+            field_ids={name: place for place, name in enumerate(names, start=1) if name in columns},
+        )
+
+    earlier = definition_of({"id": "int", "count": "int"})
+    later = definition_of({"id": "int", "count": "long", "note": "string"})
+
+    def records(definition: LiveTable, number: int, **values: object) -> pa.Table:
+        row = {"id": number, **values, "_kafka_topic": "t", "_kafka_partition": 0, "_kafka_offset": number}
+        row |= {"_kafka_timestamp": 0, "_tombstone": False}
+        plain = pa.schema([field for field in definition.records_schema if field.name != "_key"])
+        known = pa.Table.from_pylist([row], plain)
+        return known.append_column("_key", encode_table(definition, known))
+
+    table = OneBucketTable(tmp_path, earlier)
+    for number in range(2):
+        table.run(records(earlier, number, count=number))
+    table.definition = later
+    carried = [table.run(records(later, number, count=2**40, note="new")).carried for number in range(2, 4)]
+    assert carried == [0, 3]
+    (file,) = table.files[0]
+    rows = pq.read_table(local_path(file.path), columns=["id", "count", "note"]).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [
+        (0, 0, None),
+        (1, 1, None),
+        (2, 2**40, "new"),
+        (3, 2**40, "new"),
+    ]

@@ -10,6 +10,7 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from ingest.bucket_task import BucketResult, run_bucket_task
+from ingest.tiers import FANOUT
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import DataFile, local_path
 from thermocline.iceberg.sparse_index import load_sparse_index
@@ -71,6 +72,16 @@ def test_every_record_is_a_row_of_its_own(tmp_path: Path) -> None:
         0,
     )
     assert (second.applied, second.deletes) == (2, {})
+
+
+def test_small_files_are_merged_and_every_record_stays(tmp_path: Path) -> None:
+    files: list[DataFile] = []
+    for number in range(10):
+        done = run(tmp_path, files, records_of("events", [3 * number, 3 * number + 1]))
+        removed = {file.path for file in done.removed}
+        files[:] = [file for file in files if file.path not in removed]
+    assert len(files) <= FANOUT
+    assert live_places(files) == [("events", 3 * n + more) for n in range(10) for more in (0, 1)]
 
 
 def test_a_replayed_record_that_is_in_the_table_does_not_become_a_second_row(tmp_path: Path) -> None:
