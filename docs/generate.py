@@ -27,7 +27,7 @@ from serving.tables import Tables
 from tests.mutation import places
 from tests.safety_lines import LINES
 from thermocline.cli.entry import app
-from thermocline.errors import ExitCode, all_errors
+from thermocline.errors import ExitCode, ThermoclineError, all_errors
 from thermocline.process import metrics
 from thermocline.rules.column_types import TYPES, Kind
 from thermocline.rules.definition import LiveTable
@@ -232,22 +232,28 @@ def settings_page() -> str:
 def errors_page() -> str:
     """Every error code with its page, and the exit codes."""
     errors = all_errors()
-    rows = [
-        (
-            f"[`{code}`](#{code})",
-            int(error.exit_code),
-            error.http_status,
-            "yes" if error.retryable else "no",
-            error.title(),
-        )
-        for code, error in errors.items()
-    ]
+    tree = []
+    families = {one.title(): one.__subclasses__() for one in ThermoclineError.__subclasses__()}
+    ours = [one for one in ThermoclineError.__subclasses__() if not one.__subclasses__()]
+    for title, family in {**families, "Thermocline itself is wrong": ours}.items():
+        rows = [
+            (
+                f"[`{error.code}`](#{error.code})",
+                int(error.exit_code),
+                error.http_status,
+                "yes" if error.retryable else "no",
+                error.title(),
+            )
+            for error in family
+        ]
+        if rows:
+            tree += [f"**{title}**", _table(("code", "exit", "HTTP", "retry", "what happened"), rows)]
     exits = [(int(code), EXIT_CODES[code]) for code in ExitCode]
     parts = [
         "# Errors",
         NOTE,
         "`thermocline explain CODE` prints the same pages. *Retry* says whether it can pass by itself.",
-        _table(("code", "exit", "HTTP", "retry", "what happened"), rows),
+        *tree,
         "## Exit codes",
         _table(("exit code", "meaning"), exits),
         "130 is Ctrl-C, and 141 an output that nobody reads any more.",
