@@ -278,6 +278,8 @@ class Owner:
                         snapshot_id=snapshot_id,
                         seam=seam.to_dict(),
                         **accounting.counts(),
+                        merged_files=sum(len(part.removed) for part in result.buckets),
+                        carried_rows=sum(part.carried for part in result.buckets),
                         run_seconds=round(ran_at - started_at, 3),
                         commit_seconds=round(self.clock.monotonic() - ran_at, 3),
                     ),
