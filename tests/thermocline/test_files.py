@@ -184,7 +184,7 @@ def test_every_reader_finds_what_the_replay_of_the_batches_gives(
 def test_java_takes_our_position_deletes_for_those_of_one_data_file(new_lake: Callable[[int], Lake]) -> None:
     """Equal bounds of the path say so to readers that do not know the field for it, such as older ones."""
     lake = new_lake(2)
-    lake.upsert({"a": "1", "b": "1", "c": "1"})
+    lake.upsert(dict.fromkeys("abcdefghijkl", "1"))
     lake.upsert({"a": "2", "b": None, "c": None})
     path_field = lake.jvm.org.apache.iceberg.MetadataColumns.DELETE_FILE_PATH
     found = java_deletes(lake)
@@ -212,7 +212,7 @@ def java_deletes(lake: Lake) -> list[Any]:
 
 def with_one_row_deleted(lake: Lake) -> tuple[DataFile, Deletes]:
     """A file that has deletes of ours, and others for it, not committed yet."""
-    lake.upsert(dict.fromkeys("abcdef", "1"))
+    lake.upsert(dict.fromkeys("abcdefghijkl", "1"))
     lake.upsert({"a": None})
     file = next(file for file in lake.files() if file.deletes)
     (second,) = write_deletes(
