@@ -47,7 +47,7 @@ def _after(files: Sequence[DataFile], done: BucketResult) -> list[DataFile]:
     deletes = done.deletes
     removed = {file.path for file in done.removed}
     kept = [
-        # safety: files-carried-on-have-their-deletes
+        # safety: files-carried-on-have-their-deletes, merged-files-are-gone
         replace(file, deletes=deletes[file.path]) if file.path in deletes else file
         for file in files
         if file.path not in removed

@@ -44,6 +44,8 @@ from tests.simulation.world import BAD, DELETE, UPSERT, Step, Surroundings
 STEPS = 30
 # The share of histories that have serving, too.
 SERVED = 0.5
+# Of so many histories, one merges the files of its buckets, so that few have deletes.
+MERGED_EVERY = 3
 # How often something happens to serving after a step of ingest; its scenes have two steps on average.
 SERVING_SCENES = 0.4
 # A batch makes some twenty requests, and fifteen more where the table is taken first.
@@ -65,6 +67,7 @@ def history_of(seed: int, number: int, is_served: bool | None = None) -> History
         is_append_time=choose.random() < 0.3,
         wanders=choose.random() < 0.2,
         is_arrow=choose.random() < 0.03,
+        is_merging=number % MERGED_EVERY == 0,
         records_max=choose.choice([2, 5, 100, 100]),
         skew_ms_max=choose.choice([0, 0, 0, 0, 20_000, 7_200_000]),
         is_served=(choose.random() < SERVED) if is_served is None else is_served,

@@ -17,6 +17,7 @@ import pyarrow as pa
 from ingest.batch import BatchResult, gather
 from ingest.bucket_task import BucketResult
 from ingest.read_task import REPORT_BUCKET, FirstBad, ReadReport, ReadTask
+from ingest.tiers import files_to_merge
 from tests.newest import newest
 from tests.simulation.kafka import FakeCluster
 from tests.simulation.records import DEFINITION, ENCODED, LOCATION, NAME, Key, Stored, bucket_of
@@ -49,7 +50,10 @@ class Read(msgspec.Struct, frozen=True):
 
 
 class FakeEngine:
-    """Runs batches for one process. ``is_arrow``: the fold is the one of columns, else the one of hits."""
+    """Runs batches for one process. ``is_arrow``: the fold is the one of columns, else the one of hits.
+
+    ``is_merging``: small files go into the one that a batch writes, as `ingest.tiers` says.
+    """
 
     jvm, tasks = None, 2
 
@@ -59,10 +63,12 @@ class FakeEngine:
         io: FakeIO,
         edge: Callable[[str], None],
         is_arrow: bool = False,
+        is_merging: bool = False,
     ) -> None:
         self._cluster = cluster
         self._io = io
         self._edge = edge
+        self._is_merging = is_merging
         self._fold = _folded_in_arrow if is_arrow else _folded
 
     def run(
@@ -148,23 +154,33 @@ class FakeEngine:
                 deleted[file.path] = before | frozenset(hits.values())
                 if file.deletes is not None:
                     replaced[file.path] = file.deletes
-        rows = sorted(
-            (
-                Stored(key, won.v, won.topic, won.partition, won.offset, won.timestamp_ms)
-                for key, won in winners.items()
-                if won.v is not None
-            ),
-            key=lambda row: ENCODED[row.key],
-        )
+        rows = [
+            Stored(key, won.v, won.topic, won.partition, won.offset, won.timestamp_ms)
+            for key, won in winners.items()
+            if won.v is not None
+        ]
+        removed: list[DataFile] = []
+        carried: list[Stored] = []
+        if self._is_merging and (rows or deleted):
+            gone = {file.path: deleted.get(file.path, found[file.path][0]) for file in files}
+            live = {file.path: file.rows - len(gone[file.path]) for file in files}
+            removed = files_to_merge(files, live, len(rows))
+            for file in removed:
+                deleted.pop(file.path, None)
+                stored = enumerate(self._io.objects[file.path])
+                carried += [row for at, row in stored if at not in gone[file.path]]
+        written = sorted((*rows, *carried), key=lambda row: ENCODED[row.key])
         return BucketResult(
             bucket=bucket,
-            added=(self._data_file(folder, tuple(rows)),) if rows else (),
+            added=(self._data_file(folder, tuple(written)),) if written else (),
             deletes=self._deletes(folder, deleted),
             replaced=replaced,
             applied=len(winners) - len(unchanged),
             superseded=len(records) - len(winners),
             unchanged=len(unchanged),
             keys_in_several_partitions=0,
+            removed=tuple(removed),
+            carried=len(carried),
         )
 
     def _hits(self, file: DataFile, winners: Mapping[Key, Read]) -> tuple[frozenset[int], dict[Key, int]]:

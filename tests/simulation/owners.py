@@ -209,7 +209,7 @@ class Process:
             log=log,
             table=taken.table,
             task=ReadTask(taken.definition, {}, cast(Any, world.io), QUARANTINE_LOCATION, dict(ids)),
-            engine=FakeEngine(cluster, world.io, world.edge, world.around.is_arrow),
+            engine=FakeEngine(cluster, world.io, world.edge, world.around.is_arrow, world.around.is_merging),
             ends_engine=False,
             committer=committer,
             lease=cast(Any, FreeLease()),

@@ -59,6 +59,7 @@ class Surroundings:
     is_append_time: bool = False
     wanders: bool = False
     is_arrow: bool = False
+    is_merging: bool = False
     records_max: int = 100
     skew_ms_max: int = 0
     is_served: bool = False
