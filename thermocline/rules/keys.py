@@ -135,7 +135,8 @@ def check_key_columns(definition: LiveTable, names: Iterable[str]) -> None:
         if name in (*PROVENANCE, *(column.name for column in definition.columns)):
             key = ", ".join(definition.key)
             raise BadParameter(name=name, problem=f"it is not a key column; the key is {key}")
-        raise BadParameter.unknown_column(definition.name, name, definition.key)
+        columns = [column.name for column in definition.columns]
+        raise BadParameter.unknown_column(definition.name, name, columns)
 
 
 def parse_value(column: Column, text: str) -> object:
