@@ -129,13 +129,13 @@ def named_columns(definition: LiveTable, key: bytes) -> Columns:
 
 def check_key_columns(definition: LiveTable, names: Iterable[str]) -> None:
     """Raises `BadParameter` for the first name that is none of the key's columns."""
+    columns = [column.name for column in definition.columns]
     for name in names:
         if name in definition.key:
             continue
-        if name in (*PROVENANCE, *(column.name for column in definition.columns)):
+        if name in (*PROVENANCE, *columns):
             key = ", ".join(definition.key)
             raise BadParameter(name=name, problem=f"it is not a key column; the key is {key}")
-        columns = [column.name for column in definition.columns]
         raise BadParameter.unknown_column(definition.name, name, columns)
 
 
