@@ -12,6 +12,7 @@ Rows that were deleted do not count, so a file with few live rows left goes with
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -34,16 +35,20 @@ def files_to_merge(files: Sequence[DataFile], live: Mapping[str, int], rows: int
     """
     merged = [file for file in files if not live[file.path]]
     rest = sorted((file for file in files if live[file.path]), key=lambda file: live[file.path])
-    merged_bytes = 0
+    room_bytes = MERGED_BYTES_MAX
     while True:
         tier = _tier(rows)
         peers = [file for file in rest if _tier(live[file.path]) <= tier]
-        merged_bytes += sum(file.bytes for file in peers)
-        if len(peers) < FANOUT - 1 or merged_bytes > MERGED_BYTES_MAX:
+        ends = accumulate(file.bytes for file in peers)
+        taken = peers[: sum(end <= room_bytes for end in ends)]
+        if len(taken) < FANOUT - 1:
             return merged
-        merged += peers
-        rest = rest[len(peers) :]
-        rows += sum(live[file.path] for file in peers)
+        merged += taken
+        if len(taken) < len(peers):  # the others wait for a later batch
+            return merged
+        rest = rest[len(taken) :]
+        room_bytes -= sum(file.bytes for file in taken)
+        rows += sum(live[file.path] for file in taken)
 
 
 def _tier(rows: int) -> int:

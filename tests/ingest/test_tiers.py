@@ -58,6 +58,15 @@ def test_files_that_are_large_together_are_left_to_others() -> None:
     assert len(bucket.live) <= 20 + FANOUT
 
 
+def test_of_more_small_files_than_one_batch_can_merge_the_smallest_go_first() -> None:
+    """Files that piled up before are worked off batch by batch."""
+    bucket = Bucket(row_bytes=1_000)
+    bucket.live = {f"old {number}": 500 + number for number in range(400)}
+    for _ in range(20):
+        bucket.add(10)
+    assert len(bucket.live) < 3 * FANOUT
+
+
 def test_a_file_of_few_live_rows_goes_with_small_ones_and_one_without_any_goes_at_once() -> None:
     files = [DataFile(path, 0, 100_000, 10_000) for path in "abcd"]
     live = {"a": 0, "b": 100, "c": 5, "d": 100_000}
