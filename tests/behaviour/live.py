@@ -50,6 +50,8 @@ updated_at = "timestamptz"
 """
 
 APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
+MANY = range(10_000, 12_000)
+"""Users of `Live.write_many`."""
 KEYED = 'key = ["app_id", "user_id", "key"]\nentity = ["app_id", "user_id"]'
 
 Rows = dict[RowKey, str]
@@ -127,6 +129,10 @@ class Live:
         for user in users:
             self.send(user, value)
         self.topic.flush()
+
+    def write_many(self) -> None:
+        """So many rows that their file is merged with no small one: changes of them are deletes."""
+        self.write(MANY, "one of many")
 
     def partitions(self) -> int:
         return self.log.describe([self.name])[self.name].partitions

@@ -19,7 +19,7 @@ from ingest import owner as ingest_owner
 from ingest.owner import Owner
 from ingest.quarantine import open_quarantine, read_rows
 from tests.behaviour.armed import FAILS_BEFORE, armed_owners, error_like, has_fired
-from tests.behaviour.live import KEYED, Live
+from tests.behaviour.live import KEYED, MANY, Live
 from tests.behaviour.test_quarantine import LARGE, Scores
 from tests.failpoints.arming import arm, disarm
 from tests.failpoints.point import Action, Process
@@ -65,7 +65,7 @@ class Ingest:
     def write(self) -> None:
         """A batch of inserts, updates, deletes and a bad record in each partition."""
         self.batches += 1
-        self.live.write(range(6), f"of batch {self.batches}")
+        self.live.write([*range(6), MANY[self.batches]], f"of batch {self.batches}")
         self.live.write([self.batches % 6, 10 + self.batches % 4], None if self.batches % 2 else "again")
         for partition in range(self.live.partitions()):
             self.live.topic.send_raw(b"bad", b"%d" % self.batches, partition)
@@ -114,7 +114,8 @@ def ingest(stack: Stack, file: Path) -> Iterator[Ingest]:
     stack.kafka.create_topic(DEAD_LETTERS, 1)
     live = Live(stack, NAME, choices=f'{KEYED}\ndead_letter_topic = "{DEAD_LETTERS}"')
     ingest = Ingest(live, file)
-    ingest.take()
+    live.write_many()
+    ingest.take().catch_up(threading.Event())
     yield ingest
     ingest.let_go()
 

@@ -22,7 +22,7 @@ from ingest.owner import Owner
 from serving import follower, private, tailer
 from serving.hot import tier
 from tests.behaviour.armed import armed_by, error_like, has_fired
-from tests.behaviour.live import Live
+from tests.behaviour.live import MANY, Live
 from tests.behaviour.reads import write
 from tests.behaviour.served import Served
 from tests.behaviour.topic import APP
@@ -47,8 +47,11 @@ def live(new_stack: Callable[..., Stack]) -> Live:
 def owner(live: Live) -> Iterator[Owner]:
     """It has committed some rows, and others are in the log."""
     owner = live.open()
+    live.write_many()
+    owner.catch_up(threading.Event())
     for number in range(BATCHES):
         write(live.topic, -number)
+        live.write([MANY[number]], "changed")
         owner.catch_up(threading.Event())
     write(live.topic, -BATCHES)
     yield owner
