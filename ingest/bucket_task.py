@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
     from thermocline.rules.definition import LiveTable
 
+MERGED_MEMORY_BYTES = 256 << 20
+"""What the rows of a merged file take unpacked, before they are sorted: values that repeat pack 200 to 1."""
+
 
 @dataclass(frozen=True, slots=True)
 class BucketResult:
@@ -158,13 +161,31 @@ def _merged(
     are taken out.
     """
     live = {file.path: _live_count(file, deleted.get(file.path)) for file in files}
-    removed = files_to_merge(files, live, rows.num_rows)
-    kept = [rows.drop_columns([TOMBSTONE])]
-    for file in removed:
-        positions = deleted.pop(file.path) if file.path in deleted else deleted_positions(io, file)
+    kept, removed = [rows.drop_columns([TOMBSTONE])], []
+    for file in files_to_merge(files, live, rows.num_rows):
         if live[file.path]:
-            kept += live_rows(io, definition, file.path, positions)  # safety: merged-rows-are-live
+            positions = deleted.get(file.path) or deleted_positions(io, file)
+            room_bytes = MERGED_MEMORY_BYTES - sum(table.nbytes for table in kept)
+            found = _live_within(io, definition, file.path, positions, room_bytes)
+            if found is None:
+                continue
+            kept += found
+        deleted.pop(file.path, None)
+        removed.append(file)
     return (pa.concat_tables(kept).sort_by(KEY) if len(kept) > 1 else rows), tuple(removed)
+
+
+def _live_within(
+    io: FileIO, definition: LiveTable, path: str, deleted: BitMap | None, room_bytes: int
+) -> list[pa.Table] | None:
+    """The live rows of a file; None where they take more memory than that."""
+    found: list[pa.Table] = []
+    for rows in live_rows(io, definition, path, deleted):  # safety: merged-rows-are-live
+        found.append(rows)
+        room_bytes -= rows.nbytes
+        if room_bytes < 0:
+            return None
+    return found
 
 
 def _live_count(file: DataFile, deleted: BitMap | None) -> int:

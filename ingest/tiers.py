@@ -4,7 +4,8 @@ Each batch adds a file to every bucket that it changes. Left alone, the files of
 commit and the files that a lookup opens would grow with the number of commits. So files are in tiers by their
 live rows, each tier `FANOUT` times the one below: where the new file would be the `FANOUT`-th of its tier, it
 takes the others of that tier and of those below with it, and may so fill the next one. A bucket then has
-fewer than `FANOUT` files a tier, and a row is written once a tier.
+fewer than `FANOUT` files a tier, beside those that are too large to be merged, and a row is written about
+once a tier.
 
 Rows that were deleted do not count, so a file with few live rows left goes with small ones. Pure.
 """
@@ -12,7 +13,6 @@ Rows that were deleted do not count, so a file with few live rows left goes with
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ FANOUT: Final = 4
 # Below it, all files are of one tier: they cost the same, whatever they hold.
 SMALL_ROWS: Final = 1_024
 MERGED_BYTES_MAX: Final = 32 << 20
-"""Of the files that one batch merges in one bucket: unpacked in memory, some five times as much."""
+"""Of the files that one batch merges in one bucket; what they take unpacked has a bound of its own."""
 
 
 def files_to_merge(files: Sequence[DataFile], live: Mapping[str, int], rows: int) -> list[DataFile]:
@@ -38,16 +38,15 @@ def files_to_merge(files: Sequence[DataFile], live: Mapping[str, int], rows: int
     room_bytes = MERGED_BYTES_MAX
     while True:
         tier = _tier(rows)
-        peers = [file for file in rest if _tier(live[file.path]) <= tier]
-        ends = accumulate(file.bytes for file in peers)
-        taken = peers[: sum(end <= room_bytes for end in ends)]
+        taken: list[DataFile] = []
+        for file in rest:
+            if _tier(live[file.path]) <= tier and file.bytes <= room_bytes:
+                taken.append(file)
+                room_bytes -= file.bytes
         if len(taken) < FANOUT - 1:
             return merged
         merged += taken
-        if len(taken) < len(peers):  # the others wait for a later batch
-            return merged
-        rest = rest[len(taken) :]
-        room_bytes -= sum(file.bytes for file in taken)
+        rest = [file for file in rest if file not in taken]
         rows += sum(live[file.path] for file in taken)
 
 

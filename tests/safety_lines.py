@@ -149,7 +149,7 @@ LINES: Final[dict[str, Line]] = {
     "places-of-good": Line("provenance is that of the record, also after bad ones", ("np.asarray(decoded.good, np.int64)", ":count"), "thermocline/test_decode.py::test_ingest_and_the_hot_tier_identify_a_row_by_the_same_bytes"),
     "append-replay": Line("a replayed record of a table without a key does not become a second row", ("or is_replay", ""), "ingest/test_without_key.py::test_a_replayed_record_that_is_in_the_table_does_not_become_a_second_row"),
     "merged-files-are-gone": Line("a file that was merged is not read again", ("if file.path not in removed", ""), "ingest/test_bucket_task.py::test_many_small_batches_leave_few_files_that_hold_what_a_dict_does"),
-    "merged-rows-are-live": Line("a merge brings no deleted row back", ("file.path, positions", "file.path, None"), "ingest/test_bucket_task.py::test_many_small_batches_leave_few_files_that_hold_what_a_dict_does"),
+    "merged-rows-are-live": Line("a merge brings no deleted row back", ("path, deleted)", "path, None)"), "ingest/test_bucket_task.py::test_many_small_batches_leave_few_files_that_hold_what_a_dict_does"),
     "merged-deletes": Line("new deletes hold the old ones that they take the place of", ("| (hit.deleted_before or BitMap())", ""), "ingest/test_bucket_task.py::test_the_files_hold_each_key_once_as_the_replay_of_all_batches_says"),
     "whole-identity": Line("a foreign file of a table without a key is indexed by its rows' places", ("identity", "key"), "ingest/test_without_key.py::test_a_file_of_another_writer_is_indexed_by_where_its_rows_come_from"),
     "dead-letters-elsewhere": Line("dead letters do not feed the table", NEVER, "thermocline/test_settings.py::test_a_table_setting_that_cannot_work_says_why"),
@@ -270,6 +270,7 @@ LINES: Final[dict[str, Line]] = {
     "verify-extract": Line("verify compares the columns of an extract's rows", ("for name in columns", "for name in columns[:1]"), "verify/test_read_paths.py::test_an_extract_that_lies_is_found"),
     "verify-lookup": Line("verify compares an answer's rows with those of the log at its read point", ALWAYS, "verify/test_entities.py::test_the_rows_at_any_later_read_point_are_those_of_a_replay"),
     "verify-nothing-judged": Line("verify does not say that a table agrees with a log that holds nothing to judge it by", NEVER, "verify/test_verifier.py::test_that_nothing_could_be_judged_is_not_said_to_agree"),
+    "verify-replaced": Line("verify takes no row of a log that was replaced for an older record of this one", NEVER, "verify/test_row_judge.py"),
     "verify-unread": Line("verify judges no lookup of a bucket whose rows it could not read", NEVER, "verify/test_entities.py::test_entities_of_a_bucket_that_could_not_be_read_are_not_judged"),
     # Views: publishing.
     "views-newer": Line("a newer view is never replaced by an older one", NEVER, "views/test_published.py::test_a_newer_view_is_never_replaced_by_an_older_one"),

@@ -69,9 +69,12 @@ class Origins:
     def of(cls, links: Sequence[Link], properties: Mapping[str, str | None]) -> Origins:
         """From what main's snapshots say. Of files that came with expired ones, less is known."""
         windows: dict[int, OffsetWindow] = {}
+        farthest = _farthest(links[:1], properties)
         for before, link in pairwise(links):
+            if farthest is not None:
+                farthest = None if link.state is None else farthest.merged_max(link.state.seam)
             if link.state is None or link.is_rewrite or link.carried:
-                windows[link.snapshot_id] = OffsetWindow(None, _farthest(links, properties))
+                windows[link.snapshot_id] = OffsetWindow(None, farthest)
             else:
                 is_known = before.state is not None and not link.is_replay
                 first = before.state.seam if before.state is not None and is_known else None

@@ -213,6 +213,9 @@ class _Case:
             return row.offset < winner.offset
         if any(not one.is_maybe and one.place == place and one.offset >= row.offset for one in self.heard):
             return True
+        is_earlier_log = place[0] in reading.replaced and row.offset < (reading.lives[place].begins or 0)
+        if is_earlier_log:  # safety: verify-replaced
+            return False
         batch = reading.batch(place, row.offset)
         if batch != winner.batch:
             return batch < winner.batch

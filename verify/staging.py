@@ -89,8 +89,14 @@ class Staging:
         if rows.num_rows:
             held = self._held.setdefault(side, [])
             held.append(self._comparable(side, rows))
-            if sum(table.num_rows for table in held) >= _ROWS_AT_ONCE:
+            held_bytes = sum(table.nbytes for table in held)
+            if sum(table.num_rows for table in held) >= _ROWS_AT_ONCE or held_bytes >= self._held_bytes_max:
                 self._flush(side)
+
+    @property
+    def _held_bytes_max(self) -> int:
+        """Of each table's rows that wait to be handed over."""
+        return self.memory_bytes // 8
 
     def clear(self, side: str) -> None:
         """Empties a table."""

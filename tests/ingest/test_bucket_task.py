@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import ingest.bucket_task
 from ingest.bucket_task import BucketResult, run_bucket_task
 from ingest.files_by_bucket import after_commit, by_bucket
 from ingest.tiers import FANOUT
@@ -255,3 +256,22 @@ def test_rows_from_before_an_alteration_are_merged_as_the_table_is_defined_now(t
         (2, 2**40, "new"),
         (3, 2**40, "new"),
     ]
+
+
+def test_files_that_are_too_large_unpacked_stay_with_their_deletes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: values that repeat pack well, and must not fill the memory of a task."""
+    monkeypatch.setattr(ingest.bucket_task, "MERGED_MEMORY_BYTES", 20_000)
+    table = OneBucketTable(tmp_path)
+    expected: dict[Key, str] = {}
+    for number in range(8):
+        batch: list[Record] = [(100 * number + at, (1, f"u{at}", f"{number}"), "x" * 500) for at in range(50)]
+        batch.append((100 * number + 50, (1, "u0", f"{number - 1}"), None))
+        for _, key, value in batch:
+            expected.pop(key, None) if value is None else expected.update({key: value})
+        assert table.upsert(batch).carried == 0
+        rows = live_rows(table.files)
+        assert len(rows) == len(expected)
+        assert dict(rows) == expected
+    assert len(table.files[0]) == 8

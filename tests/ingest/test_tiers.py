@@ -67,6 +67,17 @@ def test_of_more_small_files_than_one_batch_can_merge_the_smallest_go_first() ->
     assert len(bucket.live) < 3 * FANOUT
 
 
+def test_large_files_with_few_live_rows_hold_no_small_ones_back() -> None:
+    for sizes in ([40 << 20], [12 << 20] * 3, [17 << 20, 16 << 20]):
+        live = {f"large {number}": 5 + number for number in range(len(sizes))}
+        bytes_of = dict(zip(live, sizes, strict=True))
+        for number in range(40):
+            files = [DataFile(path, 0, 10**6, bytes_of.get(path, 10_000)) for path in live]
+            merged = files_to_merge(files, live, 100)
+            live[f"small {number}"] = 100 + sum(live.pop(file.path) for file in merged)
+        assert len(live) <= len(sizes) + 2 * FANOUT
+
+
 def test_a_file_of_few_live_rows_goes_with_small_ones_and_one_without_any_goes_at_once() -> None:
     files = [DataFile(path, 0, 100_000, 10_000) for path in "abcd"]
     live = {"a": 0, "b": 100, "c": 5, "d": 100_000}
@@ -75,16 +86,14 @@ def test_a_file_of_few_live_rows_goes_with_small_ones_and_one_without_any_goes_a
     assert [file.path for file in files_to_merge(files, live, 10)] == ["a", "c", "d", "b"]
 
 
-def test_no_file_is_merged_twice_and_smaller_ones_never_stay_behind() -> None:
+def test_no_file_is_merged_twice_and_the_bound_holds() -> None:
     chance = random.Random(3)
     for _ in range(500):
         live = {f"{n}": chance.choice([0, 1, 900, 5_000, 40_000, 10**6]) for n in range(chance.randrange(40))}
         files = [DataFile(path, 0, count + 1, chance.randrange(1, 10**7)) for path, count in live.items()]
         merged = [file.path for file in files_to_merge(files, live, chance.choice([0, 1, 3_000]))]
         assert len(merged) == len(set(merged))
-        left = [count for path, count in live.items() if path not in merged]
-        assert 0 not in left
-        assert not merged or not left or max(live[path] for path in merged) <= min(left)
+        assert all(live[path] for path in live if path not in merged)
         assert (
             sum(file.bytes for file in files if file.path in merged and live[file.path]) <= MERGED_BYTES_MAX
         )

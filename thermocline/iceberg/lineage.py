@@ -66,7 +66,8 @@ class Link:
     @property
     def carried(self) -> int:
         """How many rows it wrote that were there before, in files that it merged."""
-        return int(self.summary.get(SUMMARY_CARRIED, "0"))
+        text = self.summary.get(SUMMARY_CARRIED, "0")
+        return int(text) if text.isdecimal() else 0
 
     @property
     def is_rewrite(self) -> bool:

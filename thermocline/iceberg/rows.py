@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["live_rows", "pieces", "rows_schema", "with_keys"]
 
-# Rows unpacked at a time: some ten megabytes of short columns.
-_ROWS_AT_ONCE: Final = 65_536
+# Rows unpacked at a time: a few megabytes of short columns.
+_ROWS_AT_ONCE: Final = 8_192
 
 
 def rows_schema(definition: LiveTable) -> pa.Schema:

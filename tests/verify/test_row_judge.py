@@ -1,0 +1,24 @@
+"""One row against records of its key, where the log of a topic was replaced."""
+
+from __future__ import annotations
+
+from tests.verify.story import definition_of
+from thermocline.iceberg.reading import Life, Reading
+from thermocline.rules.seam import Seam
+from verify.log_decode import CERTAIN
+from verify.row_judge import JudgeContext, LastRecord, Reason, Stored, judge
+
+DEFINITION = definition_of()
+A, B = ("a", 0), ("b", 0)
+
+
+def test_a_row_of_a_log_that_was_replaced_is_not_called_older_than_a_record_of_another_topic() -> None:
+    """Method: topic a was read to 100, lost its end, and is read again from 80 on; the row is of before."""
+    lives = {A: Life(80, 2, (80, 90)), B: Life(0, 0, (0, 10, 10, 10))}
+    reading = Reading(
+        Seam({A: 90, B: 10}), lives, [DEFINITION] * 4, [DEFINITION], is_whole=True, replaced=frozenset({"a"})
+    )
+    ground = JudgeContext(reading, {A: 80, B: 0}, set(), set(), [False])
+    record = LastRecord(B, 5, 0, 1, CERTAIN, False, (1,))
+    verdict = judge([record], [Stored(A, 50, 0, (2,))], ground)
+    assert verdict.reason is Reason.REPLACED
