@@ -57,6 +57,18 @@ SETTINGS: Final[Mapping[str, str]] = {
     "ingest.lease_seconds": (
         "How long an owner may be silent before another takes its table. Renewed three times as often."
     ),
+    "maintenance.enabled": "Whether `ingest run` maintains its table between batches.",
+    "maintenance.target_file_bytes": "The size of the files that a rewrite writes.",
+    "maintenance.snapshots_seconds": (
+        "For how long a snapshot can be asked for, by its id or a read point; then it leaves the metadata, "
+        "unless a view's lease, a tag or a branch names it. At most 500 are kept."
+    ),
+    "maintenance.files_seconds": (
+        "For how much longer an expired snapshot's files stay, for those who read it: longer than any query, "
+        "extract or lookup takes."
+    ),
+    "maintenance.scans_per_hour": "How often the table is read whole: what rewrites are weighed by.",
+    "maintenance.lookups_per_second": "How often keys are looked up: what rewrites are weighed by.",
     "serving.host": "The address to listen on.",
     "serving.port": "The port to listen on.",
     "serving.workers": "API processes that share the port.",

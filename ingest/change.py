@@ -60,6 +60,8 @@ class TableChange:
     onto: int | None = None
     alter: Callable[[Any], None] | None = None
     definition_version: int | None = None
+    expired: Sequence[int] = ()
+    clusters_manifests: bool = False
     batch_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @classmethod

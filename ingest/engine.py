@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ingest.local import LocalEngine
 from ingest.spark import SparkEngine, start_spark
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from ingest.read_task import ReadTask
     from thermocline.kafka.log import OffsetRange
     from thermocline.settings import Settings
+
+T = TypeVar("T")
 
 
 class Engine(Protocol):
@@ -48,6 +51,13 @@ class Engine(Protocol):
             RangeIncomplete: what the tasks say they covered is not what was planned.
             EngineFailed: the engine or one of its tasks failed. An error of ours in a read task is raised as
                 itself.
+        """
+        ...
+
+    def start(self, task: Callable[[], T]) -> Future[T]:
+        """Run a function beside the batches, on a worker; function and result have to be picklable.
+
+        The future raises what the function raises, and `EngineFailed`.
         """
         ...
 

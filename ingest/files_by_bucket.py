@@ -38,6 +38,17 @@ def by_bucket(files: Iterable[DataFile]) -> FilesByBucket:
     return grouped
 
 
+def with_held(files: FilesByBucket, paths: frozenset[str]) -> FilesByBucket:
+    """The same files; those that are being compacted say so."""
+    if not paths:
+        return files
+    return {
+        # safety: held-files-are-marked
+        bucket: [replace(file, is_held=True) if file.path in paths else file for file in some]
+        for bucket, some in files.items()
+    }
+
+
 def after_commit(files: FilesByBucket, results: Sequence[BucketResult]) -> FilesByBucket:
     """The files of the snapshot that a commit of these results made."""
     return {**files, **{done.bucket: _after(files.get(done.bucket, ()), done) for done in results}}
@@ -52,4 +63,9 @@ def _after(files: Sequence[DataFile], done: BucketResult) -> list[DataFile]:
         for file in files
         if file.path not in removed
     ]
-    return kept + [DataFile(one.path, done.bucket, one.rows, one.file_bytes) for one in done.added]
+    added = [
+        # safety: moved-deletes-stay
+        DataFile(one.path, done.bucket, one.rows, one.file_bytes, deletes.get(one.path))
+        for one in done.added
+    ]
+    return kept + added

@@ -54,6 +54,11 @@ class JavaMetadata:
             if change.alter is not None:
                 change.alter(transaction)
             self._add_snapshot(transaction, change, parent_id)
+            if change.expired:
+                expiry = transaction.expireSnapshots().expireOlderThan(0).cleanExpiredFiles(False)
+                for snapshot_id in change.expired:
+                    expiry.expireSnapshotId(snapshot_id)
+                expiry.commit()
             update = transaction.updateProperties()
             for name, value in change.properties.items():
                 update.set(name, value)

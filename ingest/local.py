@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.batch import BatchResult, gather, writer
+from ingest.beside import Beside
 from ingest.java import small_jvm
 from ingest.read_task import PACKED_SCHEMA, ReadTask, run_read_task
 from thermocline.errors import EngineFailed, ThermoclineError
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from ingest.files_by_bucket import FilesByBucket
     from thermocline.kafka.log import OffsetRange
     from thermocline.settings import CatalogSettings
+
+T = TypeVar("T")
 
 
 class LocalEngine:
@@ -28,6 +32,8 @@ class LocalEngine:
     def __init__(self, settings: CatalogSettings) -> None:
         self._until_stopped = ExitStack()
         self.jvm: Any = self._until_stopped.enter_context(small_jvm(settings))
+        self._beside = Beside()
+        self._until_stopped.callback(self._beside.stop)
 
     def run(
         self,
@@ -52,6 +58,10 @@ class LocalEngine:
                 engine="the local engine", detail=f"{type(error).__name__}: {error}"
             ) from error
         return gather(results, [planned for some in ranges for planned in some], task.io)
+
+    def start(self, task: Callable[[], T]) -> Future[T]:
+        """See `ingest.engine.Engine`."""
+        return self._beside.start(task)
 
     def stop(self) -> None:
         """End the JVM, unless others in this process use it."""

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ingest.accounting import Accounting, account, watermark_ms
 from ingest.bad_records import BadRecords, BadRecordsPolicy, check_dead_letter_topic
@@ -16,7 +16,7 @@ from ingest.batch import BatchResult
 from ingest.change import TableChange, written_paths
 from ingest.commit import Committer, Landed, Outcome, Rejected, Unknown, landed
 from ingest.engine import Engine, start_engine
-from ingest.files_by_bucket import FilesByBucket, live_files
+from ingest.files_by_bucket import FilesByBucket, live_files, with_held
 from ingest.lease import OwnerLease, StoppedWaiting
 from ingest.open_transactions import Standstill, warn
 from ingest.ownership import Claim
@@ -63,6 +63,8 @@ if TYPE_CHECKING:
 RETRY_SECONDS = 5.0
 # A commit that Iceberg refuses again and again, on a table read anew each time, will be refused for ever.
 REJECTIONS_MAX = 5
+# A rewrite that is done waits so long at most for its commit.
+TURN_SECONDS = 1.0
 
 _logger = logging.getLogger(__name__)
 
@@ -74,10 +76,12 @@ def run(
     stop: threading.Event,
     clock: Clock | None = None,
     on_commit: Callable[[], None] = lambda: None,
+    upkeep: Upkeep | None = None,
 ) -> int:
     """Own the table and ingest into it until ``stop`` is set; the exit code.
 
-    ``on_commit`` is called after each commit that landed; it must return at once, and not fail.
+    ``on_commit`` is called after each commit that landed; it must return at once, and not fail. ``upkeep``
+    has its turns between batches, but not with ``once``.
 
     With ``once``, only up to the ends that the log has at the start; `ExitCode.NOTHING_TO_DO` where the table
     is already there. Without it, errors that pass by themselves (a broker away, a catalog locked) are waited
@@ -91,10 +95,45 @@ def run(
     except StoppedWaiting:
         return ExitCode.PARTLY_DONE if once else ExitCode.DONE
     owner.on_commit = on_commit
+    if upkeep is not None and not once:
+        owner.upkeep = upkeep
     try:
         return owner.catch_up(stop) if once else owner.follow(stop)
     finally:
         owner.close()
+
+
+class Upkeep(Protocol):
+    """What keeps the table in shape between the batches of its owner (``maintenance.upkeep``)."""
+
+    def held(self) -> frozenset[str]:
+        """Data files that no batch may take out of the table."""
+        ...
+
+    def turn(self, owner: Owner) -> None:
+        """Do what is due, within a second: it is called about once a second, and after each batch.
+
+        Raises what `Owner.land` raises.
+        """
+        ...
+
+    def close(self) -> None:
+        """There will be no more turns."""
+        ...
+
+
+class NoUpkeep:
+    """None."""
+
+    def held(self) -> frozenset[str]:
+        """No file."""
+        return frozenset()
+
+    def turn(self, owner: Owner) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
 
 
 @dataclass(slots=True)
@@ -118,6 +157,7 @@ class Owner:
     clock: Clock
     live_files: Callable[[Table, int, str], FilesByBucket] = live_files
     on_commit: Callable[[], None] = lambda: None
+    upkeep: Upkeep = field(default_factory=NoUpkeep)
     bytes_per_record: float = 0.0
     must_reload: bool = False
     mark: Mark | None = None
@@ -186,6 +226,7 @@ class Owner:
         try:
             self.lease.release()
         finally:
+            self.upkeep.close()
             if self.ends_engine:
                 self.engine.stop()
 
@@ -206,6 +247,9 @@ class Owner:
             try:
                 is_behind = self.step()
                 rejections = 0
+                self.upkeep.turn(self)
+                if not is_behind:
+                    self._rest(started_at + self.settings.commit_interval_seconds, stop)
             except ThermoclineError as error:
                 rejections += isinstance(error, CommitRejected)
                 if not error.retryable or rejections == REJECTIONS_MAX:
@@ -215,11 +259,27 @@ class Owner:
                 )
                 stop.wait(RETRY_SECONDS)
                 self.must_reload = True
-                continue
-            if not is_behind:
-                due_at = started_at + self.settings.commit_interval_seconds
-                stop.wait(max(due_at - self.clock.monotonic(), 0))
         return ExitCode.DONE
+
+    def _rest(self, until: float, stop: threading.Event) -> None:
+        """Until the next batch is due; upkeep goes on."""
+        while (seconds := until - self.clock.monotonic()) > 0:
+            if stop.wait(min(seconds, TURN_SECONDS)):
+                return
+            self.lease.check()
+            self.upkeep.turn(self)
+
+    def land(self, change: TableChange) -> Outcome:
+        """Commit a change that leaves the table where it is in the log, between two batches.
+
+        Raises `OwnerLost`; every other outcome is for the caller.
+        """
+        self.lease.check()
+        outcome = self.committer.commit(self.position.snapshot_id, self.position.seam, change)
+        if isinstance(outcome, Landed):
+            self.position = self.position.after(outcome.snapshot_id, change)
+            self.on_commit()
+        return outcome
 
     def step(self) -> bool:
         """Plan, run and commit one batch; whether the log held more than the batch. No batch, no commit."""
@@ -254,7 +314,8 @@ class Owner:
         started_at = self.clock.monotonic()
         tasks = split_for_tasks(batch.ranges, self.engine.tasks)
         try:
-            result = self.engine.run(self.task, tasks, self.position.files, data_location(self.table))
+            files = with_held(self.position.files, self.upkeep.held())
+            result = self.engine.run(self.task, tasks, files, data_location(self.table))
         except OffsetsGone:
             # One partition said so, from where it was read: what is lost is counted in all, from the seam on.
             # The log may have lost its end instead.

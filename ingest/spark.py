@@ -8,11 +8,12 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -40,6 +41,8 @@ _RESULT_COLUMNS = "bucket int, result binary"
 _GROUPS_PER_CORE = 2
 # Enough of a failed job's words to hold its innermost cause.
 _DETAIL_CHARACTERS = 2_000
+
+T = TypeVar("T")
 
 _logger = logging.getLogger(__name__)
 
@@ -108,6 +111,22 @@ class SparkEngine:
         results = ((row.bucket, row.result) for row in rows)
         return gather(results, [planned for some in ranges for planned in some], task.io)
 
+    def start(self, task: Callable[[], T]) -> Future[T]:
+        """A job of one task, which a thread waits for."""
+
+        def run() -> None:
+            try:
+                with _engine_errors():
+                    (done,) = self.session.sparkContext.parallelize([task], 1).map(_called).collect()
+            except Exception as error:  # noqa: BLE001  whatever it is, it is raised by the future
+                future.set_exception(error)
+            else:
+                future.set_result(done)
+
+        future: Future[T] = Future()
+        threading.Thread(target=run, name="beside-batches", daemon=True).start()
+        return future
+
     def stop(self) -> None:
         """End the session; only a warning where its JVM has died."""
         try:
@@ -115,6 +134,10 @@ class SparkEngine:
                 self.session.stop()
         except JAVA_ERRORS as error:
             _logger.warning("Spark had ended before it was stopped", extra=fields(detail=first_line(error)))
+
+
+def _called(task: Callable[[], T]) -> T:
+    return task()
 
 
 @contextmanager

@@ -31,10 +31,11 @@ def files_to_merge(files: Sequence[DataFile], live: Mapping[str, int], rows: int
     """The files that go into a new file of ``rows`` rows, smallest first.
 
     ``live`` are the rows of each file, by path, that are left after the batch. A file without any is taken in
-    any case: it just goes.
+    any case: it just goes. Files that a compaction holds stay.
     """
-    merged = [file for file in files if not live[file.path]]
-    rest = sorted((file for file in files if live[file.path]), key=lambda file: live[file.path])
+    free = [file for file in files if not file.is_held]  # safety: held-files-stay
+    merged = [file for file in free if not live[file.path]]
+    rest = sorted((file for file in free if live[file.path]), key=lambda file: live[file.path])
     room_bytes = MERGED_BYTES_MAX
     while True:
         tier = _tier(rows)

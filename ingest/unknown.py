@@ -8,10 +8,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from pyarrow.fs import FileSelector
-from pyiceberg.io.pyarrow import PyArrowFileIO
-
 from thermocline.failpoints import failstep
+from thermocline.iceberg.files import listed_folder
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -51,7 +49,7 @@ def notes(io: FileIO, location: str) -> Iterator[UnknownCommit]:
     """
     folder = _folder(location)
     try:
-        paths = _listed(io, folder)
+        paths = [file.path for file in listed_folder(io, folder)]
     except OSError as error:
         _logger.warning("notes of unknown commits not read", extra=fields(path=folder, detail=str(error)))
         return
@@ -78,15 +76,3 @@ def _folder(location: str) -> str:
 
 def _path(location: str, batch_id: str) -> str:
     return f"{_folder(location)}/{batch_id}.json"
-
-
-def _listed(io: FileIO, folder: str) -> list[str]:
-    """The files of a folder. PyIceberg's FileIO has no such question; the one that it takes by itself does.
-
-    With another one notes stay unread, and the files of unknown commits stay for good.
-    """
-    if not isinstance(io, PyArrowFileIO):
-        return []
-    scheme, netloc, path = io.parse_location(folder, io.properties)
-    found = io.fs_by_scheme(scheme, netloc).get_file_info(FileSelector(path, allow_not_found=True))
-    return sorted(f"{folder}/{info.base_name}" for info in found if info.is_file)

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -130,6 +131,9 @@ class NoBatch:
 
     def run(self, *_: object) -> BatchResult:
         raise AssertionError("a batch was run")
+
+    def start(self, task: Callable[[], Any]) -> Future[Any]:
+        raise AssertionError("a task was started")
 
     def stop(self) -> None:
         raise AssertionError("it is another one's session")

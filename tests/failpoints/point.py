@@ -30,6 +30,7 @@ class Process(StrEnum):
 
     INGEST = "ingest"  # the owner of a table: `ingest run`, and commands that commit
     TASK = "task"  # Spark's Python workers; of commands that need no Spark, the command itself
+    UPKEEP = "upkeep"  # maintenance: turns and threads of `ingest run`, or `maintain run`, and its tasks
     PUBLISHER = "publisher"  # of views: a thread of `ingest run`, or a command of its own
     TAILER = "tailer"
     API = "api"

@@ -30,6 +30,7 @@ def points_of(process: Process) -> tuple[str, ...]:
 
 _OWNER: Final = (Process.INGEST,)
 _TASK: Final = (Process.TASK,)
+_UPKEEP: Final = (Process.UPKEEP,)
 _TAILER: Final = (Process.TAILER,)
 _TIER: Final = (Process.TAILER, Process.COMMAND)
 _READER: Final = (Process.API, Process.COMMAND)
@@ -96,6 +97,50 @@ _LISTED: Final = (
         "the epoch is raised, and the lease does not say so yet",
         catalog_away,
         _OWNER,
+    ),
+    # Maintenance, in the order of what happens.
+    Failpoint(
+        "compact.start", _P, "maintenance/compact.py", "before the files are opened", store_fails, _UPKEEP
+    ),
+    Failpoint(
+        "compact.done",
+        _P,
+        "maintenance/compact.py",
+        "the new files are written, and what is to commit them does not know them yet",
+        memory_gone,
+        _UPKEEP,
+    ),
+    Failpoint(
+        "landing.commit",
+        _P,
+        "maintenance/upkeep.py",
+        "deletes that were made meanwhile have followed their rows, and nothing is committed",
+        store_fails,
+        _UPKEEP,
+    ),
+    Failpoint(
+        "expiry.noted",
+        _P,
+        "maintenance/upkeep.py",
+        "the snapshots are noted, and the metadata still has them",
+        store_fails,
+        _UPKEEP,
+    ),
+    Failpoint(
+        "sweep.known",
+        _P,
+        "maintenance/sweep.py",
+        "what may go is known, and all is there",
+        store_fails,
+        _UPKEEP,
+    ),
+    Failpoint(
+        "sweep.deleted",
+        _P,
+        "maintenance/sweep.py",
+        "some files are deleted, and the note does not say so",
+        store_fails,
+        _UPKEEP,
     ),
     # A batch, in the order of what happens.
     Failpoint(

@@ -72,6 +72,7 @@ class OneBucketTable:
         self.merges = merges
         self.location = folder.as_uri()
         self.files: FilesByBucket = by_bucket(())
+        self.held: frozenset[str] = frozenset()
 
     def upsert(self, batch: Sequence[Record]) -> BucketResult:
         return self.run(records_of(batch))
@@ -80,6 +81,7 @@ class OneBucketTable:
         files = self.files.get(0, ())
         if not self.merges:
             files = [replace(file, bytes=MERGED_BYTES_MAX + 1) for file in files]
+        files = [replace(file, is_held=file.path in self.held) for file in files]
         done = run_bucket_task(IO, self.definition, self.location, 0, files, records)
         self.files = after_commit(self.files, [done])
         return done

@@ -21,7 +21,7 @@ from ingest.bucket_task import BucketResult, run_bucket_task
 from ingest.change import TableChange
 from ingest.commit import Committer
 from ingest.create import create_java_table
-from ingest.files_by_bucket import by_bucket
+from ingest.files_by_bucket import by_bucket, with_held
 from ingest.java import JavaCatalog
 from ingest.java_metadata import JavaMetadata
 from ingest.ownership import Claim, Owned
@@ -72,6 +72,7 @@ class Ingest:
         self.random = random.Random(seed)
         self.expected: dict[Key, str] = {}
         self.end = 0
+        self.held: frozenset[str] = frozenset()
         self.definition = settings.table(NAME).definition(NAME)
         catalog = open_catalog(settings.catalog, may_create=True)
         catalog.create_namespace_if_not_exists("app")
@@ -152,7 +153,7 @@ class Ingest:
         return rows.select(schema.names).cast(schema)
 
     def _run(self, records: pa.Table) -> list[BucketResult]:
-        table, files = self.owned.table, by_bucket(self.files())
+        table, files = self.owned.table, with_held(by_bucket(self.files()), self.held)
         of_bucket = pa.array(buckets(self.definition, records.column("user_id")))
         return [
             run_bucket_task(

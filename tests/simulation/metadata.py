@@ -131,7 +131,8 @@ def files_after(files: tuple[DataFile, ...], change: TableChange) -> tuple[DataF
         for file in done.removed:
             if by_path.pop(file.path, None) is None:
                 raise MetadataError(f"Missing required files to delete: {file.path}")
-        for path, deletes in done.deletes.items():
+        new = {added.path for added in done.added}
+        for path, deletes in ((path, one) for path, one in done.deletes.items() if path not in new):
             if path not in by_path:
                 # Iceberg would take them: it only looks for what was removed since the start.
                 raise Violation("deletes-for-no-file", path)
@@ -139,7 +140,8 @@ def files_after(files: tuple[DataFile, ...], change: TableChange) -> tuple[DataF
                 raise Violation("two-deletes-for-a-file", path)
             by_path[path] = replace(by_path[path], deletes=deletes)
         for added in done.added:
-            by_path[added.path] = DataFile(added.path, done.bucket, added.rows, added.file_bytes)
+            moved = done.deletes.get(added.path)
+            by_path[added.path] = DataFile(added.path, done.bucket, added.rows, added.file_bytes, moved)
     return tuple(by_path.values())
 
 

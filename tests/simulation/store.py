@@ -50,7 +50,7 @@ class FakeIO(PyArrowFileIO):
         self.ask("store list")
         folder = f"file://{selector.base_dir}/"
         return [
-            SimpleNamespace(base_name=path.removeprefix(folder), is_file=True)
+            SimpleNamespace(path=path.removeprefix("file://"), is_file=True, size=0, mtime_ns=None)
             for path in self.objects
             if path.startswith(folder) and "/" not in path.removeprefix(folder)
         ]

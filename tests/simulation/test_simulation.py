@@ -126,8 +126,8 @@ BROKEN: dict[str, tuple[Callable[..., Any], str, str, set[str]]] = {
     ),
     "an owner forgets the files that it added": (
         files_by_bucket._after,
-        "for one in done.added]",
-        "for one in ()]",
+        "for one in done.added",
+        "for one in ()",
         {"files-differ"},
     ),
     "the counts of the table's life are lost": (

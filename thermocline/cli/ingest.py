@@ -47,12 +47,15 @@ def run(
     settings.table(name)
     session.configure_logs("info")
     from ingest import owner
+    from maintenance.upkeep import TableUpkeep
+    from thermocline.process.clock import SystemClock
     from thermocline.process.title import entitle
 
     entitle(f"ingest {name}")
 
     with stop_event() as stop, metrics_served(metrics_port), published(settings, name) as publish:
-        code = owner.run(settings, name, once, stop, on_commit=publish)
+        upkeep = TableUpkeep(settings.maintenance, SystemClock()) if settings.maintenance.enabled else None
+        code = owner.run(settings, name, once, stop, on_commit=publish, upkeep=upkeep)
     if once:
         words = "nothing to do" if code == ExitCode.NOTHING_TO_DO else "done"
         show({"table": name, "outcome": words, "exit_code": code}, Text(f"{name}: {words}"), as_json)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -50,14 +50,87 @@ class WrittenFile:
 
 def write_data_file(io: FileIO, path: str, definition: LiveTable, rows: pa.Table) -> WrittenFile:
     """Write rows (``definition.records_schema``, sorted by key, at least one) as one data file."""
-    first_keys = rows.column(KEY).take(pa.array(range(0, rows.num_rows, ROW_GROUP_ROWS))).to_pylist()
-    table = rows.select(definition.table_schema.names).cast(definition.table_schema)
-    with failstep("data-file.write"), io.new_output(path).create() as sink:
-        with pq.ParquetWriter(sink, table.schema, write_page_index=True, **_encodings(table)) as writer:
-            writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
-            writer.add_key_value_metadata(footer_entry(first_keys))
-        file_bytes = sink.tell()
-    return _describe(path, file_bytes, definition, table)
+    with failstep("data-file.write"), DataFileWriter(io, path, definition) as writer:
+        writer.write(rows)
+        return writer.finish()
+
+
+class DataFileWriter:
+    """A data file that is written in pieces; `finish` says what a manifest says of it.
+
+    Left without `finish`, as by an error, what was written so far is no Parquet file.
+    """
+
+    def __init__(self, io: FileIO, path: str, definition: LiveTable) -> None:
+        self.rows = 0
+        self._path = path
+        self._definition = definition
+        self._sink = io.new_output(path).create()
+        self._parquet: pq.ParquetWriter | None = None
+        self._first_keys: list[bytes] = []
+        self._pending: pa.Table | None = None
+        self._null_counts = dict.fromkeys(definition.table_schema.names, 0)
+        self._edges: dict[str, list[pa.Array]] = {name: [] for name in self._null_counts}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sink.close()
+
+    @property
+    def file_bytes(self) -> int:
+        """What the whole row groups that were written so far take."""
+        return int(self._sink.tell())
+
+    def write(self, rows: pa.Table) -> None:
+        """More rows, sorted by key, none of them below those before. A row group waits until it is full."""
+        self.rows += rows.num_rows
+        whole = rows if self._pending is None else pa.concat_tables([self._pending, rows])
+        end = whole.num_rows - whole.num_rows % ROW_GROUP_ROWS
+        if end:
+            self._write(whole.slice(0, end))
+        self._pending = whole.slice(end) if end < whole.num_rows else None
+
+    def finish(self) -> WrittenFile:
+        """The file, complete; at least one row was written."""
+        if self._pending is not None:
+            self._write(self._pending)
+        assert self._parquet is not None
+        self._parquet.add_key_value_metadata(footer_entry(self._first_keys))
+        self._parquet.close()
+        return self._described(self.file_bytes)
+
+    def _write(self, rows: pa.Table) -> None:
+        starts = pa.array(range(0, rows.num_rows, ROW_GROUP_ROWS))
+        self._first_keys += rows.column(KEY).take(starts).to_pylist()
+        schema = self._definition.table_schema
+        table = rows.select(schema.names).cast(schema)
+        if self._parquet is None:
+            self._parquet = pq.ParquetWriter(self._sink, schema, write_page_index=True, **_encodings(table))
+        self._parquet.write_table(table, row_group_size=ROW_GROUP_ROWS)
+        for name in schema.names:
+            column = table.column(name)
+            self._null_counts[name] += column.null_count  # safety: bounds-nulls
+            if column.null_count < len(column) and any(is_type(column.type) for is_type in _ORDERED):
+                low_high = pc.min_max(column)
+                self._edges[name].append(pa.array([low_high["min"], low_high["max"]], column.type))
+
+    def _described(self, file_bytes: int) -> WrittenFile:
+        nulls: dict[int, int] = {}
+        lower: dict[int, bytes] = {}
+        upper: dict[int, bytes] = {}
+        for field in self._definition.iceberg_schema().fields:
+            nulls[field.field_id] = self._null_counts[field.name]
+            assert isinstance(field.field_type, PrimitiveType)
+            if not self._edges[field.name]:
+                continue
+            bounds = pc.min_max(pa.chunked_array(self._edges[field.name]))
+            low, high = _lower(bounds["min"].as_py()), _upper(bounds["max"].as_py())  # safety: bounds-lower
+            lower[field.field_id] = to_bytes(field.field_type, low)
+            if high is not None:
+                upper[field.field_id] = to_bytes(field.field_type, high)
+        return WrittenFile(self._path, file_bytes, self.rows, nulls, lower, upper)
 
 
 def _encodings(table: pa.Table) -> dict[str, Any]:
@@ -73,24 +146,6 @@ def _encodings(table: pa.Table) -> dict[str, Any]:
     ]
     codecs = {name: "snappy" if name in repeating else "zstd" for name in table.column_names}
     return {"use_dictionary": repeating, "compression": codecs}
-
-
-def _describe(path: str, file_bytes: int, definition: LiveTable, table: pa.Table) -> WrittenFile:
-    nulls: dict[int, int] = {}
-    lower: dict[int, bytes] = {}
-    upper: dict[int, bytes] = {}
-    for field in definition.iceberg_schema().fields:
-        column = table.column(field.name)
-        nulls[field.field_id] = column.null_count  # safety: bounds-nulls
-        assert isinstance(field.field_type, PrimitiveType)
-        if column.null_count == len(column) or not any(is_type(column.type) for is_type in _ORDERED):
-            continue
-        bounds = pc.min_max(column)
-        low, high = _lower(bounds["min"].as_py()), _upper(bounds["max"].as_py())  # safety: bounds-lower
-        lower[field.field_id] = to_bytes(field.field_type, low)
-        if high is not None:
-            upper[field.field_id] = to_bytes(field.field_type, high)
-    return WrittenFile(path, file_bytes, table.num_rows, nulls, lower, upper)
 
 
 def _lower(value: Any) -> Any:

@@ -5,14 +5,16 @@ Ingest and serving both work bucket by bucket on this list; neither scans the ta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlparse
 
 import pyarrow as pa
+from pyarrow.fs import FileSelector
 from pyiceberg.avro.file import AvroFile
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
     MANIFEST_ENTRY_SCHEMAS,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 DeletesFormat = Literal["puffin", "parquet"]
 Content = Literal["data", "position-deletes", "equality-deletes"]
+_Bounds = Mapping[int, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +57,17 @@ class Deletes:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One Parquet file of one bucket; ``rows`` counts the deleted ones too."""
+    """One Parquet file of one bucket; ``rows`` counts the deleted ones too.
+
+    ``is_held``: a compaction is reading it. Rows of it may be deleted, but it must stay.
+    """
 
     path: str
     bucket: int
     rows: int
     bytes: int
     deletes: Deletes | None = None
+    is_held: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +75,8 @@ class ListedFile:
     """A live file as a manifest lists it, whoever wrote it.
 
     ``snapshot_id`` is of the snapshot that added it, ``bucket`` -1 where it is in none. ``referenced`` is the
-    data file that position deletes are bound to, and ``deletes`` where they stand.
+    data file that position deletes are bound to, and ``deletes`` where they stand. ``lower`` and ``upper``
+    are the bounds of its columns, by field id, as Iceberg serializes values.
     """
 
     path: str
@@ -79,6 +87,8 @@ class ListedFile:
     snapshot_id: int
     referenced: str | None = None
     deletes: Deletes | None = None
+    lower: _Bounds = field(default_factory=dict, compare=False)
+    upper: _Bounds = field(default_factory=dict, compare=False)
 
 
 def listed_files(io: FileIO, manifest: ManifestFile) -> Iterator[ListedFile]:
@@ -96,6 +106,8 @@ def listed_files(io: FileIO, manifest: ManifestFile) -> Iterator[ListedFile]:
             snapshot_id=added_by or -1,
             referenced=file.named(_REFERENCED) if is_deletes else None,
             deletes=_deletes(file) if is_deletes else None,
+            lower=file.lower_bounds or {},
+            upper=file.upper_bounds or {},
         )
 
 
@@ -154,6 +166,40 @@ def delete_files(io: FileIO, paths: Iterable[str]) -> int:
             io.delete(path)
             deleted += 1
     return deleted
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file as the store lists it; ``modified_ms`` is None where the store does not say."""
+
+    path: str
+    bytes: int
+    modified_ms: int | None
+
+
+def listed_folder(io: FileIO, folder: str, is_recursive: bool = False) -> list[StoredFile]:
+    """The files of a folder, sorted by path; none where there is no such folder. Raises `OSError`.
+
+    PyIceberg's FileIO has no such question; the one that it takes by itself does. With another one nothing is
+    listed: what would be found stays.
+    """
+    if not isinstance(io, PyArrowFileIO):
+        return []
+    scheme, netloc, path = io.parse_location(folder, io.properties)
+    selector = FileSelector(path, recursive=is_recursive, allow_not_found=True)
+    found = io.fs_by_scheme(scheme, netloc).get_file_info(selector)
+    return sorted(
+        (
+            StoredFile(
+                f"{folder}{info.path.removeprefix(path.rstrip('/'))}",
+                info.size or 0,
+                None if info.mtime_ns is None else info.mtime_ns // 1_000_000,
+            )
+            for info in found
+            if info.is_file
+        ),
+        key=lambda file: file.path,
+    )
 
 
 def data_location(table: Table) -> str:

@@ -18,11 +18,12 @@ from thermocline.iceberg.catalog import (
     SnapshotState,
     state_of,
 )
+from thermocline.iceberg.expired import expired_snapshots, notes_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-__all__ = ["Link", "lineage", "link_of"]
+__all__ = ["Link", "lineage", "link_of", "whole_lineage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,23 @@ def lineage(table: Table) -> tuple[Link, ...]:
     if current is None:
         return ()
     return tuple(link_of(one) for one in reversed(list(ancestors_of(current, table.metadata))))
+
+
+def whole_lineage(table: Table) -> tuple[Link, ...]:
+    """The same, and before them those that were expired, as far as maintenance noted what they said.
+
+    Of these, files may be gone. Raises `OSError` and `ValueError` where notes can't be read.
+    """
+    links = lineage(table)
+    if not links or links[0].snapshot.parent_snapshot_id is None:
+        return links
+    expired = expired_snapshots(notes_of(table.io, table.location()))
+    before: list[Link] = []
+    parent_id: int | None = links[0].snapshot.parent_snapshot_id
+    while parent_id is not None and (parent := expired.get(parent_id)) is not None:
+        before.append(link_of(parent))
+        parent_id = parent.parent_snapshot_id
+    return (*reversed(before), *links)
 
 
 def link_of(snapshot: Snapshot) -> Link:

@@ -18,7 +18,7 @@ import numpy as np
 
 from thermocline.errors import ClusterReplaced, OffsetsGone, ReadPointGone, TombstonesGone
 from thermocline.iceberg.catalog import ACCEPTED_PROPERTY, SUMMARY_ACCEPTED, state_of
-from thermocline.iceberg.lineage import Link, lineage
+from thermocline.iceberg.lineage import Link, whole_lineage
 from thermocline.rules.alteration import definition_by
 from thermocline.rules.seam import Seam
 
@@ -81,7 +81,7 @@ class Reading:
             ReadPointGone: the snapshot is not in main's history (any more).
             ForeignSnapshot: no snapshot carries a seam.
         """
-        links = lineage(table)
+        links = whole_lineage(table)
         ids = [link.snapshot_id for link in links]
         if snapshot_id not in ids:
             detail = f"snapshot {snapshot_id} is not in the history of the table's main branch"

@@ -43,8 +43,8 @@ class PassThrough(dict[str, str]):
         return core_schema.no_info_after_validator_function(cls, core_schema.dict_schema(text, text))
 
 
-def _size(value: object) -> object:
-    """Bytes of ``"8GB"`` (10^9) or ``"8GiB"`` (2^30)."""
+def size_of(value: object) -> object:
+    """Bytes of ``"8GB"`` (10^9) or ``"8GiB"`` (2^30); what is no text as it is. Raises `ValueError`."""
     if not isinstance(value, str):
         return value
     match = SIZE.fullmatch(value.strip())
@@ -91,7 +91,7 @@ def _on_error(value: object) -> object:
     raise ValueError('on_error is a word such as "quarantine", or { key = "fail", contract = "skip" }')
 
 
-Bytes = Annotated[int, BeforeValidator(_size), Field(gt=0)]
+Bytes = Annotated[int, BeforeValidator(size_of), Field(gt=0)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 OnErrorText = Annotated[str | dict[str, str], BeforeValidator(_on_error)]
@@ -152,6 +152,21 @@ class IngestSettings(_Section):
 
     engine: Literal["spark", "local"] = "spark"
     lease_seconds: Annotated[float, Field(ge=LEASE_SECONDS_MIN, allow_inf_nan=False)] = 60.0
+
+
+class MaintenanceSettings(_Section):
+    """What keeps tables fast to read, within ``ingest run`` and by ``maintain run``.
+
+    ``snapshots_seconds``: how long a snapshot can be asked for by its id; then it leaves the metadata.
+    ``files_seconds``: how much longer its files stay for those who read them.
+    """
+
+    enabled: bool = True
+    target_file_bytes: Annotated[Bytes, Field(ge=1 << 20)] = 134_217_728
+    snapshots_seconds: Annotated[float, Field(ge=1_200, allow_inf_nan=False)] = 14_400.0
+    files_seconds: Annotated[float, Field(ge=600, allow_inf_nan=False)] = 14_400.0
+    scans_per_hour: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    lookups_per_second: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 10.0
 
 
 class ServingSettings(_Section):
@@ -255,6 +270,7 @@ class Settings(_Section):
     catalog: CatalogSettings
     spark: SparkSettings = SparkSettings()
     ingest: IngestSettings = IngestSettings()
+    maintenance: MaintenanceSettings = MaintenanceSettings()
     serving: ServingSettings = ServingSettings()
     views: ViewsSettings = ViewsSettings()
     tables: dict[str, TableSettings] = {}

@@ -1,0 +1,263 @@
+"""What a table's files are, bucket by bucket, from its metadata alone.
+
+A manifest never changes, so a second look reads only those that came since the first.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.conversions import from_bytes
+from pyiceberg.types import PrimitiveType
+
+from maintenance.compact import rewrite_of
+from thermocline.errors import ForeignSnapshot
+from thermocline.iceberg.files import ListedFile, listed_files
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import ManifestFile
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+
+    from thermocline.rules.definition import LiveTable
+
+__all__ = ["BucketMeasure", "FileMeasure", "Measurer", "TableMeasure"]
+
+KeyBound = tuple[Any, ...]
+"""Values of the leading key columns, which compare column by column."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileMeasure:
+    """A data file. ``low`` and ``high`` are the least and greatest key that it may hold; None if unknown."""
+
+    path: str
+    rows: int
+    bytes: int
+    dead_rows: int = 0
+    delete_bytes: int = 0
+    low: KeyBound | None = None
+    high: KeyBound | None = None
+    rewrite: str = ""
+    """Files of one rewrite have the same, and disjoint keys; empty for others."""
+
+    @property
+    def live_rows(self) -> int:
+        """Rows that are not deleted."""
+        return self.rows - self.dead_rows
+
+    @property
+    def live_bytes(self) -> int:
+        """About what its live rows take."""
+        return self.bytes * self.live_rows // max(self.rows, 1)
+
+
+@dataclass(frozen=True)
+class BucketMeasure:
+    """The files of one bucket."""
+
+    bucket: int
+    files: tuple[FileMeasure, ...]
+
+    @cached_property
+    def rows(self) -> int:
+        """With the deleted ones."""
+        return sum(file.rows for file in self.files)
+
+    @cached_property
+    def dead_rows(self) -> int:
+        """Deleted rows that readers still pass over."""
+        return sum(file.dead_rows for file in self.files)
+
+    @cached_property
+    def bytes(self) -> int:
+        """Of the data files."""
+        return sum(file.bytes for file in self.files)
+
+    @cached_property
+    def live_bytes(self) -> int:
+        """About what the live rows take of them."""
+        return sum(file.live_bytes for file in self.files)
+
+    @cached_property
+    def delete_files(self) -> int:
+        """Files with deletes."""
+        return sum(file.dead_rows > 0 for file in self.files)
+
+    @property
+    def dead_ratio(self) -> float:
+        """Of all rows, from 0 to 1."""
+        return self.dead_rows / self.rows if self.rows else 0.0
+
+    @cached_property
+    def depth(self) -> float:
+        """How many files may hold the key of a live row, on average."""
+        return depth_of(self.files)
+
+
+@dataclass(frozen=True)
+class TableMeasure:
+    """A snapshot's files by bucket, and the size of the table's metadata."""
+
+    snapshot_id: int
+    buckets: Mapping[int, BucketMeasure]
+    snapshots: int = 0
+    manifests: int = 0
+    manifest_bytes: int = 0
+
+    def without(self, paths: frozenset[str]) -> TableMeasure:
+        """The same but for some files."""
+        if not paths:
+            return self
+        buckets = {
+            number: BucketMeasure(number, tuple(file for file in one.files if file.path not in paths))
+            for number, one in self.buckets.items()
+        }
+        return replace(self, buckets=buckets)
+
+    @property
+    def files(self) -> int:
+        """Data files."""
+        return sum(len(bucket.files) for bucket in self.buckets.values())
+
+    @property
+    def bytes(self) -> int:
+        """Of the data files."""
+        return sum(bucket.bytes for bucket in self.buckets.values())
+
+    @property
+    def rows(self) -> int:
+        """With the deleted ones."""
+        return sum(bucket.rows for bucket in self.buckets.values())
+
+    @property
+    def dead_rows(self) -> int:
+        """Deleted rows that readers still pass over."""
+        return sum(bucket.dead_rows for bucket in self.buckets.values())
+
+
+@dataclass(slots=True)
+class Measurer:
+    """Measures a table again and again; it remembers what the manifests said that are still in use."""
+
+    definition: LiveTable
+    _known: dict[str, tuple[ListedFile, ...]] = field(default_factory=dict)
+
+    def measure(self, table: Table) -> TableMeasure:
+        """The current snapshot. Raises `ForeignSnapshot` where there is none, and what a store raises."""
+        snapshot = table.current_snapshot()
+        if snapshot is None:
+            raise ForeignSnapshot(
+                table=self.definition.name, snapshot_id=-1, detail="the table has no snapshot"
+            )
+        manifests = snapshot.manifests(table.io)
+        self._known = {one.manifest_path: self._listed(table, one) for one in manifests}
+        buckets = _by_bucket(self._known.values(), _KeyBounds(self.definition, table.schema()))
+        return TableMeasure(
+            snapshot.snapshot_id,
+            buckets,
+            snapshots=len(table.metadata.snapshots),
+            manifests=len(manifests),
+            manifest_bytes=sum(one.manifest_length for one in manifests),
+        )
+
+    def _listed(self, table: Table, manifest: ManifestFile) -> tuple[ListedFile, ...]:
+        known = self._known.get(manifest.manifest_path)
+        return tuple(listed_files(table.io, manifest)) if known is None else known
+
+
+def depth_of(files: Sequence[FileMeasure]) -> float:
+    """In how many files a lookup of a live row looks, on average: taken at the ends of each file's keys."""
+    ranges = _key_ranges(files)
+    placed = [(low, high, rows) for low, high, rows in ranges if low is not None and high is not None]
+    everywhere = len(ranges) - len(placed)
+    live = sum(rows for _, _, rows in ranges)
+    if not live:
+        return float(everywhere)
+    lows = sorted(low for low, _, _ in placed)
+    highs = sorted(high for _, high, _ in placed)
+    total = float(sum(rows for low, high, rows in ranges if low is None or high is None) * len(ranges))
+    for low, high, rows in placed:
+        covering = [bisect_right(lows, key) - bisect_left(highs, key) for key in (low, high)]
+        total += rows * (everywhere + sum(covering) / 2)
+    return total / live
+
+
+def _key_ranges(files: Sequence[FileMeasure]) -> list[tuple[KeyBound | None, KeyBound | None, int]]:
+    """The keys and live rows of each file, those of one rewrite together: a key is in one of them at most."""
+    ranges = [(file.low, file.high, file.live_rows) for file in files if not file.rewrite]
+    rewrites: dict[str, list[FileMeasure]] = defaultdict(list)
+    for file in files:
+        if file.rewrite:
+            rewrites[file.rewrite].append(file)
+    for some in rewrites.values():
+        lows = [file.low for file in some if file.low is not None]
+        highs = [file.high for file in some if file.high is not None]
+        is_known = len(lows) == len(highs) == len(some)
+        live = sum(file.live_rows for file in some)
+        ranges.append((min(lows), max(highs), live) if is_known else (None, None, live))
+    return ranges
+
+
+def files_at_best(live_bytes: int, target_bytes: int) -> int:
+    """How many files of the target size hold so much."""
+    return math.ceil(live_bytes / target_bytes)
+
+
+@dataclass(slots=True)
+class _KeyBounds:
+    """The leading columns of the key, of which manifests have bounds."""
+
+    definition: LiveTable
+    schema: Schema
+
+    def of(self, file: ListedFile) -> tuple[KeyBound | None, KeyBound | None]:
+        """The least and greatest key that a file may hold, as far as its manifest says it.
+
+        A column says something only where those before it have one value throughout the file.
+        """
+        low: list[Any] = []
+        high: list[Any] = []
+        for name in self.definition.identity:
+            column = self.schema.find_field(name)
+            assert isinstance(column.field_type, PrimitiveType)
+            lower, upper = file.lower.get(column.field_id), file.upper.get(column.field_id)
+            if lower is None or upper is None:
+                break
+            low.append(from_bytes(column.field_type, lower))
+            high.append(from_bytes(column.field_type, upper))
+            if lower != upper:
+                break
+        return (tuple(low), tuple(high)) if low else (None, None)
+
+
+def _by_bucket(listed: Iterable[Sequence[ListedFile]], bounds: _KeyBounds) -> dict[int, BucketMeasure]:
+    data: list[ListedFile] = []
+    dead: dict[str, int] = defaultdict(int)
+    delete_bytes: dict[str, int] = defaultdict(int)
+    for file in (file for some in listed for file in some):
+        if file.content == "data":
+            data.append(file)
+        elif file.referenced is not None:
+            dead[file.referenced] += file.rows
+            delete_bytes[file.referenced] += file.deletes.length if file.deletes is not None else file.bytes
+    grouped: dict[int, list[FileMeasure]] = defaultdict(list)
+    for file in data:
+        gone = dead.get(file.path, 0)
+        measured = FileMeasure(
+            file.path,
+            file.rows,
+            file.bytes,
+            gone,
+            delete_bytes.get(file.path, 0),
+            *bounds.of(file),
+            rewrite=rewrite_of(file.path),
+        )
+        grouped[file.bucket].append(measured)
+    return {bucket: BucketMeasure(bucket, tuple(files)) for bucket, files in sorted(grouped.items())}

@@ -1,0 +1,263 @@
+"""What to compact: the rewrites that save readers the most for each byte, under a budget. Pure.
+
+The cost model says, in milliseconds of one core, what a scan and a lookup of a bucket take now, what they
+would take after a rewrite of some of its files, and what that rewrite takes. A rewrite is worth it where
+readers save more within `HORIZON_HOURS` than it costs. Rules lie over that: a bucket with too many dead rows
+is rewritten in any case, and one that waits for long gains weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from maintenance.measure import BucketMeasure, FileMeasure, TableMeasure, depth_of, files_at_best
+
+if TYPE_CHECKING:
+    from thermocline.settings import MaintenanceSettings
+
+__all__ = ["Budget", "CostModel", "Costs", "Plan", "PlannedTask", "ReadCosts", "Reads", "plan_of"]
+
+HORIZON_HOURS: Final = 24.0
+"""A rewrite has to pay for itself within a day: after that, updates have undone much of it."""
+FORCED_DEAD_RATIO: Final = 0.35
+"""From here on a scan reads half as much again as it needs to."""
+STARVED_HOURS: Final = 24.0
+"""A bucket that was worth a rewrite for so long counts double, for twice as long threefold."""
+TASK_BYTES_MAX: Final = 4 << 30
+"""Of the inputs of one task: what is done again where it fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """The model's constants: of local disks and of object stores they differ, their ratios do so little."""
+
+    open_ms: float = 3.0
+    """To open a file of rows or of deletes, and read its footer."""
+    scan_bytes_per_ms: float = 200_000.0
+    dead_row_ms: float = 0.00005
+    lookup_file_ms: float = 0.3
+    """To look for a key in a file that may hold it."""
+    rewrite_bytes_per_ms: float = 12_000.0
+    """Read, merge and write, of what is read."""
+    commit_ms: float = 1_000.0
+    """A commit, and what each reader does about a new snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """How often a table is read: scans of the whole, and lookups by bucket; others are spread evenly."""
+
+    scans_per_hour: float = 1.0
+    lookups_per_hour: float = 36_000.0
+    by_bucket: Mapping[int, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, settings: MaintenanceSettings) -> Reads:
+        """What the settings say."""
+        return cls(settings.scans_per_hour, 3600 * settings.lookups_per_second)
+
+    def lookups_of(self, bucket: int, buckets: int) -> float:
+        """Lookups an hour in one bucket."""
+        return self.by_bucket.get(bucket, self.lookups_per_hour / max(buckets, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What may be spent; None has no bound."""
+
+    bytes: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTask:
+    """A rewrite of files of one bucket.
+
+    ``saves_ms`` is what readers save in an hour, ``cost_ms`` what it costs once, ``score`` what comes back of
+    each millisecond within the horizon.
+    """
+
+    bucket: int
+    files: tuple[FileMeasure, ...]
+    reason: str
+    saves_ms: float
+    cost_ms: float
+    score: float
+    is_forced: bool = False
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """Of the files to rewrite."""
+        return frozenset(file.path for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        """To read."""
+        return sum(file.bytes for file in self.files)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is worth a rewrite, most urgent first: what the budget allows, and all of it."""
+
+    tasks: tuple[PlannedTask, ...]
+    wanted: tuple[PlannedTask, ...]
+
+    @cached_property
+    def debt_seconds(self) -> float:
+        """How long all that is worth a rewrite would take one core: the sum of the costs of ``wanted``."""
+        return sum(task.cost_ms for task in self.wanted) / 1000
+
+
+def plan_of(
+    measured: TableMeasure,
+    target_bytes: int,
+    reads: Reads,
+    costs: Costs,
+    budget: Budget | None = None,
+    waiting_hours: Mapping[int, float] | None = None,
+) -> Plan:
+    """The plan for a table.
+
+    ``waiting_hours`` says for how long buckets have been worth a rewrite, where that is known.
+    """
+    count = len(measured.buckets)
+    wanted: list[PlannedTask] = []
+    for bucket in measured.buckets.values():
+        model = CostModel(
+            bucket, target_bytes, reads.scans_per_hour, reads.lookups_of(bucket.bucket, count), costs
+        )
+        best = model.best()
+        if best is not None:
+            waited = (waiting_hours or {}).get(bucket.bucket, 0.0)
+            wanted.append(replace(best, score=best.score * (1 + waited / STARVED_HOURS)))
+    wanted.sort(key=lambda task: (not task.is_forced, -task.score, task.bucket))
+    return Plan(tuple(_within(wanted, budget or Budget())), tuple(wanted))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCosts:
+    """Milliseconds of one scan, and of one lookup."""
+
+    scan: float
+    lookup: float
+
+
+@dataclass(frozen=True, slots=True)
+class CostModel:
+    """What a bucket costs its readers, as it is and after a rewrite of some of its files."""
+
+    measure: BucketMeasure
+    target_bytes: int
+    scans_per_hour: float
+    lookups_per_hour: float
+    costs: Costs
+
+    def scan_ms(self, files: Sequence[FileMeasure]) -> float:
+        """To read all rows of these files once."""
+        opened = len(files) + sum(file.dead_rows > 0 for file in files)
+        dead = sum(file.dead_rows for file in files)
+        read = sum(file.bytes for file in files) / self.costs.scan_bytes_per_ms
+        return opened * self.costs.open_ms + read + dead * self.costs.dead_row_ms
+
+    def lookup_ms(self, files: Sequence[FileMeasure]) -> float:
+        """To look for a key in the files that may hold it."""
+        return depth_of(files) * self.costs.lookup_file_ms
+
+    def task(self, chosen: Sequence[FileMeasure], reason: str) -> PlannedTask:
+        """What a rewrite of these files saves and costs."""
+        now, after = self.now_ms(), self.after_ms(chosen)
+        saves_ms = self.scans_per_hour * (now.scan - after.scan)
+        saves_ms += self.lookups_per_hour * (now.lookup - after.lookup)
+        cost_ms = self.cost_ms(chosen)
+        return PlannedTask(
+            self.measure.bucket, tuple(chosen), reason, saves_ms, cost_ms, saves_ms * HORIZON_HOURS / cost_ms
+        )
+
+    def now_ms(self) -> ReadCosts:
+        """What the bucket costs as it is."""
+        return ReadCosts(self.scan_ms(self.measure.files), self.lookup_ms(self.measure.files))
+
+    def after_ms(self, chosen: Sequence[FileMeasure]) -> ReadCosts:
+        """What it would cost after a rewrite of some of its files, or, if of all of them, at best."""
+        paths = {file.path for file in chosen}
+        files = [file for file in self.measure.files if file.path not in paths]
+        count = 0
+        if live_rows := sum(file.live_rows for file in chosen):
+            # The new files hold disjoint keys: to a lookup they are like one.
+            live_bytes = sum(file.live_bytes for file in chosen)
+            lows, highs = [file.low for file in chosen], [file.high for file in chosen]
+            low = None if None in lows else min(one for one in lows if one is not None)
+            high = None if None in highs else max(one for one in highs if one is not None)
+            files.append(FileMeasure("", live_rows, live_bytes, low=low, high=high))
+            count = files_at_best(live_bytes, self.target_bytes)
+        scan_ms = self.scan_ms(files) + max(count - 1, 0) * self.costs.open_ms
+        return ReadCosts(scan_ms, self.lookup_ms(files))
+
+    def cost_ms(self, chosen: Sequence[FileMeasure]) -> float:
+        """To read these files and write them anew."""
+        opened = (len(chosen) + files_at_best(sum(file.live_bytes for file in chosen), self.target_bytes)) * (
+            self.costs.open_ms
+        )
+        return (
+            opened
+            + sum(file.bytes for file in chosen) / self.costs.rewrite_bytes_per_ms
+            + self.costs.commit_ms
+        )
+
+    def candidates(self) -> Iterator[tuple[list[FileMeasure], str]]:
+        """Sets of files whose rewrite may be worth it, with why."""
+        files = sorted(self.measure.files, key=lambda file: file.live_bytes)
+        small = [file for file in files if file.live_bytes < self.target_bytes // 2]
+        if len(small) > 1:
+            yield _bounded(small), f"{len(small)} files are below half of the target size"
+        dead = [file for file in files if file.dead_rows > FORCED_DEAD_RATIO * file.rows]
+        if dead:
+            yield _bounded(dead), f"{len(dead)} files have more than {FORCED_DEAD_RATIO:.0%} dead rows"
+        if len(files) > 1 or self.measure.dead_rows:
+            dead_share = f"{self.measure.dead_ratio:.0%} of the rows are dead"
+            reason = f"a key may be in {self.measure.depth:.1f} files, {dead_share}"
+            by_deadness = sorted(
+                files, key=lambda file: (file.live_bytes >= self.target_bytes // 2, -file.dead_rows)
+            )
+            yield _bounded(by_deadness), reason
+
+    def best(self) -> PlannedTask | None:
+        """The rewrite with the best score, if one is worth it or forced."""
+        tasks = [self.task(chosen, reason) for chosen, reason in self.candidates()]
+        is_forced = self.measure.dead_ratio > FORCED_DEAD_RATIO
+        if is_forced:
+            tasks = [
+                task
+                for task in tasks
+                if sum(file.dead_rows for file in task.files) * 2 >= self.measure.dead_rows
+            ]
+        best = max(tasks, key=lambda task: task.score, default=None)
+        if best is None or not (is_forced or best.score >= 1):
+            return None
+        return replace(best, is_forced=is_forced)
+
+
+def _bounded(files: Sequence[FileMeasure]) -> list[FileMeasure]:
+    """The first of the files that one task may read."""
+    taken: list[FileMeasure] = []
+    left = TASK_BYTES_MAX
+    for file in files:
+        if taken and file.bytes > left:
+            continue
+        taken.append(file)
+        left -= file.bytes
+    return taken
+
+
+def _within(wanted: Sequence[PlannedTask], budget: Budget) -> Iterator[PlannedTask]:
+    bytes_left = float("inf") if budget.bytes is None else budget.bytes
+    ms_left = float("inf") if budget.seconds is None else 1000 * budget.seconds
+    for task in wanted:
+        if task.bytes <= bytes_left and task.cost_ms <= ms_left:
+            bytes_left -= task.bytes
+            ms_left -= task.cost_ms
+            yield task

@@ -1,0 +1,111 @@
+"""One round of maintenance by a process of its own, for cron and the like, within a budget."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ingest.commit import Landed, Outcome
+from ingest.engine import start_engine
+from ingest.files_by_bucket import live_files
+from ingest.lease import StoppedWaiting
+from ingest.ownership import Claim, Owned
+from ingest.position import Position
+from maintenance.upkeep import Done, TableUpkeep
+from thermocline.errors import ExitCode
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from ingest.change import TableChange
+    from ingest.engine import Engine
+    from ingest.lease import Say
+    from maintenance.plan import Budget
+    from thermocline.process.clock import Clock
+    from thermocline.rules.definition import LiveTable
+    from thermocline.settings import Settings
+
+__all__ = ["OwnedTable", "maintain"]
+
+_TURN_SECONDS = 0.1
+
+Progress = Callable[[TableUpkeep], None]
+
+
+@dataclass(slots=True)
+class OwnedTable:
+    """A table that this process owns for maintenance alone (`maintenance.upkeep.Owning`)."""
+
+    owned: Owned
+    engine: Engine
+    position: Position
+
+    @classmethod
+    def of(cls, owned: Owned, engine: Engine) -> OwnedTable:
+        """As the table is, right after it was taken."""
+        files = live_files(owned.table, owned.state.snapshot_id, owned.definition.name)
+        return cls(owned, engine, Position.of(owned.state, files))
+
+    @property
+    def definition(self) -> LiveTable:
+        """Of the table."""
+        return self.owned.definition
+
+    @property
+    def table(self) -> Table:
+        """As it was when it was taken."""
+        return self.owned.table
+
+    def land(self, change: TableChange) -> Outcome:
+        """Commit. Raises `OwnerLost`."""
+        self.owned.lease.check()
+        outcome = self.owned.committer.commit(self.position.snapshot_id, self.position.seam, change)
+        if isinstance(outcome, Landed):
+            self.position = self.position.after(outcome.snapshot_id, change)
+        return outcome
+
+
+def maintain(
+    settings: Settings,
+    name: str,
+    budget: Budget,
+    clock: Clock,
+    stop: threading.Event,
+    say: Say | None = None,
+    progress: Progress = lambda _: None,
+) -> tuple[Done, ExitCode]:
+    """Rewrite what is worth it, expire and sweep; what was done, and how it ended.
+
+    Partly done where the budget, a failure or ``stop`` left something that is worth a rewrite. ``progress``
+    is called many times a second.
+
+    Raises:
+        TableHeld: another process owns the table, as ``ingest run`` does, which maintains it by itself.
+        ThermoclineError: what taking the table, or a commit, raises.
+    """
+    claim = Claim.of(settings, name, clock, say)
+    try:
+        claim.wait_until_free(stop)
+    except StoppedWaiting:
+        return Done(), ExitCode.PARTLY_DONE
+    engine = start_engine(settings, name)
+    try:
+        owned = claim.take(engine.jvm)
+        upkeep = TableUpkeep(settings.maintenance, clock, budget)
+        try:
+            site = OwnedTable.of(owned, engine)
+            upkeep.turn(site)
+            while upkeep.is_busy and not stop.wait(_TURN_SECONDS):
+                upkeep.turn(site)
+                progress(upkeep)
+        finally:
+            owned.release()
+            upkeep.close()
+    finally:
+        engine.stop()
+    left = stop.is_set() or upkeep.plan is None or bool(upkeep.plan.wanted)
+    if upkeep.done == Done():
+        return upkeep.done, ExitCode.PARTLY_DONE if left else ExitCode.NOTHING_TO_DO
+    return upkeep.done, ExitCode.PARTLY_DONE if left else ExitCode.DONE

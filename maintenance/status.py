@@ -1,0 +1,75 @@
+"""What a table's maintenance looks like from outside: what it would do and why, and when it last did it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from maintenance.measure import BucketMeasure, Measurer, TableMeasure
+from maintenance.plan import Budget, CostModel, Costs, Plan, Reads, plan_of
+from thermocline.errors import BadParameter
+from thermocline.iceberg.catalog import definition_of, open_table
+from thermocline.iceberg.expired import notes_of
+from thermocline.iceberg.lineage import lineage
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from thermocline.settings import MaintenanceSettings, Settings
+
+__all__ = ["Examined", "LastRuns", "examine"]
+
+
+@dataclass(frozen=True, slots=True)
+class LastRuns:
+    """When something was last done, in milliseconds since 1970; None where nothing says it was.
+
+    ``waiting_snapshots`` are expired ones whose files wait to be deleted.
+    """
+
+    rewritten_ms: int | None
+    expired_ms: int | None
+    waiting_snapshots: int
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A table as it is, and what is worth doing about it."""
+
+    table: Table
+    settings: MaintenanceSettings
+    measured: TableMeasure
+    plan: Plan
+
+    def model(self, bucket: BucketMeasure) -> CostModel:
+        """What a bucket costs its readers."""
+        reads = Reads.of(self.settings)
+        lookups = reads.lookups_of(bucket.bucket, len(self.measured.buckets))
+        return CostModel(bucket, self.settings.target_file_bytes, reads.scans_per_hour, lookups, Costs())
+
+    def bucket(self, number: int, name: str, buckets: int) -> BucketMeasure:
+        """One bucket; without files where no row is in it. Raises `BadParameter`."""
+        if not 0 <= number < buckets:
+            problem = f"the buckets of {name} are 0 to {buckets - 1}"
+            raise BadParameter(name="BUCKET", problem=problem)
+        return self.measured.buckets.get(number, BucketMeasure(number, ()))
+
+    def last_runs(self) -> LastRuns:
+        """When it was last rewritten and expired, by its history. Raises `OSError` and `ValueError`."""
+        rewrites = [link.snapshot.timestamp_ms for link in lineage(self.table) if link.is_rewrite]
+        notes = list(notes_of(self.table.io, self.table.location()))
+        return LastRuns(
+            max(rewrites, default=None),
+            max((note.expired_ms for note in notes), default=None),
+            sum(len(note.snapshots) for note in notes if not note.is_swept),
+        )
+
+
+def examine(settings: Settings, name: str, budget: Budget | None = None) -> Examined:
+    """Measure a table, from its metadata alone, and plan. Raises what the catalog and the store raise."""
+    table = open_table(settings, name)
+    ours = settings.maintenance
+    measured = Measurer(definition_of(table, name)).measure(table)
+    return Examined(
+        table, ours, measured, plan_of(measured, ours.target_file_bytes, Reads.of(ours), Costs(), budget)
+    )

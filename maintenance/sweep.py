@@ -1,0 +1,177 @@
+"""Deletes the files of snapshots that were expired long enough ago, unless any other snapshot has them.
+
+What may go is looked for in the expired snapshots alone, and kept where a snapshot names it that the metadata
+still has, or one that was expired lately: whoever reads that may still open it. Nothing that a commit brings
+meanwhile can be among it. Each step may be repeated: a note is marked only when all of its files are gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from pyiceberg.manifest import read_manifest_list
+
+from thermocline.failpoints import failpoint
+from thermocline.iceberg.expired import (
+    ExpiryNote,
+    expired_snapshots,
+    notes_of,
+    remove_note,
+    united,
+    write_note,
+)
+from thermocline.iceberg.files import listed_files
+from thermocline.process.logs import fields
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import ManifestFile
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+__all__ = ["Reachable", "Swept", "reachable_from", "sweep"]
+
+HISTORY_MS: Final = 90 * 86_400_000
+"""For so long it stays known what expired snapshots said: Kafka rarely holds records that are older."""
+_NOTES_MAX: Final = 32
+"""Of swept notes; more are written into one, since whoever needs the history reads them all."""
+_AT_ONCE: Final = 16
+"""Requests to the store: on an object store each takes the time of an answer, whatever its size."""
+
+T = TypeVar("T")
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep did: files deleted, and bytes of those of which the metadata says it."""
+
+    files: int = 0
+    bytes: int = 0
+    waiting: int = 0
+    """Notes whose files are kept for longer."""
+
+
+@dataclass(slots=True)
+class Reachable:
+    """What snapshots name: data and delete files with their bytes, manifests, and lists of manifests."""
+
+    files: dict[str, int]
+    manifests: dict[str, int]
+    lists: set[str]
+
+    def paths(self) -> set[str]:
+        """All of it."""
+        return self.files.keys() | self.manifests.keys() | self.lists
+
+
+def reachable_from(
+    io: FileIO,
+    snapshots: Iterable[Snapshot],
+    but: Reachable | None = None,
+    may_be_gone: bool = False,
+) -> Reachable:
+    """What snapshots name, less what ``but`` has: manifests that it has are not even read.
+
+    Raises `OSError` where a file can't be read; where it ``may_be_gone`` and is, it is passed over.
+    """
+    found = Reachable({}, {}, set())
+    known = but.manifests.keys() if but is not None else frozenset[str]()
+    manifests: dict[str, ManifestFile] = {}
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        lists = {one.manifest_list for one in snapshots}
+        found.lists = lists - (but.lists if but is not None else set())
+        read = pool.map(lambda path: _unless_gone(lambda: _manifests(io, path), may_be_gone), lists)
+        for some in read:
+            manifests |= {one.manifest_path: one for one in some if one.manifest_path not in known}
+        found.manifests = {path: one.manifest_length for path, one in manifests.items()}
+        listed = pool.map(
+            lambda one: _unless_gone(lambda: listed_files(io, one), may_be_gone), manifests.values()
+        )
+        for files in listed:
+            found.files |= {file.path: file.bytes for file in files}
+    if but is not None:
+        found.files = {path: size for path, size in found.files.items() if path not in but.files}
+    return found
+
+
+def sweep(load: Callable[[], Table], keep_files_ms: int, now_ms: int) -> Swept:
+    """Delete what only snapshots had that were expired longer ago than that.
+
+    ``load`` gives the table as it is now. Raises what it raises, `OSError` where the store does not answer,
+    and `ValueError` where a note is damaged; what was not deleted by then is with the next sweep.
+    """
+    table = load()
+    io, location = table.io, table.location()
+    notes = list(notes_of(io, location))
+    waiting = [note for note in notes if not note.is_swept and note.expired_ms > now_ms - keep_files_ms]
+    due = [note for note in notes if not note.is_swept and note not in waiting]
+    files = size = 0
+    if due:
+        # The notes were read first: what they say is gone is looked for in metadata that is newer.
+        table = load()
+        held = {snapshot.snapshot_id for snapshot in table.snapshots()}
+        # safety: sweep-keeps-reachable, sweep-keeps-lately-expired
+        kept = reachable_from(io, [*table.snapshots(), *_snapshots(waiting)])
+        failpoint("sweep.known")
+        for note in due:
+            # A snapshot that the metadata still has was never expired: that commit did not land.
+            gone = [one for one in note.snapshots if one.snapshot_id not in held]
+            dead = reachable_from(io, gone, but=kept, may_be_gone=True)
+            # Files go before the manifests that name them, so that a crash leaves nothing unnamed.
+            for paths in (dead.files, dead.manifests, dead.lists):
+                files += _deleted(io, paths)
+                failpoint("sweep.deleted")
+            size += sum(dead.files.values()) + sum(dead.manifests.values())
+            write_note(io, location, replace(note, snapshots=tuple(gone), is_swept=True))
+        _logger.info(
+            "swept", extra=fields(table=".".join(table.name()), deleted_files=files, deleted_bytes=size)
+        )
+    _unite(io, location, now_ms)
+    return Swept(files, size, len(waiting))
+
+
+def _unite(io: FileIO, location: str, now_ms: int) -> None:
+    swept = [note for note in notes_of(io, location) if note.is_swept]
+    if len(swept) <= _NOTES_MAX:
+        return
+    write_note(io, location, united(f"history-{uuid.uuid4()}", swept, now_ms - HISTORY_MS))
+    for note in swept:
+        remove_note(io, location, note)
+
+
+def _snapshots(notes: Sequence[ExpiryNote]) -> Iterable[Snapshot]:
+    return expired_snapshots(notes).values()
+
+
+def _manifests(io: FileIO, manifest_list: str) -> Iterator[ManifestFile]:
+    return read_manifest_list(io.new_input(manifest_list))
+
+
+def _unless_gone(read: Callable[[], Iterable[T]], may_be_gone: bool) -> Iterable[T]:
+    try:
+        return list(read())
+    except FileNotFoundError:
+        if not may_be_gone:
+            raise
+        return []
+
+
+def _deleted(io: FileIO, paths: Iterable[str]) -> int:
+    """Deletes files, as many as are still there. Raises `OSError` for the first that the store refuses."""
+
+    def delete(path: str) -> int:
+        try:
+            io.delete(path)
+        except FileNotFoundError:
+            return 0
+        return 1
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return sum(pool.map(delete, list(paths)))

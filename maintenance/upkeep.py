@@ -1,0 +1,377 @@
+"""Keeps a table in shape between the batches of its owner: what is due, one small step a turn.
+
+    plan        in a thread: the files are measured, and what is worth a rewrite is put in order
+    rewrite     on the engine, beside the batches (``compact``)
+    land        in a turn: the rewrite becomes part of the table (``landing``), in a commit of the owner's
+    expire      in a turn: old snapshots leave the metadata, in such a commit
+    sweep       in a thread: files that no snapshot needs any more are deleted
+
+Nothing here can fail a batch: what goes wrong is logged, and tried again later. Only what says that the table
+is not ours any more, or that a commit's outcome is unknown, is raised, as by a batch.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from ingest.change import TableChange
+from ingest.commit import Landed, Outcome, Rejected, Unknown
+from ingest.unknown import notes
+from maintenance.compact import CompactionTask
+from maintenance.expiry import KeepRule, expirable
+from maintenance.landing import landing
+from maintenance.leases import leased_snapshots
+from maintenance.measure import Measurer
+from maintenance.plan import Budget, Costs, Plan, PlannedTask, Reads, plan_of
+from maintenance.sweep import sweep
+from thermocline.errors import CommitRejected
+from thermocline.failpoints import failpoint
+from thermocline.iceberg.catalog import load_table
+from thermocline.iceberg.expired import ExpiryNote, write_note
+from thermocline.iceberg.files import data_location, delete_files
+from thermocline.process.logs import fields
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from ingest.engine import Engine
+    from ingest.position import Position
+    from maintenance.compact import Compacted
+    from thermocline.iceberg.files import DataFile
+    from thermocline.process.clock import Clock
+    from thermocline.rules.definition import LiveTable
+    from thermocline.settings import MaintenanceSettings
+
+__all__ = ["Done", "Owning", "TableUpkeep"]
+
+PLAN_SECONDS: Final = 30.0
+"""Between two plans where the last one found nothing to do: measuring reads what is new in the metadata."""
+EXPIRE_SECONDS: Final = 600.0
+SWEEP_SECONDS: Final = 1_800.0
+RETRY_SECONDS: Final = 60.0
+"""After something failed."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Owning(Protocol):
+    """The table's owner, between two of its commits (`ingest.owner.Owner`)."""
+
+    @property
+    def definition(self) -> LiveTable:
+        """Of the table."""
+        ...
+
+    @property
+    def table(self) -> Table:
+        """As it was when it was loaded last."""
+        ...
+
+    @property
+    def engine(self) -> Engine:
+        """What rewrites run on."""
+        ...
+
+    @property
+    def position(self) -> Position:
+        """The newest snapshot, and its files."""
+        ...
+
+    def land(self, change: TableChange) -> Outcome:
+        """Commit."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was done since a table's upkeep began."""
+
+    rewrites: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+    files_before: int = 0
+    files_after: int = 0
+    dead_rows: int = 0
+    expired: int = 0
+    swept_files: int = 0
+    swept_bytes: int = 0
+    seconds: float = 0.0
+    """Of rewrites."""
+    dropped: int = 0
+    """Rewrites whose work was thrown away."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    task: PlannedTask
+    held: frozenset[str]
+    future: Future[Compacted]
+    started_at: float
+
+
+@dataclass(slots=True)
+class TableUpkeep:
+    """The upkeep of one table; see `ingest.owner.Upkeep`."""
+
+    settings: MaintenanceSettings
+    clock: Clock
+    budget: Budget = field(default_factory=Budget)
+    plan: Plan | None = None
+    done: Done = field(default_factory=Done)
+    _measurer: Measurer | None = None
+    _queue: list[PlannedTask] = field(default_factory=list)
+    _running: _Running | None = None
+    _planning: Future[Plan] | None = None
+    _sweeping: Future[Any] | None = None
+    _due: dict[str, float] = field(default_factory=dict)
+    _worth_since: dict[int, float] = field(default_factory=dict)
+    _left_out: frozenset[str] = frozenset()
+    _thread: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="maintenance")
+    )
+
+    def held(self) -> frozenset[str]:
+        """The inputs of the rewrite that runs."""
+        return frozenset() if self._running is None else self._running.held  # safety: inputs-are-held
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something runs, or waits for its turn."""
+        running = (self._running, self._planning, self._sweeping)
+        return bool(self._queue) or any(one is not None for one in running) or self._is_due("plan")
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing runs whose end is not known yet."""
+        running = self._running.future if self._running is not None else None
+        return all(one is None or one.done() for one in (running, self._planning, self._sweeping))
+
+    @property
+    def waiting(self) -> int:
+        """Rewrites that are planned or run."""
+        return len(self._queue) + (self._running is not None)
+
+    @property
+    def now_at(self) -> PlannedTask | None:
+        """The rewrite that runs."""
+        return None if self._running is None else self._running.task
+
+    def turn(self, owner: Owning) -> None:
+        """What is due. Raises what says that the table is not ours, or that a commit is unknown."""
+        if self._running is not None and self._running.future.done():
+            self._land(owner, self._running)
+        if self._sweeping is not None and self._sweeping.done():
+            self._swept(self._sweeping)
+        if self._planning is not None and self._planning.done():
+            self._planned(self._planning)
+        if self._running is None and self._queue:
+            self._start(owner, self._queue.pop(0))
+        if self._running is None and not self._queue and self._planning is None and self._is_due("plan"):
+            self._planning = self._thread.submit(self._plan_now, self._loader(owner), owner.definition)
+        if self._is_due("expire"):
+            self._expire(owner)
+        if self._sweeping is None and self._is_due("sweep"):
+            files_ms = int(1000 * self.settings.files_seconds)
+            self._sweeping = self._thread.submit(sweep, self._loader(owner), files_ms, self.clock.now_ms())
+
+    def close(self) -> None:
+        """A rewrite that runs is left alone: its files are named by nothing."""
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+    def _is_due(self, what: str) -> bool:
+        return self.clock.monotonic() >= self._due.get(what, 0.0)
+
+    def _put_off(self, what: str, seconds: float) -> None:
+        self._due[what] = self.clock.monotonic() + seconds
+
+    def _loader(self, owner: Owning) -> Callable[[], Table]:
+        definition = owner.definition
+        return partial(load_table, owner.table.catalog, definition.name, definition.identifier)
+
+    def _plan_now(self, load: Callable[[], Table], definition: LiveTable) -> Plan:
+        if self._measurer is None or self._measurer.definition != definition:
+            self._measurer = Measurer(definition)
+        reads = Reads.of(self.settings)
+        now = self.clock.monotonic()
+        waiting = {bucket: (now - since) / 3600 for bucket, since in self._worth_since.items()}
+        measured = self._measurer.measure(load()).without(self._left_out)
+        target_bytes = self.settings.target_file_bytes
+        return plan_of(measured, target_bytes, reads, Costs(), self._budget_left(), waiting)
+
+    def _budget_left(self) -> Budget:
+        spent, budget = self.done, self.budget
+        return Budget(
+            None if budget.bytes is None else max(budget.bytes - spent.read_bytes, 0),
+            None if budget.seconds is None else max(budget.seconds - spent.seconds, 0),
+        )
+
+    def _planned(self, planning: Future[Plan]) -> None:
+        self._planning = None
+        self._put_off("plan", PLAN_SECONDS)
+        try:
+            self.plan = planning.result()
+        except Exception as error:  # noqa: BLE001  whatever it is, it must not end ingest
+            self._failed("plan", error)
+            return
+        now = self.clock.monotonic()
+        self._worth_since = {
+            task.bucket: self._worth_since.get(task.bucket, now) for task in self.plan.wanted
+        }
+        self._queue = list(self.plan.tasks)
+
+    def _start(self, owner: Owning, task: PlannedTask) -> None:
+        of_bucket = owner.position.files.get(task.bucket, ())
+        files = tuple(file for file in of_bucket if file.path in task.paths)
+        if len(files) < len(task.files):  # a batch has merged some of them meanwhile
+            return
+        location = data_location(owner.table)
+        work = CompactionTask(
+            owner.table.io,
+            owner.definition,
+            location,
+            f"{owner.table.location().rstrip('/')}/thermocline/moves",
+            task.bucket,
+            files,
+            self.settings.target_file_bytes,
+        )
+        try:
+            future = owner.engine.start(work.run)
+        except Exception as error:  # noqa: BLE001  whatever it is, it must not end ingest
+            self._failed("plan", error)
+            return
+        held = frozenset(file.path for file in files)
+        self._running = _Running(task, held, future, self.clock.monotonic())
+
+    def _land(self, owner: Owning, running: _Running) -> None:
+        self._running = None
+        try:
+            compacted = running.future.result()
+        except Exception as failure:  # noqa: BLE001  an engine raises what it likes; the table is as it was
+            self._failed("plan", failure)
+            return
+        files = owner.position.files.get(compacted.bucket, ())
+        io = owner.table.io
+        began = self.clock.monotonic()
+        try:
+            part = landing(io, owner.definition, data_location(owner.table), compacted, files)
+            failpoint("landing.commit")
+        except Exception as failure:  # noqa: BLE001  whatever it is, it must not end ingest
+            self._drop(owner, compacted, failure)
+            return
+        if part is None:
+            # By whom an input was taken away, or that this very rewrite has landed, is not known here: what
+            # was written stays.
+            self._failed("plan", ValueError("a file that was rewritten is not part of the table any more"))
+            return
+        change = replace(TableChange.carrying_on(owner.position), kind="rewrite", files=(part,))
+        match owner.land(change):
+            case Landed(snapshot_id, _):
+                delete_files(io, [compacted.moves])
+                now = self.clock.monotonic()
+                self._note(running, compacted, files)
+                _logger.info(
+                    "compacted",
+                    extra=fields(
+                        table=owner.definition.name,
+                        snapshot_id=snapshot_id,
+                        bucket=compacted.bucket,
+                        reason=running.task.reason,
+                        files_before=len(part.removed),
+                        files_after=len(part.added),
+                        late_deletes=sum(one.cardinality for one in part.deletes.values()),
+                        predicted_seconds=round(running.task.cost_ms / 1000, 3),
+                        rewrite_seconds=round(began - running.started_at, 3),
+                        landing_seconds=round(now - began, 3),
+                    ),
+                )
+            case Rejected(CommitRejected() as error):
+                delete_files(io, [deletes.path for deletes in part.deletes.values()])
+                self._drop(owner, compacted, error)
+            case Rejected(error):
+                delete_files(io, [*change.paths(), compacted.moves])
+                raise error
+            case Unknown(error):
+                raise error  # its files may be part of the table, now or in a moment: they are kept
+
+    def _drop(self, owner: Owning, compacted: Compacted, error: Exception) -> None:
+        delete_files(owner.table.io, compacted.paths())
+        self.done = replace(self.done, dropped=self.done.dropped + 1)
+        self._failed("plan", error)
+
+    def _note(self, running: _Running, compacted: Compacted, files: Sequence[DataFile]) -> None:
+        self._worth_since.pop(compacted.bucket, None)
+        # Unsorted files that are too large: to plan for them again would have no end.
+        self._left_out |= running.held - {file.path for file in compacted.inputs}
+        self._due["plan"] = 0.0  # there may be more to do for this bucket
+        read = [file for file in files if file.path in {one.path for one in compacted.inputs}]
+        self.done = replace(
+            self.done,
+            rewrites=self.done.rewrites + 1,
+            seconds=self.done.seconds + self.clock.monotonic() - running.started_at,
+            read_bytes=self.done.read_bytes + sum(file.bytes for file in read),
+            written_bytes=self.done.written_bytes + sum(file.file_bytes for file in compacted.added),
+            files_before=self.done.files_before + len(read),
+            files_after=self.done.files_after + len(compacted.added),
+            dead_rows=self.done.dead_rows
+            + sum(file.rows for file in compacted.inputs)
+            - sum(file.rows for file in compacted.added),
+        )
+
+    def _expire(self, owner: Owning) -> None:
+        self._put_off("expire", EXPIRE_SECONDS)
+        try:
+            table = self._loader(owner)()
+            io, location = table.io, table.location()
+            if any(True for _ in notes(io, location)):  # safety: expiry-waits-for-unknown
+                return  # whether they landed is read in the history
+            now_ms = self.clock.now_ms()
+            leased = leased_snapshots(io, location, now_ms)
+            old = expirable(table, leased, KeepRule(self.settings.snapshots_seconds), now_ms)
+            current = table.current_snapshot()
+            if not old or current is None or current.snapshot_id != owner.position.snapshot_id:
+                return
+            # safety: noted-before-expired
+            write_note(io, location, ExpiryNote(f"{now_ms:015}-{uuid.uuid4()}", now_ms, tuple(old)))
+            failpoint("expiry.noted")
+        except Exception as failure:  # noqa: BLE001  whatever it is, it must not end ingest
+            self._failed("expire", failure)
+            return
+        expired = tuple(snapshot.snapshot_id for snapshot in old)
+        match owner.land(replace(TableChange.carrying_on(owner.position), expired=expired)):
+            case Landed(snapshot_id, _):
+                self.done = replace(self.done, expired=self.done.expired + len(expired))
+                _logger.info(
+                    "snapshots expired",
+                    extra=fields(table=owner.definition.name, snapshot_id=snapshot_id, expired=len(expired)),
+                )
+            case Rejected(CommitRejected() as error):
+                self._failed("expire", error)
+            case Rejected(error) | Unknown(error):
+                raise error
+
+    def _swept(self, sweeping: Future[Any]) -> None:
+        self._sweeping = None
+        self._put_off("sweep", SWEEP_SECONDS)
+        try:
+            swept = sweeping.result()
+        except Exception as error:  # noqa: BLE001  whatever it is, it must not end ingest
+            self._failed("sweep", error)
+            return
+        self.done = replace(
+            self.done,
+            swept_files=self.done.swept_files + swept.files,
+            swept_bytes=self.done.swept_bytes + swept.bytes,
+        )
+
+    def _failed(self, what: str, error: Exception) -> None:
+        self._put_off(what, RETRY_SECONDS)
+        _logger.warning(
+            "maintenance will try again",
+            extra=fields(what=what, error=type(error).__name__, detail=str(error).partition("\n")[0]),
+        )

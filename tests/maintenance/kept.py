@@ -1,0 +1,71 @@
+"""A small table whose owner commits batches and lets upkeep have its turns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from ingest.commit import Landed
+from maintenance.run import OwnedTable
+from maintenance.upkeep import TableUpkeep
+from tests.ingest.small_ingest import Ingest
+from tests.manual_clock import ManualClock
+from thermocline.settings import MaintenanceSettings
+
+T = TypeVar("T")
+HOURS = 3_600.0
+SETTINGS = MaintenanceSettings(lookups_per_second=10**6, target_file_bytes=1 << 20)
+
+
+@dataclass
+class Inline:
+    """An engine that has run a task before it says so."""
+
+    jvm: Any
+    tasks: int = 1
+
+    def run(self, *_: object) -> Any:
+        raise AssertionError("a batch was run")
+
+    def stop(self) -> None:
+        pass
+
+    def start(self, task: Callable[[], T]) -> Future[T]:
+        future: Future[T] = Future()
+        try:
+            future.set_result(task())
+        except Exception as error:  # noqa: BLE001  as an engine does
+            future.set_exception(error)
+        return future
+
+
+@dataclass
+class Kept:
+    """A table whose owner commits batches and lets upkeep have its turns."""
+
+    ingest: Ingest
+    upkeep: TableUpkeep
+    site: OwnedTable
+    clock: ManualClock
+
+    def batch(self) -> None:
+        self.ingest.held = self.upkeep.held()
+        change, after = self.ingest.batch()
+        assert isinstance(self.site.land(change), Landed)
+        self.ingest.expected = after
+        self.ingest.refresh()
+
+    def turn(self) -> None:
+        """A turn, after what runs in a thread."""
+        self.upkeep.turn(self.site)
+        deadline = time.monotonic() + 60
+        while not self.upkeep.is_settled:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        self.ingest.refresh()
+
+    def data_files(self) -> set[str]:
+        return self.ingest.files_written()

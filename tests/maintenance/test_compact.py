@@ -1,0 +1,126 @@
+"""Compaction beside batches, on real files, against a plain dict."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ingest.files_by_bucket import after_commit
+from maintenance import compact
+from maintenance.compact import Compacted, CompactionTask
+from maintenance.landing import landing
+from tests.ingest.one_bucket import DEFINITION, IO, Key, OneBucketTable, Record, live_rows, records_of
+from thermocline.iceberg.data_file import ROW_GROUP_ROWS
+from thermocline.iceberg.files import DataFile, local_path
+from thermocline.iceberg.sparse_index import load_sparse_index
+from thermocline.rules.keys import encode_table
+
+
+def _task(table: OneBucketTable, files: list[DataFile], target_bytes: int = 128 << 20) -> CompactionTask:
+    return CompactionTask(
+        IO, table.definition, table.location, f"{table.location}/moves", 0, tuple(files), target_bytes
+    )
+
+
+def _land(table: OneBucketTable, done: Compacted) -> None:
+    change = landing(IO, table.definition, table.location, done, table.files[0])
+    assert change is not None
+    assert change.rows_gained() == 0
+    table.files = after_commit(table.files, [change])
+
+
+@pytest.mark.parametrize("format_version", [2, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_row_is_lost_doubled_or_brought_back_by_a_compaction_beside_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, format_version: int
+) -> None:
+    """Method: a random part of the files is compacted; batches delete and update their rows meanwhile."""
+    monkeypatch.setattr(compact, "ROWS_IN_MEMORY", 4 * ROW_GROUP_ROWS)
+    rng = random.Random(seed)
+    table = OneBucketTable(tmp_path, replace(DEFINITION, format_version=format_version))
+    expected: dict[Key, str] = {}
+    offset = 0
+    for _ in range(6):
+        running: list[Compacted] = []
+        for number in range(4):
+            if number == 2 and table.files.get(0):
+                files = rng.sample(list(table.files[0]), rng.randint(1, len(table.files[0])))
+                running.append(_task(table, files, rng.choice([1, 20_000, 1 << 30])).run())
+                table.held = frozenset(file.path for file in files)
+            batch: list[Record] = []
+            for _ in range(rng.choice([10, 3_000])):
+                key = (1, f"u{rng.randrange(40)}", f"k{rng.randrange(100)}")
+                batch.append((offset, key, None if rng.random() < 0.2 else f"v{offset}"))
+                offset += 1
+            for _, key, value in batch:
+                expected.pop(key, None) if value is None else expected.update({key: value})
+            table.upsert(batch)
+        for done in running:
+            _land(table, done)
+        table.held = frozenset()
+        rows = live_rows(table.files)
+        assert len(rows) == len(expected)
+        assert dict(rows) == expected
+
+
+def test_the_rows_are_in_key_order_in_files_of_the_target_size(tmp_path: Path) -> None:
+    table = OneBucketTable(tmp_path, merges=False)
+    numbers = list(range(30_000))
+    random.Random(1).shuffle(numbers)
+    for part in range(5):
+        some = numbers[part * 6_000 : (part + 1) * 6_000]
+        table.upsert([(one, (1, f"u{one:05}", "plan"), f"{one * 7919}") for one in some])
+    whole = sum(file.bytes for file in table.files[0])
+    done = _task(table, list(table.files[0]), whole // 12).run()
+    assert len(done.added) in range(3, 12)
+    keys: list[bytes] = []
+    for file in done.added:
+        index = load_sparse_index(IO, file.path, DEFINITION)
+        assert set(index.rows[:-1]) <= {ROW_GROUP_ROWS}
+        found = encode_table(DEFINITION, pq.read_table(local_path(file.path), partitioning=None)).to_pylist()
+        assert index.first_keys == found[::ROW_GROUP_ROWS]
+        keys += found
+    assert keys == sorted(keys)
+    assert len(keys) == 30_000
+
+
+def test_a_file_that_another_writer_left_unsorted_is_sorted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = OneBucketTable(tmp_path)
+    table.upsert([(one, (1, f"u{one:03}", "plan"), "ours") for one in range(0, 200, 2)])
+    backwards = records_of([(one, (1, f"u{one:03}", "plan"), "theirs") for one in range(199, 0, -2)])
+    path = tmp_path / "backwards.parquet"
+    pq.write_table(backwards.select(DEFINITION.table_schema.names), path, row_group_size=40)
+    theirs = DataFile(path.as_uri(), 0, 100, path.stat().st_size)
+    table.files = {0: [*table.files[0], theirs]}
+    done = _task(table, list(table.files[0])).run()
+    rows = pq.read_table(local_path(done.added[0].path), partitioning=None)
+    assert rows.column("user_id").to_pylist() == [f"u{one:03}" for one in range(200)]
+
+    monkeypatch.setattr(compact, "UNSORTED_ROWS_MAX", 99)
+    assert theirs not in _task(table, list(table.files[0])).run().inputs
+
+
+def test_a_task_whose_input_is_gone_does_not_land(tmp_path: Path) -> None:
+    table = OneBucketTable(tmp_path)
+    table.upsert([(one, (1, f"u{one}", "plan"), "gold") for one in range(9)])
+    done = _task(table, list(table.files[0])).run()
+    assert landing(IO, DEFINITION, table.location, done, []) is None
+
+
+def test_of_dead_rows_alone_no_file_is_left(tmp_path: Path) -> None:
+    table = OneBucketTable(tmp_path)
+    table.upsert([(one, (1, f"u{one}", "plan"), "gold") for one in range(9)])
+    table.held = frozenset(file.path for file in table.files[0])
+    table.upsert([(9 + one, (1, f"u{one}", "plan"), None) for one in range(9)])
+    done = _task(table, list(table.files[0])).run()
+    assert done.added == ()
+    _land(table, done)
+    assert table.files == {0: []}
+    assert pa.ipc.open_file(local_path(done.moves)).num_record_batches == 0

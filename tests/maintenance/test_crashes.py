@@ -1,0 +1,96 @@
+"""Maintenance that fails, or whose process dies, at each of its failpoints: the next one goes on."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingest.java import small_jvm
+from maintenance.run import OwnedTable
+from maintenance.upkeep import TableUpkeep
+from tests.failpoints.point import Process
+from tests.failpoints.points import POINTS, points_of
+from tests.ingest.small_ingest import Ingest, settings_of
+from tests.maintenance.kept import HOURS, SETTINGS, Inline, Kept
+from tests.manual_clock import ManualClock
+from tests.tier import quick_or_full
+from thermocline import failpoints
+
+pytestmark = pytest.mark.jvm
+
+SEEDS = quick_or_full(1, 8)
+ROUNDS_MAX = 60
+
+
+class Died(BaseException):
+    """In place of the end of the process."""
+
+
+class Once:
+    """Fails, or dies, at the first or a later time that a point is met."""
+
+    def __init__(self, name: str, dies: bool, nth: int) -> None:
+        self.name, self.dies, self.left = name, dies, nth
+
+    def fire(self, name: str, is_done: bool) -> None:
+        if name == self.name and not is_done:
+            self.left -= 1
+            if self.left == 0:
+                raise Died if self.dies else POINTS[name].error(name)
+
+    def skew_ms(self, name: str) -> int:
+        return 0
+
+
+@pytest.fixture(scope="module")
+def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    settings = settings_of(tmp_path_factory.mktemp("jvm"), "sqlite:///catalog.db")
+    with small_jvm(settings.catalog) as view:
+        yield view
+
+
+@pytest.fixture
+def hooked() -> Iterator[Callable[[Once], None]]:
+    yield failpoints.hook_in
+    failpoints.hook_in(None)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("dies", [pytest.param(False, marks=pytest.mark.full), True], ids=["fails", "dies"])
+@pytest.mark.parametrize("name", points_of(Process.UPKEEP))
+def test_wherever_maintenance_ends_the_table_is_right_and_the_next_one_goes_on(
+    tmp_path: Path, jvm: Any, hooked: Callable[[Once], None], name: str, dies: bool, seed: int
+) -> None:
+    rng = random.Random(f"{name} {dies} {seed}")
+    ingest = Ingest(settings_of(tmp_path, "sqlite:///catalog.db"), jvm, seed)
+    clock = ManualClock(int(1000 * time.time()))
+    kept = Kept(ingest, TableUpkeep(SETTINGS, clock), OwnedTable.of(ingest.owned, Inline(jvm)), clock)
+    once = Once(name, dies, rng.randint(1, 3 if name.startswith(("compact", "landing")) else 1))
+    hooked(once)
+    rounds_after = 0
+    for round_ in range(ROUNDS_MAX):
+        kept.batch()
+        try:
+            kept.turn()
+        except Died:
+            kept.upkeep.close()
+            ingest.take_over()
+            kept = Kept(ingest, TableUpkeep(SETTINGS, clock), OwnedTable.of(ingest.owned, Inline(jvm)), clock)
+        clock.advance(5 * HOURS if round_ > 12 and round_ % 2 else 61)
+        rounds_after += once.left <= 0
+        if rounds_after == 6:
+            break
+    assert once.left <= 0, f"{name} was never met"
+    assert kept.upkeep.done.rewrites > 0
+    assert kept.ingest.rows() == kept.ingest.expected
+    # Every snapshot can be read whole, and none of its files is gone.
+    assert kept.ingest.files_ever_in_the_table() <= kept.data_files()
+    for snapshot in kept.ingest.owned.table.snapshots():
+        kept.ingest.owned.table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
+    kept.upkeep.close()
+    ingest.owned.release()

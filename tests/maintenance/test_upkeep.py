@@ -1,0 +1,230 @@
+"""Upkeep between the batches of an owner, on a real catalog and real files, against a plain dict."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingest.change import TableChange
+from ingest.commit import Landed
+from ingest.files_by_bucket import by_bucket
+from ingest.java import small_jvm
+from ingest.unknown import UnknownCommit, remove_note, write_note
+from maintenance.run import OwnedTable
+from maintenance.upkeep import TableUpkeep
+from tests.ingest.small_ingest import NAME, Ingest, settings_of
+from tests.maintenance.kept import HOURS, SETTINGS, Inline, Kept
+from tests.manual_clock import ManualClock
+from thermocline.iceberg.expired import notes_of
+from thermocline.iceberg.files import local_path
+from thermocline.iceberg.lineage import lineage, whole_lineage
+from thermocline.settings import Settings
+
+pytestmark = pytest.mark.jvm
+
+
+@pytest.fixture(scope="module")
+def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    settings = settings_of(tmp_path_factory.mktemp("jvm"), "sqlite:///catalog.db")
+    with small_jvm(settings.catalog) as view:
+        yield view
+
+
+@pytest.fixture
+def kept(tmp_path: Path, jvm: Any, request: pytest.FixtureRequest) -> Iterator[Kept]:
+    format_version = getattr(request, "param", 3)
+    settings = _of_version(settings_of(tmp_path, "sqlite:///catalog.db"), format_version)
+    ingest = Ingest(settings, jvm, seed=format_version)
+    clock = ManualClock(int(1000 * time.time()))
+    upkeep = TableUpkeep(SETTINGS, clock)
+    yield Kept(ingest, upkeep, OwnedTable.of(ingest.owned, Inline(jvm)), clock)
+    upkeep.close()
+    ingest.owned.release()
+
+
+def _of_version(settings: Settings, format_version: int) -> Settings:
+    table = settings.tables[NAME].model_copy(update={"format_version": format_version})
+    return settings.model_copy(update={"tables": {NAME: table}})
+
+
+@pytest.mark.parametrize("kept", [2, 3], indirect=True)
+def test_rewrites_land_between_batches_and_the_table_says_the_same(kept: Kept) -> None:
+    for _ in range(30):
+        kept.batch()
+        kept.turn()
+        kept.clock.advance(31)
+    done = kept.upkeep.done
+    assert done.rewrites > 5
+    assert done.dropped == 0
+    assert kept.ingest.rows() == kept.ingest.expected
+    assert {
+        bucket: sorted(files, key=lambda file: file.path)
+        for bucket, files in kept.site.position.files.items()
+        if files
+    } == by_bucket(kept.ingest.files())
+    seams = [link.state.seam for link in lineage(kept.ingest.owned.table) if link.state is not None]
+    assert len(seams) == len(kept.ingest.owned.table.snapshots())
+    assert seams == sorted(seams, key=lambda seam: seam[NAME, 0])
+
+
+def test_a_rewrite_whose_input_left_the_table_is_dropped_and_the_next_one_lands(kept: Kept) -> None:
+    while kept.upkeep.now_at is None:
+        kept.batch()
+        kept.turn()
+        kept.clock.advance(31)
+    change = kept.ingest.rewrite()
+    assert isinstance(kept.site.land(change), Landed)
+    kept.turn()
+    assert kept.upkeep.done.rewrites == 0
+    for _ in range(8):
+        kept.batch()
+        kept.clock.advance(61)
+        kept.turn()
+    assert kept.upkeep.done.rewrites > 0
+    assert kept.ingest.rows() == kept.ingest.expected
+
+
+def test_snapshots_leave_first_their_files_much_later_and_what_they_said_stays(kept: Kept) -> None:
+    """Goal: whoever reads an expired snapshot finds its files for as long as the settings promise."""
+    for _ in range(20):
+        kept.batch()
+    before = kept.ingest.owned.table
+    ids = [link.snapshot_id for link in lineage(before)]
+    ever = kept.ingest.files_ever_in_the_table()
+
+    kept.clock.advance(5 * HOURS)
+    kept.turn()
+    after = kept.ingest.owned.table
+    assert len(after.snapshots()) == 11  # the newest ten, and the one that expired the others
+    assert kept.data_files() >= ever, "whoever reads an older snapshot needs its files"
+    assert [link.snapshot_id for link in whole_lineage(after)[: len(ids)]] == ids
+    rows = before.scan(snapshot_id=ids[4]).to_arrow().num_rows  # as one that planned before
+
+    kept.upkeep._due["expire"] = kept.clock.monotonic() + 9 * HOURS
+    kept.clock.advance(3 * HOURS)
+    kept.turn()
+    kept.turn()
+    assert before.scan(snapshot_id=ids[4]).to_arrow().num_rows == rows
+
+    kept.clock.advance(2 * HOURS)
+    kept.turn()
+    kept.turn()
+    assert kept.upkeep.done.swept_files > 0
+    needed = kept.ingest.files_ever_in_the_table()
+    assert needed <= kept.data_files()
+    assert kept.data_files() == needed
+    with pytest.raises(FileNotFoundError):
+        before.scan(snapshot_id=ids[4]).to_arrow()
+    assert [link.snapshot_id for link in whole_lineage(kept.ingest.owned.table)[: len(ids)]] == ids
+    for snapshot in kept.ingest.owned.table.snapshots():
+        kept.ingest.owned.table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
+    assert kept.ingest.rows() == kept.ingest.expected
+
+
+def test_a_snapshot_that_a_view_a_tag_or_another_branch_reads_stays(kept: Kept) -> None:
+    for _ in range(20):
+        kept.batch()
+    table = kept.ingest.owned.table
+    ids = [link.snapshot_id for link in lineage(table)]
+    refs = kept.ingest.java_table().manageSnapshots()
+    refs.createTag("month-end", ids[2]).createBranch("audit", ids[4]).commit()
+    now_ms = kept.clock.now_ms()
+    lease = Path(local_path(table.location()) or "") / "thermocline" / "views" / "app.live.json"
+    lease.parent.mkdir(parents=True, exist_ok=True)
+    until = {str(ids[6]): now_ms + int(9 * HOURS * 1000), str(ids[7]): now_ms}
+    lease.write_text(f'{{"view": "app.live", "snapshots": {str(until).replace(chr(39), chr(34))}}}')
+
+    kept.clock.advance(5 * HOURS)
+    kept.turn()
+    left = {snapshot.snapshot_id for snapshot in kept.ingest.owned.table.snapshots()}
+    # With the branch, all that leads to its snapshot.
+    assert left & set(ids[:-10]) == {*ids[:5], ids[6]}
+
+
+def test_where_a_lease_can_not_be_read_nothing_expires(kept: Kept) -> None:
+    for _ in range(15):
+        kept.batch()
+    lease = Path(local_path(kept.ingest.owned.table.location()) or "") / "thermocline" / "leases" / "x.json"
+    lease.parent.mkdir(parents=True, exist_ok=True)
+    lease.write_text("{")
+    kept.clock.advance(5 * HOURS)
+    count = len(kept.ingest.owned.table.snapshots())
+    kept.turn()
+    assert len(kept.ingest.owned.table.snapshots()) == count
+    lease.unlink()
+    kept.clock.advance(61)
+    kept.turn()
+    assert len(kept.ingest.owned.table.snapshots()) < count
+
+
+def test_an_expiry_that_did_not_land_deletes_nothing(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(15):
+        kept.batch()
+    ids = {snapshot.snapshot_id for snapshot in kept.ingest.owned.table.snapshots()}
+    kept.clock.advance(5 * HOURS)
+    stale = replace(kept.site.position, snapshot_id=1)
+    current, kept.site.position = kept.site.position, stale
+    kept.turn()  # not even noted: what it would follow is not current
+    assert not list(notes_of(kept.ingest.owned.table.io, kept.ingest.owned.table.location()))
+    kept.site.position = current
+
+    def fails(_: TableChange) -> Any:
+        raise SystemExit
+
+    kept.clock.advance(601)
+    with monkeypatch.context() as patched:
+        patched.setattr(OwnedTable, "land", lambda _self, change: fails(change))
+        with pytest.raises(SystemExit):
+            kept.upkeep.turn(kept.site)
+    ever = kept.ingest.files_ever_in_the_table()
+    kept.clock.advance(599)  # no other expiry is due
+    upkeep = kept.upkeep
+    upkeep._due["expire"] = upkeep.clock.monotonic() + 10 * HOURS
+    kept.clock.advance(5 * HOURS)
+    kept.turn()
+    kept.turn()
+    assert {snapshot.snapshot_id for snapshot in kept.ingest.owned.table.snapshots()} >= ids
+    assert kept.data_files() >= ever
+
+
+def test_files_of_snapshots_that_expired_lately_stay(kept: Kept) -> None:
+    """Method: a first expiry is due to be swept, and a second one, of snapshots that share files, is not."""
+    for _ in range(15):
+        kept.batch()
+    kept.clock.advance(5 * HOURS)
+    kept.turn()
+    first = kept.ingest.owned.table
+    second_ids = [snapshot.snapshot_id for snapshot in first.snapshots()]
+    for _ in range(12):
+        kept.batch()
+    kept.clock.advance(3.9 * HOURS)
+    kept.upkeep._due["sweep"] = kept.clock.monotonic() + HOURS
+    kept.turn()
+    assert second_ids[0] not in {one.snapshot_id for one in kept.ingest.owned.table.snapshots()}
+    kept.clock.advance(HOURS)
+    kept.turn()
+    kept.turn()
+    assert any(note.is_swept for note in notes_of(first.io, first.location()))
+    for snapshot_id in second_ids:
+        first.scan(snapshot_id=snapshot_id).to_arrow()
+
+
+def test_nothing_expires_while_a_commit_is_unknown(kept: Kept) -> None:
+    for _ in range(15):
+        kept.batch()
+    table = kept.ingest.owned.table
+    note = UnknownCommit("batch", 1, 1, "none", (), "no answer")
+    write_note(table.io, table.location(), note)
+    kept.clock.advance(5 * HOURS)
+    count = len(table.snapshots())
+    kept.turn()
+    assert len(kept.ingest.owned.table.snapshots()) == count
+    remove_note(table.io, table.location(), "batch")
+    kept.clock.advance(601)
+    kept.turn()
+    assert len(kept.ingest.owned.table.snapshots()) < count

@@ -1,0 +1,247 @@
+"""``thermocline maintain``: see what a table costs its readers, what is worth a rewrite, and do it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.filesize import decimal as shown_bytes
+from rich.text import Text
+
+from thermocline.cli.maintain_progress import shown_progress
+from thermocline.cli.output import counted, say, show, table
+from thermocline.cli.session import AsJson, TableName, session_of
+from thermocline.cli.stopping import stop_event
+from thermocline.errors import ExitCode, StorageFailed, first_line
+from thermocline.process.clock import SystemClock, iso_time
+from thermocline.settings.model import size_of
+from thermocline.text.typed import command
+
+if TYPE_CHECKING:
+    from maintenance.plan import PlannedTask
+    from maintenance.status import Examined
+
+BudgetSeconds = Annotated[
+    float | None,
+    typer.Option("--budget-seconds", min=0, help="Stop starting rewrites after this many seconds of them."),
+]
+BudgetBytes = Annotated[
+    str | None,
+    typer.Option(
+        "--budget-bytes", metavar="SIZE", help="Rewrite files of at most this size in total, such as 10GB."
+    ),
+]
+
+app = typer.Typer(help="Keep a table fast to read: compact, expire, clean up.", no_args_is_help=True)
+
+
+@app.command()
+def run(
+    context: typer.Context,
+    name: TableName,
+    budget_seconds: BudgetSeconds = None,
+    budget_bytes: BudgetBytes = None,
+    as_json: AsJson = False,
+) -> int:
+    """Do what is worth doing, and exit: for cron. `ingest run` does it for the table that it owns."""
+    session = session_of(context)
+    settings = session.settings()
+    settings.table(name)
+    session.configure_logs("warning")
+    from maintenance.plan import Budget
+    from maintenance.run import maintain
+
+    budget = Budget(_bytes(budget_bytes), budget_seconds)
+    with stop_event() as stop, shown_progress() as progress:
+        done, code = maintain(settings, name, budget, SystemClock(), stop, say, progress)
+    lines = [
+        f"{name}: {'nothing to do' if code == ExitCode.NOTHING_TO_DO else 'done'}",
+        f"  rewrites    {done.rewrites:,}: {counted(done.files_before, 'file')} into {done.files_after:,}",
+        f"              {shown_bytes(done.read_bytes)} read, {done.dead_rows:,} dead rows removed",
+        f"  expired     {counted(done.expired, 'snapshot')}",
+        f"  cleaned up  {counted(done.swept_files, 'file')}, {shown_bytes(done.swept_bytes)}",
+    ]
+    if code == ExitCode.PARTLY_DONE:
+        lines.append(f"something is left to do: {command(f'maintain plan {name}')}")
+    shown = lines[:1] if code == ExitCode.NOTHING_TO_DO else lines
+    show({"table": name, **asdict(done), "exit_code": code}, Text("\n".join(shown)), as_json)
+    return code
+
+
+@app.command()
+def plan(
+    context: typer.Context,
+    name: TableName,
+    budget_seconds: BudgetSeconds = None,
+    budget_bytes: BudgetBytes = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what is worth a rewrite, why, what it saves and what it costs. Changes nothing."""
+    settings = session_of(context).settings()
+    from maintenance.plan import Budget
+    from maintenance.status import examine
+
+    found = examine(settings, name, Budget(_bytes(budget_bytes), budget_seconds))
+    chosen = {task.bucket for task in found.plan.tasks}
+    headings = ("bucket", "files", "read", "saves a day", "costs", "gain", "why")
+    rows = [
+        (
+            task.bucket,
+            len(task.files),
+            shown_bytes(task.bytes),
+            _seconds(24 * task.saves_ms),
+            _seconds(task.cost_ms),
+            f"{task.score:,.1f}x",
+            task.reason + (" (forced)" if task.is_forced else "") + _left_out(task, chosen),
+        )
+        for task in found.plan.wanted
+    ]
+    text = f"all of it: {_seconds(1000 * found.plan.debt_seconds)} of one core"
+    words = Text(text if rows else f"{name}: nothing is worth a rewrite")
+    document = {
+        "table": name,
+        "debt_seconds": found.plan.debt_seconds,
+        "tasks": [_task_document(task, chosen) for task in found.plan.wanted],
+    }
+    show(document, Group(table(headings, rows), words) if rows else words, as_json)
+
+
+@app.command()
+def explain(
+    context: typer.Context,
+    name: TableName,
+    bucket: Annotated[int, typer.Argument(help="Number of the bucket, from 0.")],
+    as_json: AsJson = False,
+) -> None:
+    """Explain what one bucket costs its readers, what it would cost at best, and what is done about it."""
+    settings = session_of(context).settings()
+    from maintenance.status import examine
+
+    found = examine(settings, name)
+    measured = found.bucket(bucket, name, settings.table(name).buckets)
+    model = found.model(measured)
+    now, best = model.now_ms(), model.after_ms(measured.files)
+    task = next((one for one in found.plan.wanted if one.bucket == bucket), None)
+    facts = (
+        ("data files", f"{len(measured.files):,}"),
+        ("size", shown_bytes(measured.bytes)),
+        ("rows", f"{measured.rows:,}"),
+        ("dead rows", f"{measured.dead_rows:,} ({measured.dead_ratio:.0%})"),
+        ("files with deletes", f"{measured.delete_files:,}"),
+        ("files that may hold a key", f"{measured.depth:.1f}"),
+        ("a scan", f"{now.scan:,.1f} ms, at best {best.scan:,.1f} ms"),
+        ("a lookup", f"{now.lookup:,.2f} ms, at best {best.lookup:,.2f} ms"),
+    )
+    advice = (
+        f"Worth a rewrite: {task.reason}. It reads {shown_bytes(task.bytes)} in {len(task.files):,} files, "
+        f"takes {_seconds(task.cost_ms)}, and saves readers {_seconds(24 * task.saves_ms)} a day."
+        if task is not None
+        else "Not worth a rewrite: readers would save less within a day than it costs."
+    )
+    rates = (
+        f"Assumed: {found.settings.scans_per_hour:g} scans an hour and {found.settings.lookups_per_second:g} "
+        "lookups a second, evenly over the buckets ([maintenance] says so)."
+    )
+    document = {
+        "table": name,
+        "bucket": bucket,
+        "files": len(measured.files),
+        "bytes": measured.bytes,
+        "rows": measured.rows,
+        "dead_rows": measured.dead_rows,
+        "files_with_deletes": measured.delete_files,
+        "depth": measured.depth,
+        "scan_ms": now.scan,
+        "scan_ms_at_best": best.scan,
+        "lookup_ms": now.lookup,
+        "lookup_ms_at_best": best.lookup,
+        "task": None if task is None else _task_document(task, {bucket}),
+    }
+    show(document, Group(table(("", ""), facts), Text(advice), Text(rates)), as_json)
+
+
+@app.command()
+def status(context: typer.Context, name: TableName, as_json: AsJson = False) -> None:
+    """Show the table's files, its debt, and when it was last maintained."""
+    settings = session_of(context).settings()
+    from maintenance.status import examine
+
+    found = examine(settings, name)
+    try:
+        last = found.last_runs()
+    except (OSError, ValueError) as error:
+        raise StorageFailed(table=name, detail=first_line(error)) from error
+    measured = found.measured
+    dead = measured.dead_rows / measured.rows if measured.rows else 0.0
+    size = shown_bytes(measured.bytes)
+    manifests = f"{measured.manifests:,} manifests, {shown_bytes(measured.manifest_bytes)}"
+    debt = f"{_seconds(1000 * found.plan.debt_seconds)} of one core"
+    facts = (
+        ("data files", f"{measured.files:,} in {len(measured.buckets):,} buckets, {size}"),
+        ("dead rows", f"{measured.dead_rows:,} of {measured.rows:,} ({dead:.0%})"),
+        ("files that may hold a key", f"{_worst_depth(found):.1f} in the worst bucket"),
+        ("metadata", f"{measured.snapshots:,} snapshots, {manifests}"),
+        ("debt", f"{debt}, for all of {len(found.plan.wanted):,} rewrites that are worth it"),
+        ("last rewrite", _when(last.rewritten_ms)),
+        ("last expiry", _when(last.expired_ms)),
+        ("files to delete", f"of {last.waiting_snapshots:,} expired snapshots"),
+    )
+    document = {
+        "table": name,
+        "files": measured.files,
+        "bytes": measured.bytes,
+        "rows": measured.rows,
+        "dead_rows": measured.dead_rows,
+        "depth_worst": _worst_depth(found),
+        "snapshots": measured.snapshots,
+        "manifests": measured.manifests,
+        "manifest_bytes": measured.manifest_bytes,
+        "debt_seconds": found.plan.debt_seconds,
+        "rewrites_wanted": len(found.plan.wanted),
+        **asdict(last),
+    }
+    show(document, table(("", ""), facts), as_json)
+
+
+def _worst_depth(found: Examined) -> float:
+    return max((bucket.depth for bucket in found.measured.buckets.values()), default=0.0)
+
+
+def _task_document(task: PlannedTask, chosen: set[int]) -> dict[str, Any]:
+    return {
+        "bucket": task.bucket,
+        "files": len(task.files),
+        "bytes": task.bytes,
+        "reason": task.reason,
+        "saves_ms_per_hour": task.saves_ms,
+        "cost_ms": task.cost_ms,
+        "score": task.score,
+        "forced": task.is_forced,
+        "within_budget": task.bucket in chosen,
+    }
+
+
+def _left_out(task: PlannedTask, chosen: set[int]) -> str:
+    return "" if task.bucket in chosen else " (beyond the budget)"
+
+
+def _bytes(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        size = size_of(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    assert isinstance(size, int)
+    return size
+
+
+def _seconds(ms: float) -> str:
+    seconds = ms / 1000
+    return f"{seconds / 60:,.1f} min" if seconds >= 120 else f"{seconds:,.1f} s"
+
+
+def _when(at_ms: int | None) -> str:
+    return "never, as far as the table's history reaches" if at_ms is None else iso_time(at_ms)
