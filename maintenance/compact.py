@@ -12,7 +12,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -41,11 +40,10 @@ _ROWS_WRITTEN: Final = 8 * ROW_GROUP_ROWS
 UNSORTED_ROWS_MAX: Final = 2_000_000
 """Of a file that is not in key order, as another writer may leave it: it is sorted in memory."""
 
-MOVES_SCHEMA: Final = pa.schema([("source", pa.int32()), ("position", pa.int64())])
+MOVES_SCHEMA: Final = pa.schema([("_source", pa.int32()), ("_position", pa.int64())])
 """One row for each that was written, in that order: the index of its input, and its position there."""
 
 _ENDING: Final = "-rewrite-"
-_NO_PIECE: Final = (np.zeros(0, np.int64), pa.table({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,7 @@ class CompactionTask:
     def run(self) -> Compacted:
         """Merge. What an error leaves behind is named by no commit."""
         failpoint("compact.start")
-        rows_at_once = max(ROW_GROUP_ROWS, ROWS_IN_MEMORY // max(len(self.files), 1))
+        rows_at_once = max(ROW_GROUP_ROWS, ROWS_IN_MEMORY // max(2 * len(self.files), 1))
         inputs: list[DataFile] = []
         runs: list[_Run] = []
         for file in self.files:
@@ -106,8 +104,8 @@ class CompactionTask:
     ) -> Iterator[WrittenFile]:
         writer: DataFileWriter | None = None
         count = 0
-        for rows, moved in _merged(runs):
-            placed.write_table(moved)
+        for rows in _merged(runs):
+            placed.write_table(rows.select(MOVES_SCHEMA.names))
             for start in range(0, rows.num_rows, _ROWS_WRITTEN):
                 if writer is None:
                     writer = DataFileWriter(self.io, f"{stem}{_ENDING}{count:04}.parquet", self.definition)
@@ -132,12 +130,14 @@ def _finished(writer: DataFileWriter) -> WrittenFile:
 
 
 class _Run:
-    """The live rows of one file in key order, of which a piece is in memory."""
+    """The live rows of one file in key order, with where they come from; some are in memory."""
 
-    def __init__(self, source: int, pieces: Iterator[tuple[Positions, pa.Table]]) -> None:
-        self.source = source
+    def __init__(self, source: int, pieces: Iterator[tuple[Positions, pa.Table]], rows_at_once: int) -> None:
+        self._source = source
         self._pieces = pieces
-        self.positions, self.rows = next(pieces, _NO_PIECE)
+        self._rows_at_once = rows_at_once
+        self.rows = pa.table({})
+        self._fill()
 
     @classmethod
     def of(
@@ -146,28 +146,35 @@ class _Run:
         """None for a file that would have to be sorted, and is too large for it."""
         deleted = read_deletes(io, file.deletes) if file.deletes is not None else None
         pieces = placed_rows(io, definition, file.path, deleted, rows_at_once)
-        if load_sparse_index(io, file.path, definition).is_sorted:
-            return cls(source, pieces)
-        return cls(source, _sorted_whole(pieces)) if file.rows <= UNSORTED_ROWS_MAX else None
+        if not load_sparse_index(io, file.path, definition).is_sorted:
+            if file.rows > UNSORTED_ROWS_MAX:
+                return None
+            pieces = _sorted_whole(pieces)
+        return cls(source, pieces, rows_at_once)
 
     @property
-    def last_key(self) -> pa.Scalar:
-        """Of the piece in memory."""
-        return self.rows.column(KEY)[-1]
+    def last_key(self) -> bytes:
+        """Of the rows in memory."""
+        key: bytes = self.rows.column(KEY)[-1].as_py()
+        return key
 
-    def take(self, cutoff: pa.Scalar) -> Iterator[tuple[pa.Table, pa.Table]]:
-        """The rows in memory up to a key, with where they come from; where none is left, more are read."""
-        end = pc.sum(pc.less_equal(self.rows.column(KEY), cutoff)).as_py()
-        if not end:
-            return
-        sources = pa.array(np.full(end, self.source, np.int32))
-        yield (
-            self.rows.slice(0, end),
-            pa.Table.from_arrays([sources, pa.array(self.positions[:end])], schema=MOVES_SCHEMA),
-        )
-        self.positions, self.rows = self.positions[end:], self.rows.slice(end)
-        if not self.rows.num_rows:
-            self.positions, self.rows = next(self._pieces, _NO_PIECE)
+    def take(self, cutoff: bytes) -> pa.Table:
+        """The rows in memory up to a key; more are read where few are left."""
+        end = pc.sum(pc.less_equal(self.rows.column(KEY), pa.scalar(cutoff, pa.binary()))).as_py()
+        taken = self.rows.slice(0, end)
+        self.rows = self.rows.slice(end)
+        self._fill()
+        return taken
+
+    def _fill(self) -> None:
+        """Never fewer rows than are read at once, so that a step goes far in all files together."""
+        while self.rows.num_rows < self._rows_at_once and (piece := next(self._pieces, None)) is not None:
+            positions, rows = piece
+            sources = pa.array(np.full(len(positions), self._source, np.int32))
+            placed = pa.Table.from_arrays([sources, pa.array(positions)], schema=MOVES_SCHEMA)
+            for field in MOVES_SCHEMA:
+                rows = rows.append_column(field, placed.column(field.name))
+            self.rows = pa.concat_tables([self.rows, rows]) if self.rows.num_rows else rows
 
 
 def _sorted_whole(pieces: Iterator[tuple[Positions, pa.Table]]) -> Iterator[tuple[Positions, pa.Table]]:
@@ -178,21 +185,11 @@ def _sorted_whole(pieces: Iterator[tuple[Positions, pa.Table]]) -> Iterator[tupl
         yield np.concatenate([positions for positions, _ in found])[order.to_numpy()], rows.take(order)
 
 
-def _merged(runs: Sequence[_Run]) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """All rows in key order, piece by piece, each with where its rows come from."""
+def _merged(runs: Sequence[_Run]) -> Iterator[pa.Table]:
+    """All rows in key order, piece by piece, each with where it comes from."""
     while live := [run for run in runs if run.rows.num_rows]:
         # Beyond the least of the last keys, a run may go on with a key that another one has in memory.
-        cutoff = reduce(
-            lambda one, other: other if other.as_py() < one.as_py() else one, map(_last_key, live)
-        )
-        parts = [part for run in live for part in run.take(cutoff)]
-        rows = pa.concat_tables([rows for rows, _ in parts])
-        moved = pa.concat_tables([moved for _, moved in parts])
-        if len(parts) > 1:
-            order = pc.sort_indices(rows.column(KEY).combine_chunks())
-            rows, moved = rows.take(order), moved.take(order)
-        yield rows, moved
-
-
-def _last_key(run: _Run) -> pa.Scalar:
-    return run.last_key
+        cutoff = min(run.last_key for run in live)
+        parts = [rows for run in live if (rows := run.take(cutoff)).num_rows]
+        rows = pa.concat_tables(parts)
+        yield rows.sort_by(KEY) if len(parts) > 1 else rows

@@ -66,7 +66,7 @@ def _moved(io: FileIO, done: Compacted, late: dict[int, BitMap]) -> dict[str, Bi
     ends = np.cumsum([file.rows for file in done.added])
     by_file: dict[str, BitMap] = {}
     for start, moved in _moves(io, done.moves):
-        sources, positions = moved.column("source").to_numpy(), moved.column("position").to_numpy()
+        sources, positions = moved.column("_source").to_numpy(), moved.column("_position").to_numpy()
         for number, deleted in late.items():
             # safety: late-deletes-follow-their-rows
             hits = np.flatnonzero((sources == number) & np.isin(positions, deleted.to_array())) + start
