@@ -311,7 +311,6 @@ def test_metrics_show_offsets_ages_and_requests(served: SimpleNamespace) -> None
     assert 'thermocline_end_offset{partition="0",table="profiles",topic="profiles"} 4.0' in text
     assert 'thermocline_age_seconds{table="profiles"} 0.0' in text
     assert 'thermocline_bad_records{stage="key",table="profiles"} 2.0' in text
-    assert 'thermocline_catalog_problem{table="profiles"} 0.0' in text
     assert 'thermocline_requests_total{method="GET",route="/v1/tables/{table}/rows",status="200"}' in text
     assert 'thermocline_requests_total{method="GET",route="unknown",status="404"}' in text
 
