@@ -20,6 +20,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from typer.core import TyperCommand, TyperGroup
 
+from ingest import measures as ingest_measures
 from serving import measures
 from serving.app import create_app
 from serving.openapi import described
@@ -276,7 +277,7 @@ def errors_page() -> str:
 
 
 def metrics_page() -> str:
-    """Every metric of a server."""
+    """Every metric of a server and of ingest."""
     rows = []
     for metric in _metrics():
         (described,) = metric.describe()
@@ -335,9 +336,11 @@ Results go to stdout and talk to stderr. `--json` prints one JSON document inste
 `thermocline` itself stand before the command."""
 
 _METRICS_INTRODUCTION: Final = """\
-`GET /metrics` of a server, in Prometheus's text format, and of `ingest run` and `views publish --watch` with
-`--metrics-port`, which have those of views. Counters and histograms are of all API processes of a server;
-gauges say what is so at that moment. Base units: seconds, bytes, records."""
+`GET /metrics` in Prometheus's text format: of a server; of `ingest run` with `--metrics-port`, which has
+those of ingest, of its table and of views; and of `views publish --watch` with `--metrics-port`, which has
+those of views. Counters and histograms are of all API processes of a server; gauges say what is so at that
+moment, and those of a table's files what the last commit left. Base units: seconds, bytes, records.
+[Watching](../watching.md) says which of them to be woken by."""
 
 _SAFETY_INTRODUCTION: Final = """\
 What keeps the table equal to the replay of its log, line by line. `make mutants` takes each of these lines
@@ -462,7 +465,7 @@ def _is_defined(name: str) -> str:
 
 
 def _metrics() -> list[MetricWrapperBase]:
-    found = [*vars(metrics).values(), *vars(measures).values()]
+    found = [value for module in (metrics, measures, ingest_measures) for value in vars(module).values()]
     return [metric for metric in found if isinstance(metric, MetricWrapperBase)]
 
 

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+from ingest import measures
 from ingest.accounting import Accounting, account, watermark_ms
 from ingest.bad_records import BadRecords, BadRecordsPolicy, check_dead_letter_topic
 from ingest.batch import BatchResult
@@ -219,6 +220,8 @@ class Owner:
                 clock=clock,
             )
             undo.pop_all()
+        interval_seconds = owner.settings.commit_interval_seconds
+        measures.opened(name, interval_seconds, owned.settled, owner.position.files, clock.now_ms())
         return owner
 
     def close(self) -> None:
@@ -299,7 +302,9 @@ class Owner:
         records_max = records_max_of(
             self.settings.batch_records_max, self.settings.batch_bytes_max, self.bytes_per_record
         )
-        batch = plan_batch(with_new_partitions(self.position.seam, starts), ends, records_max)
+        seam = with_new_partitions(self.position.seam, starts)
+        measures.looked(self._name, seam, ends)
+        batch = plan_batch(seam, ends, records_max)
         if batch.ranges:
             self._run(batch, planned)
         elif self.position.has_read and is_note_due(
@@ -308,6 +313,7 @@ class Owner:
             self._note_drained(batch, planned)  # safety: beh-idle-note
         held = self.log.open_transactions(topics)
         warn(self._name, self.standstill.long_open(held, self.position.seam, self.clock.monotonic()))
+        measures.stepped(self._name, batch.end, ends, self.clock.now_ms())
         return batch.end != ends
 
     def _run(self, batch: Batch, planned: Mark) -> None:
@@ -324,7 +330,9 @@ class Owner:
             raise
         ran_at = self.clock.monotonic()
         accounting = account(result, self.definition.on_error)
-        match self._commit(batch, result, accounting, planned):
+        outcome = self._commit(batch, result, accounting, planned)
+        commit_seconds = self.clock.monotonic() - ran_at
+        match measures.counted(self._name, outcome, self.clock.now_ms()):
             case Rejected(error):
                 delete_files(self.table.io, written_paths(result.buckets))
                 raise error
@@ -342,9 +350,11 @@ class Owner:
                         merged_files=sum(len(part.removed) for part in result.buckets),
                         carried_rows=sum(part.carried for part in result.buckets),
                         run_seconds=round(ran_at - started_at, 3),
-                        commit_seconds=round(self.clock.monotonic() - ran_at, 3),
+                        commit_seconds=round(commit_seconds, 3),
                     ),
                 )
+                files, run_seconds = self.position.files, ran_at - started_at
+                measures.landed(self._name, accounting, result.buckets, files, run_seconds, commit_seconds)
         self._learn(result)
 
     def _commit(self, batch: Batch, result: BatchResult, accounting: Accounting, planned: Mark) -> Outcome:
@@ -378,7 +388,8 @@ class Owner:
 
     def _note_drained(self, batch: Batch, planned: Mark) -> None:
         """Commit that the table holds all of the log: what is appended later can't have been missed."""
-        done = landed(self._commit(batch, BatchResult((), ()), Accounting(), planned))
+        outcome = self._commit(batch, BatchResult((), ()), Accounting(), planned)
+        done = landed(measures.counted(self._name, outcome, self.clock.now_ms()))
         _logger.info("drained", extra=fields(table=self._name, snapshot_id=done.snapshot_id))
 
     def _check_before_commit(self, batch: Batch, accounting: Accounting) -> None:

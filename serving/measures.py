@@ -30,6 +30,18 @@ HOT_RECORDS: Final = Gauge(
 HOT_GENERATIONS: Final = Gauge(
     "thermocline_hot_generations", "Generations of the hot tier.", ("table",), registry=metrics.REGISTRY
 )
+HOT_BYTES_MAX: Final = Gauge(
+    "thermocline_hot_bytes_max",
+    "What the table's hot tier may take on disk; at it, the tailer pauses.",
+    ("table",),
+    registry=metrics.REGISTRY,
+)
+CATALOG_PROBLEM: Final = Gauge(
+    "thermocline_catalog_problem",
+    "1 where the table's newest snapshot could not be asked for or taken up, else 0.",
+    ("table",),
+    registry=metrics.REGISTRY,
+)
 STALE: Final = Gauge(
     "thermocline_stale", "1 where answers are marked stale, else 0.", ("table",), registry=metrics.REGISTRY
 )

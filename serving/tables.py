@@ -173,6 +173,8 @@ class ServedTable:
         measures.HOT_RECORDS.labels(self.name).set(tailer.get("hot_records", 0))
         measures.HOT_GENERATIONS.labels(self.name).set(tailer.get("generations", 0))
         measures.PAUSED.labels(self.name).set(bool(tailer.get("paused")))
+        measures.HOT_BYTES_MAX.labels(self.name).set(tailer.get("hot_bytes_max", 0))
+        measures.CATALOG_PROBLEM.labels(self.name).set(bool(tailer.get("catalog_problem")))
         metrics.HOT_BYTES.labels(self.name).set(tailer.get("hot_bytes", 0))
         for stage, count in tailer.get("bad", {}).items():
             metrics.BAD_RECORDS.labels(self.name, stage).set(count)

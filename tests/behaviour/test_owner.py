@@ -13,12 +13,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
+from prometheus_client.parser import text_string_to_metric_families
 from py4j.protocol import Py4JJavaError
 
 from embedded.oracle import RowKey
+from embedded.ports import free_ports
 from embedded.stack import TABLE, TOPIC, Stack
 from ingest import owner as ingest_owner
 from ingest.batch import BatchResult
@@ -96,6 +99,33 @@ def test_ingest_told_to_stop_ends_cleanly_with_its_last_batch_committed(
     stack.wait_for(lambda: table_rows(stack) == wanted, "the batch is committed", running)
     os.killpg(running.process.pid, number) if number == signal.SIGINT else running.tell_to_stop()
     assert running.process.wait() == 0
+
+
+def test_ingest_shows_prometheus_what_it_committed_and_how_the_table_is(stack: Stack, topic: Topic) -> None:
+    """Method: as a user starts it; what it shows is compared with what was written and with the table."""
+    write_some(topic, 3)
+    (port,) = free_ports(1)
+    running = stack.ingest("--metrics-port", str(port))
+
+    def shown() -> dict[str, float]:
+        try:
+            text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=30).text
+        except httpx.TransportError:  # it does not listen yet
+            return {}
+        samples = (one for family in text_string_to_metric_families(text) for one in family.samples)
+        return {f"{one.name} {one.labels.get('outcome', '')}".strip(): one.value for one in samples}
+
+    wanted = replayed(topic)
+    stack.wait_for(lambda: shown().get("thermocline_table_rows") == len(wanted), "all is committed", running)
+    found = shown()
+    running.tell_to_stop()
+    assert running.process.wait() == 0
+    assert table_rows(stack) == wanted
+    assert found["thermocline_ingest_commits_total landed"] >= 1
+    assert found["thermocline_ingest_commits_total unknown"] == found["thermocline_ingest_lag_records"] == 0
+    assert sum(count for name, count in found.items() if "ingest_records_total" in name) >= len(wanted)
+    assert found["thermocline_ingest_commit_interval_seconds"] == 1
+    assert found["thermocline_table_bytes"] > 0
 
 
 def test_once_with_nothing_new_says_so(stack: Stack) -> None:

@@ -14,6 +14,7 @@ from serving.entity import entity_of
 from serving.tables import ServedTable
 from thermocline.errors import NotReady, TableMissing
 from thermocline.process.clock import SystemClock
+from thermocline.process.metrics import REGISTRY
 from thermocline.rules.decode import json_row
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.seam import Seam
@@ -258,6 +259,19 @@ def test_a_dropped_table_is_refused_by_name_and_served_again_when_it_is_back(
     status.write_bytes(b'{"catalog_problem": null, "caught_up_to_start_ends": true}')
     table.refresh()
     assert looked_up(table) == {}
+
+
+def test_metrics_show_whether_the_tailer_follows_the_catalog_and_what_it_may_hold(
+    served: tuple[Any, ServedTable],
+) -> None:
+    world, table = served
+    status = world.folder / "tailer.json"
+    for problem, measured in (('{"code": "catalog-unreachable", "what": "away"}', 1), ("null", 0)):
+        status.write_bytes(b'{"catalog_problem": %s, "hot_bytes_max": 7}' % problem.encode())
+        table.measure()
+        of_table = {"table": table.name}
+        assert REGISTRY.get_sample_value("thermocline_catalog_problem", of_table) == measured
+        assert REGISTRY.get_sample_value("thermocline_hot_bytes_max", of_table) == 7
 
 
 def test_a_table_that_is_created_again_is_refused_until_nothing_is_held_of_the_one_before(

@@ -1,0 +1,217 @@
+"""The metrics of ingest and of its table: what an owner read, committed and left behind.
+
+All are set from what the owner holds in memory; none asks the table, the catalog or the log.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Counts
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from ingest.accounting import Accounting
+from ingest.commit import Landed, Outcome, Rejected, Unknown
+from ingest.reconcile import Resolution
+from thermocline.process.metrics import REGISTRY
+
+if TYPE_CHECKING:
+    from ingest.bucket_task import BucketResult
+    from ingest.files_by_bucket import FilesByBucket
+    from ingest.reconcile import Settled
+    from thermocline.iceberg.files import DataFile
+    from thermocline.rules.seam import Seam
+
+_TABLE: Final = ("table",)
+# From a few records on the local engine to a first batch of many millions.
+_RUN_SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0, 150.0, 600.0)
+# From a catalog beside the process to one that answers after every attempt but the last was lost.
+_COMMIT_SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+_OUTCOMES: Final = {Landed: "landed", Rejected: "rejected", Unknown: "unknown"}
+_RECORD_OUTCOMES: Final = tuple(name for name in Accounting().counts() if name != "read")  # their sum
+
+RECORDS: Final = Counter(
+    "thermocline_ingest_records",
+    "Records of batches that landed, by where they went; all together are the records that were read.",
+    ("table", "outcome"),
+    registry=REGISTRY,
+)
+COMMITS: Final = Counter(
+    "thermocline_ingest_commits",
+    "Commits, by outcome: landed, rejected, unknown. An unknown one ends the process.",
+    ("table", "outcome"),
+    registry=REGISTRY,
+)
+RECONCILED: Final = Gauge(
+    "thermocline_ingest_reconciled_commits",
+    "Unknown commits of owners before that this one met as it took the table, by what became of them.",
+    ("table", "verdict"),
+    registry=REGISTRY,
+)
+RUN_SECONDS: Final = Histogram(
+    "thermocline_ingest_run_seconds",
+    "Of batches that landed: to read, fold and write them.",
+    _TABLE,
+    buckets=_RUN_SECONDS,
+    registry=REGISTRY,
+)
+COMMIT_SECONDS: Final = Histogram(
+    "thermocline_ingest_commit_seconds",
+    "Of batches that landed: to put their bad records aside and to commit them.",
+    _TABLE,
+    buckets=_COMMIT_SECONDS,
+    registry=REGISTRY,
+)
+INTERVAL_SECONDS: Final = Gauge(
+    "thermocline_ingest_commit_interval_seconds",
+    "The table's commit_interval_seconds. There as long as a process owns the table.",
+    _TABLE,
+    registry=REGISTRY,
+)
+LAST_COMMIT: Final = Gauge(
+    "thermocline_ingest_last_commit_timestamp_seconds",
+    "When a commit last landed, that of taking the table included. An idle table has none for long.",
+    _TABLE,
+    registry=REGISTRY,
+)
+LAST_STEP: Final = Gauge(
+    "thermocline_ingest_last_step_timestamp_seconds",
+    "When ingest last finished a step: a batch that landed, or a look that found nothing to commit.",
+    _TABLE,
+    registry=REGISTRY,
+)
+LAG_RECORDS: Final = Gauge(
+    "thermocline_ingest_lag_records",
+    "Offsets from the seam to the log's ends, as they were when the log was last asked.",
+    _TABLE,
+    registry=REGISTRY,
+)
+MERGED_FILES: Final = Counter(
+    "thermocline_ingest_merged_files",
+    "Data files that left the table since a commit merged them, or since all their rows were deleted.",
+    _TABLE,
+    registry=REGISTRY,
+)
+CARRIED_ROWS: Final = Counter(
+    "thermocline_ingest_carried_rows",
+    "Rows that commits wrote again as they merged files.",
+    _TABLE,
+    registry=REGISTRY,
+)
+TABLE_FILES: Final = Gauge(
+    "thermocline_table_files", "Data files of the table's newest snapshot.", _TABLE, registry=REGISTRY
+)
+TABLE_BYTES: Final = Gauge("thermocline_table_bytes", "Bytes of these data files.", _TABLE, registry=REGISTRY)
+TABLE_ROWS: Final = Gauge(
+    "thermocline_table_rows", "Rows of the table that are live.", _TABLE, registry=REGISTRY
+)
+TABLE_DEAD_ROWS: Final = Gauge(
+    "thermocline_table_dead_rows",
+    "Rows in the data files that are deleted: each read skips them.",
+    _TABLE,
+    registry=REGISTRY,
+)
+TABLE_DELETE_FILES: Final = Gauge(
+    "thermocline_table_delete_files", "Files that say which rows are deleted.", _TABLE, registry=REGISTRY
+)
+BUCKET_FILES_MAX: Final = Gauge(
+    "thermocline_table_bucket_files_max",
+    "Data files of the bucket that has the most of them.",
+    _TABLE,
+    registry=REGISTRY,
+)
+DEAD_RATIO_MAX: Final = Gauge(
+    "thermocline_table_dead_ratio_max",
+    "Dead rows of a bucket, as a part (0 to 1) of all rows in its files: that of the worst bucket.",
+    _TABLE,
+    registry=REGISTRY,
+)
+
+
+def opened(
+    table: str, interval_seconds: float, settled: Sequence[Settled], files: FilesByBucket, at_ms: int
+) -> None:
+    """An owner took the table at that time, and settled these commits of owners before."""
+    INTERVAL_SECONDS.labels(table).set(interval_seconds)
+    LAST_COMMIT.labels(table).set(at_ms / 1000)
+    LAST_STEP.labels(table).set(at_ms / 1000)
+    found = Counts(one.verdict for one in settled)
+    for verdict in Resolution:
+        RECONCILED.labels(table, verdict.value).set(found[verdict])
+    for outcome in _OUTCOMES.values():
+        COMMITS.labels(table, outcome)  # from 0 on, so that Prometheus sees the first one as a change
+    for outcome in _RECORD_OUTCOMES:
+        RECORDS.labels(table, outcome)
+    measure_table(table, files)
+
+
+def looked(table: str, seam: Seam, ends: Seam) -> None:
+    """The log ends there, and the table there."""
+    behind = sum(max(ends.get((topic, place), at) - at, 0) for topic, place, at in seam.items())
+    LAG_RECORDS.labels(table).set(behind)
+
+
+def stepped(table: str, seam: Seam, ends: Seam, at_ms: int) -> None:
+    """A step is done, with a commit that landed or with nothing to commit; ``seam`` is the table's now."""
+    looked(table, seam, ends)
+    LAST_STEP.labels(table).set(at_ms / 1000)
+
+
+def counted(table: str, outcome: Outcome, at_ms: int) -> Outcome:
+    """The same outcome, counted."""
+    COMMITS.labels(table, _OUTCOMES[type(outcome)]).inc()
+    if isinstance(outcome, Landed):
+        LAST_COMMIT.labels(table).set(at_ms / 1000)
+    return outcome
+
+
+def landed(
+    table: str,
+    accounting: Accounting,
+    buckets: Sequence[BucketResult],
+    files: FilesByBucket,
+    run_seconds: float,
+    commit_seconds: float,
+) -> None:
+    """A batch landed; ``buckets`` are what its tasks gave, and ``files`` the table's after it."""
+    counts = accounting.counts()
+    for outcome in _RECORD_OUTCOMES:
+        RECORDS.labels(table, outcome).inc(counts[outcome])
+    MERGED_FILES.labels(table).inc(sum(len(part.removed) for part in buckets))
+    CARRIED_ROWS.labels(table).inc(sum(part.carried for part in buckets))
+    RUN_SECONDS.labels(table).observe(run_seconds)
+    COMMIT_SECONDS.labels(table).observe(commit_seconds)
+    measure_table(table, files)
+
+
+def measure_table(table: str, files: FilesByBucket) -> None:
+    """Sets the gauges of the table's files: 5 ms for 20,000 of them, beside a commit of 60 ms at least."""
+    found = [_Bucket(some) for some in files.values()]
+    rows, dead_rows = sum(one.rows for one in found), sum(one.dead_rows for one in found)
+    TABLE_FILES.labels(table).set(sum(one.files for one in found))
+    TABLE_BYTES.labels(table).set(sum(one.bytes for one in found))
+    TABLE_ROWS.labels(table).set(rows - dead_rows)
+    TABLE_DEAD_ROWS.labels(table).set(dead_rows)
+    TABLE_DELETE_FILES.labels(table).set(sum(one.delete_files for one in found))
+    BUCKET_FILES_MAX.labels(table).set(max((one.files for one in found), default=0))
+    DEAD_RATIO_MAX.labels(table).set(max((one.dead_ratio for one in found), default=0))
+
+
+class _Bucket:
+    """The files of a bucket, counted; ``rows`` has the dead ones too."""
+
+    __slots__ = ("bytes", "dead_rows", "delete_files", "files", "rows")
+
+    def __init__(self, files: Sequence[DataFile]) -> None:
+        deletes = [file.deletes for file in files if file.deletes is not None]
+        self.files = len(files)
+        self.bytes = sum(file.bytes for file in files)
+        self.rows = sum(file.rows for file in files)
+        self.dead_rows = sum(one.cardinality for one in deletes)
+        self.delete_files = len({one.path for one in deletes})
+
+    @property
+    def dead_ratio(self) -> float:
+        return self.dead_rows / self.rows if self.rows else 0.0

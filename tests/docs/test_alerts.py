@@ -1,0 +1,84 @@
+"""The alerts ask for metrics that there are, and each leads to a runbook that begins with what to type."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import strictyaml
+from prometheus_client.metrics import MetricWrapperBase
+
+from ingest import measures as ingest_measures
+from serving import measures
+from thermocline.process import metrics
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "deploy" / "prometheus" / "thermocline.rules.yml"
+RUNBOOKS = sorted((ROOT / "docs" / "runbooks").iterdir())
+NAME = re.compile(r"\bthermocline_\w+")
+SELECTOR = re.compile(r"\b(thermocline_\w+)\{(\w+)=")
+SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum")}
+
+
+def series() -> dict[str, tuple[str, ...]]:
+    """What a PromQL expression can name, with its labels."""
+    found = [value for module in (metrics, measures, ingest_measures) for value in vars(module).values()]
+    named: dict[str, tuple[str, ...]] = {}
+    for metric in found:
+        if isinstance(metric, MetricWrapperBase):
+            (described,) = metric.describe()
+            named |= {described.name + end: metric._labelnames for end in SUFFIXES[described.type]}
+    return named
+
+
+def alerts() -> Iterator[dict[str, Any]]:
+    for group in strictyaml.load(RULES.read_text()).data["groups"]:
+        yield from group["rules"]
+
+
+SERIES = series()
+ALERTS = list(alerts())
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: f"{alert['alert']}-{alert['labels']['severity']}")
+def test_an_alert_asks_for_metrics_that_there_are(alert: dict[str, Any]) -> None:
+    named = NAME.findall(alert["expr"])
+    assert named
+    assert not [name for name in named if name not in SERIES]
+    assert not [name for name, label in SELECTOR.findall(alert["expr"]) if label not in SERIES[name]]
+    assert alert["labels"]["severity"] in ("warning", "critical")
+    assert alert["annotations"]["summary"].endswith(".")
+
+
+def test_each_alert_names_a_runbook_and_each_runbook_has_an_alert() -> None:
+    named = {ROOT / alert["annotations"]["runbook"] for alert in ALERTS}
+    assert sorted(named) == RUNBOOKS
+
+
+@pytest.mark.parametrize("page", RUNBOOKS, ids=lambda page: page.stem)
+def test_a_runbook_begins_with_the_command_to_run(page: Path) -> None:
+    """That its commands exist, `test_reference` sees."""
+    text = page.read_text()
+    assert re.match(r"# [^\n]+\n\n```console\n\$ thermocline [^\n]+\n```\n", text)
+    for part in ("**What it means.**", "**The state of the data.**", "**What to do"):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    "alert", {alert["alert"]: alert for alert in ALERTS}.values(), ids=lambda alert: alert["alert"]
+)
+def test_the_page_on_watching_lists_each_alert_with_its_runbook(alert: dict[str, Any]) -> None:
+    page = alert["annotations"]["runbook"].removeprefix("docs/")
+    lines = (ROOT / "docs" / "watching.md").read_text().splitlines()
+    (line,) = [line for line in lines if line.startswith(f"| `{alert['alert']}` ")]
+    assert f"]({page})" in line
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.name)
+def test_the_metrics_that_a_page_names_exist(page: Path) -> None:
+    """A name that ends with an underscore stands for all that begin so."""
+    named = set(re.findall(r"`(thermocline_\w+)", page.read_text()))
+    assert not [name for name in named if not any(one.startswith(name) for one in SERIES)]
