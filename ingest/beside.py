@@ -1,4 +1,4 @@
-"""Runs one function in a process of its own, beside this one, at a lower priority."""
+"""Runs functions in a process of its own, beside this one, at a lower priority."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import multiprocessing
 import os
 import pickle
 import signal
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from thermocline.errors import EngineFailed
+
+if TYPE_CHECKING:
+    from multiprocessing.context import SpawnProcess
 
 T = TypeVar("T")
 
@@ -22,48 +24,53 @@ _NICENESS: Final = 10
 
 
 class Beside:
-    """A process for each function, of which `stop` ends those that still run."""
+    """One process, which comes up with the first function and runs one after the other until `stop`."""
 
     def __init__(self) -> None:
         self._context = multiprocessing.get_context("spawn")  # this process has threads, which a fork breaks
-        self._processes: set[Any] = set()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="beside")
+        self._process: SpawnProcess | None = None
+        self._connection: Connection | None = None
 
     def start(self, task: Callable[[], T]) -> Future[T]:
         """What the function gives or raises, later. Function and result have to be picklable."""
-        receiver, sender = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=_run, args=(pickle.dumps(task), sender), daemon=True)
-        process.start()
-        sender.close()
-        self._processes.add(process)
-        future: Future[T] = Future()
-        threading.Thread(target=self._wait, args=(process, receiver, future), daemon=True).start()
-        return future
+        return self._thread.submit(self._call, task)
 
     def stop(self) -> None:
-        """Ends what runs; its files stay behind, named by nothing."""
-        for process in list(self._processes):
-            process.terminate()
-            process.join()
+        """Ends what runs; what it wrote stays behind, named by nothing."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        if self._process is not None:
+            self._process.terminate()
+            self._process.join()
 
-    def _wait(self, process: Any, receiver: Connection, future: Future[T]) -> None:
+    def _call(self, task: Callable[[], T]) -> T:
+        if self._process is None or not self._process.is_alive():
+            self._connection, theirs = self._context.Pipe()
+            self._process = self._context.Process(target=_serve, args=(theirs,), daemon=True)
+            self._process.start()
+            theirs.close()
+        assert self._connection is not None
         try:
-            done, error = receiver.recv()
-        except (EOFError, OSError):
-            process.join()
-            done, error = None, EngineFailed(engine="a process", detail=f"it ended with {process.exitcode}")
-        process.join()
-        self._processes.discard(process)
+            self._connection.send(pickle.dumps(task))
+            done, error = self._connection.recv()
+        except (EOFError, OSError) as gone:
+            self._process.join()
+            detail = f"it ended with {self._process.exitcode}"
+            raise EngineFailed(engine="the process beside ingest", detail=detail) from gone
         if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(done)
+            raise error
+        result: T = done
+        return result
 
 
-def _run(task: bytes, sender: Connection) -> None:
+def _serve(connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to both; the parent ends this one
     with suppress(OSError):
         os.nice(_NICENESS)
-    try:
-        sender.send((pickle.loads(task)(), None))  # noqa: S301  made by our parent a moment ago
-    except Exception as error:  # noqa: BLE001  whatever it is, it is raised by the future
-        sender.send((None, error))
+    with suppress(EOFError):  # the parent has ended
+        while True:
+            task = connection.recv()
+            try:
+                connection.send((pickle.loads(task)(), None))  # noqa: S301  made by our parent a moment ago
+            except Exception as error:  # noqa: BLE001  whatever it is, it is raised by the future
+                connection.send((None, error))

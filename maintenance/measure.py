@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.conversions import from_bytes
 from pyiceberg.types import PrimitiveType
@@ -19,6 +19,7 @@ from pyiceberg.types import PrimitiveType
 from maintenance.compact import rewrite_of
 from thermocline.errors import ForeignSnapshot
 from thermocline.iceberg.files import ListedFile, listed_files
+from thermocline.iceberg.lineage import Link, lineage
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestFile
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BucketMeasure", "FileMeasure", "Measurer", "TableMeasure"]
 
+_RATE_SNAPSHOTS: Final = 100
+"""The newest ones, by which the rate of writes is estimated."""
 KeyBound = tuple[Any, ...]
 """Values of the leading key columns, which compare column by column."""
 
@@ -107,6 +110,8 @@ class TableMeasure:
 
     snapshot_id: int
     buckets: Mapping[int, BucketMeasure]
+    rows_per_hour: float = 0.0
+    """Written lately, in all buckets."""
     snapshots: int = 0
     manifests: int = 0
     manifest_bytes: int = 0
@@ -162,6 +167,7 @@ class Measurer:
         return TableMeasure(
             snapshot.snapshot_id,
             buckets,
+            rows_per_hour=_rows_per_hour(lineage(table)),
             snapshots=len(table.metadata.snapshots),
             manifests=len(manifests),
             manifest_bytes=sum(one.manifest_length for one in manifests),
@@ -208,6 +214,13 @@ def _key_ranges(files: Sequence[FileMeasure]) -> list[tuple[KeyBound | None, Key
 def files_at_best(live_bytes: int, target_bytes: int) -> int:
     """How many files of the target size hold so much."""
     return math.ceil(live_bytes / target_bytes)
+
+
+def _rows_per_hour(links: Sequence[Link]) -> float:
+    """What the newest commits applied, by the time between them."""
+    ours = [link.state for link in links[-_RATE_SNAPSHOTS:] if link.state is not None]
+    hours = (ours[-1].timestamp_ms - ours[0].timestamp_ms) / 3_600_000 if ours else 0.0
+    return sum(state.counts.get("applied", 0) for state in ours[1:]) / hours if hours > 0 else 0.0
 
 
 @dataclass(slots=True)

@@ -2,7 +2,8 @@
 
 The cost model says, in milliseconds of one core, what a scan and a lookup of a bucket take now, what they
 would take after a rewrite of some of its files, and what that rewrite takes. A rewrite is worth it where
-readers save more within `HORIZON_HOURS` than it costs. Rules lie over that: a bucket with too many dead rows
+readers save more than it costs, for as long as it lasts: within `HORIZON_HOURS`, and only until ingest would
+have merged the files by itself. Rules lie over that: a bucket with too many dead rows
 is rewritten in any case, and one that waits for long gains weight.
 """
 
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from ingest.tiers import FANOUT, MERGED_BYTES_MAX, SMALL_ROWS
 from maintenance.measure import BucketMeasure, FileMeasure, TableMeasure, depth_of, files_at_best
 
 if TYPE_CHECKING:
@@ -76,14 +78,15 @@ class Budget:
 class PlannedTask:
     """A rewrite of files of one bucket.
 
-    ``saves_ms`` is what readers save in an hour, ``cost_ms`` what it costs once, ``score`` what comes back of
-    each millisecond within the horizon.
+    ``saves_ms`` is what readers save in an hour, for ``lasts_hours``, ``cost_ms`` what it costs once, and
+    ``score`` what comes back for each millisecond of that.
     """
 
     bucket: int
     files: tuple[FileMeasure, ...]
     reason: str
     saves_ms: float
+    lasts_hours: float
     cost_ms: float
     score: float
     is_forced: bool = False
@@ -124,12 +127,9 @@ def plan_of(
 
     ``waiting_hours`` says for how long buckets have been worth a rewrite, where that is known.
     """
-    count = len(measured.buckets)
     wanted: list[PlannedTask] = []
     for bucket in measured.buckets.values():
-        model = CostModel(
-            bucket, target_bytes, reads.scans_per_hour, reads.lookups_of(bucket.bucket, count), costs
-        )
+        model = CostModel.of(bucket, measured, target_bytes, reads, costs)
         best = model.best()
         if best is not None:
             waited = (waiting_hours or {}).get(bucket.bucket, 0.0)
@@ -154,7 +154,24 @@ class CostModel:
     target_bytes: int
     scans_per_hour: float
     lookups_per_hour: float
+    rows_per_hour: float
+    """Written to the bucket."""
     costs: Costs
+
+    @classmethod
+    def of(
+        cls, bucket: BucketMeasure, measured: TableMeasure, target_bytes: int, reads: Reads, costs: Costs
+    ) -> CostModel:
+        """Of one bucket of a table."""
+        count = len(measured.buckets)
+        return cls(
+            bucket,
+            target_bytes,
+            reads.scans_per_hour,
+            reads.lookups_of(bucket.bucket, count),
+            measured.rows_per_hour / max(count, 1),
+            costs,
+        )
 
     def scan_ms(self, files: Sequence[FileMeasure]) -> float:
         """To read all rows of these files once."""
@@ -172,10 +189,22 @@ class CostModel:
         now, after = self.now_ms(), self.after_ms(chosen)
         saves_ms = self.scans_per_hour * (now.scan - after.scan)
         saves_ms += self.lookups_per_hour * (now.lookup - after.lookup)
-        cost_ms = self.cost_ms(chosen)
-        return PlannedTask(
-            self.measure.bucket, tuple(chosen), reason, saves_ms, cost_ms, saves_ms * HORIZON_HOURS / cost_ms
-        )
+        cost_ms, lasts_hours = self.cost_ms(chosen), self.lasts_hours(chosen)
+        score = saves_ms * lasts_hours / cost_ms
+        return PlannedTask(self.measure.bucket, tuple(chosen), reason, saves_ms, lasts_hours, cost_ms, score)
+
+    def lasts_hours(self, chosen: Sequence[FileMeasure]) -> float:
+        """For how long readers save: until ingest would have merged these files into the largest by itself.
+
+        It merges small ones when so many rows came that they are as many as the file has, `FANOUT` times.
+        """
+        smaller = sorted(chosen, key=lambda file: file.live_rows)[:-1] or chosen
+        return sum(self._merged_in_hours(file) for file in smaller) / max(len(smaller), 1)
+
+    def _merged_in_hours(self, file: FileMeasure) -> float:
+        if file.bytes > MERGED_BYTES_MAX or not self.rows_per_hour:
+            return HORIZON_HOURS
+        return min(HORIZON_HOURS, FANOUT * max(file.live_rows, SMALL_ROWS) / self.rows_per_hour)
 
     def now_ms(self) -> ReadCosts:
         """What the bucket costs as it is."""

@@ -44,8 +44,7 @@ class Examined:
     def model(self, bucket: BucketMeasure) -> CostModel:
         """What a bucket costs its readers."""
         reads = Reads.of(self.settings)
-        lookups = reads.lookups_of(bucket.bucket, len(self.measured.buckets))
-        return CostModel(bucket, self.settings.target_file_bytes, reads.scans_per_hour, lookups, Costs())
+        return CostModel.of(bucket, self.measured, self.settings.target_file_bytes, reads, Costs())
 
     def bucket(self, number: int, name: str, buckets: int) -> BucketMeasure:
         """One bucket; without files where no row is in it. Raises `BadParameter`."""

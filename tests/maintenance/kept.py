@@ -17,7 +17,7 @@ from thermocline.settings import MaintenanceSettings
 
 T = TypeVar("T")
 HOURS = 3_600.0
-SETTINGS = MaintenanceSettings(lookups_per_second=10**6, target_file_bytes=1 << 20)
+SETTINGS = MaintenanceSettings(lookups_per_second=10**9, target_file_bytes=1 << 20)
 
 
 @dataclass

@@ -85,13 +85,14 @@ def plan(
 
     found = examine(settings, name, Budget(_bytes(budget_bytes), budget_seconds))
     chosen = {task.bucket for task in found.plan.tasks}
-    headings = ("bucket", "files", "read", "saves a day", "costs", "gain", "why")
+    headings = ("bucket", "files", "read", "saves an hour", "for", "costs", "gain", "why")
     rows = [
         (
             task.bucket,
             len(task.files),
             shown_bytes(task.bytes),
-            _seconds(24 * task.saves_ms),
+            _seconds(task.saves_ms),
+            f"{task.lasts_hours:,.1f} h",
             _seconds(task.cost_ms),
             f"{task.score:,.1f}x",
             task.reason + (" (forced)" if task.is_forced else "") + _left_out(task, chosen),
@@ -136,9 +137,11 @@ def explain(
     )
     advice = (
         f"Worth a rewrite: {task.reason}. It reads {shown_bytes(task.bytes)} in {len(task.files):,} files, "
-        f"takes {_seconds(task.cost_ms)}, and saves readers {_seconds(24 * task.saves_ms)} a day."
+        f"takes {_seconds(task.cost_ms)}, and saves readers {_seconds(task.saves_ms)} an hour for "
+        f"{task.lasts_hours:,.1f} hours."
         if task is not None
-        else "Not worth a rewrite: readers would save less within a day than it costs."
+        else "Not worth a rewrite: within a day, or until ingest merges the small files itself, readers would "
+        "save less than it costs."
     )
     rates = (
         f"Assumed: {found.settings.scans_per_hour:g} scans an hour and {found.settings.lookups_per_second:g} "
@@ -216,6 +219,7 @@ def _task_document(task: PlannedTask, chosen: set[int]) -> dict[str, Any]:
         "bytes": task.bytes,
         "reason": task.reason,
         "saves_ms_per_hour": task.saves_ms,
+        "lasts_hours": task.lasts_hours,
         "cost_ms": task.cost_ms,
         "score": task.score,
         "forced": task.is_forced,
