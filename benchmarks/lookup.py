@@ -34,7 +34,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         stack = filled(Path(folder), options.rows, options.seed, workers=2)
         with stack:
-            users = _users(options.seed, options.rows)
+            users = users_of(options.seed, options.rows)
             figures: dict[str, Any] = {"rows": options.rows}
             figures["duckdb_scan"] = _scans(_duckdb(stack), users)
             figures["pyiceberg_scan"] = _scans(_pyiceberg(stack), users)
@@ -43,18 +43,18 @@ def main() -> None:
             rng = random.Random(options.seed)
             for connections in (1, 8, 32):
                 say(f"cold, {connections} connections")
-                figures[f"cold_{connections}"] = _load(
+                figures[f"cold_{connections}"] = load_of(
                     stack, rng.sample(users, len(users)), connections, options.seconds
                 )
             few = users[:2_000]
-            _load(stack, few, 8, 2.0)
+            load_of(stack, few, 8, 2.0)
             for connections in (1, 32):
-                figures[f"cached_{connections}"] = _load(stack, few, connections, options.seconds)
+                figures[f"cached_{connections}"] = load_of(stack, few, connections, options.seconds)
             write(stack, _hot(options.seed, options.rows, len(few)))
             stack.wait_for(lambda: lag(stack) == 0, "the tailer has read all", server)
             say("hot")
             for connections in (1, 32):
-                figures[f"hot_{connections}"] = _load(stack, few, connections, options.seconds)
+                figures[f"hot_{connections}"] = load_of(stack, few, connections, options.seconds)
         figures["cold_against_duckdb"] = round(
             figures["duckdb_scan"]["p50_ms"] / figures["cold_1"]["p50_ms"], 1
         )
@@ -64,7 +64,7 @@ def main() -> None:
     report("lookup", options.seed, figures)
 
 
-def _users(seed: int, rows: int) -> list[tuple[int, str]]:
+def users_of(seed: int, rows: int) -> list[tuple[int, str]]:
     """Every entity, in the workload's order."""
     load = Workload(seed, rows // KEYS_PER_USER, KEYS_PER_USER).load()
     return [(event.row[0], event.row[1]) for event in islice(load, 0, None, KEYS_PER_USER)]
@@ -83,7 +83,7 @@ def lag(stack: Stack) -> int:
     return sum(offset - int(read[str(partition)]) for _, partition, offset in ends.items())
 
 
-def _load(stack: Stack, users: list[tuple[int, str]], connections: int, seconds: float) -> dict[str, float]:
+def load_of(stack: Stack, users: list[tuple[int, str]], connections: int, seconds: float) -> dict[str, float]:
     """Random users over keep-alive connections, one request at a time each, for some seconds."""
     latencies = uvloop.run(_drive(stack, users, connections, seconds))
     assert latencies, "no lookup succeeded"

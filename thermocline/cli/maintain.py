@@ -140,8 +140,8 @@ def explain(
         f"takes {_seconds(task.cost_ms)}, and saves readers {_seconds(task.saves_ms)} an hour for "
         f"{task.lasts_hours:,.1f} hours."
         if task is not None
-        else "Not worth a rewrite: within a day, or until ingest merges the small files itself, readers would "
-        "save less than it costs."
+        else "Not worth a rewrite: within a day, or until ingest merges the small files by itself, readers "
+        "would save less than it costs."
     )
     rates = (
         f"Assumed: {found.settings.scans_per_hour:g} scans an hour and {found.settings.lookups_per_second:g} "

@@ -1,0 +1,181 @@
+"""A day of commits, one a minute, with and without maintenance: what commits and reads cost at its end.
+
+The commits follow each other as fast as they can, and maintenance has as much time as it takes, as it would
+have within a minute. Its clock goes a minute a commit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks._report import report, say
+from benchmarks._table import KEYS_PER_USER, write
+from benchmarks.lookup import load_of, users_of
+from embedded.stack import TABLE, Stack
+from embedded.workload import Event, Workload
+from ingest.owner import Owner
+from maintenance.measure import Measurer
+from maintenance.upkeep import TableUpkeep
+from thermocline.iceberg.catalog import load_table, open_catalog
+from thermocline.iceberg.files import local_path
+from thermocline.process.clock import SystemClock
+
+WARM_UP = 5
+MARKS = (10, 100)
+WINDOW = 10
+LOOKUP_SECONDS = 8.0
+SCANS = 5
+
+
+class MinuteClock(SystemClock):
+    """A minute goes by with each commit."""
+
+    def __init__(self) -> None:
+        self.minutes = 0
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return super().monotonic() + 60 * self.minutes
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return super().now_ms() + 60_000 * self.minutes
+
+
+def main() -> None:
+    """Run it and print the line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--commits", type=int, default=1_440)
+    parser.add_argument("--records", type=int, default=2_000)
+    parser.add_argument("--seed", type=int, default=7)
+    options = parser.parse_args()
+    figures: dict[str, Any] = {"rows": options.rows, "records_per_commit": options.records}
+    for name, is_maintained in (("maintained", True), ("not_maintained", False)):
+        say(f"{name}: {options.commits:,} commits")
+        figures[name] = _day(options, is_maintained)
+    report("day", options.seed, figures)
+
+
+def _day(options: argparse.Namespace, is_maintained: bool) -> dict[str, Any]:
+    rng = random.Random(options.seed)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Stack(Path(folder), partitions=8, buckets=16, workers=2, engine="local", is_measured=True) as stack,
+    ):
+        stack.start()
+        load = list(Workload(options.seed, options.rows // KEYS_PER_USER, KEYS_PER_USER).load())
+        write(stack, load, quietly=True)
+        owner = Owner.open(stack.settings, TABLE, SystemClock())
+        clock = MinuteClock()
+        upkeep = TableUpkeep(stack.settings.maintenance, clock)
+        try:
+            owner.catch_up(threading.Event())
+            figures: dict[str, Any] = {"fresh": _reads(stack, options)}
+            if is_maintained:
+                owner.upkeep = upkeep
+            steps: list[float] = []
+            for number in range(WARM_UP + options.commits):
+                write(stack, _changes(rng, load, options.records, number), quietly=True)
+                started = time.perf_counter()
+                owner.step()
+                steps.append(time.perf_counter() - started)
+                clock.minutes += 1
+                if is_maintained:
+                    _keep_up(owner, upkeep)
+                if number % 100 == 0:
+                    say(f"  commit {number}: {steps[-1]:.2f} s, {upkeep.done}")
+            figures |= _commit_seconds(steps[WARM_UP:]) | _sizes(owner, stack)
+            figures["after"] = _reads(stack, options)
+            if is_maintained:
+                figures["maintenance"] = {
+                    "rewrites": upkeep.done.rewrites,
+                    "seconds": round(upkeep.done.seconds, 1),
+                    "read_bytes": upkeep.done.read_bytes,
+                    "expired_snapshots": upkeep.done.expired,
+                    "deleted_files": upkeep.done.swept_files,
+                    "dropped": upkeep.done.dropped,
+                }
+        finally:
+            owner.close()
+    return figures
+
+
+def _keep_up(owner: Owner, upkeep: TableUpkeep) -> None:
+    """All that is due, as within the minute before the next commit."""
+    upkeep.turn(owner)
+    while upkeep.is_busy:
+        time.sleep(0.005)
+        upkeep.turn(owner)
+
+
+def _changes(rng: random.Random, rows: Sequence[Event], count: int, number: int) -> Iterator[Event]:
+    for event in rng.sample(rows, count):
+        value = json.dumps({"value": f"v{number}", "updated_at": "2026-03-01T12:00:00Z"}).encode()
+        yield Event(event.key, value, event.row)
+
+
+def _commit_seconds(steps: Sequence[float]) -> dict[str, float]:
+    """Medians around some commits, and of the last ones."""
+
+    def around(number: int) -> float:
+        return round(statistics.median(steps[max(number - WINDOW, 0) : number]), 3)
+
+    marks = {
+        f"commit_{number}_seconds": around(number) for number in (*MARKS, len(steps)) if number <= len(steps)
+    }
+    ratio = around(len(steps)) / around(MARKS[0])
+    return marks | {"last_against_10th": round(ratio, 2)}
+
+
+def _sizes(owner: Owner, stack: Stack) -> dict[str, Any]:
+    table = load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}")
+    measured = Measurer(owner.definition).measure(table)
+    folder = Path(local_path(table.location()) or "") / "data"
+    stored = [path for path in folder.rglob("*") if path.is_file()]
+    return {
+        "data_files": measured.files,
+        "delete_files": sum(bucket.delete_files for bucket in measured.buckets.values()),
+        "dead_ratio": round(measured.dead_rows / measured.rows, 3),
+        "bytes": measured.bytes,
+        "snapshots": measured.snapshots,
+        "manifests": measured.manifests,
+        "stored_files": len(stored),
+        "stored_bytes": sum(path.stat().st_size for path in stored),
+        "metadata_bytes": len(table.io.new_input(table.metadata_location)),
+    }
+
+
+def _reads(stack: Stack, options: argparse.Namespace) -> dict[str, Any]:
+    """Cold lookups over HTTP, and whole scans."""
+    table = load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}")
+    users = users_of(options.seed, options.rows)
+    random.Random(options.seed).shuffle(users)
+    server = stack.serve()
+    stack.wait_until_ready(server)
+    found: dict[str, Any] = {"lookup": load_of(stack, users, 1, LOOKUP_SECONDS)}
+    server.stop()
+    found["pyiceberg_scan_seconds"] = _fastest(lambda: table.scan().to_arrow().num_rows)
+    return found
+
+
+def _fastest(scan: Any) -> float:
+    times = []
+    for _ in range(SCANS):
+        started = time.perf_counter()
+        scan()
+        times.append(time.perf_counter() - started)
+    return round(min(times), 3)
+
+
+if __name__ == "__main__":
+    main()
