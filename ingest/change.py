@@ -44,6 +44,7 @@ class TableChange:
     it. ``alter`` runs next, on the transaction of the store's library, to change the schema. ``summary`` and
     ``properties`` are the snapshot's and the table's, beside those that every commit of ours has
     (`ingest.commit` adds them). ``definition_version`` is what the table has afterwards; None leaves it.
+    ``expired`` are snapshots that leave the metadata with it; their files stay.
     """
 
     seam: Seam
@@ -61,7 +62,6 @@ class TableChange:
     alter: Callable[[Any], None] | None = None
     definition_version: int | None = None
     expired: Sequence[int] = ()
-    clusters_manifests: bool = False
     batch_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @classmethod

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from posixpath import normpath
 from typing import TYPE_CHECKING
 
 from pyarrow.fs import FileSelector, FileSystem, FileType
@@ -14,6 +13,7 @@ from pyiceberg.serializers import FromInputFile
 from sqlalchemy.exc import SQLAlchemyError
 
 from thermocline.errors import PurgeRefused, first_line
+from thermocline.iceberg.files import place_of
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -35,7 +35,7 @@ def check_purge(catalog: Catalog, name: str, tables: Sequence[Table]) -> None:
     Such a table is in the catalog, as one that was renamed or that is named below ours; or only its metadata
     tells of it, as of one that was dropped earlier.
     """
-    refused = next(_reasons(catalog, tables), None)
+    refused = next(reasons_against(catalog, tables), None)
     if refused is not None:
         table, why = refused
         identifier = ".".join(table.name())
@@ -55,7 +55,8 @@ def purge(table: Table) -> list[str]:
     return [table.location()]
 
 
-def _reasons(catalog: Catalog, tables: Sequence[Table]) -> Iterator[tuple[Table, str]]:
+def reasons_against(catalog: Catalog, tables: Sequence[Table]) -> Iterator[tuple[Table, str]]:
+    """Why files in the rooms of these tables may be those of another one, each with the table."""
     for table in tables:
         if why := _why_not(table):
             yield table, why
@@ -79,7 +80,7 @@ def _why_not(table: Table) -> str | None:
 def _neighbours(catalog: Catalog, tables: Sequence[Table]) -> Iterator[tuple[Table, str]]:
     """Tables of the catalog whose place is one of ours, above it or below it."""
     leaving = {table.name() for table in tables}
-    ours = [(table, _parts(table.location())) for table in tables]
+    ours = [(table, place_of(table.location()).split("/")) for table in tables]
     try:
         for identifier in _identifiers(catalog):
             if identifier in leaving:
@@ -93,7 +94,7 @@ def _neighbours(catalog: Catalog, tables: Sequence[Table]) -> Iterator[tuple[Tab
                 yield tables[0], f"where the files of {other} are can't be read: {first_line(error)}"
                 continue
             for place in places:
-                theirs = _parts(place)
+                theirs = place_of(place).split("/")
                 for table, mine in ours:
                     shared = min(len(mine), len(theirs))
                     if mine[:shared] == theirs[:shared]:  # safety: purge-neighbours
@@ -110,7 +111,9 @@ def _stranger(table: Table, leaving: Collection[UUID]) -> str | None:
     """Metadata in the table's rooms that is of another table."""
     files, path = _place(table)
     own = {entry.metadata_file for entry in table.metadata.metadata_log} | {table.metadata_location}
-    names = {_parts(location)[-1] for location in own}  # each begins with a number and holds a random one
+    names = {
+        place_of(location).rpartition("/")[2] for location in own
+    }  # each begins with a number and holds a random one
     location = table.location().rstrip("/")
     try:
         for room in ROOMS:
@@ -137,12 +140,6 @@ def _identifiers(catalog: Catalog, namespace: Identifier = ()) -> Iterator[Ident
         # Where namespaces hold no others, a service may answer with the same ones again.
         if len(inner) == len(namespace) + 1 and inner[: len(namespace)] == namespace:
             yield from _identifiers(catalog, inner)
-
-
-def _parts(location: str) -> list[str]:
-    """A location without its scheme, of which s3 and s3a, or file: and none, mean the same place."""
-    _, netloc, path = PyArrowFileIO.parse_location(location)
-    return normpath(f"/{netloc}/{path.removeprefix(netloc)}").strip("/").split("/")
 
 
 def _place(table: Table) -> tuple[FileSystem, str]:

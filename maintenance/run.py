@@ -73,13 +73,14 @@ def maintain(
     budget: Budget,
     clock: Clock,
     stop: threading.Event,
+    orphans_approved: int | None = None,
     say: Say | None = None,
     progress: Progress = lambda _: None,
 ) -> tuple[Done, ExitCode]:
     """Rewrite what is worth it, expire and sweep; what was done, and how it ended.
 
     Partly done where the budget, a failure or ``stop`` left something that is worth a rewrite. ``progress``
-    is called many times a second.
+    is called many times a second. ``orphans_approved`` is for `maintenance.orphans.remove_orphans`.
 
     Raises:
         TableHeld: another process owns the table, as ``ingest run`` does, which maintains it by itself.
@@ -93,7 +94,7 @@ def maintain(
     engine = start_engine(settings, name)
     try:
         owned = claim.take(engine.jvm)
-        upkeep = TableUpkeep(settings.maintenance, clock, budget)
+        upkeep = TableUpkeep(settings.maintenance, clock, budget, orphans_approved)
         try:
             site = OwnedTable.of(owned, engine)
             upkeep.turn(site)

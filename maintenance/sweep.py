@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -25,7 +25,7 @@ from thermocline.iceberg.expired import (
     united,
     write_note,
 )
-from thermocline.iceberg.files import listed_files
+from thermocline.iceberg.files import listed_files, place_of
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -66,39 +66,43 @@ class Reachable:
     manifests: dict[str, int]
     lists: set[str]
 
-    def paths(self) -> set[str]:
-        """All of it."""
-        return self.files.keys() | self.manifests.keys() | self.lists
+    def places(self) -> set[str]:
+        """Where all of it is: a file has one place, however its path is written."""
+        return {place_of(path) for path in (*self.files, *self.manifests, *self.lists)}
+
+    def without(self, places: Collection[str]) -> Reachable:
+        """What is not at one of these places."""
+        return Reachable(
+            {path: size for path, size in self.files.items() if place_of(path) not in places},
+            {path: size for path, size in self.manifests.items() if place_of(path) not in places},
+            {path for path in self.lists if place_of(path) not in places},
+        )
 
 
 def reachable_from(
     io: FileIO,
     snapshots: Iterable[Snapshot],
-    but: Reachable | None = None,
+    but: Collection[str] = (),
     may_be_gone: bool = False,
 ) -> Reachable:
-    """What snapshots name, less what ``but`` has: manifests that it has are not even read.
+    """What snapshots name, but what is at these places: manifests there are not even read.
 
     Raises `OSError` where a file can't be read; where it ``may_be_gone`` and is, it is passed over.
     """
     found = Reachable({}, {}, set())
-    known = but.manifests.keys() if but is not None else frozenset[str]()
     manifests: dict[str, ManifestFile] = {}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        lists = {one.manifest_list for one in snapshots}
-        found.lists = lists - (but.lists if but is not None else set())
-        read = pool.map(lambda path: _unless_gone(lambda: _manifests(io, path), may_be_gone), lists)
+        found.lists = {one.manifest_list for one in snapshots}
+        read = pool.map(lambda path: _unless_gone(lambda: _manifests(io, path), may_be_gone), found.lists)
         for some in read:
-            manifests |= {one.manifest_path: one for one in some if one.manifest_path not in known}
+            manifests |= {one.manifest_path: one for one in some if place_of(one.manifest_path) not in but}
         found.manifests = {path: one.manifest_length for path, one in manifests.items()}
         listed = pool.map(
             lambda one: _unless_gone(lambda: listed_files(io, one), may_be_gone), manifests.values()
         )
         for files in listed:
             found.files |= {file.path: file.bytes for file in files}
-    if but is not None:
-        found.files = {path: size for path, size in found.files.items() if path not in but.files}
-    return found
+    return found.without(but)
 
 
 def sweep(load: Callable[[], Table], keep_files_ms: int, now_ms: int) -> Swept:
@@ -118,7 +122,7 @@ def sweep(load: Callable[[], Table], keep_files_ms: int, now_ms: int) -> Swept:
         table = load()
         held = {snapshot.snapshot_id for snapshot in table.snapshots()}
         # safety: sweep-keeps-reachable, sweep-keeps-lately-expired
-        kept = reachable_from(io, [*table.snapshots(), *_snapshots(waiting)])
+        kept = reachable_from(io, [*table.snapshots(), *_snapshots(waiting)]).places()
         failpoint("sweep.known")
         for note in due:
             # A snapshot that the metadata still has was never expired: that commit did not land.

@@ -5,6 +5,7 @@
     land        in a turn: the rewrite becomes part of the table (``landing``), in a commit of the owner's
     expire      in a turn: old snapshots leave the metadata, in such a commit
     sweep       in a thread: files that no snapshot needs any more are deleted
+    orphans     in a thread: files that no snapshot ever had are looked for, and deleted a day later
 
 Nothing here can fail a batch: what goes wrong is logged, and tried again later. Only what says that the table
 is not ours any more, or that a commit's outcome is unknown, is raised, as by a batch.
@@ -18,7 +19,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ingest.change import TableChange
 from ingest.commit import Landed, Outcome, Rejected, Unknown
@@ -28,8 +29,9 @@ from maintenance.expiry import KeepRule, expirable
 from maintenance.landing import landing
 from maintenance.leases import leased_snapshots
 from maintenance.measure import Measurer
+from maintenance.orphans import remove_orphans
 from maintenance.plan import Budget, Costs, Plan, PlannedTask, Reads, plan_of
-from maintenance.sweep import sweep
+from maintenance.sweep import Swept, sweep
 from thermocline.errors import CommitRejected
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog import load_table
@@ -54,6 +56,8 @@ PLAN_SECONDS: Final = 30.0
 """Between two plans where the last one found nothing to do: measuring reads what is new in the metadata."""
 EXPIRE_SECONDS: Final = 600.0
 SWEEP_SECONDS: Final = 1_800.0
+ORPHANS_SECONDS: Final = 21_600.0
+"""It lists all files of the table."""
 RETRY_SECONDS: Final = 60.0
 """After something failed."""
 
@@ -101,6 +105,8 @@ class Done:
     expired: int = 0
     swept_files: int = 0
     swept_bytes: int = 0
+    orphans: int = 0
+    """Deleted."""
     seconds: float = 0.0
     """Of rewrites."""
     dropped: int = 0
@@ -122,13 +128,15 @@ class TableUpkeep:
     settings: MaintenanceSettings
     clock: Clock
     budget: Budget = field(default_factory=Budget)
+    orphans_approved: int | None = None
     plan: Plan | None = None
     done: Done = field(default_factory=Done)
     _measurer: Measurer | None = None
     _queue: list[PlannedTask] = field(default_factory=list)
     _running: _Running | None = None
     _planning: Future[Plan] | None = None
-    _sweeping: Future[Any] | None = None
+    _sweeping: Future[Swept] | None = None
+    _searching: Future[int] | None = None
     _due: dict[str, float] = field(default_factory=dict)
     _worth_since: dict[int, float] = field(default_factory=dict)
     _left_out: frozenset[str] = frozenset()
@@ -143,14 +151,15 @@ class TableUpkeep:
     @property
     def is_busy(self) -> bool:
         """Whether something runs, or waits for its turn."""
-        running = (self._running, self._planning, self._sweeping)
+        running = (self._running, self._planning, self._sweeping, self._searching)
         return bool(self._queue) or any(one is not None for one in running) or self._is_due("plan")
 
     @property
     def is_settled(self) -> bool:
         """Whether nothing runs whose end is not known yet."""
-        running = self._running.future if self._running is not None else None
-        return all(one is None or one.done() for one in (running, self._planning, self._sweeping))
+        rewrite = self._running.future if self._running is not None else None
+        running = (rewrite, self._planning, self._sweeping, self._searching)
+        return all(one is None or one.done() for one in running)
 
     @property
     def waiting(self) -> int:
@@ -168,6 +177,8 @@ class TableUpkeep:
             self._land(owner, self._running)
         if self._sweeping is not None and self._sweeping.done():
             self._swept(self._sweeping)
+        if self._searching is not None and self._searching.done():
+            self._searched(self._searching)
         if self._planning is not None and self._planning.done():
             self._planned(self._planning)
         if self._running is None and self._queue:
@@ -179,6 +190,8 @@ class TableUpkeep:
         if self._sweeping is None and self._is_due("sweep"):
             files_ms = int(1000 * self.settings.files_seconds)
             self._sweeping = self._thread.submit(sweep, self._loader(owner), files_ms, self.clock.now_ms())
+        if self._searching is None and self._is_due("orphans"):
+            self._searching = self._thread.submit(self._search, self._loader(owner))
 
     def close(self) -> None:
         """A rewrite that runs is left alone: its files are named by nothing."""
@@ -355,7 +368,7 @@ class TableUpkeep:
             case Rejected(error) | Unknown(error):
                 raise error
 
-    def _swept(self, sweeping: Future[Any]) -> None:
+    def _swept(self, sweeping: Future[Swept]) -> None:
         self._sweeping = None
         self._put_off("sweep", SWEEP_SECONDS)
         try:
@@ -368,6 +381,19 @@ class TableUpkeep:
             swept_files=self.done.swept_files + swept.files,
             swept_bytes=self.done.swept_bytes + swept.bytes,
         )
+
+    def _search(self, load: Callable[[], Table]) -> int:
+        return remove_orphans(load(), self.clock.now_ms(), self.orphans_approved)
+
+    def _searched(self, searching: Future[int]) -> None:
+        self._searching = None
+        self._put_off("orphans", ORPHANS_SECONDS)
+        try:
+            found = searching.result()
+        except Exception as error:  # noqa: BLE001  whatever it is, it must not end ingest
+            self._failed("orphans", error)
+            return
+        self.done = replace(self.done, orphans=self.done.orphans + found)
 
     def _failed(self, what: str, error: Exception) -> None:
         self._put_off(what, RETRY_SECONDS)

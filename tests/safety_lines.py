@@ -285,6 +285,11 @@ LINES: Final[dict[str, Line]] = {
     "noted-before-expired": Line("which files expired snapshots had is noted before they expire", DROP, "maintenance/test_upkeep.py::test_snapshots_leave_first_their_files_much_later_and_what_they_said_stays"),
     "sweep-keeps-reachable": Line("a file that any snapshot names is not deleted", ("*table.snapshots(), ", ""), "maintenance/test_upkeep.py::test_snapshots_leave_first_their_files_much_later_and_what_they_said_stays"),
     "sweep-keeps-lately-expired": Line("nor one that a snapshot names that expired lately", ("*_snapshots(waiting)", ""), "maintenance/test_upkeep.py::test_files_of_snapshots_that_expired_lately_stay"),
+    "orphans-seen-twice": Line("an orphan is deleted only when it was seen a day before", ("self.seen_ms <= now_ms - SEEN_APART_MS", "True"), "maintenance/test_orphans.py"),
+    "orphans-not-shared": Line("no orphan is deleted where another table's files may lie", NEVER, "maintenance/test_orphans.py"),
+    "orphans-not-surprising": Line("surprisingly many orphans are not deleted unasked", NEVER, "maintenance/test_orphans.py"),
+    "orphans-are-old": Line("a young file is no orphan: its commit may be under way", ("file.modified_ms < now_ms - AGE_MS_MIN", "True"), "maintenance/test_orphans.py"),
+    "orphans-spare-unknown": Line("files of a commit whose outcome is unknown are no orphans", DROP, "maintenance/test_orphans.py"),
     # Views: publishing.
     "views-newer": Line("a newer view is never replaced by an older one", NEVER, "views/test_published.py::test_a_newer_view_is_never_replaced_by_an_older_one"),
     "views-beyond-the-log": Line("a view that ends beyond the log, which lost its end, is replaced", ("theirs > ours", "theirs > ours or bool(found.end and (end := planned.plan.window.end) and not end.at_least(found.end))"), "views/test_published.py::test_a_view_that_ends_beyond_the_log_is_replaced"),

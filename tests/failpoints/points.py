@@ -142,6 +142,14 @@ _LISTED: Final = (
         store_fails,
         _UPKEEP,
     ),
+    Failpoint(
+        "orphans.listed",
+        _P,
+        "maintenance/orphans.py",
+        "the files are listed, and what the metadata names is not known yet",
+        store_fails,
+        _UPKEEP,
+    ),
     # A batch, in the order of what happens.
     Failpoint(
         "owner.plan", _P, "ingest/owner.py", "before the log is asked what there is", kafka_away, _OWNER

@@ -43,6 +43,13 @@ def run(
     name: TableName,
     budget_seconds: BudgetSeconds = None,
     budget_bytes: BudgetBytes = None,
+    delete_orphans: Annotated[
+        int | None,
+        typer.Option(
+            metavar="COUNT",
+            help="Delete this many orphans, though they are surprisingly many; see maintain orphans.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Do what is worth doing, and exit: for cron. `ingest run` does it for the table that it owns."""
@@ -55,13 +62,14 @@ def run(
 
     budget = Budget(_bytes(budget_bytes), budget_seconds)
     with stop_event() as stop, shown_progress() as progress:
-        done, code = maintain(settings, name, budget, SystemClock(), stop, say, progress)
+        done, code = maintain(settings, name, budget, SystemClock(), stop, delete_orphans, say, progress)
     lines = [
         f"{name}: {'nothing to do' if code == ExitCode.NOTHING_TO_DO else 'done'}",
         f"  rewrites    {done.rewrites:,}: {counted(done.files_before, 'file')} into {done.files_after:,}",
         f"              {shown_bytes(done.read_bytes)} read, {done.dead_rows:,} dead rows removed",
         f"  expired     {counted(done.expired, 'snapshot')}",
         f"  cleaned up  {counted(done.swept_files, 'file')}, {shown_bytes(done.swept_bytes)}",
+        f"  orphans     {done.orphans:,} deleted",
     ]
     if code == ExitCode.PARTLY_DONE:
         lines.append(f"something is left to do: {command(f'maintain plan {name}')}")
@@ -206,6 +214,44 @@ def status(context: typer.Context, name: TableName, as_json: AsJson = False) -> 
         **asdict(last),
     }
     show(document, table(("", ""), facts), as_json)
+
+
+@app.command()
+def orphans(context: typer.Context, name: TableName, as_json: AsJson = False) -> None:
+    """List files that no snapshot has, and when each will be deleted. Changes nothing."""
+    settings = session_of(context).settings()
+    from maintenance.orphans import SEEN_APART_MS, find_orphans
+    from thermocline.iceberg.catalog import open_table
+
+    now_ms = SystemClock().now_ms()
+    try:
+        found = find_orphans(open_table(settings, name), now_ms)
+    except (OSError, ValueError) as error:
+        raise StorageFailed(table=name, detail=first_line(error)) from error
+    due = len(found.due(now_ms))
+    rows = [
+        (one.path, shown_bytes(one.bytes), iso_time(one.modified_ms), iso_time(one.seen_ms + SEEN_APART_MS))
+        for one in found.found
+    ]
+    words = [
+        f"{counted(len(rows), 'orphan')} of {found.files:,} files, {due:,} to be deleted by the next run"
+    ]
+    if found.shared:
+        words.append(f"nothing is deleted: {found.shared}")
+    elif found.is_surprising(now_ms):
+        approve = command(f"maintain run {name} --delete-orphans {due}")
+        words.append(f"that is surprisingly many: look at them first, then {approve}")
+    document = {
+        "table": name,
+        "files": found.files,
+        "due": due,
+        "shared": found.shared,
+        "surprising": found.is_surprising(now_ms),
+        "orphans": [asdict(one) for one in found.found],
+    }
+    text = Text("\n".join(words))
+    listed = table(("file", "size", "modified", "deleted after"), rows)
+    show(document, Group(listed, text) if rows else text, as_json)
 
 
 def _worst_depth(found: Examined) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from posixpath import normpath
 from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlparse
 
@@ -166,6 +167,12 @@ def delete_files(io: FileIO, paths: Iterable[str]) -> int:
             io.delete(path)
             deleted += 1
     return deleted
+
+
+def place_of(location: str) -> str:
+    """A location without its scheme, of which s3 and s3a, or file: and none, mean the same place."""
+    _, netloc, path = PyArrowFileIO.parse_location(location)
+    return normpath(f"/{netloc}/{path.removeprefix(netloc)}").strip("/")
 
 
 @dataclass(frozen=True, slots=True)
