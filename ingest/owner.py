@@ -111,6 +111,11 @@ class Upkeep(Protocol):
         """Data files that no batch may take out of the table."""
         ...
 
+    @property
+    def slowdown(self) -> float:
+        """By how much commits should be farther apart than configured."""
+        ...
+
     def turn(self, owner: Owner) -> None:
         """Do what is due, within a second: it is called about once a second, and after each batch.
 
@@ -125,6 +130,8 @@ class Upkeep(Protocol):
 
 class NoUpkeep:
     """None."""
+
+    slowdown = 1.0
 
     def held(self) -> frozenset[str]:
         """No file."""
@@ -252,7 +259,8 @@ class Owner:
                 rejections = 0
                 self.upkeep.turn(self)
                 if not is_behind:
-                    self._rest(started_at + self.settings.commit_interval_seconds, stop)
+                    interval_seconds = self.settings.commit_interval_seconds * self.upkeep.slowdown
+                    self._rest(started_at + interval_seconds, stop)
             except ThermoclineError as error:
                 rejections += isinstance(error, CommitRejected)
                 if not error.retryable or rejections == REJECTIONS_MAX:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 from ingest.commit import Landed, Outcome
@@ -94,7 +95,7 @@ def maintain(
     engine = start_engine(settings, name)
     try:
         owned = claim.take(engine.jvm)
-        upkeep = TableUpkeep(settings.maintenance, clock, budget, orphans_approved)
+        upkeep = TableUpkeep(settings.maintenance, clock, budget, orphans_approved, debt_hours_max=inf)
         try:
             site = OwnedTable.of(owned, engine)
             upkeep.turn(site)

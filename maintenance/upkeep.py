@@ -29,10 +29,11 @@ from maintenance.expiry import KeepRule, expirable
 from maintenance.landing import landing
 from maintenance.leases import leased_snapshots
 from maintenance.measure import Measurer
+from maintenance.measures import observe
 from maintenance.orphans import remove_orphans
 from maintenance.plan import Budget, Costs, Plan, PlannedTask, Reads, plan_of
 from maintenance.sweep import Swept, sweep
-from thermocline.errors import CommitRejected
+from thermocline.errors import CommitRejected, MaintenanceBehind
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog import load_table
 from thermocline.iceberg.expired import ExpiryNote, write_note
@@ -60,6 +61,13 @@ ORPHANS_SECONDS: Final = 21_600.0
 """It lists all files of the table."""
 RETRY_SECONDS: Final = 60.0
 """After something failed."""
+DEBT_HOURS_WARN: Final = 6.0
+"""Of one core, for all rewrites that are worth it."""
+DEBT_HOURS_SLOW: Final = 12.0
+DEBT_HOURS_MAX: Final = 24.0
+"""As much as there is in the day within which a rewrite has to pay: it can't be made good any more."""
+SLOWDOWN: Final = 4.0
+"""By which commits are farther apart then: fewer and larger files, for fewer rewrites."""
 
 _logger = logging.getLogger(__name__)
 
@@ -111,6 +119,8 @@ class Done:
     """Of rewrites."""
     dropped: int = 0
     """Rewrites whose work was thrown away."""
+    failures: int = 0
+    """Steps that are tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +139,7 @@ class TableUpkeep:
     clock: Clock
     budget: Budget = field(default_factory=Budget)
     orphans_approved: int | None = None
+    debt_hours_max: float = DEBT_HOURS_MAX
     plan: Plan | None = None
     done: Done = field(default_factory=Done)
     _measurer: Measurer | None = None
@@ -171,8 +182,28 @@ class TableUpkeep:
         """The rewrite that runs."""
         return None if self._running is None else self._running.task
 
+    @property
+    def slowdown(self) -> float:
+        """By how much commits should be farther apart: more of them would only add to the debt."""
+        return SLOWDOWN if self._debt_hours >= DEBT_HOURS_SLOW else 1.0
+
+    @property
+    def _debt_hours(self) -> float:
+        return 0.0 if self.plan is None else self.plan.debt_seconds / 3600
+
     def turn(self, owner: Owning) -> None:
-        """What is due. Raises what says that the table is not ours, or that a commit is unknown."""
+        """What is due. Raises what says that the table is not ours, or that a commit is unknown.
+
+        Also `MaintenanceBehind`.
+        """
+        name = owner.definition.name
+        if self._debt_hours >= self.debt_hours_max:
+            hours = round(self._debt_hours, 1)
+            raise MaintenanceBehind(table=name, hours=hours, max_hours=self.debt_hours_max)
+        self._turn(owner)
+        observe(name, self.done, self.plan, self.clock.now_ms() / 1000)
+
+    def _turn(self, owner: Owning) -> None:
         if self._running is not None and self._running.future.done():
             self._land(owner, self._running)
         if self._sweeping is not None and self._sweeping.done():
@@ -232,6 +263,11 @@ class TableUpkeep:
         except Exception as error:  # noqa: BLE001  whatever it is, it must not end ingest
             self._failed("plan", error)
             return
+        if self._debt_hours >= DEBT_HOURS_WARN:
+            _logger.warning(
+                "maintenance is behind",
+                extra=fields(debt_hours=round(self._debt_hours, 1), commit_interval_factor=self.slowdown),
+            )
         now = self.clock.monotonic()
         self._worth_since = {
             task.bucket: self._worth_since.get(task.bucket, now) for task in self.plan.wanted
@@ -397,6 +433,7 @@ class TableUpkeep:
 
     def _failed(self, what: str, error: Exception) -> None:
         self._put_off(what, RETRY_SECONDS)
+        self.done = replace(self.done, failures=self.done.failures + 1)
         _logger.warning(
             "maintenance will try again",
             extra=fields(what=what, error=type(error).__name__, detail=str(error).partition("\n")[0]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,14 +16,17 @@ from ingest.commit import Landed
 from ingest.files_by_bucket import by_bucket
 from ingest.java import small_jvm
 from ingest.unknown import UnknownCommit, remove_note, write_note
+from maintenance.plan import Plan, PlannedTask
 from maintenance.run import OwnedTable
 from maintenance.upkeep import TableUpkeep
 from tests.ingest.small_ingest import NAME, Ingest, settings_of
 from tests.maintenance.kept import HOURS, SETTINGS, Inline, Kept
 from tests.manual_clock import ManualClock
+from thermocline.errors import MaintenanceBehind
 from thermocline.iceberg.expired import notes_of
 from thermocline.iceberg.files import local_path
 from thermocline.iceberg.lineage import lineage, whole_lineage
+from thermocline.process.metrics import REGISTRY
 from thermocline.settings import Settings
 
 pytestmark = pytest.mark.jvm
@@ -228,3 +232,20 @@ def test_nothing_expires_while_a_commit_is_unknown(kept: Kept) -> None:
     kept.clock.advance(601)
     kept.turn()
     assert len(kept.ingest.owned.table.snapshots()) < count
+
+
+def test_debt_slows_commits_then_stops_them_with_the_command_that_helps(kept: Kept) -> None:
+    task = PlannedTask(0, (), "small", 1.0, 1.0, 3_600_000.0, 2.0)
+    slowdowns = []
+    for hours in (5, 13, 25):
+        kept.upkeep.plan = Plan((), (task,) * hours)
+        slowdowns.append(kept.upkeep.slowdown)
+        kept.upkeep._due = dict.fromkeys(("plan", "expire", "sweep", "orphans"), math.inf)
+        if hours < 24:
+            kept.upkeep.turn(kept.site)
+    assert slowdowns == [1, 4, 4]
+    with pytest.raises(MaintenanceBehind) as behind:
+        kept.upkeep.turn(kept.site)
+    assert "maintain run profiles" in behind.value.next
+    metrics = REGISTRY.get_sample_value("thermocline_maintenance_debt_seconds", {"table": NAME})
+    assert metrics == 13 * 3_600

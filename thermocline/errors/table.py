@@ -284,3 +284,26 @@ class EngineFailed(TableError):
 
     engine: str
     detail: str
+
+
+class MaintenanceBehind(TableError):
+    """The table needs more rewriting than can be done.
+
+    Each commit adds small files and deletes, and rewrites keep them few. What is worth a rewrite would take one
+    core more than a day by now, so readers grow slower with each commit. Before that, ingest warned in its log
+    (from six hours on), and committed a quarter as often (from twelve hours on).
+
+    Nothing is lost: the table is as last committed, and its records wait in the log. `thermocline maintain run`
+    does the rewriting; it may run on a larger machine or a Spark cluster. Then ingest goes on. More buckets do
+    not help; a longer commit_interval_seconds does, and so does a larger machine.
+    """
+
+    code = "maintenance-behind"
+    exit_code = ExitCode.STOPPED
+    _what = "table {table} needs {hours} hours of rewriting, more than {max_hours:g}."
+    _state = "the table is as last committed; its records wait in the log."
+    _next = "thermocline maintain run {table}"
+
+    table: str
+    hours: float
+    max_hours: float

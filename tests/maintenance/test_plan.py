@@ -1,0 +1,98 @@
+"""What is worth a rewrite: by cost, under a budget, and by rules over that."""
+
+from __future__ import annotations
+
+from maintenance.measure import BucketMeasure, FileMeasure, TableMeasure, depth_of
+from maintenance.plan import FORCED_DEAD_RATIO, Budget, Costs, Plan, Reads, plan_of
+
+MB = 1_000_000
+TARGET = 128 * MB
+
+
+def file(
+    name: str, rows: int, dead: int = 0, keys: tuple[int, int] | None = (0, 100), rewrite: str = ""
+) -> FileMeasure:
+    low, high = (None, None) if keys is None else ((keys[0],), (keys[1],))
+    return FileMeasure(name, rows, 100 * rows, dead, dead, low, high, rewrite)
+
+
+def plan(
+    *buckets: list[FileMeasure],
+    rows_per_hour: float = 0.0,
+    budget: Budget | None = None,
+    reads: Reads | None = None,
+    waiting: dict[int, float] | None = None,
+) -> Plan:
+    measured = TableMeasure(
+        1,
+        {number: BucketMeasure(number, tuple(files)) for number, files in enumerate(buckets)},
+        rows_per_hour,
+    )
+    return plan_of(measured, TARGET, reads or Reads(), Costs(), budget, waiting)
+
+
+def small(count: int, rows: int = 10_000) -> list[FileMeasure]:
+    return [file(f"{number}", rows) for number in range(count)]
+
+
+def test_a_lookup_looks_where_the_key_may_be() -> None:
+    disjoint = [file("a", 10, keys=(0, 9)), file("b", 10, keys=(10, 19)), file("c", 10, keys=(20, 29))]
+    assert depth_of(disjoint) == 1
+    assert depth_of([*disjoint, file("d", 10, keys=(0, 29))]) == 2
+    assert depth_of([*disjoint, file("d", 10, keys=None)]) == (3 * 2 + 4) / 4
+    assert depth_of([]) == 0
+    # Of one rewrite, a key is in one file, even where the manifest says no more than the leading column.
+    assert depth_of([file("a", 10, rewrite="x"), file("b", 10, rewrite="x")]) == 1
+    assert depth_of([file("a", 10, rewrite="x"), file("b", 10, rewrite="y")]) == 2
+
+
+def test_many_small_files_are_merged_and_a_bucket_that_is_well_kept_is_left_alone() -> None:
+    found = plan(small(40), [file("large", 1_200_000)])
+    (task,) = found.tasks
+    assert (task.bucket, len(task.files)) == (0, 40)
+    assert task.score > 1
+    assert found.debt_seconds == task.cost_ms / 1000
+
+
+def test_what_ingest_will_soon_merge_by_itself_is_left_to_it() -> None:
+    young = small(3, rows=100)
+    assert plan(young).tasks
+    assert not plan(young, rows_per_hour=10**6).tasks
+    # A file of many rows would lie there for long.
+    assert plan([file("a", 200_000), file("b", 200_000)], rows_per_hour=10**4).tasks
+
+
+def test_too_many_dead_rows_force_a_rewrite_that_readers_would_not_pay_for() -> None:
+    nobody = Reads(scans_per_hour=0, lookups_per_hour=0)
+    rows = 1_000_000
+    assert not plan([file("a", rows, dead=int(FORCED_DEAD_RATIO * rows))], reads=nobody).wanted
+    (task,) = plan([file("a", rows, dead=400_000), file("b", 10)], reads=nobody).wanted
+    assert task.is_forced
+    assert "a" in task.paths
+
+
+def test_the_best_come_first_the_forced_before_them_and_the_budget_bounds_them() -> None:
+    buckets = [small(10), small(60), [file("dead", 10_000, dead=9_000), file("x", 10)], small(30)]
+    found = plan(*buckets)
+    assert [task.bucket for task in found.wanted] == [2, 1, 3, 0]
+    of_bytes = plan(*buckets, budget=Budget(bytes=sum(task.bytes for task in found.wanted[:2])))
+    assert [task.bucket for task in of_bytes.tasks] == [2, 1]
+    assert len(of_bytes.wanted) == 4
+    assert plan(*buckets, budget=Budget(seconds=0)).tasks == ()
+
+
+def test_a_bucket_that_waits_gains_weight() -> None:
+    buckets = [small(20), small(30)]
+    assert [task.bucket for task in plan(*buckets).wanted] == [1, 0]
+    assert [task.bucket for task in plan(*buckets, waiting={0: 100.0}).wanted] == [0, 1]
+
+
+def test_reads_by_bucket_weigh() -> None:
+    reads = Reads(by_bucket={0: 10**6, 1: 10.0})
+    assert [task.bucket for task in plan(small(10), small(40), reads=reads).wanted][0] == 0
+
+
+def test_a_rewrite_is_not_worth_another_one() -> None:
+    """Goal: no rewrite without end, whatever the bounds in the manifests say."""
+    done = [file(f"{number}", 1_200_000, rewrite="x") for number in range(4)]
+    assert plan(done, reads=Reads(10**3, 10**9)).wanted == ()
