@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 from typer.core import TyperCommand, TyperGroup
 
 from ingest import measures as ingest_measures
+from maintenance import measures as maintenance_measures
 from serving import measures
 from serving.app import create_app
 from serving.openapi import described
@@ -465,7 +466,11 @@ def _is_defined(name: str) -> str:
 
 
 def _metrics() -> list[MetricWrapperBase]:
-    found = [value for module in (metrics, measures, ingest_measures) for value in vars(module).values()]
+    found = [
+        value
+        for module in (metrics, measures, ingest_measures, maintenance_measures)
+        for value in vars(module).values()
+    ]
     return [metric for metric in found if isinstance(metric, MetricWrapperBase)]
 
 

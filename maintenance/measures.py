@@ -21,29 +21,35 @@ def _gauge(name: str, meaning: str) -> Gauge:
     return Gauge(f"thermocline_maintenance_{name}", meaning, _TABLE, registry=REGISTRY)
 
 
-_DEBT: Final = _gauge("debt_seconds", "How long all rewrites that are worth it would take one core.")
-_WANTED: Final = _gauge("wanted_rewrites", "Buckets that are worth a rewrite.")
-_LAST: Final = _gauge("last_turn_timestamp_seconds", "When maintenance last had a turn.")
+DEBT: Final = _gauge("debt_seconds", "How long all rewrites that are worth it would take one core.")
+WANTED: Final = _gauge("wanted_rewrites", "Buckets that are worth a rewrite.")
+LAST_TURN: Final = _gauge("last_turn_timestamp_seconds", "When maintenance last had a turn.")
 # Since the process took the table.
-_DONE: Final = {
-    "rewrites": _gauge("rewrites", "Rewrites that landed."),
-    "dropped": _gauge("dropped_rewrites", "Rewrites whose work was thrown away."),
-    "failures": _gauge("failures", "Steps that failed, and are tried again."),
-    "seconds": _gauge("rewrite_seconds", "Time spent on rewrites."),
-    "read_bytes": _gauge("read_bytes", "Bytes of the files that rewrites read."),
-    "written_bytes": _gauge("written_bytes", "Bytes of the files that rewrites wrote."),
-    "dead_rows": _gauge("removed_dead_rows", "Deleted rows that rewrites left out."),
-    "expired": _gauge("expired_snapshots", "Snapshots that left the metadata."),
-    "swept_files": _gauge("swept_files", "Files of expired snapshots that were deleted."),
-    "orphans": _gauge("deleted_orphans", "Orphans that were deleted."),
-}
+REWRITES: Final = _gauge("rewrites", "Rewrites that landed.")
+DROPPED: Final = _gauge("dropped_rewrites", "Rewrites whose work was thrown away.")
+FAILURES: Final = _gauge("failures", "Steps that failed, and are tried again.")
+SECONDS: Final = _gauge("rewrite_seconds", "Time spent on rewrites.")
+READ_BYTES: Final = _gauge("read_bytes", "Bytes of the files that rewrites read.")
+WRITTEN_BYTES: Final = _gauge("written_bytes", "Bytes of the files that rewrites wrote.")
+DEAD_ROWS: Final = _gauge("removed_dead_rows", "Deleted rows that rewrites left out.")
+EXPIRED: Final = _gauge("expired_snapshots", "Snapshots that left the metadata.")
+SWEPT: Final = _gauge("swept_files", "Files of expired snapshots that were deleted.")
+ORPHANS: Final = _gauge("deleted_orphans", "Orphans that were deleted.")
 
 
 def observe(table: str, done: Done, plan: Plan | None, now_seconds: float) -> None:
     """After a turn."""
-    _LAST.labels(table).set(now_seconds)
+    LAST_TURN.labels(table).set(now_seconds)
     if plan is not None:
-        _DEBT.labels(table).set(plan.debt_seconds)
-        _WANTED.labels(table).set(len(plan.wanted))
-    for name, gauge in _DONE.items():
-        gauge.labels(table).set(getattr(done, name))
+        DEBT.labels(table).set(plan.debt_seconds)
+        WANTED.labels(table).set(len(plan.wanted))
+    REWRITES.labels(table).set(done.rewrites)
+    DROPPED.labels(table).set(done.dropped)
+    FAILURES.labels(table).set(done.failures)
+    SECONDS.labels(table).set(done.seconds)
+    READ_BYTES.labels(table).set(done.read_bytes)
+    WRITTEN_BYTES.labels(table).set(done.written_bytes)
+    DEAD_ROWS.labels(table).set(done.dead_rows)
+    EXPIRED.labels(table).set(done.expired)
+    SWEPT.labels(table).set(done.swept_files)
+    ORPHANS.labels(table).set(done.orphans)

@@ -12,6 +12,7 @@ import strictyaml
 from prometheus_client.metrics import MetricWrapperBase
 
 from ingest import measures as ingest_measures
+from maintenance import measures as maintenance_measures
 from serving import measures
 from thermocline.process import metrics
 
@@ -25,7 +26,11 @@ SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_c
 
 def series() -> dict[str, tuple[str, ...]]:
     """What a PromQL expression can name, with its labels."""
-    found = [value for module in (metrics, measures, ingest_measures) for value in vars(module).values()]
+    found = [
+        value
+        for module in (metrics, measures, ingest_measures, maintenance_measures)
+        for value in vars(module).values()
+    ]
     named: dict[str, tuple[str, ...]] = {}
     for metric in found:
         if isinstance(metric, MetricWrapperBase):

@@ -15,6 +15,7 @@ from fastapi.openapi.utils import get_openapi
 from prometheus_client.metrics import MetricWrapperBase
 
 from ingest import measures as ingest_measures
+from maintenance import measures as maintenance_measures
 from serving import measures
 from serving.app import create_app
 from serving.tables import Tables
@@ -107,7 +108,11 @@ def test_every_route_is_documented() -> None:
 
 def test_every_metric_is_documented() -> None:
     text = (REFERENCE / "metrics.md").read_text()
-    found = [value for module in (metrics, measures, ingest_measures) for value in vars(module).values()]
+    found = [
+        value
+        for module in (metrics, measures, ingest_measures, maintenance_measures)
+        for value in vars(module).values()
+    ]
     names = [next(iter(m.describe())).name for m in found if isinstance(m, MetricWrapperBase)]
     assert len(names) > 10
     assert not [name for name in names if f"| `{name}" not in text]

@@ -89,7 +89,7 @@ def test_a_bucket_that_waits_gains_weight() -> None:
 
 def test_reads_by_bucket_weigh() -> None:
     reads = Reads(by_bucket={0: 10**6, 1: 10.0})
-    assert [task.bucket for task in plan(small(10), small(40), reads=reads).wanted][0] == 0
+    assert plan(small(10), small(40), reads=reads).wanted[0].bucket == 0
 
 
 def test_a_rewrite_is_not_worth_another_one() -> None:

@@ -289,13 +289,13 @@ class EngineFailed(TableError):
 class MaintenanceBehind(TableError):
     """The table needs more rewriting than can be done.
 
-    Each commit adds small files and deletes, and rewrites keep them few. What is worth a rewrite would take one
-    core more than a day by now, so readers grow slower with each commit. Before that, ingest warned in its log
-    (from six hours on), and committed a quarter as often (from twelve hours on).
+    Each commit adds small files and deletes, and rewrites keep them few. What is worth a rewrite would take
+    one core more than a day by now, so readers grow slower with each commit. Before that, ingest warned in
+    its log (from six hours on), and committed a quarter as often (from twelve hours on).
 
-    Nothing is lost: the table is as last committed, and its records wait in the log. `thermocline maintain run`
-    does the rewriting; it may run on a larger machine or a Spark cluster. Then ingest goes on. More buckets do
-    not help; a longer commit_interval_seconds does, and so does a larger machine.
+    Nothing is lost: the table is as last committed, and its records wait in the log. `thermocline maintain
+    run` does the rewriting, on any machine or Spark cluster; then ingest goes on. To stay ahead, set a longer
+    commit_interval_seconds, or run ingest on a larger machine.
     """
 
     code = "maintenance-behind"
