@@ -139,7 +139,7 @@ def _commit_seconds(steps: Sequence[float]) -> dict[str, float]:
 
 def _sizes(owner: Owner, stack: Stack) -> dict[str, Any]:
     table = load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}")
-    measured = Measurer(owner.definition).measure(table)
+    measured = Measurer(owner.definition).measure(table, SystemClock().now_ms())
     folder = Path(local_path(table.location()) or "") / "data"
     stored = [path for path in folder.rglob("*") if path.is_file()]
     return {

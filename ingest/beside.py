@@ -31,6 +31,7 @@ class Beside:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="beside")
         self._process: SpawnProcess | None = None
         self._connection: Connection | None = None
+        self._is_stopped = False
 
     def start(self, task: Callable[[], T]) -> Future[T]:
         """What the function gives or raises, later. Function and result have to be picklable."""
@@ -38,6 +39,7 @@ class Beside:
 
     def stop(self) -> None:
         """Ends what runs; what it wrote stays behind, named by nothing."""
+        self._is_stopped = True
         self._thread.shutdown(wait=False, cancel_futures=True)
         if self._process is not None:
             self._process.terminate()
@@ -49,6 +51,8 @@ class Beside:
             self._process = self._context.Process(target=_serve, args=(theirs,), daemon=True)
             self._process.start()
             theirs.close()
+            if self._is_stopped:
+                self._process.terminate()
         assert self._connection is not None
         try:
             self._connection.send(pickle.dumps(task))

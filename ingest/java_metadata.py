@@ -9,7 +9,7 @@ owner lands, and on a networked JDBC catalog a lost answer makes it delete the m
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -54,16 +54,11 @@ class JavaMetadata:
             if change.alter is not None:
                 change.alter(transaction)
             self._add_snapshot(transaction, change, parent_id)
-            if change.expired:
-                expiry = transaction.expireSnapshots().expireOlderThan(0).cleanExpiredFiles(False)
-                for snapshot_id in change.expired:
-                    expiry.expireSnapshotId(snapshot_id)
-                expiry.commit()
             update = transaction.updateProperties()
             for name, value in change.properties.items():
                 update.set(name, value)
             update.commit()
-            built = transaction.currentMetadata()
+            built = self._without(transaction.currentMetadata(), change.expired)
             return Built(built.currentSnapshot().snapshotId(), built)
 
     def publish(self, start: Start, built: Built) -> None:
@@ -108,6 +103,19 @@ class JavaMetadata:
         for name, value in change.summary.items():
             update.set(name, value)
         update.commit()
+
+    def _without(self, metadata: Any, snapshot_ids: Sequence[int]) -> Any:
+        """The metadata without some snapshots, whose files stay.
+
+        Iceberg's ``ExpireSnapshots`` would also apply each ref's own retention, and so expire more.
+        """
+        if not snapshot_ids:
+            return metadata
+        ids = self.jvm.java.util.HashSet()
+        for snapshot_id in snapshot_ids:
+            ids.add(snapshot_id)
+        builder = self.jvm.org.apache.iceberg.TableMetadata.buildFrom(metadata)
+        return builder.removeSnapshots(ids).build()
 
     def _stored(self, snapshot: Any) -> StoredSnapshot | None:
         if snapshot is None:

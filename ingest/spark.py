@@ -11,13 +11,14 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql import SparkSession
 
 from ingest.batch import BatchResult, gather, reader, writer
+from ingest.beside import Beside
 from ingest.java import JAVA_ERRORS, catalog_jars, first_line
 from thermocline.errors import EngineFailed
 from thermocline.iceberg.catalog_properties import java_properties
@@ -83,6 +84,7 @@ class SparkEngine:
     """A Spark session; see `ingest.engine.Engine`."""
 
     session: SparkSession
+    _beside: Beside = field(default_factory=Beside)
 
     @property
     def jvm(self) -> Any:
@@ -112,7 +114,9 @@ class SparkEngine:
         return gather(results, [planned for some in ranges for planned in some], task.io)
 
     def start(self, task: Callable[[], T]) -> Future[T]:
-        """A job of one task, which a thread waits for."""
+        """A job of one task; on one machine a process of its own, which leaves the cores to batches."""
+        if (self.session.sparkContext.master or "").startswith("local"):
+            return self._beside.start(task)
 
         def run() -> None:
             try:
@@ -129,6 +133,7 @@ class SparkEngine:
 
     def stop(self) -> None:
         """End the session; only a warning where its JVM has died."""
+        self._beside.stop()
         try:
             with warnings.catch_warnings(action="ignore"):  # PySpark's own words for that
                 self.session.stop()

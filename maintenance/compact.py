@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.data_file import ROW_GROUP_ROWS, DataFileWriter, WrittenFile
 from thermocline.iceberg.deletes import read_deletes
+from thermocline.iceberg.files import delete_files
 from thermocline.iceberg.rows import Positions, placed_rows
 from thermocline.iceberg.sparse_index import load_sparse_index
 from thermocline.rules.definition import KEY
@@ -35,6 +36,8 @@ __all__ = ["MOVES_SCHEMA", "Compacted", "CompactionTask", "rewrite_of"]
 
 ROWS_IN_MEMORY: Final = 256 * ROW_GROUP_ROWS
 """Of all files of a task together: a quarter of a million rows, before they are sorted."""
+BYTES_IN_MEMORY: Final = 256 << 20
+"""The same in bytes, which fewer rows take that are long; what is sorted and written is beside it."""
 _ROWS_WRITTEN: Final = 8 * ROW_GROUP_ROWS
 """Written at once: a file ends so close to its target size."""
 UNSORTED_ROWS_MAX: Final = 2_000_000
@@ -84,49 +87,48 @@ class CompactionTask:
     def run(self) -> Compacted:
         """Merge. What an error leaves behind is named by no commit."""
         failpoint("compact.start")
-        rows_at_once = max(ROW_GROUP_ROWS, ROWS_IN_MEMORY // max(2 * len(self.files), 1))
+        files = max(len(self.files), 1)
         inputs: list[DataFile] = []
         runs: list[_Run] = []
         for file in self.files:
-            run = _Run.of(self.io, self.definition, len(runs), file, rows_at_once)
+            run = _Run.of(self.io, self.definition, len(runs), file, 1 / (2 * files))
             if run is not None:
                 inputs.append(file)
                 runs.append(run)
         stem = uuid.uuid4()
         moves = f"{self.moves_location}/{stem}.arrow"
-        with self.io.new_output(moves).create() as sink, pa.ipc.new_file(sink, MOVES_SCHEMA) as placed:
-            added = tuple(self._written(runs, placed, f"{self.data_location}/bucket={self.bucket}/{stem}"))
-        failpoint("compact.done")
+        stem_path = f"{self.data_location}/bucket={self.bucket}/{stem}"
+        begun = [moves]
+        try:
+            with self.io.new_output(moves).create() as sink, pa.ipc.new_file(sink, MOVES_SCHEMA) as placed:
+                added = tuple(self._written(runs, placed, stem_path, begun))
+            failpoint("compact.done")
+        except Exception:
+            delete_files(self.io, begun)  # nobody else knows of them
+            raise
         return Compacted(self.bucket, tuple(inputs), added, moves)
 
     def _written(
-        self, runs: Sequence[_Run], placed: pa.RecordBatchWriter, stem: str
+        self, runs: Sequence[_Run], placed: pa.RecordBatchWriter, stem: str, begun: list[str]
     ) -> Iterator[WrittenFile]:
-        writer: DataFileWriter | None = None
-        count = 0
-        for rows in _merged(runs):
-            placed.write_table(rows.select(MOVES_SCHEMA.names))
-            for start in range(0, rows.num_rows, _ROWS_WRITTEN):
-                if writer is None:
-                    writer = DataFileWriter(self.io, f"{stem}{_ENDING}{count:04}.parquet", self.definition)
-                    count += 1
-                writer.write(rows.slice(start, _ROWS_WRITTEN))
-                if writer.file_bytes >= self.target_bytes:
-                    yield _finished(writer)
-                    writer = None
-        if writer is not None:
-            yield _finished(writer)
+        slices = (
+            rows.slice(start, _ROWS_WRITTEN)
+            for rows in _merged(runs, placed)
+            for start in range(0, rows.num_rows, _ROWS_WRITTEN)
+        )
+        for count, first in enumerate(slices):
+            begun.append(f"{stem}{_ENDING}{count:04}.parquet")
+            with DataFileWriter(self.io, begun[-1], self.definition) as writer:
+                writer.write(first)
+                while writer.file_bytes < self.target_bytes and (rows := next(slices, None)) is not None:
+                    writer.write(rows)
+                yield writer.finish()
 
 
 def rewrite_of(path: str) -> str:
     """What the names of the files of one rewrite begin with; empty for any other file."""
     name = path.rpartition("/")[2]
     return name.partition(_ENDING)[0] if _ENDING in name else ""
-
-
-def _finished(writer: DataFileWriter) -> WrittenFile:
-    with writer:
-        return writer.finish()
 
 
 class _Run:
@@ -140,14 +142,14 @@ class _Run:
         self._fill()
 
     @classmethod
-    def of(
-        cls, io: FileIO, definition: LiveTable, source: int, file: DataFile, rows_at_once: int
-    ) -> _Run | None:
-        """None for a file that would have to be sorted, and is too large for it."""
+    def of(cls, io: FileIO, definition: LiveTable, source: int, file: DataFile, share: float) -> _Run | None:
+        """With its share of what may be in memory. None for an unsorted file that is too large to sort."""
+        row_bytes = _row_bytes(io, definition, file.path)
+        rows_at_once = max(int(share * min(ROWS_IN_MEMORY, BYTES_IN_MEMORY / row_bytes)), 1)
         deleted = read_deletes(io, file.deletes) if file.deletes is not None else None
         pieces = placed_rows(io, definition, file.path, deleted, rows_at_once)
         if not load_sparse_index(io, file.path, definition).is_sorted:
-            if file.rows > UNSORTED_ROWS_MAX:
+            if file.rows > UNSORTED_ROWS_MAX or file.rows * row_bytes > BYTES_IN_MEMORY:
                 return None
             pieces = _sorted_whole(pieces)
         return cls(source, pieces, rows_at_once)
@@ -177,6 +179,12 @@ class _Run:
             self.rows = pa.concat_tables([self.rows, rows]) if self.rows.num_rows else rows
 
 
+def _row_bytes(io: FileIO, definition: LiveTable, path: str) -> float:
+    """What a row takes in memory, by the first ones of the file."""
+    _, rows = next(placed_rows(io, definition, path, None, ROW_GROUP_ROWS), (None, None))
+    return 1.0 if rows is None else float(rows.nbytes / rows.num_rows)
+
+
 def _sorted_whole(pieces: Iterator[tuple[Positions, pa.Table]]) -> Iterator[tuple[Positions, pa.Table]]:
     found = list(pieces)
     if found:
@@ -185,11 +193,14 @@ def _sorted_whole(pieces: Iterator[tuple[Positions, pa.Table]]) -> Iterator[tupl
         yield np.concatenate([positions for positions, _ in found])[order.to_numpy()], rows.take(order)
 
 
-def _merged(runs: Sequence[_Run]) -> Iterator[pa.Table]:
-    """All rows in key order, piece by piece, each with where it comes from."""
+def _merged(runs: Sequence[_Run], placed: pa.RecordBatchWriter) -> Iterator[pa.Table]:
+    """All rows in key order, piece by piece; where each comes from is written down."""
     while live := [run for run in runs if run.rows.num_rows]:
         # Beyond the least of the last keys, a run may go on with a key that another one has in memory.
         cutoff = min(run.last_key for run in live)
         parts = [rows for run in live if (rows := run.take(cutoff)).num_rows]
         rows = pa.concat_tables(parts)
-        yield rows.sort_by(KEY) if len(parts) > 1 else rows
+        if len(parts) > 1:
+            rows = rows.sort_by(KEY)
+        placed.write_table(rows.select(MOVES_SCHEMA.names))
+        yield rows

@@ -8,7 +8,7 @@ their rows into the new files, by position, so no work is thrown away and no row
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -61,15 +61,19 @@ def _deleted_since(io: FileIO, was: DataFile, is_now: DataFile) -> BitMap | None
     return read_deletes(io, is_now.deletes) - before
 
 
-def _moved(io: FileIO, done: Compacted, late: dict[int, BitMap]) -> dict[str, BitMap]:
+def _moved(io: FileIO, done: Compacted, late: Mapping[int, BitMap]) -> dict[str, BitMap]:
     """Where rows are now that were deleted meanwhile, by the new file's path."""
+    is_late = {}
+    for number, deleted in late.items():
+        is_late[number] = np.zeros(done.inputs[number].rows, bool)
+        is_late[number][np.asarray(deleted.to_array(), np.int64)] = True
     ends = np.cumsum([file.rows for file in done.added])
     by_file: dict[str, BitMap] = {}
     for start, moved in _moves(io, done.moves):
         sources, positions = moved.column("_source").to_numpy(), moved.column("_position").to_numpy()
-        for number, deleted in late.items():
-            # safety: late-deletes-follow-their-rows
-            hits = np.flatnonzero((sources == number) & np.isin(positions, deleted.to_array())) + start
+        for number, mask in is_late.items():
+            rows = np.flatnonzero(sources == number)
+            hits = rows[mask[positions[rows]]] + start  # safety: late-deletes-follow-their-rows
             numbers = np.searchsorted(ends, hits, side="right")
             for index in np.unique(numbers).tolist():
                 file = done.added[index]

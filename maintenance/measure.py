@@ -44,7 +44,6 @@ class FileMeasure:
     rows: int
     bytes: int
     dead_rows: int = 0
-    delete_bytes: int = 0
     low: KeyBound | None = None
     high: KeyBound | None = None
     rewrite: str = ""
@@ -154,7 +153,7 @@ class Measurer:
     definition: LiveTable
     _known: dict[str, tuple[ListedFile, ...]] = field(default_factory=dict)
 
-    def measure(self, table: Table) -> TableMeasure:
+    def measure(self, table: Table, now_ms: int) -> TableMeasure:
         """The current snapshot. Raises `ForeignSnapshot` where there is none, and what a store raises."""
         snapshot = table.current_snapshot()
         if snapshot is None:
@@ -167,7 +166,7 @@ class Measurer:
         return TableMeasure(
             snapshot.snapshot_id,
             buckets,
-            rows_per_hour=_rows_per_hour(lineage(table)),
+            rows_per_hour=_rows_per_hour(lineage(table), now_ms),
             snapshots=len(table.metadata.snapshots),
             manifests=len(manifests),
             manifest_bytes=sum(one.manifest_length for one in manifests),
@@ -216,10 +215,10 @@ def files_at_best(live_bytes: int, target_bytes: int) -> int:
     return math.ceil(live_bytes / target_bytes)
 
 
-def _rows_per_hour(links: Sequence[Link]) -> float:
-    """What the newest commits applied, by the time between them."""
+def _rows_per_hour(links: Sequence[Link], now_ms: int) -> float:
+    """What the newest commits applied, by the time since the first of them."""
     ours = [link.state for link in links[-_RATE_SNAPSHOTS:] if link.state is not None]
-    hours = (ours[-1].timestamp_ms - ours[0].timestamp_ms) / 3_600_000 if ours else 0.0
+    hours = (now_ms - ours[0].timestamp_ms) / 3_600_000 if ours else 0.0
     return sum(state.counts.get("applied", 0) for state in ours[1:]) / hours if hours > 0 else 0.0
 
 
@@ -253,13 +252,11 @@ class _KeyBounds:
 def _by_bucket(listed: Iterable[Sequence[ListedFile]], bounds: _KeyBounds) -> dict[int, BucketMeasure]:
     data: list[ListedFile] = []
     dead: dict[str, int] = defaultdict(int)
-    delete_bytes: dict[str, int] = defaultdict(int)
     for file in (file for some in listed for file in some):
         if file.content == "data":
             data.append(file)
         elif file.referenced is not None:
             dead[file.referenced] += file.rows
-            delete_bytes[file.referenced] += file.deletes.length if file.deletes is not None else file.bytes
     grouped: dict[int, list[FileMeasure]] = defaultdict(list)
     for file in data:
         gone = dead.get(file.path, 0)
@@ -268,7 +265,6 @@ def _by_bucket(listed: Iterable[Sequence[ListedFile]], bounds: _KeyBounds) -> di
             file.rows,
             file.bytes,
             gone,
-            delete_bytes.get(file.path, 0),
             *bounds.of(file),
             rewrite=rewrite_of(file.path),
         )

@@ -18,7 +18,7 @@ from ingest.purge import reasons_against
 from ingest.unknown import notes as unknown_notes
 from maintenance.sweep import reachable_from
 from thermocline.failpoints import failpoint
-from thermocline.iceberg.expired import expired_snapshots, notes_of
+from thermocline.iceberg.expired import expired_snapshots, waiting_notes
 from thermocline.iceberg.files import StoredFile, delete_files, listed_folder, place_of
 from thermocline.process.logs import fields
 
@@ -98,7 +98,7 @@ def find_orphans(table: Table, now_ms: int) -> Orphans:
 def remove_orphans(table: Table, now_ms: int, approved: int | None = None) -> int:
     """Delete the orphans that are due, and note those that were seen for the first time; how many went.
 
-    ``approved`` is how many somebody expects: then it is done even where they are surprisingly many.
+    ``approved`` is how many somebody expects at most: then it is done even where they are surprisingly many.
     """
     orphans = find_orphans(table, now_ms)
     name = ".".join(table.name())
@@ -106,7 +106,9 @@ def remove_orphans(table: Table, now_ms: int, approved: int | None = None) -> in
         _logger.warning("orphans are not looked for", extra=fields(table=name, detail=orphans.shared))
         return 0
     due = orphans.due(now_ms)
-    if orphans.is_surprising(now_ms) and approved != len(due):  # safety: orphans-not-surprising
+    if orphans.is_surprising(now_ms) and (
+        approved is None or len(due) > approved
+    ):  # safety: orphans-not-surprising
         _logger.warning(
             "surprisingly many orphans: nothing is deleted",
             extra=fields(table=name, orphans=len(due), files=orphans.files),
@@ -132,7 +134,7 @@ def _is_old(file: StoredFile, now_ms: int) -> bool:
 def _named(table: Table) -> set[str]:
     """The places of all that the table needs, or may."""
     io, location, metadata = table.io, table.location(), table.metadata
-    expired = expired_snapshots(note for note in notes_of(io, location) if not note.is_swept)
+    expired = expired_snapshots(waiting_notes(table))
     named = reachable_from(io, table.snapshots()).places()
     named |= reachable_from(io, expired.values(), but=named, may_be_gone=True).places()
     others = [table.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)]
@@ -146,7 +148,7 @@ def _sightings(table: Table) -> Mapping[str, int]:
     try:
         with table.io.new_input(_path(table)).open() as source:
             found: dict[str, int] = json.loads(zlib.decompress(source.read()))
-    except FileNotFoundError:
+    except (FileNotFoundError, zlib.error, ValueError):  # half written: all are seen for the first time
         return {}
     return found
 

@@ -18,6 +18,7 @@ from ingest.tiers import FANOUT, MERGED_BYTES_MAX, SMALL_ROWS
 from maintenance.measure import BucketMeasure, FileMeasure, TableMeasure, depth_of, files_at_best
 
 if TYPE_CHECKING:
+    from thermocline.rules.definition import LiveTable
     from thermocline.settings import MaintenanceSettings
 
 __all__ = ["Budget", "CostModel", "Costs", "Plan", "PlannedTask", "ReadCosts", "Reads", "plan_of"]
@@ -28,8 +29,12 @@ FORCED_DEAD_RATIO: Final = 0.35
 """From here on a scan reads half as much again as it needs to."""
 STARVED_HOURS: Final = 24.0
 """A bucket that was worth a rewrite for so long counts double, for twice as long threefold."""
+FORCED_HOURS_MIN: Final = 1.0
+"""Where ingest will have merged the files before that by itself, dead rows force nothing."""
 TASK_BYTES_MAX: Final = 4 << 30
 """Of the inputs of one task: what is done again where it fails."""
+TASK_FILES_MAX: Final = 128
+"""All of them are open at once, each with rows in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +62,10 @@ class Reads:
     by_bucket: Mapping[int, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, settings: MaintenanceSettings) -> Reads:
-        """What the settings say."""
-        return cls(settings.scans_per_hour, 3600 * settings.lookups_per_second)
+    def of(cls, settings: MaintenanceSettings, definition: LiveTable) -> Reads:
+        """What the settings say; nobody looks up a row of a table without a key."""
+        lookups_per_hour = 3600 * settings.lookups_per_second if definition.has_key else 0.0
+        return cls(settings.scans_per_hour, lookups_per_hour)
 
     def lookups_of(self, bucket: int, buckets: int) -> float:
         """Lookups an hour in one bucket."""
@@ -72,6 +78,18 @@ class Budget:
 
     bytes: int | None = None
     seconds: float | None = None
+
+    def allows(self, task: PlannedTask) -> bool:
+        """Whether there is enough for it, by what it is expected to take."""
+        is_short = self.seconds is not None and task.cost_ms > 1000 * self.seconds
+        return not is_short and (self.bytes is None or task.bytes <= self.bytes)
+
+    def less(self, task: PlannedTask) -> Budget:
+        """What is left after it."""
+        return Budget(
+            None if self.bytes is None else self.bytes - task.bytes,
+            None if self.seconds is None else self.seconds - task.cost_ms / 1000,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +263,7 @@ class CostModel:
             yield _bounded(small), f"{len(small)} files are below half of the target size"
         dead = [file for file in files if file.dead_rows > FORCED_DEAD_RATIO * file.rows]
         if dead:
+            dead.sort(key=lambda file: -file.dead_rows)
             yield _bounded(dead), f"{len(dead)} files have more than {FORCED_DEAD_RATIO:.0%} dead rows"
         if len(files) > 1 or self.measure.dead_rows:
             dead_share = f"{self.measure.dead_ratio:.0%} of the rows are dead"
@@ -257,17 +276,16 @@ class CostModel:
     def best(self) -> PlannedTask | None:
         """The rewrite with the best score, if one is worth it or forced."""
         tasks = [self.task(chosen, reason) for chosen, reason in self.candidates()]
-        is_forced = self.measure.dead_ratio > FORCED_DEAD_RATIO
-        if is_forced:
-            tasks = [
-                task
-                for task in tasks
-                if sum(file.dead_rows for file in task.files) * 2 >= self.measure.dead_rows
-            ]
+        if self.measure.dead_ratio > FORCED_DEAD_RATIO:
+            deadest = max(tasks, key=_dead_rows_per_ms, default=None)
+            if deadest is not None and deadest.lasts_hours >= FORCED_HOURS_MIN:
+                return replace(deadest, is_forced=True)
         best = max(tasks, key=lambda task: task.score, default=None)
-        if best is None or not (is_forced or best.score >= 1):
-            return None
-        return replace(best, is_forced=is_forced)
+        return best if best is not None and best.score >= 1 else None
+
+
+def _dead_rows_per_ms(task: PlannedTask) -> float:
+    return sum(file.dead_rows for file in task.files) / task.cost_ms
 
 
 def _bounded(files: Sequence[FileMeasure]) -> list[FileMeasure]:
@@ -275,18 +293,16 @@ def _bounded(files: Sequence[FileMeasure]) -> list[FileMeasure]:
     taken: list[FileMeasure] = []
     left = TASK_BYTES_MAX
     for file in files:
-        if taken and file.bytes > left:
-            continue
-        taken.append(file)
-        left -= file.bytes
+        if len(taken) == TASK_FILES_MAX:
+            break
+        if not taken or file.bytes <= left:
+            taken.append(file)
+            left -= file.bytes
     return taken
 
 
 def _within(wanted: Sequence[PlannedTask], budget: Budget) -> Iterator[PlannedTask]:
-    bytes_left = float("inf") if budget.bytes is None else budget.bytes
-    ms_left = float("inf") if budget.seconds is None else 1000 * budget.seconds
     for task in wanted:
-        if task.bytes <= bytes_left and task.cost_ms <= ms_left:
-            bytes_left -= task.bytes
-            ms_left -= task.cost_ms
+        if budget.allows(task):
+            budget = budget.less(task)
             yield task

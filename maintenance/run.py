@@ -107,7 +107,7 @@ def maintain(
             upkeep.close()
     finally:
         engine.stop()
-    left = stop.is_set() or upkeep.plan is None or bool(upkeep.plan.wanted)
+    left = stop.is_set() or upkeep.plan is None or bool(upkeep.plan.wanted) or upkeep.done.failures > 0
     if upkeep.done == Done():
         return upkeep.done, ExitCode.PARTLY_DONE if left else ExitCode.NOTHING_TO_DO
     return upkeep.done, ExitCode.PARTLY_DONE if left else ExitCode.DONE

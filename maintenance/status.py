@@ -9,8 +9,9 @@ from maintenance.measure import BucketMeasure, Measurer, TableMeasure
 from maintenance.plan import Budget, CostModel, Costs, Plan, Reads, plan_of
 from thermocline.errors import BadParameter
 from thermocline.iceberg.catalog import definition_of, open_table
-from thermocline.iceberg.expired import notes_of
+from thermocline.iceberg.expired import last_expiry_ms, waiting_notes
 from thermocline.iceberg.lineage import lineage
+from thermocline.process.clock import SystemClock
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -43,32 +44,29 @@ class Examined:
 
     def model(self, bucket: BucketMeasure) -> CostModel:
         """What a bucket costs its readers."""
-        reads = Reads.of(self.settings)
+        reads = Reads.of(self.settings, definition_of(self.table, ""))
         return CostModel.of(bucket, self.measured, self.settings.target_file_bytes, reads, Costs())
 
-    def bucket(self, number: int, name: str, buckets: int) -> BucketMeasure:
+    def bucket(self, number: int, name: str) -> BucketMeasure:
         """One bucket; without files where no row is in it. Raises `BadParameter`."""
+        buckets = definition_of(self.table, name).buckets
         if not 0 <= number < buckets:
             problem = f"the buckets of {name} are 0 to {buckets - 1}"
             raise BadParameter(name="BUCKET", problem=problem)
         return self.measured.buckets.get(number, BucketMeasure(number, ()))
 
     def last_runs(self) -> LastRuns:
-        """When it was last rewritten and expired, by its history. Raises `OSError` and `ValueError`."""
+        """When it was last rewritten and expired, by its history. Raises `OSError`."""
         rewrites = [link.snapshot.timestamp_ms for link in lineage(self.table) if link.is_rewrite]
-        notes = list(notes_of(self.table.io, self.table.location()))
-        return LastRuns(
-            max(rewrites, default=None),
-            max((note.expired_ms for note in notes), default=None),
-            sum(len(note.snapshots) for note in notes if not note.is_swept),
-        )
+        waiting = sum(len(note.snapshots) for note in waiting_notes(self.table))
+        return LastRuns(max(rewrites, default=None), last_expiry_ms(self.table), waiting)
 
 
 def examine(settings: Settings, name: str, budget: Budget | None = None) -> Examined:
     """Measure a table, from its metadata alone, and plan. Raises what the catalog and the store raise."""
     table = open_table(settings, name)
     ours = settings.maintenance
-    measured = Measurer(definition_of(table, name)).measure(table)
-    return Examined(
-        table, ours, measured, plan_of(measured, ours.target_file_bytes, Reads.of(ours), Costs(), budget)
-    )
+    definition = definition_of(table, name)
+    measured = Measurer(definition).measure(table, SystemClock().now_ms())
+    reads = Reads.of(ours, definition)
+    return Examined(table, ours, measured, plan_of(measured, ours.target_file_bytes, reads, Costs(), budget))

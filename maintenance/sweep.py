@@ -8,8 +8,7 @@ meanwhile can be among it. Each step may be repeated: a note is marked only when
 from __future__ import annotations
 
 import logging
-import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -17,14 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from pyiceberg.manifest import read_manifest_list
 
 from thermocline.failpoints import failpoint
-from thermocline.iceberg.expired import (
-    ExpiryNote,
-    expired_snapshots,
-    notes_of,
-    remove_note,
-    united,
-    write_note,
-)
+from thermocline.iceberg.expired import expired_snapshots, forget_history, to_history, waiting_notes
 from thermocline.iceberg.files import listed_files, place_of
 from thermocline.process.logs import fields
 
@@ -34,12 +26,10 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["Reachable", "Swept", "reachable_from", "sweep"]
+__all__ = ["Reachable", "Swept", "may_delete_files", "reachable_from", "sweep"]
 
 HISTORY_MS: Final = 90 * 86_400_000
 """For so long it stays known what expired snapshots said: Kafka rarely holds records that are older."""
-_NOTES_MAX: Final = 32
-"""Of swept notes; more are written into one, since whoever needs the history reads them all."""
 _AT_ONCE: Final = 16
 """Requests to the store: on an object store each takes the time of an answer, whatever its size."""
 
@@ -108,50 +98,42 @@ def reachable_from(
 def sweep(load: Callable[[], Table], keep_files_ms: int, now_ms: int) -> Swept:
     """Delete what only snapshots had that were expired longer ago than that.
 
-    ``load`` gives the table as it is now. Raises what it raises, `OSError` where the store does not answer,
-    and `ValueError` where a note is damaged; what was not deleted by then is with the next sweep.
+    ``load`` gives the table as it is now. Raises what it raises, and `OSError` where the store does not
+    answer; the next sweep deletes what is left.
     """
+    notes = list(waiting_notes(load()))
+    waiting = [note for note in notes if note.expired_ms > now_ms - keep_files_ms]
+    due = [note for note in notes if note not in waiting]
+    # The notes were read first: what they say is gone is looked for in metadata that is newer.
     table = load()
-    io, location = table.io, table.location()
-    notes = list(notes_of(io, location))
-    waiting = [note for note in notes if not note.is_swept and note.expired_ms > now_ms - keep_files_ms]
-    due = [note for note in notes if not note.is_swept and note not in waiting]
+    if not due or not may_delete_files(table):
+        return Swept(waiting=len(notes))
+    io = table.io
+    held = {snapshot.snapshot_id for snapshot in table.snapshots()}
+    kept = reachable_from(io, table.snapshots()).places()  # safety: sweep-keeps-reachable
+    # Of these, a sweep that ended halfway, with files_seconds shorter than it is now, may have deleted some.
+    # safety: sweep-keeps-lately-expired
+    kept |= reachable_from(io, expired_snapshots(waiting).values(), but=kept, may_be_gone=True).places()
+    failpoint("sweep.known")
     files = size = 0
-    if due:
-        # The notes were read first: what they say is gone is looked for in metadata that is newer.
-        table = load()
-        held = {snapshot.snapshot_id for snapshot in table.snapshots()}
-        # safety: sweep-keeps-reachable, sweep-keeps-lately-expired
-        kept = reachable_from(io, [*table.snapshots(), *_snapshots(waiting)]).places()
-        failpoint("sweep.known")
-        for note in due:
-            # A snapshot that the metadata still has was never expired: that commit did not land.
-            gone = [one for one in note.snapshots if one.snapshot_id not in held]
-            dead = reachable_from(io, gone, but=kept, may_be_gone=True)
-            # Files go before the manifests that name them, so that a crash leaves nothing unnamed.
-            for paths in (dead.files, dead.manifests, dead.lists):
-                files += _deleted(io, paths)
-                failpoint("sweep.deleted")
-            size += sum(dead.files.values()) + sum(dead.manifests.values())
-            write_note(io, location, replace(note, snapshots=tuple(gone), is_swept=True))
-        _logger.info(
-            "swept", extra=fields(table=".".join(table.name()), deleted_files=files, deleted_bytes=size)
-        )
-    _unite(io, location, now_ms)
+    for note in due:
+        # A snapshot that the metadata still has was never expired: that commit did not land.
+        gone = tuple(one for one in note.snapshots if one.snapshot_id not in held)
+        dead = reachable_from(io, gone, but=kept, may_be_gone=True)
+        # Files go before the manifests that name them, so that a crash leaves nothing unnamed.
+        for paths in (dead.files, dead.manifests, dead.lists):
+            files += _deleted(io, paths)
+            failpoint("sweep.deleted")
+        size += sum(dead.files.values()) + sum(dead.manifests.values())
+        to_history(table, replace(note, snapshots=gone))
+    forget_history(table, now_ms - HISTORY_MS)
+    _logger.info("swept", extra=fields(table=".".join(table.name()), deleted_files=files, deleted_bytes=size))
     return Swept(files, size, len(waiting))
 
 
-def _unite(io: FileIO, location: str, now_ms: int) -> None:
-    swept = [note for note in notes_of(io, location) if note.is_swept]
-    if len(swept) <= _NOTES_MAX:
-        return
-    write_note(io, location, united(f"history-{uuid.uuid4()}", swept, now_ms - HISTORY_MS))
-    for note in swept:
-        remove_note(io, location, note)
-
-
-def _snapshots(notes: Sequence[ExpiryNote]) -> Iterable[Snapshot]:
-    return expired_snapshots(notes).values()
+def may_delete_files(table: Table) -> bool:
+    """Whether the table's files are its own: other tables may use them where this property says no."""
+    return table.properties.get("gc.enabled", "true").lower() != "false"
 
 
 def _manifests(io: FileIO, manifest_list: str) -> Iterator[ManifestFile]:

@@ -7,16 +7,19 @@
     sweep       in a thread: files that no snapshot needs any more are deleted
     orphans     in a thread: files that no snapshot ever had are looked for, and deleted a day later
 
-Nothing here can fail a batch: what goes wrong is logged, and tried again later. Only what says that the table
-is not ours any more, or that a commit's outcome is unknown, is raised, as by a batch.
+Nothing here can fail a batch: what goes wrong is logged, and tried again later. Raised is what a commit of
+a batch would raise, too: that the table is not ours any more, that a commit's outcome is unknown, that the
+catalog is away. And `MaintenanceBehind`, where rewrites have fallen behind for good.
 """
 
 from __future__ import annotations
 
 import logging
 import uuid
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
@@ -32,11 +35,11 @@ from maintenance.measure import Measurer
 from maintenance.measures import observe
 from maintenance.orphans import remove_orphans
 from maintenance.plan import Budget, Costs, Plan, PlannedTask, Reads, plan_of
-from maintenance.sweep import Swept, sweep
-from thermocline.errors import CommitRejected, MaintenanceBehind
+from maintenance.sweep import Swept, may_delete_files, sweep
+from thermocline.errors import CatalogUnreachable, CommitRejected, InternalError, MaintenanceBehind
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog import load_table
-from thermocline.iceberg.expired import ExpiryNote, write_note
+from thermocline.iceberg.expired import ExpiryNote, remove_note, write_note
 from thermocline.iceberg.files import data_location, delete_files
 from thermocline.process.logs import fields
 
@@ -54,18 +57,27 @@ if TYPE_CHECKING:
 __all__ = ["Done", "Owning", "TableUpkeep"]
 
 PLAN_SECONDS: Final = 30.0
-"""Between two plans where the last one found nothing to do: measuring reads what is new in the metadata."""
+"""Between two plans: measuring reads what is new in the metadata."""
+REPLAN_SECONDS: Final = 600.0
+"""Between them where the rewrites of the first one are not done yet."""
 EXPIRE_SECONDS: Final = 600.0
+EXPIRED_MIN: Final = 20
+"""Fewer wait: each expiry adds a snapshot of its own."""
 SWEEP_SECONDS: Final = 1_800.0
 ORPHANS_SECONDS: Final = 21_600.0
 """It lists all files of the table."""
 RETRY_SECONDS: Final = 60.0
-"""After something failed."""
+"""After something failed; after each failure of a rewrite in a row twice as long, up to an hour."""
+RETRY_SECONDS_MAX: Final = 3_600.0
+FAILURES_MAX: Final = 3
+"""Of rewrites of a bucket; then its files are left out until ingest starts again."""
 DEBT_HOURS_WARN: Final = 6.0
 """Of one core, for all rewrites that are worth it."""
 DEBT_HOURS_SLOW: Final = 12.0
 DEBT_HOURS_MAX: Final = 24.0
-"""As much as there is in the day within which a rewrite has to pay: it can't be made good any more."""
+"""A day of work: within a day a rewrite has to pay for itself, so this can't be made good any more."""
+BEHIND_PLANS: Final = 6
+"""So many plans in a row above it, none below the one before, stop ingest: about an hour."""
 SLOWDOWN: Final = 4.0
 """By which commits are farther apart then: fewer and larger files, for fewer rewrites."""
 
@@ -140,6 +152,7 @@ class TableUpkeep:
     budget: Budget = field(default_factory=Budget)
     orphans_approved: int | None = None
     debt_hours_max: float = DEBT_HOURS_MAX
+    expired_min: int = EXPIRED_MIN
     plan: Plan | None = None
     done: Done = field(default_factory=Done)
     _measurer: Measurer | None = None
@@ -151,6 +164,9 @@ class TableUpkeep:
     _due: dict[str, float] = field(default_factory=dict)
     _worth_since: dict[int, float] = field(default_factory=dict)
     _left_out: frozenset[str] = frozenset()
+    _failures: Counter[int] = field(default_factory=Counter)
+    _failed_in_a_row: int = 0
+    _behind_plans: int = 0
     _thread: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="maintenance")
     )
@@ -197,11 +213,11 @@ class TableUpkeep:
         Also `MaintenanceBehind`.
         """
         name = owner.definition.name
-        if self._debt_hours >= self.debt_hours_max:
-            hours = round(self._debt_hours, 1)
-            raise MaintenanceBehind(table=name, hours=hours, max_hours=self.debt_hours_max)
         self._turn(owner)
         observe(name, self.done, self.plan, self.clock.now_ms() / 1000)
+        if self._behind_plans >= BEHIND_PLANS:
+            hours = round(self._debt_hours, 1)
+            raise MaintenanceBehind(table=name, hours=hours, max_hours=self.debt_hours_max)
 
     def _turn(self, owner: Owning) -> None:
         if self._running is not None and self._running.future.done():
@@ -214,7 +230,8 @@ class TableUpkeep:
             self._planned(self._planning)
         if self._running is None and self._queue:
             self._start(owner, self._queue.pop(0))
-        if self._running is None and not self._queue and self._planning is None and self._is_due("plan"):
+        is_idle = not self.waiting
+        if self._planning is None and self._is_due("plan") and (is_idle or self._is_due("replan")):
             self._planning = self._thread.submit(self._plan_now, self._loader(owner), owner.definition)
         if self._is_due("expire"):
             self._expire(owner)
@@ -226,7 +243,7 @@ class TableUpkeep:
 
     def close(self) -> None:
         """A rewrite that runs is left alone: its files are named by nothing."""
-        self._thread.shutdown(wait=True, cancel_futures=True)
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _is_due(self, what: str) -> bool:
         return self.clock.monotonic() >= self._due.get(what, 0.0)
@@ -241,10 +258,10 @@ class TableUpkeep:
     def _plan_now(self, load: Callable[[], Table], definition: LiveTable) -> Plan:
         if self._measurer is None or self._measurer.definition != definition:
             self._measurer = Measurer(definition)
-        reads = Reads.of(self.settings)
+        reads = Reads.of(self.settings, definition)
         now = self.clock.monotonic()
         waiting = {bucket: (now - since) / 3600 for bucket, since in self._worth_since.items()}
-        measured = self._measurer.measure(load()).without(self._left_out)
+        measured = self._measurer.measure(load(), self.clock.now_ms()).without(self._left_out)
         target_bytes = self.settings.target_file_bytes
         return plan_of(measured, target_bytes, reads, Costs(), self._budget_left(), waiting)
 
@@ -257,12 +274,16 @@ class TableUpkeep:
 
     def _planned(self, planning: Future[Plan]) -> None:
         self._planning = None
-        self._put_off("plan", PLAN_SECONDS)
+        before = self._debt_hours
         try:
             self.plan = planning.result()
         except Exception as error:  # noqa: BLE001  whatever it is, it must not end ingest
             self._failed("plan", error)
             return
+        self._put_off("plan", PLAN_SECONDS)
+        self._put_off("replan", REPLAN_SECONDS)
+        is_worse = self._debt_hours >= max(before, self.debt_hours_max)
+        self._behind_plans = self._behind_plans + 1 if is_worse else 0
         if self._debt_hours >= DEBT_HOURS_WARN:
             _logger.warning(
                 "maintenance is behind",
@@ -275,9 +296,11 @@ class TableUpkeep:
         self._queue = list(self.plan.tasks)
 
     def _start(self, owner: Owning, task: PlannedTask) -> None:
-        of_bucket = owner.position.files.get(task.bucket, ())
-        files = tuple(file for file in of_bucket if file.path in task.paths)
+        of_bucket, paths = owner.position.files.get(task.bucket, ()), task.paths
+        files = tuple(file for file in of_bucket if file.path in paths)
         if len(files) < len(task.files):  # a batch has merged some of them meanwhile
+            return
+        if not self._budget_left().allows(task):
             return
         location = data_location(owner.table)
         work = CompactionTask(
@@ -292,17 +315,24 @@ class TableUpkeep:
         try:
             future = owner.engine.start(work.run)
         except Exception as error:  # noqa: BLE001  whatever it is, it must not end ingest
-            self._failed("plan", error)
+            self._failed_rewrite(task, error)
             return
         held = frozenset(file.path for file in files)
         self._running = _Running(task, held, future, self.clock.monotonic())
 
     def _land(self, owner: Owning, running: _Running) -> None:
         self._running = None
+        seconds = self.clock.monotonic() - running.started_at
         try:
             compacted = running.future.result()
         except Exception as failure:  # noqa: BLE001  an engine raises what it likes; the table is as it was
-            self._failed("plan", failure)
+            self.done = replace(self.done, seconds=self.done.seconds + seconds)
+            self._failed_rewrite(running.task, failure)
+            return
+        # Unsorted files that are too large: to plan for them again would have no end.
+        self._left_out |= running.held - {file.path for file in compacted.inputs}
+        if not compacted.inputs:
+            delete_files(owner.table.io, compacted.paths())
             return
         files = owner.position.files.get(compacted.bucket, ())
         io = owner.table.io
@@ -311,19 +341,20 @@ class TableUpkeep:
             part = landing(io, owner.definition, data_location(owner.table), compacted, files)
             failpoint("landing.commit")
         except Exception as failure:  # noqa: BLE001  whatever it is, it must not end ingest
-            self._drop(owner, compacted, failure)
+            self._drop(owner, running, compacted, failure)
             return
         if part is None:
             # By whom an input was taken away, or that this very rewrite has landed, is not known here: what
             # was written stays.
-            self._failed("plan", ValueError("a file that was rewritten is not part of the table any more"))
+            gone = ValueError("a file that was rewritten is not part of the table any more")
+            self._failed_rewrite(running.task, gone)
             return
         change = replace(TableChange.carrying_on(owner.position), kind="rewrite", files=(part,))
         match owner.land(change):
             case Landed(snapshot_id, _):
                 delete_files(io, [compacted.moves])
                 now = self.clock.monotonic()
-                self._note(running, compacted, files)
+                self._note(compacted, files, seconds)
                 _logger.info(
                     "compacted",
                     extra=fields(
@@ -335,34 +366,48 @@ class TableUpkeep:
                         files_after=len(part.added),
                         late_deletes=sum(one.cardinality for one in part.deletes.values()),
                         predicted_seconds=round(running.task.cost_ms / 1000, 3),
-                        rewrite_seconds=round(began - running.started_at, 3),
+                        rewrite_seconds=round(seconds, 3),
                         landing_seconds=round(now - began, 3),
                     ),
                 )
-            case Rejected(CommitRejected() as error):
+            case Rejected(CommitRejected() | InternalError() as error):
                 delete_files(io, [deletes.path for deletes in part.deletes.values()])
-                self._drop(owner, compacted, error)
+                self._drop(owner, running, compacted, error)
+            case Rejected(CatalogUnreachable() as error):
+                delete_files(io, [deletes.path for deletes in part.deletes.values()])
+                self._running = running  # it lands when the catalog is back
+                raise error
             case Rejected(error):
                 delete_files(io, [*change.paths(), compacted.moves])
                 raise error
             case Unknown(error):
                 raise error  # its files may be part of the table, now or in a moment: they are kept
 
-    def _drop(self, owner: Owning, compacted: Compacted, error: Exception) -> None:
+    def _drop(self, owner: Owning, running: _Running, compacted: Compacted, error: Exception) -> None:
         delete_files(owner.table.io, compacted.paths())
         self.done = replace(self.done, dropped=self.done.dropped + 1)
-        self._failed("plan", error)
+        self._failed_rewrite(running.task, error)
 
-    def _note(self, running: _Running, compacted: Compacted, files: Sequence[DataFile]) -> None:
+    def _failed_rewrite(self, task: PlannedTask, error: Exception) -> None:
+        """Wait, longer each time: what failed once may fail again, after it has written as much."""
+        self._failed("rewrite", error)
+        self._queue.clear()
+        self._failures[task.bucket] += 1
+        if self._failures[task.bucket] >= FAILURES_MAX:
+            self._left_out |= task.paths
+        self._put_off("plan", min(RETRY_SECONDS * 2**self._failed_in_a_row, RETRY_SECONDS_MAX))
+        self._failed_in_a_row += 1
+
+    def _note(self, compacted: Compacted, files: Sequence[DataFile], seconds: float) -> None:
         self._worth_since.pop(compacted.bucket, None)
-        # Unsorted files that are too large: to plan for them again would have no end.
-        self._left_out |= running.held - {file.path for file in compacted.inputs}
-        self._due["plan"] = 0.0  # there may be more to do for this bucket
+        self._failures.pop(compacted.bucket, None)
+        self._failed_in_a_row = 0
+        self._due["plan"] = 0.0  # there may be more to do
         read = [file for file in files if file.path in {one.path for one in compacted.inputs}]
         self.done = replace(
             self.done,
             rewrites=self.done.rewrites + 1,
-            seconds=self.done.seconds + self.clock.monotonic() - running.started_at,
+            seconds=self.done.seconds + seconds,
             read_bytes=self.done.read_bytes + sum(file.bytes for file in read),
             written_bytes=self.done.written_bytes + sum(file.file_bytes for file in compacted.added),
             files_before=self.done.files_before + len(read),
@@ -377,16 +422,25 @@ class TableUpkeep:
         try:
             table = self._loader(owner)()
             io, location = table.io, table.location()
+            if not may_delete_files(table):
+                return
             if any(True for _ in notes(io, location)):  # safety: expiry-waits-for-unknown
-                return  # whether they landed is read in the history
+                # Whether they landed is read in the history.
+                _logger.warning(
+                    "no snapshot expires while a commit is unknown", extra=fields(location=location)
+                )
+                return
             now_ms = self.clock.now_ms()
             leased = leased_snapshots(io, location, now_ms)
             old = expirable(table, leased, KeepRule(self.settings.snapshots_seconds), now_ms)
             current = table.current_snapshot()
-            if not old or current is None or current.snapshot_id != owner.position.snapshot_id:
+            if len(old) < self.expired_min or current is None:
+                return
+            if current.snapshot_id != owner.position.snapshot_id:
                 return
             # safety: noted-before-expired
-            write_note(io, location, ExpiryNote(f"{now_ms:015}-{uuid.uuid4()}", now_ms, tuple(old)))
+            note = ExpiryNote.of(now_ms, str(uuid.uuid4()), old)
+            write_note(table, note)
             failpoint("expiry.noted")
         except Exception as failure:  # noqa: BLE001  whatever it is, it must not end ingest
             self._failed("expire", failure)
@@ -399,9 +453,14 @@ class TableUpkeep:
                     "snapshots expired",
                     extra=fields(table=owner.definition.name, snapshot_id=snapshot_id, expired=len(expired)),
                 )
-            case Rejected(CommitRejected() as error):
+            case Rejected(error):
+                with suppress(OSError):
+                    remove_note(table, note)
+                if not isinstance(error, CommitRejected):
+                    raise error
                 self._failed("expire", error)
-            case Rejected(error) | Unknown(error):
+                self._put_off("expire", EXPIRE_SECONDS)
+            case Unknown(error):
                 raise error
 
     def _swept(self, sweeping: Future[Swept]) -> None:

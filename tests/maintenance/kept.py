@@ -42,6 +42,11 @@ class Inline:
         return future
 
 
+def upkeep_of(clock: ManualClock) -> TableUpkeep:
+    """One that also expires a few snapshots, so that few batches are enough."""
+    return TableUpkeep(SETTINGS, clock, expired_min=1)
+
+
 @dataclass
 class Kept:
     """A table whose owner commits batches and lets upkeep have its turns."""
@@ -57,6 +62,11 @@ class Kept:
         assert isinstance(self.site.land(change), Landed)
         self.ingest.expected = after
         self.ingest.refresh()
+
+    def batches(self, count: int) -> None:
+        """That many, without a turn between them."""
+        for _ in range(count):
+            self.batch()
 
     def turn(self) -> None:
         """A turn, after what runs in a thread."""

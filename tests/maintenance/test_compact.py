@@ -15,7 +15,7 @@ from maintenance import compact
 from maintenance.compact import Compacted, CompactionTask
 from maintenance.landing import landing
 from tests.ingest.one_bucket import DEFINITION, IO, Key, OneBucketTable, Record, live_rows, records_of
-from thermocline.iceberg.data_file import ROW_GROUP_ROWS
+from thermocline.iceberg.data_file import ROW_GROUP_ROWS, DataFileWriter, WrittenFile
 from thermocline.iceberg.files import DataFile, local_path
 from thermocline.iceberg.sparse_index import load_sparse_index
 from thermocline.rules.keys import encode_table
@@ -124,3 +124,38 @@ def test_of_dead_rows_alone_no_file_is_left(tmp_path: Path) -> None:
     _land(table, done)
     assert table.files == {0: []}
     assert pa.ipc.open_file(local_path(done.moves)).num_record_batches == 0
+
+
+def test_long_values_are_read_in_smaller_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Method: each step of the merge writes one piece of the file of moves."""
+    monkeypatch.setattr(compact, "BYTES_IN_MEMORY", 1 << 20)
+    table = OneBucketTable(tmp_path, merges=False)
+    for part in range(4):
+        table.upsert([(one, (1, f"u{4 * one + part:04}", "plan"), "x" * 10_000) for one in range(200)])
+    done = _task(table, list(table.files[0])).run()
+    moves = pa.ipc.open_file(local_path(done.moves))
+    steps = [moves.get_batch(number).num_rows for number in range(moves.num_record_batches)]
+    assert sum(steps) == 800
+    assert max(steps) <= (1 << 20) // 10_000
+
+
+def test_a_task_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Method: the store takes no more after some files."""
+    table = OneBucketTable(tmp_path, merges=False)
+    for part in range(2):
+        table.upsert([(one, (1, f"u{one:05}-{part}", "plan"), f"{one * 7919}") for one in range(9_000)])
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    finish = DataFileWriter.finish
+    finished: list[WrittenFile] = []
+
+    def finish_one(writer: DataFileWriter) -> WrittenFile:
+        if finished:
+            raise OSError("no space left")
+        finished.append(finish(writer))
+        return finished[0]
+
+    monkeypatch.setattr(DataFileWriter, "finish", finish_one)
+    with pytest.raises(OSError, match="no space"):
+        _task(table, list(table.files[0]), 1).run()
+    assert finished
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == before

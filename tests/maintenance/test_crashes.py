@@ -12,11 +12,10 @@ import pytest
 
 from ingest.java import small_jvm
 from maintenance.run import OwnedTable
-from maintenance.upkeep import TableUpkeep
 from tests.failpoints.point import Process
 from tests.failpoints.points import POINTS, points_of
 from tests.ingest.small_ingest import Ingest, settings_of
-from tests.maintenance.kept import HOURS, SETTINGS, Inline, Kept
+from tests.maintenance.kept import HOURS, Inline, Kept, upkeep_of
 from tests.manual_clock import ManualClock
 from tests.tier import quick_or_full
 from thermocline import failpoints
@@ -69,7 +68,7 @@ def test_wherever_maintenance_ends_the_table_is_right_and_the_next_one_goes_on(
     rng = random.Random(f"{name} {dies} {seed}")
     ingest = Ingest(settings_of(tmp_path, "sqlite:///catalog.db"), jvm, seed)
     clock = ManualClock(int(1000 * time.time()))
-    kept = Kept(ingest, TableUpkeep(SETTINGS, clock), OwnedTable.of(ingest.owned, Inline(jvm)), clock)
+    kept = Kept(ingest, upkeep_of(clock), OwnedTable.of(ingest.owned, Inline(jvm)), clock)
     once = Once(name, dies, rng.randint(1, 3 if name.startswith(("compact", "landing")) else 1))
     hooked(once)
     rounds_after = 0
@@ -80,7 +79,7 @@ def test_wherever_maintenance_ends_the_table_is_right_and_the_next_one_goes_on(
         except Died:
             kept.upkeep.close()
             ingest.take_over()
-            kept = Kept(ingest, TableUpkeep(SETTINGS, clock), OwnedTable.of(ingest.owned, Inline(jvm)), clock)
+            kept = Kept(ingest, upkeep_of(clock), OwnedTable.of(ingest.owned, Inline(jvm)), clock)
         clock.advance(5 * HOURS if round_ > 12 and round_ % 2 else 61)
         rounds_after += once.left <= 0
         if rounds_after == 6:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from maintenance.measure import BucketMeasure, FileMeasure, TableMeasure, depth_of
-from maintenance.plan import FORCED_DEAD_RATIO, Budget, Costs, Plan, Reads, plan_of
+from maintenance.plan import FORCED_DEAD_RATIO, TASK_BYTES_MAX, Budget, Costs, Plan, Reads, plan_of
 
 MB = 1_000_000
 TARGET = 128 * MB
@@ -13,7 +13,7 @@ def file(
     name: str, rows: int, dead: int = 0, keys: tuple[int, int] | None = (0, 100), rewrite: str = ""
 ) -> FileMeasure:
     low, high = (None, None) if keys is None else ((keys[0],), (keys[1],))
-    return FileMeasure(name, rows, 100 * rows, dead, dead, low, high, rewrite)
+    return FileMeasure(name, rows, 100 * rows, dead, low, high, rewrite)
 
 
 def plan(
@@ -69,6 +69,20 @@ def test_too_many_dead_rows_force_a_rewrite_that_readers_would_not_pay_for() -> 
     (task,) = plan([file("a", rows, dead=400_000), file("b", 10)], reads=nobody).wanted
     assert task.is_forced
     assert "a" in task.paths
+
+
+def test_of_many_large_files_with_dead_rows_a_part_is_rewritten_at_a_time() -> None:
+    rows = 20_000_000  # 2 GB
+    files = [file(f"{number}", rows, dead=int(0.4 * rows)) for number in range(10)]
+    (task,) = plan(files, reads=Reads(scans_per_hour=0, lookups_per_hour=0)).wanted
+    assert task.is_forced
+    assert task.bytes <= TASK_BYTES_MAX
+
+
+def test_dead_rows_that_ingest_will_soon_have_merged_force_nothing() -> None:
+    files = [file(f"{number}", 100, dead=60) for number in range(3)]
+    nobody = Reads(scans_per_hour=0, lookups_per_hour=0)
+    assert not plan(files, rows_per_hour=10**6, reads=nobody).wanted
 
 
 def test_the_best_come_first_the_forced_before_them_and_the_budget_bounds_them() -> None:

@@ -34,6 +34,12 @@ BudgetBytes = Annotated[
     ),
 ]
 
+_OUTCOMES = {
+    ExitCode.DONE: "done",
+    ExitCode.PARTLY_DONE: "partly done",
+    ExitCode.NOTHING_TO_DO: "nothing to do",
+}
+
 app = typer.Typer(help="Keep a table fast to read: compact, expire, clean up.", no_args_is_help=True)
 
 
@@ -47,7 +53,7 @@ def run(
         int | None,
         typer.Option(
             metavar="COUNT",
-            help="Delete this many orphans, though they are surprisingly many; see maintain orphans.",
+            help="Delete up to this many orphans, though they are surprisingly many; see maintain orphans.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -64,13 +70,15 @@ def run(
     with stop_event() as stop, shown_progress() as progress:
         done, code = maintain(settings, name, budget, SystemClock(), stop, delete_orphans, say, progress)
     lines = [
-        f"{name}: {'nothing to do' if code == ExitCode.NOTHING_TO_DO else 'done'}",
+        f"{name}: {_OUTCOMES[code]}",
         f"  rewrites    {done.rewrites:,}: {counted(done.files_before, 'file')} into {done.files_after:,}",
         f"              {shown_bytes(done.read_bytes)} read, {done.dead_rows:,} dead rows removed",
         f"  expired     {counted(done.expired, 'snapshot')}",
-        f"  cleaned up  {counted(done.swept_files, 'file')}, {shown_bytes(done.swept_bytes)}",
+        f"  swept       {counted(done.swept_files, 'file')}, {shown_bytes(done.swept_bytes)}",
         f"  orphans     {done.orphans:,} deleted",
     ]
+    if done.failures:
+        lines.append(f"  failed      {counted(done.failures, 'step')}: the log says why")
     if code == ExitCode.PARTLY_DONE:
         lines.append(f"something is left to do: {command(f'maintain plan {name}')}")
     shown = lines[:1] if code == ExitCode.NOTHING_TO_DO else lines
@@ -129,7 +137,7 @@ def explain(
     from maintenance.status import examine
 
     found = examine(settings, name)
-    measured = found.bucket(bucket, name, settings.table(name).buckets)
+    measured = found.bucket(bucket, name)
     model = found.model(measured)
     now, best = model.now_ms(), model.after_ms(measured.files)
     task = next((one for one in found.plan.wanted if one.bucket == bucket), None)

@@ -290,8 +290,9 @@ class MaintenanceBehind(TableError):
     """The table needs more rewriting than can be done.
 
     Each commit adds small files and deletes, and rewrites keep them few. What is worth a rewrite would take
-    one core more than a day by now, so readers grow slower with each commit. Before that, ingest warned in
-    its log (from six hours on), and committed a quarter as often (from twelve hours on).
+    one core more than a day by now, and has not grown less in about an hour, so readers grow slower with each
+    commit. Before that, ingest warned in its log (from six hours on), and committed a quarter as often (from
+    twelve hours on).
 
     Nothing is lost: the table is as last committed, and its records wait in the log. `thermocline maintain
     run` does the rewriting, on any machine or Spark cluster; then ingest goes on. To stay ahead, set a longer

@@ -58,7 +58,7 @@ def write_data_file(io: FileIO, path: str, definition: LiveTable, rows: pa.Table
 class DataFileWriter:
     """A data file that is written in pieces; `finish` says what a manifest says of it.
 
-    Left without `finish`, as by an error, what was written so far is no Parquet file.
+    Left without `finish`, as by an error, what was written so far is of no use.
     """
 
     def __init__(self, io: FileIO, path: str, definition: LiveTable) -> None:
@@ -76,7 +76,11 @@ class DataFileWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._sink.close()
+        try:
+            if self._parquet is not None and self._parquet.is_open:
+                self._parquet.close()  # else it would do so when it is collected, after the sink
+        finally:
+            self._sink.close()
 
     @property
     def file_bytes(self) -> int:

@@ -1,92 +1,156 @@
 """Notes of snapshots that left a table's metadata: which files they had, and what they said of the log.
 
-Maintenance writes one before it expires snapshots. Their files are deleted much later, by the note; and what
-they said of the log stays known to those who judge old records (``reading``).
+Maintenance writes one before it expires snapshots. Their files are deleted much later, by the note; then it
+goes to the table's history, for those who judge old records (``reading``). A note is of one table, by its
+UUID: another one may have been made in the same place.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Final
 
 from pyiceberg.table.snapshots import Snapshot
 
 from thermocline.iceberg.files import listed_folder
+from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
-    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
 
-__all__ = ["ExpiryNote", "expired_snapshots", "notes_of", "remove_note", "write_note"]
+__all__ = [
+    "ExpiryNote",
+    "expired_snapshots",
+    "forget_history",
+    "history_of",
+    "last_expiry_ms",
+    "remove_note",
+    "to_history",
+    "waiting_notes",
+    "write_note",
+]
 
+_WAITING: Final = "expired"
+_HISTORY: Final = "history"
 # Not .gz: PyArrow compresses by itself what is named so.
-_ENDING = ".json.zlib"
+_ENDING: Final = ".json.zlib"
+_TIME_DIGITS: Final = 15
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ExpiryNote:
-    """Snapshots that were, or were to be, expired together at a time.
-
-    ``is_swept``: what only they had of files is deleted; the note stays for what they said.
-    """
+    """Snapshots that were, or were to be, expired together at a time. Names sort by that time."""
 
     name: str
     expired_ms: int
     snapshots: tuple[Snapshot, ...]
-    is_swept: bool = False
+
+    @classmethod
+    def of(cls, expired_ms: int, unique: str, snapshots: Iterable[Snapshot]) -> ExpiryNote:
+        """A new one."""
+        return cls(f"{expired_ms:0{_TIME_DIGITS}}-{unique}", expired_ms, tuple(snapshots))
 
 
-def write_note(io: FileIO, location: str, note: ExpiryNote) -> None:
-    """Writes a note, or writes it anew. Raises `OSError`."""
-    document = {
-        "expired-ms": note.expired_ms,
-        "swept": note.is_swept,
-        "snapshots": [snapshot.model_dump(mode="json", by_alias=True) for snapshot in note.snapshots],
-    }
-    with io.new_output(_path(location, note.name)).create(overwrite=True) as sink:
-        sink.write(zlib.compress(json.dumps(document).encode()))
+def write_note(table: Table, note: ExpiryNote) -> None:
+    """Write a note, whose files wait from now on. Raises `OSError`."""
+    _write(table, _WAITING, note)
 
 
-def remove_note(io: FileIO, location: str, note: ExpiryNote) -> None:
-    """Removes a note. Raises `OSError`."""
-    io.delete(_path(location, note.name))
+def to_history(table: Table, note: ExpiryNote) -> None:
+    """Its files are deleted; what its snapshots said stays. Raises `OSError`."""
+    if note.snapshots:
+        _write(table, _HISTORY, note)
+    remove_note(table, note)
 
 
-def notes_of(io: FileIO, location: str) -> Iterator[ExpiryNote]:
-    """The notes of a table, oldest first.
+def remove_note(table: Table, note: ExpiryNote) -> None:
+    """Remove a note of files that wait. Raises `OSError`."""
+    table.io.delete(_path(table, _WAITING, note.name))
 
-    Raises `OSError` where they can't be listed or read, and `ValueError` where one is damaged.
+
+def waiting_notes(table: Table) -> Iterator[ExpiryNote]:
+    """The table's notes whose files wait to be deleted, oldest first.
+
+    One that is damaged is passed over with a warning: a process died while it wrote it, so nothing that it
+    was to name had expired. Raises `OSError`.
     """
-    for file in listed_folder(io, _folder(location)):
-        if not file.path.endswith(_ENDING):
-            continue
-        with io.new_input(file.path).open() as source:
-            document = json.loads(zlib.decompress(source.read()))
-        yield ExpiryNote(
-            file.path.rpartition("/")[2].removesuffix(_ENDING),
-            document["expired-ms"],
-            tuple(Snapshot.model_validate(one) for one in document["snapshots"]),
-            document["swept"],
-        )
+    return _notes(table, _WAITING)
 
 
-def expired_snapshots(notes: Iterable[ExpiryNote]) -> Mapping[int, Snapshot]:
+def history_of(table: Table) -> Mapping[int, Snapshot]:
+    """All expired snapshots of the table that are known, by id. Raises `OSError`."""
+    return expired_snapshots(chain(_notes(table, _HISTORY), _notes(table, _WAITING)))
+
+
+def expired_snapshots(notes: Iterable[ExpiryNote]) -> dict[int, Snapshot]:
     """The snapshots of notes, by id."""
     return {snapshot.snapshot_id: snapshot for note in notes for snapshot in note.snapshots}
 
 
-def united(name: str, notes: Sequence[ExpiryNote], since_ms: int) -> ExpiryNote:
-    """One swept note in place of several, without what snapshots said that are older."""
-    snapshots = sorted(expired_snapshots(notes).values(), key=lambda one: one.sequence_number or 0)
-    kept = tuple(one for one in snapshots if one.timestamp_ms >= since_ms)
-    return ExpiryNote(name, max(note.expired_ms for note in notes), kept, is_swept=True)
+def forget_history(table: Table, before_ms: int) -> None:
+    """Remove what is older from the history. Raises `OSError`."""
+    for name in _names(table, _HISTORY):
+        if _expired_ms(name) < before_ms:
+            table.io.delete(_path(table, _HISTORY, name))
 
 
-def _folder(location: str) -> str:
-    return f"{location.rstrip('/')}/thermocline/expired"
+def last_expiry_ms(table: Table) -> int | None:
+    """When snapshots were last expired, in milliseconds since 1970; None where nothing says so."""
+    names = (name for folder in (_WAITING, _HISTORY) for name in _names(table, folder))
+    return max(map(_expired_ms, names), default=None)
 
 
-def _path(location: str, name: str) -> str:
-    return f"{_folder(location)}/{name}{_ENDING}"
+def _write(table: Table, folder: str, note: ExpiryNote) -> None:
+    document = {
+        "table-uuid": str(table.metadata.table_uuid),
+        "expired-ms": note.expired_ms,
+        "snapshots": [snapshot.model_dump(mode="json", by_alias=True) for snapshot in note.snapshots],
+    }
+    with table.io.new_output(_path(table, folder, note.name)).create(overwrite=True) as sink:
+        sink.write(zlib.compress(json.dumps(document).encode()))
+
+
+def _notes(table: Table, folder: str) -> Iterator[ExpiryNote]:
+    for name in _names(table, folder):
+        with table.io.new_input(_path(table, folder, name)).open() as source:
+            content = source.read()
+        try:
+            document = json.loads(zlib.decompress(content))
+            snapshots = tuple(Snapshot.model_validate(one) for one in document["snapshots"])
+            is_ours = document["table-uuid"] == str(table.metadata.table_uuid)
+        except (zlib.error, ValueError, KeyError, TypeError) as error:
+            _logger.warning(
+                "not a note of expired snapshots",
+                extra=fields(name=name, detail=str(error).partition("\n")[0]),
+            )
+            continue
+        if is_ours:  # safety: notes-of-this-table
+            yield ExpiryNote(name, document["expired-ms"], snapshots)
+
+
+def _names(table: Table, folder: str) -> Iterator[str]:
+    for file in listed_folder(table.io, _folder(table, folder)):
+        if file.path.endswith(_ENDING):
+            yield file.path.rpartition("/")[2].removesuffix(_ENDING)
+
+
+def _expired_ms(name: str) -> int:
+    with suppress(ValueError):
+        return int(name[:_TIME_DIGITS])
+    return 0
+
+
+def _folder(table: Table, folder: str) -> str:
+    return f"{table.location().rstrip('/')}/thermocline/{folder}"
+
+
+def _path(table: Table, folder: str, name: str) -> str:
+    return f"{_folder(table, folder)}/{name}{_ENDING}"

@@ -18,7 +18,7 @@ from thermocline.iceberg.catalog import (
     SnapshotState,
     state_of,
 )
-from thermocline.iceberg.expired import expired_snapshots, notes_of
+from thermocline.iceberg.expired import history_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -87,12 +87,12 @@ def lineage(table: Table) -> tuple[Link, ...]:
 def whole_lineage(table: Table) -> tuple[Link, ...]:
     """The same, and before them those that were expired, as far as maintenance noted what they said.
 
-    Of these, files may be gone. Raises `OSError` and `ValueError` where notes can't be read.
+    Of these, files may be gone. Raises `OSError` where notes can't be read.
     """
     links = lineage(table)
     if not links or links[0].snapshot.parent_snapshot_id is None:
         return links
-    expired = expired_snapshots(notes_of(table.io, table.location()))
+    expired = history_of(table)
     before: list[Link] = []
     parent_id: int | None = links[0].snapshot.parent_snapshot_id
     while parent_id is not None and (parent := expired.get(parent_id)) is not None:

@@ -1,0 +1,81 @@
+"""Notes of expired snapshots: of this table alone, and of no use where they are damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table.snapshots import Snapshot
+
+from thermocline.iceberg.expired import (
+    ExpiryNote,
+    forget_history,
+    history_of,
+    last_expiry_ms,
+    remove_note,
+    to_history,
+    waiting_notes,
+    write_note,
+)
+
+
+def table_at(folder: Path, number: int = 1) -> Any:
+    metadata = SimpleNamespace(table_uuid=UUID(int=number))
+    return SimpleNamespace(io=PyArrowFileIO(), location=lambda: f"{folder}", metadata=metadata)
+
+
+def note_of(expired_ms: int, *snapshot_ids: int) -> ExpiryNote:
+    snapshots = [
+        Snapshot.model_validate(
+            {
+                "snapshot-id": one,
+                "sequence-number": one,
+                "timestamp-ms": one,
+                "manifest-list": f"file:///{one}",
+                "summary": {"operation": "append"},
+            }
+        )
+        for one in snapshot_ids
+    ]
+    return ExpiryNote.of(expired_ms, f"{snapshot_ids[0]}", snapshots)
+
+
+def test_a_note_waits_then_stays_in_the_history_until_it_is_old(tmp_path: Path) -> None:
+    table = table_at(tmp_path)
+    assert (list(waiting_notes(table)), history_of(table), last_expiry_ms(table)) == ([], {}, None)
+    first, second, third = note_of(999, 1, 2), note_of(1_000, 3), note_of(1_001, 4)
+    for note in (third, first, second):
+        write_note(table, note)
+    assert list(waiting_notes(table)) == [first, second, third]
+    to_history(table, first)
+    to_history(table, second)
+    remove_note(table, third)
+    assert list(waiting_notes(table)) == []
+    assert set(history_of(table)) == {1, 2, 3}
+    assert last_expiry_ms(table) == 1_000
+    forget_history(table, 1_000)
+    assert set(history_of(table)) == {3}
+
+
+def test_notes_of_a_table_that_was_here_before_are_not_ours(tmp_path: Path) -> None:
+    """Goal: a snapshot id of another table says nothing of this one's files."""
+    write_note(table_at(tmp_path, 2), note_of(1_000, 1))
+    assert list(waiting_notes(table_at(tmp_path, 1))) == []
+    assert history_of(table_at(tmp_path, 1)) == {}
+    assert set(history_of(table_at(tmp_path, 2))) == {1}
+
+
+def test_a_damaged_note_is_passed_over_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = table_at(tmp_path)
+    note = note_of(1_000, 1)
+    write_note(table, note)
+    (path,) = tmp_path.rglob("*.json.zlib")
+    path.with_name(f"0-torn{''.join(path.suffixes)}").write_bytes(path.read_bytes()[:20])
+    assert list(waiting_notes(table)) == [note]
+    assert "not a note of expired snapshots" in caplog.text
