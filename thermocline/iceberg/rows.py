@@ -31,10 +31,12 @@ def rows_schema(definition: LiveTable) -> pa.Schema:
     return pa.schema([field for field in definition.records_schema if field.name != TOMBSTONE])
 
 
-def live_rows(io: FileIO, definition: LiveTable, path: str, deleted: BitMap | None) -> Iterator[pa.Table]:
+def live_rows(
+    io: FileIO, definition: LiveTable, path: str, deleted: BitMap | None, rows_at_once: int = _ROWS_AT_ONCE
+) -> Iterator[pa.Table]:
     """The rows of a file but those at the deleted positions, in pieces, by ``rows_schema``."""
     positions_deleted = np.asarray(() if deleted is None else deleted.to_array(), np.int64)
-    for start, rows in pieces(io, path, rows_schema(definition).names):
+    for start, rows in pieces(io, path, rows_schema(definition).names, rows_at_once):
         positions = np.arange(start, start + rows.num_rows)
         live = rows.filter(pa.array(~np.isin(positions, positions_deleted, assume_unique=True)))
         if live.num_rows:
@@ -53,13 +55,15 @@ def with_keys(definition: LiveTable, rows: pa.Table) -> pa.Table:
     return pa.Table.from_arrays([*known.columns, keys], schema=schema)
 
 
-def pieces(io: FileIO, path: str, wanted: Sequence[str]) -> Iterator[tuple[int, pa.Table]]:
+def pieces(
+    io: FileIO, path: str, wanted: Sequence[str], rows_at_once: int = _ROWS_AT_ONCE
+) -> Iterator[tuple[int, pa.Table]]:
     """All rows of a file as it has them, with the position of the first one of each piece."""
     with open_input(io, path) as source:
         parquet = pq.ParquetFile(source)
         names = [name for name in wanted if name in parquet.schema_arrow.names]
         start = 0
-        for batch in parquet.iter_batches(_ROWS_AT_ONCE, columns=names, use_threads=False):
+        for batch in parquet.iter_batches(rows_at_once, columns=names, use_threads=False):
             yield start, pa.Table.from_batches([batch])
             start += batch.num_rows
 
