@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.table.snapshots import ancestors_of
@@ -27,8 +26,8 @@ from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import DataFile, open_input, plan_files
 from thermocline.iceberg.lineage import Link, link_of
 from thermocline.iceberg.rows import live_rows, rows_schema
+from thermocline.rules.alteration import definition_by
 from thermocline.rules.definition import KEY
-from thermocline.rules.keys import buckets
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -98,11 +97,14 @@ def check_same_rows(table: Table, definition: LiveTable, ours: Link, others: tup
         if link.snapshot.schema_id != ours.snapshot.schema_id:  # safety: rewrite-schema
             raise NotARewrite(f"snapshot {link.snapshot_id} has another schema")
     try:
+        schema = table.schemas()[ours.snapshot.schema_id or 0]
+        then = definition_by(definition, schema)
+        ids = {field.name: str(field.field_id).encode() for field in schema.fields}
         _check_partitions(table, definition, others[-1])
         before, after = _files(table, ours), _files(table, others[-1])
         # By file and deletes, each as often as it is listed.
         went, came = (before - after).elements(), (after - before).elements()
-        was, is_now = _Sums(table, definition), _Sums(table, definition, are_new=True)
+        was, is_now = _Sums(table.io, then), _Sums(table.io, then, ids)
         if was.rows_listed(before) != is_now.rows_listed(after):
             raise NotARewrite("it has another number of rows")
         if was.of(went) != is_now.of(came):  # safety: rewrite-same-rows
@@ -153,15 +155,14 @@ def _check_partitions(table: Table, definition: LiveTable, link: Link) -> None:
 class _Sums:
     """What the live rows of files are, by bucket: how many, and the sum of their hashes.
 
-    ``are_new``: the files were written by others, and are looked at more closely.
+    ``ids``: the columns that each file must have, by name.
     """
 
-    def __init__(self, table: Table, definition: LiveTable, are_new: bool = False) -> None:
-        self._io: FileIO = table.io
+    def __init__(self, io: FileIO, definition: LiveTable, ids: Mapping[str, bytes] | None = None) -> None:
+        self._io = io
         self._definition = definition
         self._columns = [name for name in rows_schema(definition).names if name != KEY]
-        self._ids = {field.name: field.field_id for field in table.schema().fields}
-        self._are_new = are_new
+        self._ids = ids or {}
 
     def rows_listed(self, files: Counter[DataFile]) -> dict[int, int]:
         """The live rows of each bucket as the manifests count them."""
@@ -184,10 +185,6 @@ class _Sums:
         deleted = read_deletes(self._io, file.deletes) if file.deletes is not None else BitMap()
         count = total = 0
         for rows in live_rows(self._io, self._definition, file.path, deleted, rows_at_once):
-            if self._are_new:
-                of_bucket = buckets(self._definition, rows.column(self._definition.bucket_column.name))
-                if np.any(of_bucket != file.bucket):  # safety: rewrite-buckets
-                    raise NotARewrite(f"{file.path} holds rows of another bucket than {file.bucket}")
             count += rows.num_rows
             total += sum(_hashes(rows.select(self._columns)))
         if count != _live(file):
@@ -203,9 +200,7 @@ class _Sums:
         if footer.num_rows != file.rows:
             raise NotARewrite(f"{file.path} has {footer.num_rows} rows, and its manifest says {file.rows}")
         # Our readers go by a column's name, others by its id.
-        if self._are_new and any(
-            fields.get(name) != str(field_id).encode() for name, field_id in self._ids.items()
-        ):
+        if not self._ids.items() <= fields.items():  # safety: rewrite-columns
             raise NotARewrite(f"{file.path} has other columns than the table")
         unpacked = sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
         row_bytes: int = unpacked // max(footer.num_rows, 1) + 1
