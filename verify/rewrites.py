@@ -35,8 +35,8 @@ def rewrite_findings(
         elif first > 0:
             before = links[first - 1]
             try:
-                check_same_rows(table, definition, before, others)
-            except NotARewrite as reason:  # safety: verify-rewrite
+                check_same_rows(table, definition, before, others)  # safety: verify-rewrite
+            except NotARewrite as reason:
                 if is_held(before.snapshot_id):
                     facts = f"{name_of(link)} takes {name_of(others[-1])} for a rewrite"
                     yield Finding("snapshot-foreign", f"{facts}, and it is none: {reason}")
