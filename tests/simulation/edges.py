@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any, cast
@@ -65,7 +65,7 @@ def _state_read_once() -> Callable[..., SnapshotState]:
     return read
 
 
-def _check_same_rows(table: Any, definition: LiveTable, ours: Link, others: tuple[Link, ...]) -> None:
+def _check_same_rows(table: Any, definition: LiveTable, ours: Link, others: Sequence[Link]) -> None:
     """What is proved of real files, of those in memory."""
     read = [
         sorted(

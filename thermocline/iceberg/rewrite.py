@@ -8,9 +8,11 @@ does not count. Files that stay, with the deletes they had, are not read.
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -26,6 +28,7 @@ from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import DataFile, open_input, plan_files
 from thermocline.iceberg.lineage import Link, link_of
 from thermocline.iceberg.rows import live_rows, rows_schema
+from thermocline.process.logs import fields
 from thermocline.rules.alteration import definition_by
 from thermocline.rules.definition import KEY
 
@@ -45,6 +48,8 @@ _HASH_BYTES: Final = 16
 _SUM_MASK: Final = (1 << 8 * _HASH_BYTES) - 1
 # What reading a file raises that another writer filled with something else.
 _UNREADABLE: Final = (pa.ArrowException, ValueError, KeyError, AssertionError, FileNotFoundError)
+
+_logger = logging.getLogger(__name__)
 
 
 class NotARewrite(Exception):
@@ -75,17 +80,21 @@ def standing(table: Table, definition: LiveTable, name: str) -> tuple[SnapshotSt
     try:
         return current_state(table, name), None
     except ForeignSnapshot as foreign:
+        others = _since_ours(table)
+        if not others:  # it is one of ours that the table was rolled back to, or there is none
+            raise
         try:
-            ours, others = _since_ours(table)
+            ours = _below(table, others)
+            ids = [link.snapshot_id for link in others]
+            _logger.info("checking a rewrite of another writer", extra=fields(table=name, others=ids))
             check_same_rows(table, definition, ours, others)  # safety: rewrite-is-proved
         except NotARewrite as reason:
             detail = f"{foreign.detail}; it is not taken over: {reason}"
             raise replace(foreign, detail=detail) from None
-    rewrite = Rewrite(ours.snapshot_id, tuple(link.snapshot_id for link in others))
-    return table_state_of(table, ours.snapshot, name), rewrite
+    return table_state_of(table, ours.snapshot, name), Rewrite(ours.snapshot_id, tuple(ids))
 
 
-def check_same_rows(table: Table, definition: LiveTable, ours: Link, others: tuple[Link, ...]) -> None:
+def check_same_rows(table: Table, definition: LiveTable, ours: Link, others: Sequence[Link]) -> None:
     """Compares a snapshot with the last one of others that follow it, and asks each what it did.
 
     In memory are the two lists of files, and of the rows a piece of 8,192 or 64 MB at a time.
@@ -115,22 +124,25 @@ def check_same_rows(table: Table, definition: LiveTable, ours: Link, others: tup
         raise StorageFailed(table=definition.name, detail=first_line(error)) from error
 
 
-def _since_ours(table: Table) -> tuple[Link, tuple[Link, ...]]:
-    """The newest snapshot of main that carries a seam, and all that follow it, oldest first."""
-    current, others = table.current_snapshot(), []
-    for snapshot in [] if current is None else ancestors_of(current, table.metadata):
-        link = link_of(snapshot)
-        if link.is_foreign:
-            others.append(link)
-            continue
-        # A rollback, whatever was committed on top of it since.
-        # safety: rewrite-after-rollback
-        if link.state is None or is_rolled_back(link.summary, table.properties):
-            raise NotARewrite(f"snapshot {link.snapshot_id} before it is not what was last committed here")
-        if not others:
-            raise NotARewrite("no other writer made it")
-        return link, tuple(reversed(others))
-    raise NotARewrite("the snapshot before it is not there any more")
+def _since_ours(table: Table) -> list[Link]:
+    """Main's newest snapshots, oldest first, that others made."""
+    current = table.current_snapshot()
+    links = map(link_of, [] if current is None else ancestors_of(current, table.metadata))
+    return list(takewhile(lambda link: link.is_foreign, links))[::-1]
+
+
+def _below(table: Table, others: Sequence[Link]) -> Link:
+    """The snapshot of ours that others follow, which must be the last that was committed."""
+    parent = others[0].snapshot.parent_snapshot_id
+    snapshot = None if parent is None else table.snapshot_by_id(parent)
+    if snapshot is None:
+        raise NotARewrite("the snapshot before it is not there any more")
+    ours = link_of(snapshot)
+    # A rollback, whatever was committed on top of it since.
+    # safety: rewrite-after-rollback
+    if ours.state is None or is_rolled_back(ours.summary, table.properties):
+        raise NotARewrite(f"snapshot {ours.snapshot_id} before it is not what was last committed here")
+    return ours
 
 
 def _files(table: Table, link: Link) -> Counter[DataFile]:
