@@ -195,10 +195,11 @@ def _foreign(settings: Settings, name: str, given: Sequence[str], clock: Clock) 
 
     Raises `FactsDiffer` where the log stops it, and `ForeignSnapshot` where nothing can be continued.
     """
+    now_ms = clock.now_ms()
     try:
         table = open_table(settings, name)
         definition, state = definition_of(table, name), current_state(table, name)
-        stop = _find(name, state, Log(settings.kafka), definition, clock.now_ms())
+        stop = _find(name, state, Log(settings.kafka), definition, now_ms)
     except ForeignSnapshot as error:
         if error.onto < 0:
             raise
@@ -223,10 +224,10 @@ def _resume(
     clock: Clock,
     say: Say | None,
 ) -> Accepted | None:
-    table = open_table(settings, name)
+    now_ms, table = clock.now_ms(), open_table(settings, name)
     definition = definition_of(table, name)
     state, _ = standing(table, definition, name)
-    stop = _find(name, state, Log(settings.kafka), definition, clock.now_ms())
+    stop = _find(name, state, Log(settings.kafka), definition, now_ms)
     if stop is None:
         return None
     _check_facts(name, stop, kinds, facts, to)  # before the table is taken, or waited for
