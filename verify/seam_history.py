@@ -44,10 +44,10 @@ def seam_findings(
     ``rewrites`` are snapshots of others that are known to have kept every row.
     """
     for link in links:
-        if link.snapshot_id in rewrites:
-            continue
         if link.is_foreign:
-            yield Finding("snapshot-foreign", f"{name_of(link)} carries no seam: another writer made it")
+            if link.snapshot_id not in rewrites:
+                facts = "carries no seam: another writer made it"
+                yield Finding("snapshot-foreign", f"{name_of(link)} {facts}")
         elif link.problem:
             yield Finding("summary-unreadable", f"{name_of(link)}: {link.problem}")
     ours = [link for link in links if link.state is not None]
