@@ -35,6 +35,7 @@ from thermocline.iceberg.catalog import (
     NO_SNAPSHOT,
     ROLLED_BACK,
     SEAM_PROPERTY,
+    SUMMARY_TAKEN_OVER,
     SnapshotState,
     current_state,
     epoch_of,
@@ -42,6 +43,7 @@ from thermocline.iceberg.catalog import (
     load_table,
     state_from,
 )
+from thermocline.iceberg.rewrite import Rewrite
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -108,7 +110,9 @@ class Committer:
         """The epoch that this owner commits under; 0 before ownership was taken."""
         return self._epoch
 
-    def take_ownership(self, epoch_seen: int, epoch_floor: int = 0, onto: Onto | None = None) -> Outcome:
+    def take_ownership(
+        self, epoch_seen: int, epoch_floor: int = 0, onto: Onto | Rewrite | None = None
+    ) -> Outcome:
         """Raise the table's epoch, in an empty snapshot that carries seam and totals on.
 
         From then on every earlier owner's commit is impossible.
@@ -116,7 +120,8 @@ class Committer:
         Args:
             epoch_seen: the table's epoch when nobody was seen to hold it; another one by now is `OwnerLost`.
             epoch_floor: the highest epoch known from elsewhere; a restored catalog may be behind it.
-            onto: a snapshot of ours that becomes the current one by this, over the one that was seen.
+            onto: a snapshot of ours that becomes the current one by this, over the one that was seen; or a
+                rewrite by others that was proved, on top of which it carries our newest snapshot on.
         """
         self._epoch = max(epoch_seen, epoch_floor) + 1  # safety: epoch-floor
         for _ in range(ATTEMPTS_MAX):
@@ -134,6 +139,18 @@ class Committer:
                 return Rejected(self._resumable(outcome.error))
         detail = f"its current snapshot changed {ATTEMPTS_MAX} times while ownership was being taken"
         return Rejected(ForeignSnapshot(table=self._name, snapshot_id=-1, detail=detail))
+
+    def take_over(self, rewrite: Rewrite) -> Outcome:
+        """Carry our newest snapshot on over a rewrite by others that was proved, as the owner that we are."""
+        try:
+            self._store.start()
+            plan, change = self._over(rewrite, self._epoch)
+        except ThermoclineError as error:
+            return Rejected(self._resumable(error))
+        except MetadataError as error:
+            return Rejected(self._unreachable(error))
+        outcome = self._commit(plan, change)
+        return Rejected(self._resumable(outcome.error)) if isinstance(outcome, Rejected) else outcome
 
     def commit(self, planned_on: int, planned_seam: Seam, change: TableChange) -> Outcome:
         """Publish a change that was planned on a snapshot and its seam.
@@ -168,8 +185,10 @@ class Committer:
                 write_note(self._seen.io, self._seen.location(), note)
         return outcome
 
-    def _ownership(self, epoch_seen: int, onto: Onto | None) -> tuple[_Plan, TableChange]:
+    def _ownership(self, epoch_seen: int, onto: Onto | Rewrite | None) -> tuple[_Plan, TableChange]:
         start = self._store.start()
+        if isinstance(onto, Rewrite):
+            return self._over(onto, epoch_seen)
         if onto is None:
             if start.current is None:
                 raise ForeignSnapshot(table=self._name, snapshot_id=-1, detail=NO_SNAPSHOT)
@@ -178,17 +197,30 @@ class Committer:
                 raise ForeignSnapshot(table=self._name, snapshot_id=state.snapshot_id, detail=ROLLED_BACK)
             # safety: epoch-seen
             return _Plan(state.snapshot_id, state.seam, epoch_seen), TableChange.carrying_on(state)
-        parent = self._store.snapshot(onto.snapshot_id)
-        if parent is None:
-            detail = f"the table has no snapshot {onto.snapshot_id} to go on from"
-            raise ForeignSnapshot(table=self._name, snapshot_id=onto.snapshot_id, detail=detail)
+        parent = self._kept(onto.snapshot_id)
         change = replace(
             TableChange.carrying_on(self._state_of(parent)),
             summary=onto.summary,
             properties=onto.properties,
             onto=parent.snapshot_id,
         )
-        return _Plan(onto.over, None, epoch_seen, parent), change  # safety: onto-over
+        return _Plan(onto.over, None, epoch_seen, parent, gives_up=True), change  # safety: onto-over
+
+    def _over(self, rewrite: Rewrite, epoch: int) -> tuple[_Plan, TableChange]:
+        """A change that makes a rewrite by others ours: what our newest snapshot says, on top of theirs."""
+        ours = self._kept(rewrite.ours)
+        change = replace(
+            TableChange.carrying_on(self._state_of(ours)),
+            summary={SUMMARY_TAKEN_OVER: ",".join(map(str, rewrite.others))},
+        )
+        return _Plan(rewrite.snapshot_id, None, epoch, ours), change  # safety: rewrite-that-was-proved
+
+    def _kept(self, snapshot_id: int) -> StoredSnapshot:
+        snapshot = self._store.snapshot(snapshot_id)
+        if snapshot is None:
+            detail = f"the table has no snapshot {snapshot_id} to go on from"
+            raise ForeignSnapshot(table=self._name, snapshot_id=snapshot_id, detail=detail)
+        return snapshot
 
     def _commit(self, plan: _Plan, change: TableChange) -> Outcome:
         detail = ""
@@ -263,7 +295,7 @@ class Committer:
             )
         # Somebody may have rolled it back, by a commit of another owner's, since it was read for the plan.
         # safety: rollback-before-the-swap
-        if plan.parent is None and is_rolled_back(current.summary, start.properties):
+        if not plan.gives_up and is_rolled_back((plan.parent or current).summary, start.properties):
             raise ForeignSnapshot(table=self._name, snapshot_id=current.snapshot_id, detail=ROLLED_BACK)
         if plan.seam is not None:
             seam = self._state_of(current).seam
@@ -358,10 +390,12 @@ class _Prepared:
 class _Plan:
     """What a commit was planned on: snapshot, seam (None: any) and the epoch that the table must have.
 
-    ``parent`` is the snapshot that it follows, where that is not the current one.
+    ``parent`` is the snapshot of ours that it carries on, where that is not the current one. Then it
+    ``gives_up`` what came after it, or comes on top of that.
     """
 
     snapshot_id: int
     seam: Seam | None
     epoch: int
     parent: StoredSnapshot | None = None
+    gives_up: bool = False

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from thermocline.iceberg.data_file import WrittenFile
-from thermocline.iceberg.deletes import DELETED_PATH_FIELD_ID
-from thermocline.iceberg.files import DataFile, Deletes
+from thermocline.iceberg.files import DELETED_PATH_FIELD_ID, DataFile, Deletes
 
 if TYPE_CHECKING:
     from ingest.change import ChangeKind, TableChange

@@ -35,6 +35,8 @@ _TABLE_PROPERTIES = {
     "write.delete.mode": "merge-on-read",
     "write.update.mode": "merge-on-read",
     "write.merge.mode": "merge-on-read",
+    # Deletes that another engine rewrites stay bound to one data file each, as our readers need them.
+    "write.delete.granularity": "file",
     # One metadata file a commit, each holding all snapshots: the last hundred are history enough.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",

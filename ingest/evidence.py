@@ -106,6 +106,8 @@ def unbroken(table: Table) -> list[Link]:
     schemas = table.schemas()
     taken: list[Link] = []
     for link in reversed(whole_lineage(table)):
+        if taken and link.snapshot_id in taken[-1].taken_over:  # it read nothing
+            continue
         if link.state is None or link.snapshot.schema_id not in schemas:  # safety: replay-definition-unknown
             break
         if taken and not _goes_on(link, taken[-1]):

@@ -20,7 +20,7 @@ from ingest.engine import Engine, start_engine
 from ingest.files_by_bucket import FilesByBucket, live_files, with_held
 from ingest.lease import OwnerLease, StoppedWaiting
 from ingest.open_transactions import Standstill, warn
-from ingest.ownership import Claim
+from ingest.ownership import Claim, say_taken_over
 from ingest.plan import (
     Batch,
     Mark,
@@ -38,14 +38,16 @@ from thermocline.errors import (
     CommitRejected,
     DefinitionDiffers,
     ExitCode,
+    ForeignSnapshot,
     InternalError,
     OffsetsGone,
     OwnerLost,
     ThermoclineError,
 )
 from thermocline.failpoints import failpoint
-from thermocline.iceberg.catalog import TOMBSTONES_PROPERTY, current_state, load_table
+from thermocline.iceberg.catalog import TOMBSTONES_PROPERTY, load_table
 from thermocline.iceberg.files import data_location, delete_files
+from thermocline.iceberg.rewrite import standing
 from thermocline.kafka.log import Log
 from thermocline.process.clock import Clock, SystemClock
 from thermocline.process.logs import fields
@@ -66,6 +68,8 @@ RETRY_SECONDS = 5.0
 REJECTIONS_MAX = 5
 # A rewrite that is done waits so long at most for its commit.
 TURN_SECONDS = 1.0
+# Batches in a row that were lost to a rewrite by others: somebody rewrites the table all the time.
+REWRITES_MAX = 5
 
 _logger = logging.getLogger(__name__)
 
@@ -168,6 +172,7 @@ class Owner:
     upkeep: Upkeep = field(default_factory=NoUpkeep)
     bytes_per_record: float = 0.0
     must_reload: bool = False
+    rewrites_met: int = 0
     mark: Mark | None = None
     standstill: Standstill = field(default_factory=Standstill)
 
@@ -196,7 +201,7 @@ class Owner:
         differences = definition.differences(settings.table(name).definition(name))
         if differences:
             raise DefinitionDiffers(table=name, differences=differences)
-        state = current_state(claim.table, name)
+        state = claim.state()
         log = Log(settings.kafka)
         check_log(name, state, log, definition, clock.now_ms())
         policy = BadRecordsPolicy.of(definition, settings.table(name))
@@ -257,7 +262,7 @@ class Owner:
             try:
                 is_behind = self.step()
                 rejections = 0
-                self.upkeep.turn(self)
+                self._maintain()
                 if not is_behind:
                     interval_seconds = self.settings.commit_interval_seconds * self.upkeep.slowdown
                     self._rest(started_at + interval_seconds, stop)
@@ -274,11 +279,17 @@ class Owner:
 
     def _rest(self, until: float, stop: threading.Event) -> None:
         """Until the next batch is due; upkeep goes on."""
-        while (seconds := until - self.clock.monotonic()) > 0:
+        while not self.must_reload and (seconds := until - self.clock.monotonic()) > 0:
             if stop.wait(min(seconds, TURN_SECONDS)):
                 return
             self.lease.check()
+            self._maintain()
+
+    def _maintain(self) -> None:
+        try:
             self.upkeep.turn(self)
+        except ForeignSnapshot:
+            self.must_reload = True  # the next step takes a rewrite by others over, or says why it can't
 
     def land(self, change: TableChange) -> Outcome:
         """Commit a change that leaves the table where it is in the log, between two batches.
@@ -293,10 +304,24 @@ class Owner:
         return outcome
 
     def step(self) -> bool:
-        """Plan, run and commit one batch; whether the log held more than the batch. No batch, no commit."""
+        """Plan, run and commit one batch; whether the log held more than the batch. No batch, no commit.
+
+        A batch that met a rewrite by others is read again, on top of it, by the next step.
+        """
         self.lease.check()  # safety: lease-checked
         if self.must_reload:  # safety: reload-after-outage
             self._reload()
+        try:
+            is_behind = self._batch()
+        except ForeignSnapshot:
+            self.rewrites_met += 1
+            if self.rewrites_met > REWRITES_MAX or not self._reload():
+                raise
+            return True
+        self.rewrites_met = 0
+        return is_behind
+
+    def _batch(self) -> bool:
         failpoint("owner.plan")
         topics = self.definition.topics
         planned_at_ms = self.clock.now_ms()  # before the log is asked: what it gains from now on is newer
@@ -436,17 +461,26 @@ class Owner:
                 ),
             )
 
-    def _reload(self) -> None:
-        """Where the table stands by now. Raises `OwnerLost` when another owner has taken it."""
+    def _reload(self) -> bool:
+        """Where the table stands by now, and whether that is on a rewrite by others, which is taken over.
+
+        Raises `OwnerLost` when another owner has taken it, and `ForeignSnapshot` where it can't be continued.
+        """
         self.lease.renew_or_warn()  # an epoch as ours may be another's, of a catalog that was restored
         self.lease.check()
         failpoint("owner.reload")
         self.table = load_table(self.table.catalog, self._name, self.definition.identifier)
-        state = current_state(self.table, self._name)
+        state, rewrite = standing(self.table, self.definition, self._name)
         if state.epoch != self.committer.epoch:
             raise OwnerLost(table=self._name, epoch_ours=self.committer.epoch, epoch_found=state.epoch)
-        self.position = Position.of(state, self.live_files(self.table, state.snapshot_id, self._name))
+        if rewrite is not None:
+            done = landed(self.committer.take_over(rewrite))
+            say_taken_over(self._name, rewrite, done.snapshot_id)
+            state = replace(state, snapshot_id=done.snapshot_id)
+        of_files = state.snapshot_id if rewrite is None else rewrite.snapshot_id
+        self.position = Position.of(state, self.live_files(self.table, of_files, self._name))
         self.must_reload = False
+        return rewrite is not None
 
     @property
     def _name(self) -> str:

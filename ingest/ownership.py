@@ -16,11 +16,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ingest.commit import Committer, landed
+from ingest.commit import Committer, Outcome, Rejected, landed
 from ingest.java import JavaCatalog, small_jvm
 from ingest.java_metadata import JavaMetadata
 from ingest.lease import OwnerLease, Say
 from ingest.reconcile import Settled, settle_unknown
+from thermocline.errors import ForeignSnapshot
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog import (
     SnapshotState,
@@ -30,6 +31,7 @@ from thermocline.iceberg.catalog import (
     load_table,
     open_table,
 )
+from thermocline.iceberg.rewrite import Rewrite, standing
 from thermocline.kafka.log import Log
 from thermocline.process.logs import fields
 
@@ -99,7 +101,10 @@ def own_table(
 
 @dataclass(slots=True)
 class Claim:
-    """A table that this process wants to own. The epoch is read first: who takes it from then on is met."""
+    """A table that this process wants to own. The epoch is read first: who takes it from then on is met.
+
+    ``rewrite`` is what others made of the table since our newest snapshot, once it was proved to be the same.
+    """
 
     settings: Settings
     name: str
@@ -107,6 +112,7 @@ class Claim:
     definition: LiveTable
     epoch_seen: int
     lease: OwnerLease
+    rewrite: Rewrite | None = None
 
     @classmethod
     def of(cls, settings: Settings, name: str, clock: Clock, say: Say | None = None) -> Claim:
@@ -117,6 +123,14 @@ class Claim:
             table.io, table.location(), name, settings.ingest.lease_seconds, clock, say or _into_the_log
         )
         return cls(settings, name, table, definition, epoch_of(table.properties, name), lease)
+
+    def state(self) -> SnapshotState:
+        """What our newest snapshot says, also where others have rewritten files on top of it since.
+
+        Raises `ForeignSnapshot` where the table can't be continued, and `StorageFailed`.
+        """
+        state, self.rewrite = standing(self.table, self.definition, self.name)
+        return state
 
     def wait_until_free(self, stop: threading.Event | None = None) -> None:
         """Return once nobody holds the table. Raises `TableHeld` when somebody does, and lives.
@@ -149,10 +163,12 @@ class Claim:
 
     def take_as(self, committer: Committer, onto: Onto | None = None) -> TakenTable:
         """The same with a committer to the table, whatever the store behind it."""
-        if onto is None:
-            current_state(self.table, self.name)  # where it can't be continued, this says from where it can
+        if onto is None and self.rewrite is None:
+            self.state()  # where it can't be continued, this says from where it can
         self.lease.check_still_free()
-        done = landed(committer.take_ownership(self.epoch_seen, self.lease.epoch_floor, onto))
+        done = landed(self._taken(committer, onto))
+        if self.rewrite is not None:
+            say_taken_over(self.name, self.rewrite, done.snapshot_id)
         _logger.info(
             "ownership taken",
             extra=fields(
@@ -175,6 +191,25 @@ class Claim:
         except BaseException:
             self.lease.release()
             raise
+
+    def _taken(self, committer: Committer, onto: Onto | None) -> Outcome:
+        outcome = committer.take_ownership(self.epoch_seen, self.lease.epoch_floor, onto or self.rewrite)
+        if onto is not None or not (
+            isinstance(outcome, Rejected) and isinstance(outcome.error, ForeignSnapshot)
+        ):
+            return outcome
+        # What came since the table was read is looked at in its turn, once.
+        self.table = load_table(self.table.catalog, self.name, self.definition.identifier)
+        self.state()
+        return committer.take_ownership(self.epoch_seen, self.lease.epoch_floor, self.rewrite)
+
+
+def say_taken_over(name: str, rewrite: Rewrite, snapshot_id: int) -> None:
+    """A line in the log: from where on the table is ours again."""
+    _logger.info(
+        "rewrite of another writer taken over",
+        extra=fields(table=name, snapshot_id=snapshot_id, ours=rewrite.ours, others=list(rewrite.others)),
+    )
 
 
 def _into_the_log(line: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ingest.open_transactions import warn
 from ingest.plan import FIRST_RECORDS_MAX, Batch, plan_batch, records_max_of, with_new_partitions
+from thermocline.errors import ForeignSnapshot
 from thermocline.iceberg.catalog import SnapshotState, current_state, definition_of, open_table
 from thermocline.kafka.log import Log
 from thermocline.process.clock import Clock, SystemClock
@@ -65,7 +66,10 @@ def is_up_to_date(settings: Settings, name: str, clock: Clock) -> bool:
 
     Raises what `thermocline.rules.identity.check_log` raises.
     """
-    definition, state, log = _table_and_log(settings, name)
+    try:
+        definition, state, log = _table_and_log(settings, name)
+    except ForeignSnapshot:
+        return False  # whether ingest can go on is found out by what takes the table
     now_ms = clock.now_ms()
     starts, ends = check_log(name, state, log, definition, now_ms)
     batch = plan_batch(with_new_partitions(state.seam, starts), ends, FIRST_RECORDS_MAX)

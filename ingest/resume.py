@@ -37,6 +37,7 @@ from thermocline.iceberg.catalog import (
     definition_of,
     open_table,
 )
+from thermocline.iceberg.rewrite import standing
 from thermocline.kafka.log import Log
 from thermocline.process.clock import iso_time
 from thermocline.rules.identity import check_log
@@ -194,8 +195,11 @@ def _foreign(settings: Settings, name: str, given: Sequence[str], clock: Clock) 
 
     Raises `FactsDiffer` where the log stops it, and `ForeignSnapshot` where nothing can be continued.
     """
+    now_ms = clock.now_ms()
     try:
-        _, stop = _look(settings, name, clock.now_ms())
+        table = open_table(settings, name)
+        definition, state = definition_of(table, name), current_state(table, name)
+        stop = _find(name, state, Log(settings.kafka), definition, now_ms)
     except ForeignSnapshot as error:
         if error.onto < 0:
             raise
@@ -220,7 +224,10 @@ def _resume(
     clock: Clock,
     say: Say | None,
 ) -> Accepted | None:
-    definition, stop = _look(settings, name, clock.now_ms())
+    now_ms, table = clock.now_ms(), open_table(settings, name)
+    definition = definition_of(table, name)
+    state, _ = standing(table, definition, name)
+    stop = _find(name, state, Log(settings.kafka), definition, now_ms)
     if stop is None:
         return None
     _check_facts(name, stop, kinds, facts, to)  # before the table is taken, or waited for
@@ -244,12 +251,6 @@ def _resume(
         )
         _commit(owned, moved, accepted)
     return accepted
-
-
-def _look(settings: Settings, name: str, now_ms: int) -> tuple[LiveTable, Gap | Stranger | None]:
-    table = open_table(settings, name)
-    definition, state = definition_of(table, name), current_state(table, name)
-    return definition, _find(name, state, Log(settings.kafka), definition, now_ms)
 
 
 def _find(

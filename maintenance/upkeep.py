@@ -8,8 +8,9 @@
     orphans     in a thread: files that no snapshot ever had are looked for, and deleted a day later
 
 Nothing here can fail a batch: what goes wrong is logged, and tried again later. Raised is what a commit of
-a batch would raise, too: that the table is not ours any more, that a commit's outcome is unknown, that the
-catalog is away. And `MaintenanceBehind`, where rewrites have fallen behind for good.
+a batch would raise, too: that the table is not ours any more, that others committed to it, that a commit's
+outcome is unknown, that the catalog is away. And `MaintenanceBehind`, where rewrites have fallen behind for
+good.
 """
 
 from __future__ import annotations
@@ -36,9 +37,15 @@ from maintenance.measures import observe
 from maintenance.orphans import remove_orphans
 from maintenance.plan import Budget, Costs, Plan, PlannedTask, Reads, plan_of
 from maintenance.sweep import Swept, may_delete_files, sweep
-from thermocline.errors import CatalogUnreachable, CommitRejected, InternalError, MaintenanceBehind
+from thermocline.errors import (
+    CatalogUnreachable,
+    CommitRejected,
+    ForeignSnapshot,
+    InternalError,
+    MaintenanceBehind,
+)
 from thermocline.failpoints import failpoint
-from thermocline.iceberg.catalog import load_table
+from thermocline.iceberg.catalog import current_state, load_table
 from thermocline.iceberg.expired import ExpiryNote, remove_note, write_note
 from thermocline.iceberg.files import data_location, delete_files
 from thermocline.process.logs import fields
@@ -258,10 +265,12 @@ class TableUpkeep:
     def _plan_now(self, load: Callable[[], Table], definition: LiveTable) -> Plan:
         if self._measurer is None or self._measurer.definition != definition:
             self._measurer = Measurer(definition)
+        table = load()
+        current_state(table, definition.name)  # what others made of it is not ours to plan for
         reads = Reads.of(self.settings, definition)
         now = self.clock.monotonic()
         waiting = {bucket: (now - since) / 3600 for bucket, since in self._worth_since.items()}
-        measured = self._measurer.measure(load(), self.clock.now_ms()).without(self._left_out)
+        measured = self._measurer.measure(table, self.clock.now_ms()).without(self._left_out)
         target_bytes = self.settings.target_file_bytes
         return plan_of(measured, target_bytes, reads, Costs(), self._budget_left(), waiting)
 
@@ -277,6 +286,9 @@ class TableUpkeep:
         before = self._debt_hours
         try:
             self.plan = planning.result()
+        except ForeignSnapshot:
+            self._put_off("plan", RETRY_SECONDS)
+            raise
         except Exception as error:  # noqa: BLE001  whatever it is, it must not end ingest
             self._failed("plan", error)
             return

@@ -12,6 +12,14 @@ from tests.mutation import ALWAYS, DROP, FULL, NEVER, SWAP, Line
 # fmt: off
 LINES: Final[dict[str, Line]] = {
     # Commit, ownership, unknown commits.
+    "rewrite-is-proved": Line("what others committed is not taken over for what they call it", DROP, "ingest/test_foreign_rewrite.py::test_a_rewrite_that_is_none_stops_ingest"),
+    "rewrite-same-rows": Line("nor for the number of its rows alone", NEVER, "ingest/test_foreign_rewrite.py::test_a_rewrite_that_is_none_stops_ingest"),
+    "rewrite-operation": Line("nor is what its writer does not call a rewrite", NEVER, "ingest/test_foreign_rewrite.py::test_what_is_no_rewrite_by_its_own_account_stops_ingest_though_no_row_changed"),
+    "rewrite-schema": Line("nor a rewrite by another schema", NEVER, "ingest/test_foreign_rewrite.py::test_a_rewrite_with_another_schema_stops_ingest"),
+    "rewrite-columns": Line("nor one whose columns other readers would not find", NEVER, "ingest/test_foreign_rewrite.py::test_files_with_columns_of_other_ids_stop_ingest"),
+    "rewrite-partitions": Line("nor one into other partitions than the table's buckets", NEVER, "ingest/test_foreign_rewrite.py::test_a_rewrite_into_other_partitions_is_none"),
+    "rewrite-after-rollback": Line("a rollback is not hidden by a rewrite on top of it", NEVER, "ingest/test_foreign_rewrite.py::test_a_rewrite_on_top_of_a_rollback_stops_ingest"),
+    "rewrite-that-was-proved": Line("only the very snapshot that was proved is taken over", ("rewrite.snapshot_id", "self._store.start().current.snapshot_id"), "ingest/test_foreign_rewrite.py::test_what_comes_after_a_rewrite_was_proved_is_not_taken_over_with_it"),
     "epoch-check": Line("a commit of an earlier owner is refused", NEVER, "ingest/test_commit.py::test_a_stale_owner_is_told_so"),
     "snapshot-check": Line("a commit counts only on the snapshot that it was planned on", NEVER, "ingest/test_commit.py::test_a_commit_planned_on_another_snapshot_of_the_same_seam_is_refused"),
     "rollback-before-the-swap": Line("an owner does not take a table that was rolled back to the snapshot that it had read", NEVER, "simulation/test_simulation.py::test_a_history_that_was_kept"),
@@ -259,6 +267,7 @@ LINES: Final[dict[str, Line]] = {
     "verify-behind": Line("verify names an old value that was put back", DROP, "verify/test_damaged.py::test_an_old_value_in_place_of_the_new_one_is_found"),
     "verify-seam-back": Line("verify names a seam that went back", NEVER, "verify/test_seam_history.py::test_every_seam_that_somebody_sets_back_is_found"),
     "verify-accepted": Line("verify compares what was accepted with what moved", NEVER, "verify/test_damaged.py::test_an_acceptance_that_does_not_say_what_moved_is_found"),
+    "verify-rewrite": Line("verify proves again what ingest took for a rewrite", DROP, "ingest/test_foreign_rewrite.py::test_verify_finds_what_was_taken_for_a_rewrite_and_was_none"),
     "verify-totals": Line("verify adds the counts up over all of the history", NEVER, "verify/test_seam_history.py::test_a_snapshot_that_is_left_out_of_the_middle_is_missed"),
     "verify-quarantine": Line("verify counts what the quarantine ever held", NEVER, "verify/test_damaged_with_log.py::test_records_that_are_lost_from_the_quarantine_are_found"),
     "verify-missing": Line("verify misses a row that the log has and the table lost", ALWAYS, "verify/test_rows.py::test_each_damage_is_named"),

@@ -7,7 +7,7 @@ an old value that somebody put back. Both are seen without the log.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
@@ -66,12 +66,17 @@ class Origins:
     before: OffsetWindow
 
     @classmethod
-    def of(cls, links: Sequence[Link], properties: Mapping[str, str | None]) -> Origins:
-        """From what main's snapshots say. Of files that came with expired ones, less is known."""
+    def of(
+        cls, links: Sequence[Link], properties: Mapping[str, str | None], rewrites: Collection[int] = ()
+    ) -> Origins:
+        """From what main's snapshots say. Of files that came with expired ones, less is known.
+
+        ``rewrites`` are snapshots of others that are known to have kept every row.
+        """
         windows: dict[int, OffsetWindow] = {}
         farthest = _farthest(links[:1], properties)
         for before, link in pairwise(links):
-            if farthest is not None:
+            if farthest is not None and link.snapshot_id not in rewrites:
                 farthest = None if link.state is None else farthest.merged_max(link.state.seam)
             if link.state is None or link.is_rewrite or link.carried:
                 windows[link.snapshot_id] = OffsetWindow(None, farthest)

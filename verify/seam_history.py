@@ -7,7 +7,7 @@ snapshot to go back to) is on record in the summary of the snapshot that accepte
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -34,12 +34,20 @@ _PLACES_MAX: Final = 5
 
 
 def seam_findings(
-    links: Sequence[Link], properties: Mapping[str, str | None], definition: LiveTable
+    links: Sequence[Link],
+    properties: Mapping[str, str | None],
+    definition: LiveTable,
+    rewrites: Collection[int] = (),
 ) -> Iterator[Finding]:
-    """What does not fit among the summaries of main's snapshots, oldest first, and the table's properties."""
+    """What does not fit among the summaries of main's snapshots, oldest first, and the table's properties.
+
+    ``rewrites`` are snapshots of others that are known to have kept every row.
+    """
     for link in links:
         if link.is_foreign:
-            yield Finding("snapshot-foreign", f"{name_of(link)} carries no seam: another writer made it")
+            if link.snapshot_id not in rewrites:
+                facts = "carries no seam: another writer made it"
+                yield Finding("snapshot-foreign", f"{name_of(link)} {facts}")
         elif link.problem:
             yield Finding("summary-unreadable", f"{name_of(link)}: {link.problem}")
     ours = [link for link in links if link.state is not None]

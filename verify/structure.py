@@ -1,7 +1,8 @@
 """The structure of a table: its history, its files, its rows, as far as they are judged without the log.
 
 `seam_history` asks the summaries of all snapshots that the table still holds, `file_history` their files,
-`current_files` and `file_scan` the files and the rows of the current snapshot, `quarantined` the companion.
+`rewrites` the rows of those that others made and ingest took over, `current_files` and `file_scan` the files
+and the rows of the current snapshot, `quarantined` the companion.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from verify.file_history import FileHistory
 from verify.file_scan import file_findings
 from verify.origins import Origins
 from verify.quarantined import quarantine_findings
+from verify.rewrites import rewrite_findings, taken_over
 from verify.seam_history import name_of, seam_findings
 from verify.snapshot_files import SnapshotFiles, walk
 
@@ -43,14 +45,16 @@ def structure_findings(table: Table, definition: LiveTable, progress: Progress) 
         OSError: the store can't be asked.
     """
     links = lineage(table)
-    yield from seam_findings(links, table.properties, definition)
-    history = FileHistory(table.io, definition.has_key, _is_held(table))
+    rewrites, is_held = taken_over(links), _is_held(table)
+    yield from seam_findings(links, table.properties, definition, rewrites)
+    yield from rewrite_findings(table, definition, links, is_held)
+    history = FileHistory(table.io, definition.has_key, is_held)
     step = None
     for done, step in enumerate(walk(table.io, links), start=1):
         yield from history.findings(step)
         progress(SNAPSHOTS, done, len(links))
     if step is not None:
-        yield from _current(table, definition, step, Origins.of(links, table.properties), progress)
+        yield from _current(table, definition, step, Origins.of(links, table.properties, rewrites), progress)
     yield from quarantine_findings(table, links)
 
 

@@ -24,7 +24,7 @@ from ingest.resume import accept_gap
 from ingest.spark import SparkEngine
 from serving.encode import READ_POINT_METADATA
 from tests.behaviour.around import Around, around_batches
-from tests.behaviour.live import Live, Rows, replayed, wait_for
+from tests.behaviour.live import KEYED, MANY, Live, Rows, replayed, wait_for
 from tests.behaviour.topic import APP, Topic
 from tests.ingest.small_ingest import java_store
 from tests.manual_clock import ManualClock
@@ -282,6 +282,54 @@ def test_a_foreign_append_under_a_running_ingest(new_live: Callable[..., Live], 
     assert live.run_next(stop) == 0
     live.ingest()
     assert live.rows() == replayed({}, live.topic.oracle.records())
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("format_version", [2, 3])
+def test_maintenance_by_spark_is_taken_over(
+    new_live: Callable[..., Live], spark: SparkSession, format_version: int
+) -> None:
+    """Goal: files that another engine rewrote are gone on with, under a running ingest and by the next one.
+
+    Method: a large file with deletes and small ones; all of Spark's procedures; `verify` reads every path.
+    """
+    live = new_live(choices=f"{KEYED}\nformat_version = {format_version}")
+    catalog, table = live.settings.catalog.name, f"table => 'app.{live.name}'"
+
+    def call(procedure: str, options: str = "") -> bool:
+        """Whether it made a snapshot."""
+        before = live.newest_id()
+        spark.sql(f"CALL {catalog}.system.{procedure}({table}{options})").collect()
+        return live.newest_id() != before
+
+    live.write_many()
+    live.write(USERS, "one")
+    owner = live.open()
+    owner.catch_up(threading.Event())
+    live.write(MANY[::7], None)
+    live.write(EVEN, "two")
+    owner.catch_up(threading.Event())
+    everything = ", options => map('rewrite-all', 'true')"
+
+    assert call("rewrite_data_files", everything)
+    live.write(ODD, "three")
+    owner.catch_up(threading.Event())
+    assert live.rows() == replayed({}, live.topic.oracle.records())
+    assert call("rewrite_data_files", f", strategy => 'sort', sort_order => 'value'{everything}")
+    assert call("rewrite_manifests")
+    owner.close()
+    live.write(MANY[1::7], "four")
+    live.ingest()
+    assert live.rows() == replayed({}, live.topic.oracle.records())
+    if format_version == 2:  # of version 3, Iceberg has nothing to rewrite
+        assert call("rewrite_position_delete_files", everything)
+    call("expire_snapshots", ", older_than => TIMESTAMP '2100-01-01 00:00:00', retain_last => 3")
+    assert live.run("ingest", "run", live.name, "--once") in (ExitCode.DONE, ExitCode.NOTHING_TO_DO)
+    assert live.state().seam == live.log.ends([live.name]), "taken over, though there was nothing to read"
+    live.write(EVEN, "five")
+    assert live.run("ingest", "run", live.name, "--once") == ExitCode.DONE
+    assert live.rows() == replayed({}, live.topic.oracle.records())
+    assert live.run("verify", live.name) == ExitCode.DONE
 
 
 @pytest.mark.full

@@ -94,6 +94,7 @@ class Oracle:
         self.states: dict[int, State] = {}
         self.epoch = 0
         self._rows: dict[int, Rows] = {}
+        self._foreign_parents: dict[int, int] = {}
         self._newest = 0
         self._batches: set[str] = set()
         self._owner_of_epoch: dict[int, str] = {}
@@ -132,6 +133,8 @@ class Oracle:
         """A snapshot that somebody else made, who may write what they want, or the table's first one."""
         self._rows[snapshot.snapshot_id] = rows
         state = state_of(snapshot)
+        if state is None and snapshot.parent_snapshot_id is not None:
+            self._foreign_parents[snapshot.snapshot_id] = snapshot.parent_snapshot_id
         if state is not None:
             self.states[snapshot.snapshot_id] = state
             self._newest = snapshot.snapshot_id
@@ -146,9 +149,8 @@ class Oracle:
         assert state is not None
         assert parent is not None
         what = f"snapshot {snapshot.snapshot_id}"
-        before = self.states.get(parent)
-        if before is None:
-            raise Violation("commit-onto-foreign", f"{what} follows {parent}, which carries no seam")
+        parent = self._below_rewrites(what, parent)
+        before = self.states[parent]
         if parent != self._newest and state.accepted is None:
             raise Violation("rollback-undone", f"{what} follows {parent}, and {self._newest} was the newest")
         self._newest = snapshot.snapshot_id
@@ -159,6 +161,15 @@ class Oracle:
         self.states[snapshot.snapshot_id] = state
         self._rows[snapshot.snapshot_id] = rows
         return read
+
+    def _below_rewrites(self, what: str, parent: int) -> int:
+        """The snapshot of ours that a new one goes on from, below those of others that kept its rows."""
+        theirs, below = parent, parent
+        while below not in self.states:
+            below = self._foreign_parents[below]
+        if self._rows[theirs] != self._rows[below]:
+            raise Violation("commit-onto-foreign", f"{what} follows {theirs}, whose rows are others")
+        return below
 
     def replay(self, topic_ids: Mapping[str, str]) -> Rows:
         """The rows after all records of these topics, each key's in the order of its one partition."""

@@ -32,8 +32,9 @@ from thermocline.errors import (
     ThermoclineError,
     TombstonesGone,
 )
-from thermocline.iceberg.catalog import current_state, definition_of, epoch_of, load_table
+from thermocline.iceberg.catalog import definition_of, epoch_of, load_table
 from thermocline.iceberg.files import DataFile
+from thermocline.iceberg.rewrite import standing
 from thermocline.rules.identity import check_log
 
 if TYPE_CHECKING:
@@ -176,6 +177,7 @@ class Process:
         )
         committer = Committer(store, NAME, definition.version, table)
         taken = claim.take_as(committer, onto)
+        world.counts["rewrite taken over"] += claim.rewrite is not None
         world.counts["taken"] += 1
         for one in taken.settled:
             world.counts[f"unknown settled as {one.verdict.value}"] += 1
@@ -197,8 +199,9 @@ class Process:
         self.rejections = 0
         log = cast(Any, cluster.log())
         table = load_table(cast(Any, world.catalog), NAME, IDENTIFIER)
-        state = current_state(table, NAME)
-        check_log(NAME, state, log, definition_of(table, NAME), clock.now_ms())
+        definition = definition_of(table, NAME)
+        state, _ = standing(table, definition, NAME)
+        check_log(NAME, state, log, definition, clock.now_ms())
         taken, committer = self.claim()
         policy = BadRecordsPolicy(NAME, taken.definition.on_error, 1.0, None, None)
         quarantine = cast(Any, FakeQuarantine(world.io, world.kept_bad))

@@ -25,7 +25,7 @@ from ingest.java_metadata import JavaMetadata
 from thermocline.errors import ForeignSnapshot
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.iceberg.deletes import read_deletes, write_deletes
-from thermocline.iceberg.files import DataFile, Deletes, local_path, plan_files
+from thermocline.iceberg.files import DELETED_PATH_FIELD_ID, DataFile, Deletes, local_path, plan_files
 from thermocline.rules.decode import decoder_for, records_table
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import buckets
@@ -242,6 +242,31 @@ def test_deletes_that_are_bound_to_no_file_are_refused(new_lake: Callable[[int],
         del unbound[name]
     lake.commit_by_others(
         lambda delta, files: files.give(delta, "RowDelta", "addDeletes", "DeleteFile", [unbound])
+    )
+    with pytest.raises(ForeignSnapshot, match="position_deletes of another writer"):
+        lake.files()
+
+
+def test_deletes_with_equal_bounds_of_their_paths_are_bound_to_that_file(
+    new_lake: Callable[[int], Lake],
+) -> None:
+    """As Spark leaves them where it rewrites deletes; different bounds say that there are several files."""
+    lake = new_lake(2)
+    lake.upsert(dict.fromkeys("abcdefghijkl", "1"))
+    (file,) = lake.files()[:1]
+    stem = f"{lake.java_table.location()}/data/{uuid4()}"
+    (written,) = write_deletes(IO, stem, 2, {file.path: BitMap([0])}).values()
+    bound = deletes_json(file.bucket, file.path, written)
+    del bound["referenced-data-file"]
+    lake.commit_by_others(
+        lambda delta, files: files.give(delta, "RowDelta", "addDeletes", "DeleteFile", [bound])
+    )
+    assert {one.path: one.deletes for one in lake.files()}[file.path] == written
+
+    (written,) = write_deletes(IO, f"{stem}-2", 2, {file.path: BitMap([0])}).values()
+    bound |= {"file-path": written.path, "lower-bounds": {"keys": [DELETED_PATH_FIELD_ID], "values": ["00"]}}
+    lake.commit_by_others(
+        lambda delta, files: files.give(delta, "RowDelta", "addDeletes", "DeleteFile", [bound])
     )
     with pytest.raises(ForeignSnapshot, match="position_deletes of another writer"):
         lake.files()

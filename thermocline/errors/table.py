@@ -81,6 +81,15 @@ class ForeignSnapshot(Resumable, TableError):
     does not, or the table's properties say something else: somebody else wrote to the table, or rolled it
     back. Going on would lose or repeat records, so ingest stops; servers go on from what they hold.
 
+    Maintenance is no reason to stop: where all that others committed since are rewrites (Spark's
+    `rewrite_data_files`, Trino's `optimize`, rewritten manifests or deletes) and hold the very rows that the
+    newest snapshot with a seam holds, `thermocline ingest run` goes on from there by itself. It reads the
+    files that went and those that came, and compares every column; where something differs, the error says
+    what. Servers follow once it has gone on. Deletes that are bound to no data file are not accepted: a table
+    of format version 2 that an older release made needs the property `write.delete.granularity` = `file`
+    before another engine rewrites its deletes. Do not expire the newest snapshot with a seam before ingest
+    has gone on: without it, nothing can be proved.
+
     Nothing was written. Let only Thermocline commit to the table. `thermocline ingest rebase`, with the
     current snapshot repeated as its fact and `--onto` (the error prints the whole command), goes on from the
     newest snapshot that carries a seam. What others wrote after it is given up, since nobody can say where in

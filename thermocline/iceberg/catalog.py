@@ -45,6 +45,7 @@ SUMMARY_WATERMARK = "thermocline.watermark-ms"
 SUMMARY_DRAINED = "thermocline.drained-ms"
 SUMMARY_ACCEPTED = "thermocline.accepted"
 SUMMARY_REPLAYED = "thermocline.replayed"
+SUMMARY_TAKEN_OVER = "thermocline.taken-over"
 SUMMARY_CARRIED = "thermocline.carried-rows"
 SUMMARY_RECORDS = "thermocline.records-"
 SUMMARY_RECORDS_TOTAL = "thermocline.total-records-"
@@ -160,12 +161,18 @@ def current_state(table: Table, name: str) -> SnapshotState:
     if snapshot is None:
         raise ForeignSnapshot(table=name, snapshot_id=-1, detail=NO_SNAPSHOT)
     try:
-        state = state_of(snapshot, name)
+        state = table_state_of(table, snapshot, name)
     except ForeignSnapshot as foreign:
         raise _foreign(table, name, snapshot, foreign.detail) from None  # safety: beh-foreign
     if is_rolled_back(summary_of(snapshot), table.properties):  # safety: beh-rollback
         raise _foreign(table, name, snapshot, ROLLED_BACK)
-    return replace(state, tombstones_since_ms=json.loads(table.properties.get(TOMBSTONES_PROPERTY, "{}")))
+    return state
+
+
+def table_state_of(table: Table, snapshot: Snapshot, name: str) -> SnapshotState:
+    """The state that a snapshot carries, with what the table says beside. Raises as `state_of` does."""
+    tombstones = json.loads(table.properties.get(TOMBSTONES_PROPERTY, "{}"))
+    return replace(state_of(snapshot, name), tombstones_since_ms=tombstones)
 
 
 def is_rolled_back(summary: Mapping[str, str], properties: Mapping[str, str | None]) -> bool:

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap
 
 from thermocline.failpoints import failstep
-from thermocline.iceberg.files import Deletes, open_input
+from thermocline.iceberg.files import DELETED_PATH_FIELD_ID, Deletes, open_input
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -34,8 +34,6 @@ _VECTOR_MAGIC = b"\xd1\xd3\x39\x64"
 # The reserved field id of the row position metadata column, which a deletion vector is computed from.
 _ROW_POSITION_FIELD_ID = 2147483645
 
-DELETED_PATH_FIELD_ID: Final = 2147483546
-"""The reserved field id of ``file_path`` in position delete files."""
 _DELETED_POSITION_FIELD_ID: Final = 2147483545
 _POSITION_DELETES: Final = pa.schema(
     [

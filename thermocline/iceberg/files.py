@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from posixpath import normpath
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from urllib.parse import urlparse
 
 import pyarrow as pa
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
+
+DELETED_PATH_FIELD_ID: Final = 2147483546
+"""The reserved field id of ``file_path`` in position delete files."""
 
 DeletesFormat = Literal["puffin", "parquet"]
 Content = Literal["data", "position-deletes", "equality-deletes"]
@@ -105,7 +108,7 @@ def listed_files(io: FileIO, manifest: ManifestFile) -> Iterator[ListedFile]:
             rows=file.record_count,
             bytes=file.file_size_in_bytes,
             snapshot_id=added_by or -1,
-            referenced=file.named(_REFERENCED) if is_deletes else None,
+            referenced=_referenced(file) if is_deletes else None,
             deletes=_deletes(file) if is_deletes else None,
             lower=file.lower_bounds or {},
             upper=file.upper_bounds or {},
@@ -129,7 +132,7 @@ def plan_files(table: Table, snapshot_id: int, name: str = "") -> tuple[DataFile
         if file.content == DataFileContent.DATA:
             data.append(file)
             continue
-        referenced = file.named(_REFERENCED)
+        referenced = _referenced(file)
         # A second file of deletes would need to be united with the first one; ours take its place.
         # safety: one-deletes-file, bound-deletes
         if file.content != DataFileContent.POSITION_DELETES or not referenced or referenced in deletes:
@@ -260,6 +263,20 @@ def _live_entries(io: FileIO, manifest: ManifestFile) -> Iterator[ManifestEntry]
         read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
     ) as entries:
         yield from (entry for entry in entries if entry.status != ManifestEntryStatus.DELETED)
+
+
+def _referenced(file: _Version3File) -> str | None:
+    """The one data file that position deletes are about, as Iceberg's own library finds it.
+
+    Where the field for it is missing, as in files that Spark rewrote, equal bounds of the paths say it.
+    """
+    path: str | None = file.named(_REFERENCED)
+    if path or file.content != DataFileContent.POSITION_DELETES:
+        return path
+    low, high = (
+        (bounds or {}).get(DELETED_PATH_FIELD_ID) for bounds in (file.lower_bounds, file.upper_bounds)
+    )
+    return low.decode() if low is not None and low == high else None
 
 
 def _deletes(file: _Version3File) -> Deletes:

@@ -15,6 +15,7 @@ from thermocline.iceberg.catalog import (
     SUMMARY_CARRIED,
     SUMMARY_REPLAYED,
     SUMMARY_SEAM,
+    SUMMARY_TAKEN_OVER,
     SnapshotState,
     state_of,
 )
@@ -69,6 +70,12 @@ class Link:
         """How many rows it wrote that were there before, in files that it merged."""
         text = self.summary.get(SUMMARY_CARRIED, "0")
         return int(text) if text.isdecimal() else 0
+
+    @property
+    def taken_over(self) -> tuple[int, ...]:
+        """Snapshots of others that were proved to be rewrites when it came on top of them, oldest first."""
+        ids = self.summary.get(SUMMARY_TAKEN_OVER, "").split(",")
+        return tuple(int(one) for one in ids if one.isdecimal())
 
     @property
     def is_rewrite(self) -> bool:

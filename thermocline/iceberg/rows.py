@@ -33,9 +33,11 @@ def rows_schema(definition: LiveTable) -> pa.Schema:
     return pa.schema([field for field in definition.records_schema if field.name != TOMBSTONE])
 
 
-def live_rows(io: FileIO, definition: LiveTable, path: str, deleted: BitMap | None) -> Iterator[pa.Table]:
+def live_rows(
+    io: FileIO, definition: LiveTable, path: str, deleted: BitMap | None, rows_at_once: int = _ROWS_AT_ONCE
+) -> Iterator[pa.Table]:
     """The rows of a file but those at the deleted positions, in pieces, by ``rows_schema``."""
-    for _, rows in placed_rows(io, definition, path, deleted):
+    for _, rows in placed_rows(io, definition, path, deleted, rows_at_once):
         yield rows
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 from trino.exceptions import TrinoQueryError
 
-from embedded.stack import Stack
-from tests.behaviour.live import wait_for
+from embedded.stack import TRINO_ADMIN, Stack
+from tests.behaviour.live import MANY, wait_for
 from tests.behaviour.topic import APP
 from tests.views.stacked.viewed import PUBLISHER, Viewed, ask
 from thermocline.errors import ExitCode, ForeignSnapshot, OffsetsGone
@@ -188,3 +188,25 @@ def has_ended(live: Viewed) -> bool:
     except TrinoQueryError:
         return bool(live.refusal("live"))
     return False
+
+
+@pytest.mark.full
+def test_a_table_that_trino_optimized_is_gone_on_with(stack: Stack) -> None:
+    """Method: files with deletes, and small ones, which Trino makes one of, in whatever order."""
+    live = Viewed(stack, "optimized")
+    live.write_many()
+    live.ingest()
+    live.write(MANY[::3], "two")
+    live.write(MANY[1::3], None)
+    live.ingest()
+    before = live.newest_id()
+    for procedure in ("optimize", "optimize_manifests"):
+        ask(stack, f"ALTER TABLE lake.app.{live.name} EXECUTE {procedure}", TRINO_ADMIN)
+    assert live.newest_id() != before
+    live.write(MANY[2::9], "three")
+    live.write(MANY[::9], None)
+    live.ingest()
+    assert live.rows() == live.written()
+    live.publish()
+    live.check()
+    assert live.run("verify", live.name) == ExitCode.DONE

@@ -1,0 +1,47 @@
+"""An owner whose batches meet rewrites by others again and again."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ingest.owner import REWRITES_MAX, Owner
+from thermocline.errors import ForeignSnapshot
+
+
+def owner_that_meets(monkeypatch: pytest.MonkeyPatch, met: list[bool], is_rewrite: bool) -> Owner:
+    """Each batch meets another writer's snapshot, or does not."""
+
+    def batch(_: Owner) -> bool:
+        if met.pop(0):
+            raise ForeignSnapshot(table="t", snapshot_id=1, detail="another writer made it")
+        return False
+
+    monkeypatch.setattr(Owner, "_batch", batch)
+    monkeypatch.setattr(Owner, "_reload", lambda _: is_rewrite)
+    owner = Owner.__new__(Owner)
+    owner.lease = cast(Any, SimpleNamespace(check=lambda: None))
+    owner.must_reload, owner.rewrites_met = False, 0
+    return owner
+
+
+def test_a_batch_that_met_a_rewrite_is_followed_by_another_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = owner_that_meets(monkeypatch, [True, False], is_rewrite=True)
+    assert [owner.step(), owner.step()] == [True, False]
+
+
+def test_what_is_no_rewrite_ends_the_owner_with_what_its_commit_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ForeignSnapshot):
+        owner_that_meets(monkeypatch, [True], is_rewrite=False).step()
+
+
+def test_rewrites_that_never_end_end_the_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only those in a row count."""
+    often = [True] * REWRITES_MAX
+    owner = owner_that_meets(monkeypatch, [*often, False, *often, True], is_rewrite=True)
+    for _ in range(2 * REWRITES_MAX + 1):
+        owner.step()
+    with pytest.raises(ForeignSnapshot):
+        owner.step()

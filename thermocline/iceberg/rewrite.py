@@ -1,0 +1,240 @@
+"""Whether what others committed after our newest snapshot only rewrote files: then the table says the same.
+
+That a snapshot calls itself a rewrite proves nothing. The live rows of all files that went are compared with
+those of all files that came, in every column: two sums of hashes for each bucket, in which the order of rows
+does not count. Files that stay, with the deletes they had, are not read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.transforms import BucketTransform
+from pyroaring import BitMap
+
+from thermocline.errors import ForeignSnapshot, StorageFailed, first_line
+from thermocline.iceberg.catalog import SnapshotState, current_state, is_rolled_back, table_state_of
+from thermocline.iceberg.deletes import read_deletes
+from thermocline.iceberg.files import DataFile, open_input, plan_files
+from thermocline.iceberg.lineage import Link, link_of
+from thermocline.iceberg.rows import live_rows, rows_schema
+from thermocline.process.logs import fields
+from thermocline.rules.alteration import definition_by
+from thermocline.rules.definition import KEY
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
+
+    from thermocline.rules.definition import LiveTable
+
+__all__ = ["NotARewrite", "Rewrite", "check_same_rows", "standing"]
+
+# Rows unpacked at a time, and their bytes: a file of others may hold rows of any size.
+_ROWS_AT_ONCE: Final = 8_192
+_BYTES_AT_ONCE: Final = 64 << 20
+# A row's hash and the sums of them: that two sums are equal by chance is out of the question.
+_HASH_BYTES: Final = 16
+_SUM_MASK: Final = (1 << 8 * _HASH_BYTES) - 1
+# What reading a file raises that another writer filled with something else.
+_UNREADABLE: Final = (pa.ArrowException, ValueError, KeyError, AssertionError, FileNotFoundError)
+
+_logger = logging.getLogger(__name__)
+
+
+class NotARewrite(Exception):
+    """What others committed may have changed what the table says; the text says why, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """Snapshots of others that were proved to hold the rows of one of ours, which they follow.
+
+    ``ours`` is that snapshot, ``others`` are theirs, oldest first; the last of them is the current one.
+    """
+
+    ours: int
+    others: tuple[int, ...]
+
+    @property
+    def snapshot_id(self) -> int:
+        """The current snapshot, which was proved."""
+        return self.others[-1]
+
+
+def standing(table: Table, definition: LiveTable, name: str) -> tuple[SnapshotState, Rewrite | None]:
+    """Where ingest can go on: what our newest snapshot says, and the rewrite on top of it, if there is one.
+
+    Raises `ForeignSnapshot` as `current_state` does where others did more than rewrite, and `StorageFailed`.
+    """
+    try:
+        return current_state(table, name), None
+    except ForeignSnapshot as foreign:
+        others = _since_ours(table)
+        if not others:  # it is one of ours that the table was rolled back to, or there is none
+            raise
+        try:
+            ours = _below(table, others)
+            ids = [link.snapshot_id for link in others]
+            _logger.info("checking a rewrite of another writer", extra=fields(table=name, others=ids))
+            check_same_rows(table, definition, ours, others)  # safety: rewrite-is-proved
+        except NotARewrite as reason:
+            detail = f"{foreign.detail}; it is not taken over: {reason}"
+            raise replace(foreign, detail=detail) from None
+    return table_state_of(table, ours.snapshot, name), Rewrite(ours.snapshot_id, tuple(ids))
+
+
+def check_same_rows(table: Table, definition: LiveTable, ours: Link, others: Sequence[Link]) -> None:
+    """Compares a snapshot with the last one of others that follow it, and asks each what it did.
+
+    In memory are the two lists of files, and of the rows a piece of 8,192 or 64 MB at a time.
+    Raises `NotARewrite`, and `StorageFailed` where the store does not answer.
+    """
+    for link in others:
+        if not link.is_rewrite:  # safety: rewrite-operation
+            raise NotARewrite(f"snapshot {link.snapshot_id} is no rewrite by its own account")
+        if link.snapshot.schema_id != ours.snapshot.schema_id:  # safety: rewrite-schema
+            raise NotARewrite(f"snapshot {link.snapshot_id} has another schema")
+    try:
+        schema = table.schemas()[ours.snapshot.schema_id or 0]
+        then = definition_by(definition, schema)
+        ids = {field.name: str(field.field_id).encode() for field in schema.fields}
+        _check_partitions(table, definition, others[-1])
+        before, after = _files(table, ours), _files(table, others[-1])
+        # By file and deletes, each as often as it is listed.
+        went, came = (before - after).elements(), (after - before).elements()
+        was, is_now = _Sums(table.io, then), _Sums(table.io, then, ids)
+        if was.rows_listed(before) != is_now.rows_listed(after):
+            raise NotARewrite("it has another number of rows")
+        if was.of(went) != is_now.of(came):  # safety: rewrite-same-rows
+            raise NotARewrite("it holds other rows")
+    except _UNREADABLE as error:
+        raise NotARewrite(f"a file can't be read: {first_line(error)}") from error
+    except OSError as error:
+        raise StorageFailed(table=definition.name, detail=first_line(error)) from error
+
+
+def _since_ours(table: Table) -> list[Link]:
+    """Main's newest snapshots, oldest first, that others made."""
+    current = table.current_snapshot()
+    links = map(link_of, [] if current is None else ancestors_of(current, table.metadata))
+    return list(takewhile(lambda link: link.is_foreign, links))[::-1]
+
+
+def _below(table: Table, others: Sequence[Link]) -> Link:
+    """The snapshot of ours that others follow, which must be the last that was committed."""
+    parent = others[0].snapshot.parent_snapshot_id
+    snapshot = None if parent is None else table.snapshot_by_id(parent)
+    if snapshot is None:
+        raise NotARewrite("the snapshot before it is not there any more")
+    ours = link_of(snapshot)
+    # A rollback, whatever was committed on top of it since.
+    # safety: rewrite-after-rollback
+    if ours.state is None or is_rolled_back(ours.summary, table.properties):
+        raise NotARewrite(f"snapshot {ours.snapshot_id} before it is not what was last committed here")
+    return ours
+
+
+def _files(table: Table, link: Link) -> Counter[DataFile]:
+    try:
+        return Counter(plan_files(table, link.snapshot_id))
+    except ForeignSnapshot as refused:
+        raise NotARewrite(refused.detail) from refused
+
+
+def _check_partitions(table: Table, definition: LiveTable, link: Link) -> None:
+    """Every file is in a bucket as the definition has them."""
+    column = definition.bucket_column
+    wanted: list[tuple[int, object]] = [(column.field_id, BucketTransform(definition.buckets))]
+    specs = table.specs()
+    for manifest in link.snapshot.manifests(table.io):
+        spec = specs.get(manifest.partition_spec_id)
+        found = [] if spec is None else [(one.source_id, one.transform) for one in spec.fields]
+        if found != wanted:  # safety: rewrite-partitions
+            raise NotARewrite(f"it holds files that are not in buckets of {column.name}")
+
+
+class _Sums:
+    """What the live rows of files are, by bucket: how many, and the sum of their hashes.
+
+    ``ids``: the columns that each file must have, by name.
+    """
+
+    def __init__(self, io: FileIO, definition: LiveTable, ids: Mapping[str, bytes] | None = None) -> None:
+        self._io = io
+        self._definition = definition
+        self._columns = [name for name in rows_schema(definition).names if name != KEY]
+        self._ids = ids or {}
+
+    def rows_listed(self, files: Counter[DataFile]) -> dict[int, int]:
+        """The live rows of each bucket as the manifests count them."""
+        found: dict[int, int] = defaultdict(int)
+        for file, times in files.items():
+            found[file.bucket] += times * _live(file)
+        return {bucket: rows for bucket, rows in found.items() if rows}
+
+    def of(self, files: Iterable[DataFile]) -> dict[int, tuple[int, int]]:
+        """Count and sum for each bucket that has rows."""
+        found: dict[int, tuple[int, int]] = {}
+        for file in files:
+            count, total = self._of_file(file)
+            rows, before = found.get(file.bucket, (0, 0))
+            found[file.bucket] = (rows + count, before + total & _SUM_MASK)
+        return {bucket: one for bucket, one in found.items() if one[0]}
+
+    def _of_file(self, file: DataFile) -> tuple[int, int]:
+        rows_at_once = self._look_at(file)
+        deleted = read_deletes(self._io, file.deletes) if file.deletes is not None else BitMap()
+        count = total = 0
+        for rows in live_rows(self._io, self._definition, file.path, deleted, rows_at_once):
+            count += rows.num_rows
+            total += sum(_hashes(rows.select(self._columns)))
+        if count != _live(file):
+            raise NotARewrite(f"{file.path} has {count} live rows, and its manifest says {_live(file)}")
+        return count, total
+
+    def _look_at(self, file: DataFile) -> int:
+        """How many of its rows may be unpacked at a time."""
+        with open_input(self._io, file.path) as source:
+            parquet = pq.ParquetFile(source)
+            footer: pq.FileMetaData = parquet.metadata
+            fields = {one.name: (one.metadata or {}).get(_FIELD_ID) for one in parquet.schema_arrow}
+        if footer.num_rows != file.rows:
+            raise NotARewrite(f"{file.path} has {footer.num_rows} rows, and its manifest says {file.rows}")
+        # Our readers go by a column's name, others by its id.
+        if not self._ids.items() <= fields.items():  # safety: rewrite-columns
+            raise NotARewrite(f"{file.path} has other columns than the table")
+        unpacked = sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
+        row_bytes: int = unpacked // max(footer.num_rows, 1) + 1
+        return min(max(_BYTES_AT_ONCE // row_bytes, 1), _ROWS_AT_ONCE)
+
+
+_FIELD_ID: Final = b"PARQUET:field_id"
+
+
+def _live(file: DataFile) -> int:
+    return file.rows - (file.deletes.cardinality if file.deletes is not None else 0)
+
+
+def _hashes(rows: pa.Table) -> Iterator[int]:
+    """A number for each row: the same one for the same values of the same types alone."""
+    encode = msgspec.msgpack.Encoder().encode
+    for row in zip(*(_exact(column.combine_chunks()).to_pylist() for column in rows.columns), strict=True):
+        yield int.from_bytes(hashlib.blake2b(encode(row), digest_size=_HASH_BYTES).digest())
+
+
+def _exact(values: pa.Array) -> pa.Array:
+    """Times as their numbers, which takes a tenth of the time; doubles as their bits: -0.0 is not 0.0."""
+    if pa.types.is_temporal(values.type) or pa.types.is_floating(values.type):
+        return values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())
+    return values
