@@ -31,6 +31,7 @@ FIXED: Final = {
     "format": "the same record must mean the same row whenever it is read",
     "key": "every row, index and delete in the table is found by it",
     "key_from": "the same record must have the same key whenever it is read",
+    "key_format": "the same record must have the same key whenever it is read",
     "entity": "rows are placed and looked up by it",
     "buckets": "the place of every row follows from it",
     "format_version": "the deletes in the table are written in its form",
@@ -118,7 +119,7 @@ def definition_by(definition: LiveTable, schema: Schema) -> LiveTable:
     """The definition as it was when the table had an older schema: fewer columns, or narrower ones."""
     by_id = {one.field_id: one.field_type for one in schema.fields}
     columns = tuple(
-        Column(column.name, _type_by(column.type, by_id[column.field_id]), column.field_id)
+        replace(column, type=_type_by(column.type, by_id[column.field_id]))
         for column in definition.columns
         if column.field_id in by_id
     )
@@ -137,7 +138,13 @@ def _fixed_fields(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
 
 def _problems_of_columns(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
     types = {column.name: column.type for column in wanted.columns}
+    paths = {column.name: column.path for column in wanted.columns}
     for column in current.columns:
+        if column.path != paths.get(column.name, column.path):  # safety: kept-paths
+            yield (
+                f"the path of column {column.name} can't become {_path(paths[column.name])} from "
+                f"{_path(column.path)}: the same record must mean the same row whenever it is read"
+            )
         if column.name not in types:  # safety: kept-columns
             yield (
                 f"the column {column.name} can't be left out or renamed: the table holds its values, and "
@@ -197,6 +204,10 @@ def _changed_topics(current: LiveTable, wanted: LiveTable, added: Sequence[str])
     yield from (f"topic {topic} feeds the table, too" for topic in added)
     if not added and current.topics != wanted.topics:
         yield f"topics are listed as {_spelled(wanted.topics)}"
+
+
+def _path(path: Sequence[str]) -> str:
+    return ".".join(path) or "its name"
 
 
 def _spelled(value: object) -> str:

@@ -45,7 +45,10 @@ TypeText = str | Mapping[str, str]
 DECIMAL_PRECISION_MAX: Final = 38  # Iceberg's limit, and that of a 128-bit decimal
 DECIMAL_TYPE: Final = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)")
 NESTED_TYPE: Final = re.compile(r"(struct|list|map|array|row)\b")  # as Iceberg, Spark and Trino spell them
-NESTED_REFUSED: Final = "nested types are not supported"
+NESTED_REFUSED: Final = (
+    'nested types are not supported: read one field by { type = "string", path = "address.city" }, or all of '
+    'it as "json", its text'
+)
 TIMESTAMP: Final = pa.timestamp("us", "UTC")
 ESCAPED_ZERO: Final = b"\x00\xff"
 KEY_END: Final = b"\x00\x01"
@@ -64,6 +67,7 @@ class Kind(StrEnum):
     TIMESTAMPTZ = "timestamptz"
     UUID = "uuid"
     BINARY = "binary"
+    JSON = "json"
 
 
 class Packing(StrEnum):
@@ -189,7 +193,7 @@ def _parse_with_epoch(fields: Mapping[str, str]) -> ColumnType:
     if isinstance(declared, str) and NESTED_TYPE.match(declared.strip().lower()):
         raise ValueError(f'"{declared}": {NESTED_REFUSED}')
     if unknown or not isinstance(declared, str):
-        hint = f"; {NESTED_REFUSED}" if declared is None else ""
+        hint = f"; {NESTED_REFUSED}" if declared is None and "path" not in fields else ""
         spelled = json.dumps(dict(fields), ensure_ascii=False)
         raise ValueError(f'{spelled} is not of the form {{ type = "...", epoch = "ms" }}{hint}')
     column_type = ColumnType.parse(declared)
@@ -229,6 +233,11 @@ def _decimal(raw: msgspec.Raw, of: ColumnType) -> Decimal | None:
     assert of.scale is not None
     text = msgspec.json.decode(token, type=str) if token.startswith(b'"') else token.decode()
     return scalars.decimal(text, of.precision, of.scale)
+
+
+def _json_text(raw: msgspec.Raw, _: ColumnType) -> str | None:
+    text = bytes(raw).decode()
+    return None if text == "null" else text
 
 
 def _instant(number: int, of: ColumnType) -> datetime:
@@ -402,6 +411,17 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         parsed=str,
         convert=lambda text, _: scalars.binary(text),
         key=KeyForm(encode=_escape, decode=_unescape, hashed=bytes, parse=scalars.binary),
+    ),
+    Kind.JSON: TypeEntry(
+        arrow=lambda _: pa.string(),
+        iceberg=lambda _: types.StringType(),
+        duckdb="VARCHAR",
+        trino="varchar",
+        python=str,
+        packing=Packing.TEXT,
+        json_schema={"type": "string", "contentMediaType": "application/json"},
+        parsed=msgspec.Raw,
+        convert=_json_text,
     ),
 }
 _EPOCH_ENTRY: Final = replace(TYPES[Kind.TIMESTAMPTZ], parsed=_within(*scalars.LONG_RANGE), convert=_instant)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 import pyarrow as pa
 from pyiceberg import types
@@ -25,6 +25,7 @@ from thermocline.rules.column_types import TYPES, ColumnType, Kind, TypeText, cl
 __all__ = [
     "BUCKET_FIELD",
     "KEY",
+    "ONE_COLUMN",
     "PROVENANCE",
     "TOMBSTONE",
     "Column",
@@ -39,7 +40,23 @@ TOMBSTONE: Final = "_tombstone"
 KEY: Final = "_key"
 BUCKET_FIELD: Final = "bucket"
 
-FORMATS: Final = ("json",)
+FORMATS: Final = ("json", "string", "int", "long", "uuid", "bytes")
+# What a record's key or value is as a whole, and which column it can be then.
+ONE_COLUMN: Final[dict[str, tuple[Kind, ...]]] = {
+    "string": (
+        Kind.STRING,
+        Kind.INT,
+        Kind.LONG,
+        Kind.DATE,
+        Kind.TIMESTAMPTZ,
+        Kind.UUID,
+        Kind.DECIMAL,
+    ),
+    "int": (Kind.INT, Kind.LONG),
+    "long": (Kind.LONG,),
+    "uuid": (Kind.UUID,),
+    "bytes": (Kind.BINARY, Kind.UUID),
+}
 KEY_SOURCES: Final = ("key", "value")
 FORMAT_VERSIONS: Final = (2, 3)
 BUCKETS_MAX: Final = 4096  # beyond it, a commit of every bucket writes more files than a manifest should list
@@ -53,15 +70,29 @@ TRINO_PREFIX: Final = "$"
 OnErrorMode = Literal["fail", "quarantine", "skip"]
 ON_ERROR_MODES: Final[dict[str, OnErrorMode]] = {"fail": "fail", "quarantine": "quarantine", "skip": "skip"}
 OnErrorText = str | Mapping[str, str]
+ColumnText = str | Mapping[str, str | Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column; ``field_id`` is what Iceberg knows it by, whatever it is called."""
+    """A column; ``field_id`` is what Iceberg knows it by, whatever it is called.
+
+    ``path`` leads to its value in a record: the names of the objects around it, then its own.
+    """
 
     name: str
     type: ColumnType
     field_id: int
+    path: tuple[str, ...] = ()
+
+    @property
+    def read_from(self) -> tuple[str, ...]:
+        """Where its value stands in a record: its path, or the field of its name."""
+        return self.path or (self.name,)
+
+    def __str__(self) -> str:
+        """Its type, and its path where it has one."""
+        return f"{self.type} from {_spelled(self.path)}" if self.path else str(self.type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +155,7 @@ class LiveTable:
     format: str
     key: tuple[str, ...]
     key_from: str
+    key_format: str
     entity: tuple[str, ...]
     columns: tuple[Column, ...]
     buckets: int
@@ -142,10 +174,11 @@ class LiveTable:
         identifier: str,
         topics: Sequence[str],
         key: Sequence[str],
-        columns: Mapping[str, TypeText],
+        columns: Mapping[str, ColumnText],
         entity: Sequence[str] = (),
         format: str = "json",  # noqa: A002  (the setting's name)
         key_from: str = "key",
+        key_format: str | None = None,
         buckets: int = 16,
         format_version: int = 3,
         on_error: OnErrorText = "quarantine",
@@ -172,6 +205,7 @@ class LiveTable:
             format=format,
             key=tuple(key),
             key_from=key_from,
+            key_format=format if key_format is None or key_from != "key" else key_format,
             entity=tuple(entity) or tuple(key),
             columns=parsed,
             buckets=buckets,
@@ -185,6 +219,7 @@ class LiveTable:
         )
         problems += _problems_of_key(live_table, declared=list(columns))
         problems += _problems_of_choices(live_table)
+        problems += _problems_of_formats(live_table, key_format)
         if problems:
             raise ConfigInvalid(of=f"of table {name}", problems=tuple(problems))
         return live_table
@@ -200,7 +235,7 @@ class LiveTable:
             fields = json.loads(text)
             columns = {column.pop("name"): column for column in fields.pop("columns")}
             ids = {column: spec.pop("id") for column, spec in columns.items() if "id" in spec}
-            types = {column: spec if "epoch" in spec else spec["type"] for column, spec in columns.items()}
+            types = {column: spec["type"] if len(spec) == 1 else spec for column, spec in columns.items()}
             return cls.build(name=name, columns=types, field_ids=ids, **fields)  # safety: stored-field-ids
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             problem = f"the definition stored in the table can't be read: {first_line(error)}"
@@ -210,16 +245,10 @@ class LiveTable:
         """The definition as the table carries it: without its name, equal for equal definitions."""
         fields = {field: getattr(self, field) for field in _STORED_FIELDS}
         fields["on_error"] = self.on_error.declared
+        if self.key_format == self.format:  # as tables have it that were made before there was another
+            del fields["key_format"]
         fields["columns"] = [
-            {
-                "name": column.name,
-                "id": column.field_id,
-                "type": str(column.type.kind),
-                "epoch": column.type.epoch,
-            }
-            if column.type.epoch
-            else {"name": column.name, "id": column.field_id, "type": str(column.type)}
-            for column in self.columns
+            {"name": column.name, "id": column.field_id, **_declared(column)} for column in self.columns
         ]
         return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
@@ -334,8 +363,30 @@ def _parse_on_error(text: OnErrorText, problems: list[str]) -> OnError:
         return OnError()
 
 
+def _declared(column: Column) -> dict[str, object]:
+    declared = column.type.declared
+    fields: dict[str, object] = dict(declared) if isinstance(declared, Mapping) else {"type": declared}
+    return fields | {"path": column.path} if column.path else fields
+
+
+def _parse_path(text: ColumnText) -> tuple[TypeText, tuple[str, ...]]:
+    """What is said of a column, taken apart: its type, and its path."""
+    if isinstance(text, str) or "path" not in text:
+        return cast(TypeText, text), ()
+    path = text["path"]
+    names = tuple(path.split(".")) if isinstance(path, str) else tuple(path)
+    for name in names or ("",):
+        if not COLUMN_NAME.fullmatch(name):
+            raise ValueError(
+                f"the path {_spelled(path)} has a name that is empty, or has quotes, backslashes or control "
+                'characters; it is of the form "address.city", or ["address", "city"] where names have dots'
+            )
+    rest = {key: str(value) for key, value in text.items() if key != "path"}
+    return rest["type"] if set(rest) == {"type"} else rest, names
+
+
 def _parse_columns(
-    columns: Mapping[str, TypeText], field_ids: Mapping[str, int], problems: list[str]
+    columns: Mapping[str, ColumnText], field_ids: Mapping[str, int], problems: list[str]
 ) -> Iterable[Column]:
     for name, text in columns.items():
         if name.startswith("_") or name == BUCKET_FIELD:
@@ -343,7 +394,8 @@ def _parse_columns(
         if not COLUMN_NAME.fullmatch(name):
             problems.append(f"{_spelled(name)} is empty or has quotes, backslashes or control characters")
         try:
-            yield Column(name, ColumnType.parse(text), field_ids[name])
+            type_, path = _parse_path(text)
+            yield Column(name, ColumnType.parse(type_), field_ids[name], path if path != (name,) else ())
         except ValueError as error:
             problems.append(f"column {name}: {error}")
     # Spark and Trino match names without regard to case.
@@ -382,13 +434,46 @@ def _problems_of_choices(table: LiveTable) -> Iterable[str]:
         yield f"buckets is {table.buckets}, not from 1 to {BUCKETS_MAX}"
     if table.format_version not in FORMAT_VERSIONS:
         yield f"format_version is {table.format_version}, not {' or '.join(map(str, FORMAT_VERSIONS))}"
-    for field, known in (("format", FORMATS), ("key_from", KEY_SOURCES)):
+    for field, known in (("format", FORMATS), ("key_format", FORMATS), ("key_from", KEY_SOURCES)):
+        if field == "key_format" and table.key_format == table.format:
+            continue
         if getattr(table, field) not in known:
             yield f'{field} is "{getattr(table, field)}", not {" or ".join(known)}'
 
 
+def _problems_of_formats(table: LiveTable, key_format: str | None) -> Iterable[str]:
+    in_key = table.key_from == "key"
+    if key_format is not None and not in_key:
+        yield f'key_format is "{key_format}", and key_from = "{table.key_from}" says that keys are not read'
+    if in_key:
+        columns = tuple(column for column in table.columns if column.name in table.key)
+        yield from _problems_of_one_column("key", table.key_format, columns)
+    yield from _problems_of_one_column(
+        "value", table.format, table.value_columns if in_key else table.columns
+    )
+
+
+def _problems_of_one_column(part: str, format_: str, columns: Sequence[Column]) -> Iterable[str]:
+    kinds = ONE_COLUMN.get(format_)
+    if kinds is None:
+        return
+    setting = "key_format" if part == "key" else "format"
+    if len(columns) != 1:
+        names = ", ".join(column.name for column in columns) or "none"
+        yield f'{setting} = "{format_}" makes one column of the {part}, and it has {names}'
+        return
+    (column,) = columns
+    if column.type.kind not in kinds or column.type.epoch is not None:
+        yield (
+            f'{setting} = "{format_}" makes no {column.type} of the {part}, as column {column.name} is: use '
+            f"{', '.join(kinds)}"
+        )
+    if column.path:
+        yield f'column {column.name} has a path, and {setting} = "{format_}" has no fields'
+
+
 def _differing_columns(ours: Sequence[Column], others: Sequence[Column]) -> Iterable[str]:
-    our_types, other_types = ({column.name: column.type for column in side} for side in (ours, others))
+    our_types, other_types = ({column.name: str(column) for column in side} for side in (ours, others))
     for name in dict.fromkeys([*our_types, *other_types]):
         left, right = our_types.get(name, "absent"), other_types.get(name, "absent")
         if left != right:

@@ -77,10 +77,16 @@ def _start(value: object) -> object:
 def _column(value: object) -> object:
     if isinstance(value, str):
         return value
-    if isinstance(value, dict) and all(isinstance(part, str) for part in value.values()):
+    if isinstance(value, dict) and all(
+        isinstance(part, str) or (name == "path" and _is_list_of_names(part)) for name, part in value.items()
+    ):
         return value
     hint = f"; {NESTED_REFUSED}" if isinstance(value, dict | list) else ""
     raise ValueError(f'a column is a type such as "int", or {{ type = "timestamptz", epoch = "ms" }}{hint}')
+
+
+def _is_list_of_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
 def _on_error(value: object) -> object:
@@ -95,7 +101,7 @@ Bytes = Annotated[int, BeforeValidator(size_of), Field(gt=0)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 OnErrorText = Annotated[str | dict[str, str], BeforeValidator(_on_error)]
-ColumnText = Annotated[str | dict[str, str], BeforeValidator(_column)]
+ColumnText = Annotated[str | dict[str, str | list[str]], BeforeValidator(_column)]
 
 
 class _Section(BaseModel):
@@ -217,6 +223,7 @@ class TableSettings(_Section):
     format: str = "json"
     key: Names
     key_from: str = "key"
+    key_format: str | None = None
     entity: Names = ()
     buckets: int = 16
     format_version: int = 3
@@ -253,6 +260,7 @@ class TableSettings(_Section):
             format=self.format,
             key=self.key,
             key_from=self.key_from,
+            key_format=self.key_format,
             entity=self.entity,
             columns=self.columns,
             buckets=self.buckets,

@@ -12,6 +12,7 @@ _CATALOG: Final = {"type": "glue"}  # the one that needs nothing else
 _WITHOUT_KEY: Final[dict[str, Any]] = {
     "key": [],
     "key_from": "value",
+    "key_format": None,
     "entity": [],
     "suppress_unchanged": False,
 }

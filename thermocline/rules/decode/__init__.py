@@ -11,15 +11,18 @@ record rule.
 
 from __future__ import annotations
 
+from functools import partial
+
 from thermocline.rules.decode.arrow import key_table, records_table
 from thermocline.rules.decode.envelopes import PlainEnvelope
 from thermocline.rules.decode.formats import DeclaredColumns
 from thermocline.rules.decode.json_documents import JsonDocuments
 from thermocline.rules.decode.payload import Unpacker, json_row, pack_rows
 from thermocline.rules.decode.payload_arrays import unpack_arrays
+from thermocline.rules.decode.plain import PlainDocuments
 from thermocline.rules.decode.record import Bad, Decoded, Decoder, Stage
 from thermocline.rules.decode.records import Format, RecordDecoder
-from thermocline.rules.definition import LiveTable
+from thermocline.rules.definition import ONE_COLUMN, LiveTable
 
 __all__ = [
     "Bad",
@@ -35,10 +38,14 @@ __all__ = [
     "unpack_arrays",
 ]
 
-_FORMATS: dict[str, Format] = {"json": JsonDocuments}
+_FORMATS: dict[str, Format] = {
+    "json": JsonDocuments,
+    **{name: partial(PlainDocuments, name) for name in ONE_COLUMN},
+}
 
 
 def decoder_for(definition: LiveTable) -> Decoder:
-    """The decoder of the definition's records: its envelope, its format, and the source of its schemas."""
-    documents, schemas = _FORMATS[definition.format], DeclaredColumns(definition)
-    return RecordDecoder(definition, PlainEnvelope(definition), documents, schemas)
+    """The decoder of the definition's records: its envelope, its formats, and the source of its schemas."""
+    key_format, value_format = _FORMATS[definition.key_format], _FORMATS[definition.format]
+    schemas = DeclaredColumns(definition)
+    return RecordDecoder(definition, PlainEnvelope(definition), key_format, value_format, schemas)

@@ -16,11 +16,11 @@ Refusals = dict[int, tuple[Column | None, str]]
 class Documents(Protocol):
     """Reads the documents of one part of the records, in one format."""
 
-    empty: bytes
-    """A document without any column, which is never refused where no column is required."""
+    def read(self, texts: Sequence[bytes | None], refused: Refusals) -> dict[str, list[Any]]:
+        """One list of natural values per column, aligned with the texts; refused texts give anything.
 
-    def read(self, texts: Sequence[bytes], refused: Refusals) -> dict[str, list[Any]]:
-        """One list of natural values per column, aligned with the texts; refused texts give anything."""
+        Where there is no text, every column is null; that is refused only where one of them is required.
+        """
         ...
 
 

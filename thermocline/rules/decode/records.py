@@ -21,13 +21,18 @@ class RecordDecoder:
     """Reads a live table's records; see `Decoder`."""
 
     def __init__(
-        self, definition: LiveTable, envelope: Envelope, documents: Format, schemas: SchemaSource
+        self,
+        definition: LiveTable,
+        envelope: Envelope,
+        key_format: Format,
+        value_format: Format,
+        schemas: SchemaSource,
     ) -> None:
         """Prepares the readers of both parts."""
         self._definition = definition
         self._envelope = envelope
-        self._key = documents(schemas.of_keys(), definition.key)
-        self._value = documents(schemas.of_values(), definition.key)
+        self._key = key_format(schemas.of_keys(), definition.key)
+        self._value = value_format(schemas.of_values(), definition.key)
         self._has_key_documents = bool(schemas.of_keys())
 
     def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Decoded:
@@ -43,15 +48,14 @@ class RecordDecoder:
 
     def _values(self, values: Sequence[bytes | None], bad: dict[int, Bad]) -> dict[str, list[Any]]:
         refused: Refusals = {}
-        empty = self._value.empty
-        columns = self._value.read([empty if value is None else value for value in values], refused)
+        columns = self._value.read(values, refused)
         for index, (column, reason) in refused.items():
             bad[index] = Bad(index, self._stage_of(column), reason)
         return columns
 
     def _keys(self, keys: Sequence[bytes | None], bad: dict[int, Bad]) -> dict[str, list[Any]]:
         refused: Refusals = {}
-        columns = self._key.read([key or b"" for key in keys], refused)
+        columns = self._key.read(keys, refused)
         for index, (_, reason) in refused.items():
             bad[index] = Bad(index, Stage.KEY, reason if keys[index] else "the record has no key")
         return columns

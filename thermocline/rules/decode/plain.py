@@ -1,0 +1,87 @@
+"""Keys and values that are one value each, as Kafka's own serializers write them: text, a number, bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from thermocline.rules import scalars
+from thermocline.rules.column_types import ColumnType, Kind
+from thermocline.rules.decode.formats import Refusals
+from thermocline.rules.definition import Column
+
+__all__ = ["PlainDocuments"]
+
+
+class PlainDocuments:
+    """Reads one value into one column; see `Documents`."""
+
+    def __init__(self, format_: str, columns: Sequence[Column], required: Sequence[str]) -> None:
+        """Prepares for one of ``definition.ONE_COLUMN``; its columns are as that says, or there are none."""
+        self._columns = columns
+        self._required = required
+        self._read = _READERS[format_]
+
+    def read(self, texts: Sequence[bytes | None], refused: Refusals) -> dict[str, list[Any]]:
+        """See `Documents`."""
+        found: dict[str, list[Any]] = {}
+        for column in self._columns:
+            values: list[Any] = []
+            for index, text in enumerate(texts):
+                try:
+                    values.append(None if text is None else self._read(text, column.type))
+                except ValueError as error:
+                    refused[index] = (column, f"{column.name} ({column.type}): {error}")
+                    values.append(None)
+                if text is None and column.name in self._required:
+                    refused[index] = (column, f"{column.name} ({column.type}): there is none")
+            found[column.name] = values
+        return found
+
+
+def _text(content: bytes, type_: ColumnType) -> Any:
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8") from None
+    if type_.kind is Kind.DECIMAL:
+        assert type_.precision is not None
+        assert type_.scale is not None
+        return scalars.decimal(text, type_.precision, type_.scale)
+    return _OF_TEXT[type_.kind](text)
+
+
+def _big_endian(width: int) -> Callable[[bytes, ColumnType], int]:
+    def read(content: bytes, _: ColumnType) -> int:
+        if len(content) != width:
+            raise ValueError(f"{len(content)} bytes, not {width}")
+        return int.from_bytes(content, signed=True)
+
+    return read
+
+
+def _bytes(content: bytes, type_: ColumnType) -> bytes | UUID:
+    if type_.kind is not Kind.UUID:
+        return content
+    if len(content) != _UUID_BYTES:
+        raise ValueError(f"{len(content)} bytes, not {_UUID_BYTES}")
+    return UUID(bytes=content)
+
+
+_UUID_BYTES: Final = 16
+_OF_TEXT: Final[dict[Kind, Callable[[str], Any]]] = {
+    Kind.STRING: str,
+    Kind.INT: lambda text: scalars.integer(text, *scalars.INT_RANGE),
+    Kind.LONG: lambda text: scalars.integer(text, *scalars.LONG_RANGE),
+    Kind.DATE: scalars.calendar_date,
+    Kind.TIMESTAMPTZ: scalars.timestamp,
+    Kind.UUID: scalars.uuid,
+}
+_READERS: Final[dict[str, Callable[[bytes, ColumnType], Any]]] = {
+    "string": _text,
+    "uuid": _text,
+    "int": _big_endian(4),
+    "long": _big_endian(8),
+    "bytes": _bytes,
+}
