@@ -101,7 +101,12 @@ SETTINGS: Final[Mapping[str, str]] = {
         "Where a new table begins: `earliest`, `latest` or an ISO 8601 time with its zone. Read once, by "
         "`table create`."
     ),
-    "tables.NAME.format": "What records are written in: `json`.",
+    "tables.NAME.format": (
+        "What values are written in: `json`; or, where a value is one column, Kafka's `string`, `int`, "
+        "`long`, `uuid` or `bytes`. See [formats](../formats.md)."
+    ),
+    "tables.NAME.envelope": "What a record says: `plain`, a row or its end; `debezium`, a change event.",
+    "tables.NAME.key_format": "The same for keys, where they are not written as values are.",
     "tables.NAME.key": (
         "The columns that identify a row. `[]` makes a table to which every record adds a row; it needs "
         '`key_from = "value"`, and has extracts but no lookups.'

@@ -57,6 +57,7 @@ ONE_COLUMN: Final[dict[str, tuple[Kind, ...]]] = {
     "uuid": (Kind.UUID,),
     "bytes": (Kind.BINARY, Kind.UUID),
 }
+ENVELOPES: Final = ("plain", "debezium")
 KEY_SOURCES: Final = ("key", "value")
 FORMAT_VERSIONS: Final = (2, 3)
 BUCKETS_MAX: Final = 4096  # beyond it, a commit of every bucket writes more files than a manifest should list
@@ -156,6 +157,7 @@ class LiveTable:
     key: tuple[str, ...]
     key_from: str
     key_format: str
+    envelope: str
     entity: tuple[str, ...]
     columns: tuple[Column, ...]
     buckets: int
@@ -179,6 +181,7 @@ class LiveTable:
         format: str = "json",  # noqa: A002  (the setting's name)
         key_from: str = "key",
         key_format: str | None = None,
+        envelope: str = "plain",
         buckets: int = 16,
         format_version: int = 3,
         on_error: OnErrorText = "quarantine",
@@ -206,6 +209,7 @@ class LiveTable:
             key=tuple(key),
             key_from=key_from,
             key_format=format if key_format is None or key_from != "key" else key_format,
+            envelope=envelope,
             entity=tuple(entity) or tuple(key),
             columns=parsed,
             buckets=buckets,
@@ -245,8 +249,11 @@ class LiveTable:
         """The definition as the table carries it: without its name, equal for equal definitions."""
         fields = {field: getattr(self, field) for field in _STORED_FIELDS}
         fields["on_error"] = self.on_error.declared
-        if self.key_format == self.format:  # as tables have it that were made before there was another
+        # As tables have it that were made before there were others.
+        if self.key_format == self.format:
             del fields["key_format"]
+        if self.envelope == ENVELOPES[0]:
+            del fields["envelope"]
         fields["columns"] = [
             {"name": column.name, "id": column.field_id, **_declared(column)} for column in self.columns
         ]
@@ -434,7 +441,8 @@ def _problems_of_choices(table: LiveTable) -> Iterable[str]:
         yield f"buckets is {table.buckets}, not from 1 to {BUCKETS_MAX}"
     if table.format_version not in FORMAT_VERSIONS:
         yield f"format_version is {table.format_version}, not {' or '.join(map(str, FORMAT_VERSIONS))}"
-    for field, known in (("format", FORMATS), ("key_format", FORMATS), ("key_from", KEY_SOURCES)):
+    choices = {"format": FORMATS, "key_format": FORMATS, "key_from": KEY_SOURCES, "envelope": ENVELOPES}
+    for field, known in choices.items():
         if field == "key_format" and table.key_format == table.format:
             continue
         if getattr(table, field) not in known:
@@ -443,6 +451,8 @@ def _problems_of_choices(table: LiveTable) -> Iterable[str]:
 
 def _problems_of_formats(table: LiveTable, key_format: str | None) -> Iterable[str]:
     in_key = table.key_from == "key"
+    if table.envelope == "debezium" and not (in_key and table.format == table.key_format == "json"):
+        yield 'envelope = "debezium" needs key_from = "key", and JSON in keys and values'
     if key_format is not None and not in_key:
         yield f'key_format is "{key_format}", and key_from = "{table.key_from}" says that keys are not read'
     if in_key:

@@ -224,6 +224,7 @@ class TableSettings(_Section):
     key: Names
     key_from: str = "key"
     key_format: str | None = None
+    envelope: str = "plain"
     entity: Names = ()
     buckets: int = 16
     format_version: int = 3
@@ -261,6 +262,7 @@ class TableSettings(_Section):
             key=self.key,
             key_from=self.key_from,
             key_format=self.key_format,
+            envelope=self.envelope,
             entity=self.entity,
             columns=self.columns,
             buckets=self.buckets,

@@ -11,10 +11,12 @@ record rule.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from thermocline.rules.decode.arrow import key_table, records_table
-from thermocline.rules.decode.envelopes import PlainEnvelope
+from thermocline.rules.decode.debezium import DebeziumEnvelope
+from thermocline.rules.decode.envelopes import Envelope, PlainEnvelope
 from thermocline.rules.decode.formats import DeclaredColumns
 from thermocline.rules.decode.json_documents import JsonDocuments
 from thermocline.rules.decode.payload import Unpacker, json_row, pack_rows
@@ -38,6 +40,10 @@ __all__ = [
     "unpack_arrays",
 ]
 
+_ENVELOPES: dict[str, Callable[[LiveTable], Envelope]] = {
+    "plain": PlainEnvelope,
+    "debezium": DebeziumEnvelope,
+}
 _FORMATS: dict[str, Format] = {
     "json": JsonDocuments,
     **{name: partial(PlainDocuments, name) for name in ONE_COLUMN},
@@ -48,4 +54,5 @@ def decoder_for(definition: LiveTable) -> Decoder:
     """The decoder of the definition's records: its envelope, its formats, and the source of its schemas."""
     key_format, value_format = _FORMATS[definition.key_format], _FORMATS[definition.format]
     schemas = DeclaredColumns(definition)
-    return RecordDecoder(definition, PlainEnvelope(definition), key_format, value_format, schemas)
+    envelope = _ENVELOPES[definition.envelope](definition)
+    return RecordDecoder(definition, envelope, key_format, value_format, schemas)

@@ -57,7 +57,10 @@ class RecordDecoder:
         refused: Refusals = {}
         columns = self._key.read(keys, refused)
         for index, (_, reason) in refused.items():
-            bad[index] = Bad(index, Stage.KEY, reason if keys[index] else "the record has no key")
+            bad[index] = Bad(index, Stage.KEY, reason)
+        for index, key in enumerate(keys):
+            if not key:  # safety: empty-key
+                bad[index] = Bad(index, Stage.KEY, "the record has no key")
         return columns
 
     def _stage_of(self, column: Column | None) -> Stage:
