@@ -163,13 +163,14 @@ COLUMN_TYPES: Final[Mapping[Kind, str]] = {
     Kind.DECIMAL: "`decimal(p,s)`: a number, or a string, that fits without rounding, "
     "of at most 1,000 characters and with at most three digits of exponent",
     Kind.BOOLEAN: "`true` or `false`",
-    Kind.DATE: "an RFC 3339 full-date",
+    Kind.DATE: 'an RFC 3339 full-date; or, declared as `{ type = "date", epoch = "d" }`, days since 1970',
     Kind.TIMESTAMPTZ: (
         "an RFC 3339 date-time with its zone, at most 6 fraction digits; or, declared as "
         '`{ type = "timestamptz", epoch = "ms" }` (`s`, `ms`, `us`), an integer'
     ),
     Kind.UUID: "a string of the form 8-4-4-4-12",
     Kind.BINARY: "a string of padded base64",
+    Kind.JSON: "anything; the column has its text",
 }
 
 EXIT_CODES: Final[Mapping[ExitCode, str]] = {
@@ -375,7 +376,8 @@ refuses a file that says otherwise; `serve` warns."""
 
 _TYPES_INTRODUCTION: Final = """\
 A value that is missing or null is null. Any other value that is not of the column's type makes its record
-bad. Nested types (struct, list, map) are not supported.
+bad. Nested types (struct, list, map) are not supported: a column may be read from inside an object by its
+`path`, or have the text of what is nested (`json`). See [formats](../formats.md).
 
 A column's name may not begin with `_`. Nor may that of a new column begin with `$`, since Trino's hidden
 columns have such names."""

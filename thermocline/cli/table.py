@@ -217,8 +217,11 @@ def _described(document: dict[str, Any], snapshot: dict[str, Any]) -> Group:
     return Group(head, *(part for table_ in parts for part in (table_, Text())))
 
 
-def _type(column: dict[str, str]) -> str:
-    return f"{column['type']} (epoch in {column['epoch']})" if column.get("epoch") else column["type"]
+def _type(column: dict[str, Any]) -> str:
+    epoch, path = column.get("epoch"), column.get("path")
+    words = [f"epoch in {epoch}"] if epoch else []
+    words += [f"from {'.'.join(path)}"] if path else []
+    return f"{column['type']} ({', '.join(words)})" if words else str(column["type"])
 
 
 def _fact(value: object) -> object:
