@@ -40,9 +40,9 @@ class RecordDecoder:
         opened = self._envelope.open(keys, values)
         bad: dict[int, Bad] = {}
         columns = self._values(opened.values, bad)
-        bad.update((one.index, one) for one in opened.bad)
         if self._has_key_documents:
             columns |= self._keys(opened.keys, bad)
+        bad.update((one.index, one) for one in opened.bad)  # what is no row at all needs no key
         columns = {column.name: columns[column.name] for column in self._definition.columns}
         return _without_bad(columns, opened.deletes, bad)
 
