@@ -69,8 +69,12 @@ SETTINGS: Final[Mapping[str, str]] = {
         "For how much longer an expired snapshot's files stay, for those who read it: longer than any query, "
         "extract or lookup takes."
     ),
-    "maintenance.scans_per_hour": "How often the table is read whole: what rewrites are weighed by.",
-    "maintenance.lookups_per_second": "How often keys are looked up: what rewrites are weighed by.",
+    "maintenance.scans_per_hour": (
+        "How often engines read the table whole: what rewrites are weighed by. Servers count extracts themselves."
+    ),
+    "maintenance.lookups_per_second": (
+        "How often keys are looked up, where no server counts that: what rewrites are weighed by."
+    ),
     "serving.host": "The address to listen on.",
     "serving.port": "The port to listen on.",
     "serving.workers": "API processes that share the port.",
