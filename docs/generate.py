@@ -70,7 +70,7 @@ SETTINGS: Final[Mapping[str, str]] = {
         "extract or lookup takes."
     ),
     "maintenance.scans_per_hour": (
-        "How often engines read the table whole: what rewrites are weighed by. Servers count extracts themselves."
+        "How often engines read the table whole: what rewrites are weighed by. Servers count extracts."
     ),
     "maintenance.lookups_per_second": (
         "How often keys are looked up, where no server counts that: what rewrites are weighed by."
