@@ -426,6 +426,11 @@ def test_columns_are_read_by_their_paths(value: bytes, expected: dict[str, Any] 
     assert found == {"id": "2"} | expected
 
 
+def test_what_is_no_object_on_the_way_is_named() -> None:
+    (bad,) = decoder_for(NESTED).decode([b"1"], [b'{"address":{"zip":7}}']).bad
+    assert bad.reason == "address.zip: not one JSON object: Expected `object`, got `int`"
+
+
 def test_a_path_alone_reads_as_the_shared_one_does() -> None:
     """Goal: whether another column reads the object around it, too, makes no difference."""
     columns = {"id": "string", "city": {"type": "string", "path": "address.city"}}
