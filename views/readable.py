@@ -22,6 +22,9 @@ def unreadable_in_sql(definition: LiveTable) -> str | None:
     ]
     if days:
         return f"SQL can't read the days of column {days[0]}"
+    from_headers = [column.name for column in definition.columns if column.header]
+    if from_headers:
+        return f"column {from_headers[0]} comes from a header"
     texts = [column.name for column in definition.columns if column.type.kind is Kind.JSON]
     if texts:
         return f"SQL can't take the text of column {texts[0]} out of a record as it stands there"

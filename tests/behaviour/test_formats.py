@@ -18,7 +18,7 @@ from thermocline.cli import entry
 from thermocline.process.clock import SystemClock
 from thermocline.settings import load_settings
 
-SHOWN = [one for one in EXAMPLES if is_full() or one.name in {"people", "customers"}]
+SHOWN = [one for one in EXAMPLES if is_full() or one.name in {"people", "clicks", "customers"}]
 Rows = dict[bytes, dict[str, Any]]
 
 
@@ -69,7 +69,10 @@ def written(stack: Stack, example: Example) -> int:
 
     producer = Producer({**stack.settings.kafka.client_config(), "linger.ms": 0, "log_level": 0})
     for record in example.records:
-        producer.produce(example.settings.topics[0], record.value, record.key, on_delivery=delivered)
+        headers: list[tuple[str, str | bytes | None]] = list(record.headers)
+        producer.produce(
+            example.settings.topics[0], record.value, record.key, headers=headers, on_delivery=delivered
+        )
     assert producer.flush(30) == 0
     return max(offsets)
 

@@ -14,10 +14,13 @@ from thermocline.settings import TableSettings
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "formats.md"
 _EXAMPLE: Final = re.compile(
-    r"```toml\n(?P<toml>.*?)```\n+\| key \| value \| becomes \|\n\| --- .*?\n(?P<rows>(?:\|[^\n]*\n)+)",
+    r"```toml\n(?P<toml>.*?)```\n+"
+    r"\| key \| value \| (?:headers \| )?becomes \|\n\| --- .*?\n(?P<rows>(?:\|[^\n]*\n)+)",
     re.DOTALL,
 )
-_ROW: Final = re.compile(r"\| (?:`(.*?)`|) \| (?:`(.*?)`|) \| (?:`(.*?)`|(deleted|bad: \w+)) \|")
+_ROW: Final = re.compile(
+    r"\| (?:`(.*?)`|) \| (?:`(.*?)`|) \| (?:(?:`([\w= -]*?)`|) \| )?(?:`(\{.*?)`|(deleted|bad: \w+)) \|"
+)
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class Record:
     key: bytes | None
     value: bytes | None
     becomes: object
+    headers: tuple[tuple[str, bytes], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,14 @@ def _records(rows: str) -> Iterator[Record]:
     for line in rows.splitlines():
         row = _ROW.fullmatch(line)
         assert row is not None, line
-        key, value, becomes, word = row.groups()
-        yield Record(_bytes(key), _bytes(value), word or json.loads(becomes))
+        key, value, headers, becomes, word = row.groups()
+        pairs = (header.split("=") for header in (headers or "").split())
+        yield Record(
+            _bytes(key),
+            _bytes(value),
+            word or json.loads(becomes),
+            tuple((name, text.encode()) for name, text in pairs),
+        )
 
 
 def _bytes(cell: str | None) -> bytes | None:

@@ -14,7 +14,9 @@ from thermocline.rules.decode import decoder_for, json_row
 def test_each_record_becomes_what_the_page_says(example: Example) -> None:
     definition = example.settings.definition(example.name)
     decoded = decoder_for(definition).decode(
-        [record.key for record in example.records], [record.value for record in example.records]
+        [record.key for record in example.records],
+        [record.value for record in example.records],
+        lambda index: example.records[index].headers,
     )
     found: dict[int, object] = {bad.index: f"bad: {bad.stage.value}" for bad in decoded.bad}
     for place, index in enumerate(decoded.good):
@@ -30,4 +32,5 @@ def test_the_page_has_every_way() -> None:
     assert {"string", "long", "json"} <= {definition.key_format for definition in definitions}
     assert {"string", "json"} <= {definition.format for definition in definitions}
     assert {"plain", "debezium"} <= {definition.envelope for definition in definitions}
+    assert any(column.header for definition in definitions for column in definition.columns)
     assert any(column.path for definition in definitions for column in definition.columns)

@@ -117,7 +117,7 @@ def test_topics_in_another_order_are_a_change_and_no_new_topics() -> None:
         ({"key_from": "value"}, "key_from can't become value from key: the same record"),
         (
             {"columns": columns(count={"type": "int", "path": "moved"})},
-            "the path of column count can't become moved from its name: the same record",
+            """the column count can't come from ["moved"] instead of its name: the same record""",
         ),
         ({"entity": ["id", "slot"]}, "entity can't become id, slot from id: rows are placed"),
         ({"buckets": 4}, "buckets can't become 4 from 16: the place of every row"),

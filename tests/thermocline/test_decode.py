@@ -471,3 +471,21 @@ def test_a_key_column_may_have_a_path_in_the_value() -> None:
     decoded = decoder_for(definition).decode([None] * 5, texts)
     assert decoded.columns == {"id": [7], "name": ["Ann"]}
     assert [(bad.index, bad.stage) for bad in decoded.bad] == [(index, Stage.KEY) for index in range(1, 5)]
+
+
+def test_a_column_from_a_header_is_null_without_it_and_its_last_value_else() -> None:
+    columns = {"id": "string", "raw": {"type": "binary", "header": "h"}, "n": {"type": "int", "header": "n"}}
+    decoder = decoder_for(of_formats(columns, key_format="string"))
+    headers: list[list[tuple[str, bytes | None]] | None] = [
+        None,
+        [("h", b"\xff"), ("other", b"x")],
+        [("n", b"1"), ("n", b"2")],
+        [("n", b"1"), ("n", None)],
+        [("n", b"x")],
+        [("n", b"x")],
+    ]
+    decoded = decoder.decode([b"k"] * 6, [b"{}"] * 5 + [None], headers.__getitem__)
+    assert [(bad.index, bad.stage) for bad in decoded.bad] == [(4, Stage.CONTRACT)]
+    assert decoded.columns["raw"] == [None, b"\xff", None, None, None]
+    assert decoded.columns["n"] == [None, None, 2, None, None]
+    assert decoded.tombstones == [False, False, False, False, True]

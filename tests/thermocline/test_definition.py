@@ -360,6 +360,31 @@ def test_paths_and_the_keys_format_read_back_and_others_stay_as_they_were_stored
     assert table.differences(other) == ('column city is string from ["address", "city"], not string',)
 
 
+@pytest.mark.parametrize(
+    ("column", "says"),
+    [
+        ({"type": "string", "header": ""}, "a header has a name"),
+        ({"type": "string", "header": "h", "path": "a"}, "no path"),
+        ({"type": "boolean", "header": "h"}, "a header makes no boolean"),
+        ({"type": "timestamptz", "epoch": "ms", "header": "h"}, "a header makes no timestamptz"),
+    ],
+)
+def test_a_header_that_makes_no_column_is_refused(column: Any, says: str) -> None:
+    (problem,) = problems_of(columns=SETTINGS["columns"] | {"value": column})
+    assert says in problem
+
+
+def test_a_header_is_no_key_and_is_stored() -> None:
+    columns = {"id": {"type": "string", "header": "h"}, "n": {"type": "int", "header": "h"}, "text": "string"}
+    (problem,) = problems_of(columns=columns, key=["id"], entity=[])
+    assert problem == "the key column id can't come from a header: use the key or the value"
+    table = LiveTable.build(
+        **SETTINGS | {"columns": columns | {"id": "string"}, "key": ["id"], "entity": []}, format="string"
+    )
+    assert LiveTable.from_json(table.to_json(), "profiles") == table
+    assert [column.header for column in table.columns] == ["", "h", ""]
+
+
 @pytest.mark.parametrize("path", ["", "a..b", [], [""], 'a."b"'])
 def test_a_path_that_leads_nowhere_is_refused(path: Any) -> None:
     (problem,) = problems_of(columns=SETTINGS["columns"] | {"value": {"type": "string", "path": path}})

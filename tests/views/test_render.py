@@ -246,6 +246,7 @@ def test_quotes_and_newlines_stay_where_they_are_put() -> None:
         ({"key_format": "string", "columns": {"id": "int", "text": "string"}}, 'key_format = "string"'),
         ({"format": "string", "columns": {"id": "string", "text": "string"}}, 'format = "string"'),
         ({"columns": {"id": "string", "text": "json"}}, "the text of column text"),
+        ({"columns": {"id": "string", "text": {"type": "string", "header": "h"}}}, "comes from a header"),
         ({"key_format": "string", "columns": {"id": "string", "text": "string"}}, None),
         ({"columns": {"id": "int", "text": {"type": "string", "path": "a.b"}}}, None),
     ],

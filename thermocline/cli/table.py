@@ -218,9 +218,10 @@ def _described(document: dict[str, Any], snapshot: dict[str, Any]) -> Group:
 
 
 def _type(column: dict[str, Any]) -> str:
-    epoch, path = column.get("epoch"), column.get("path")
+    epoch, path, header = (column.get(name) for name in ("epoch", "path", "header"))
     words = [f"epoch in {epoch}"] if epoch else []
     words += [f"from {'.'.join(path)}"] if path else []
+    words += [f"from header {header}"] if header else []
     return f"{column['type']} ({', '.join(words)})" if words else str(column["type"])
 
 

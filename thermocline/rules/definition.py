@@ -13,14 +13,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 import pyarrow as pa
 from pyiceberg import types
 from pyiceberg.schema import Schema
 
 from thermocline.errors import ConfigInvalid, first_line
-from thermocline.rules.column_types import TYPES, ColumnType, Kind, TypeText, closest
+from thermocline.rules.column_types import TYPES, ColumnType, Kind, closest
 
 __all__ = [
     "BUCKET_FIELD",
@@ -78,13 +78,15 @@ ColumnText = str | Mapping[str, str | Sequence[str]]
 class Column:
     """A column; ``field_id`` is what Iceberg knows it by, whatever it is called.
 
-    ``path`` leads to its value in a record: the names of the objects around it, then its own.
+    ``path`` leads to its value in a record: the names of the objects around it, then its own. Or it is the
+    value of a ``header``.
     """
 
     name: str
     type: ColumnType
     field_id: int
     path: tuple[str, ...] = ()
+    header: str = ""
 
     @property
     def read_from(self) -> tuple[str, ...]:
@@ -92,8 +94,15 @@ class Column:
         return self.path or (self.name,)
 
     def __str__(self) -> str:
-        """Its type, and its path where it has one."""
-        return f"{self.type} from {_spelled(self.path)}" if self.path else str(self.type)
+        """Its type, and where it is read from, unless from the field of its name."""
+        return f"{self.type}{self.origin and ' from '}{self.origin}"
+
+    @property
+    def origin(self) -> str:
+        """Where it is read from, in words; empty for the field of its name."""
+        if self.header:
+            return f"header {_spelled(self.header)}"
+        return _spelled(self.path) if self.path else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,14 +382,24 @@ def _parse_on_error(text: OnErrorText, problems: list[str]) -> OnError:
 def _declared(column: Column) -> dict[str, object]:
     declared = column.type.declared
     fields: dict[str, object] = dict(declared) if isinstance(declared, Mapping) else {"type": declared}
-    return fields | {"path": column.path} if column.path else fields
+    origin: dict[str, object] = {"path": column.path, "header": column.header}
+    return fields | {name: value for name, value in origin.items() if value}
 
 
-def _parse_path(text: ColumnText) -> tuple[TypeText, tuple[str, ...]]:
-    """What is said of a column, taken apart: its type, and its path."""
-    if isinstance(text, str) or "path" not in text:
-        return cast(TypeText, text), ()
-    path = text["path"]
+def _parse_column(name: str, text: ColumnText, field_id: int) -> Column:
+    """What is said of a column: its type, and where it is read from."""
+    if isinstance(text, str):
+        return Column(name, ColumnType.parse(text), field_id)
+    rest = {word: str(value) for word, value in text.items() if word not in ("path", "header")}
+    type_ = ColumnType.parse(rest["type"] if set(rest) == {"type"} else rest)
+    header = str(text.get("header", ""))
+    if "header" in text and ("path" in text or not header):
+        raise ValueError("a header has a name, and a column that comes from it no path")
+    path = _parse_path(text["path"]) if "path" in text else ()
+    return Column(name, type_, field_id, path if path != (name,) else (), header)
+
+
+def _parse_path(path: str | Sequence[str]) -> tuple[str, ...]:
     names = tuple(path.split(".")) if isinstance(path, str) else tuple(path)
     for name in names or ("",):
         if not COLUMN_NAME.fullmatch(name):
@@ -388,8 +407,7 @@ def _parse_path(text: ColumnText) -> tuple[TypeText, tuple[str, ...]]:
                 f"the path {_spelled(path)} has a name that is empty, or has quotes, backslashes or control "
                 'characters; it is of the form "address.city", or ["address", "city"] where names have dots'
             )
-    rest = {key: str(value) for key, value in text.items() if key != "path"}
-    return rest["type"] if set(rest) == {"type"} else rest, names
+    return names
 
 
 def _parse_columns(
@@ -401,8 +419,7 @@ def _parse_columns(
         if not COLUMN_NAME.fullmatch(name):
             problems.append(f"{_spelled(name)} is empty or has quotes, backslashes or control characters")
         try:
-            type_, path = _parse_path(text)
-            yield Column(name, ColumnType.parse(type_), field_ids[name], path if path != (name,) else ())
+            yield _parse_column(name, text, field_ids[name])
         except ValueError as error:
             problems.append(f"column {name}: {error}")
     # Spark and Trino match names without regard to case.
@@ -451,6 +468,12 @@ def _problems_of_choices(table: LiveTable) -> Iterable[str]:
 
 def _problems_of_formats(table: LiveTable, key_format: str | None) -> Iterable[str]:
     in_key = table.key_from == "key"
+    for column in table.columns:
+        if column.header and column.name in table.key:
+            yield f"the key column {column.name} can't come from a header: use the key or the value"
+        kinds = (*ONE_COLUMN["string"], Kind.BINARY)
+        if column.header and (column.type.kind not in kinds or column.type.epoch is not None):
+            yield f"a header makes no {column.type}, as column {column.name} is: use {', '.join(kinds)}"
     if table.envelope == "debezium" and not (in_key and table.format == table.key_format == "json"):
         yield 'envelope = "debezium" needs key_from = "key", and JSON in keys and values'
     if key_format is not None and not in_key:
@@ -458,9 +481,9 @@ def _problems_of_formats(table: LiveTable, key_format: str | None) -> Iterable[s
     if in_key:
         columns = tuple(column for column in table.columns if column.name in table.key)
         yield from _problems_of_one_column("key", table.key_format, columns)
-    yield from _problems_of_one_column(
-        "value", table.format, table.value_columns if in_key else table.columns
-    )
+    in_value = table.value_columns if in_key else table.columns
+    in_value = tuple(column for column in in_value if not column.header)
+    yield from _problems_of_one_column("value", table.format, in_value)
 
 
 def _problems_of_one_column(part: str, format_: str, columns: Sequence[Column]) -> Iterable[str]:

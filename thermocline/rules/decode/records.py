@@ -8,7 +8,8 @@ from typing import Any
 
 from thermocline.rules.decode.envelopes import Envelope
 from thermocline.rules.decode.formats import Documents, Refusals, SchemaSource
-from thermocline.rules.decode.record import Bad, Decoded, Stage
+from thermocline.rules.decode.plain import header_value
+from thermocline.rules.decode.record import Bad, Decoded, HeadersOf, Stage, no_headers
 from thermocline.rules.definition import Column, LiveTable
 
 __all__ = ["Format", "RecordDecoder"]
@@ -34,14 +35,22 @@ class RecordDecoder:
         self._key = key_format(schemas.of_keys(), definition.key)
         self._value = value_format(schemas.of_values(), definition.key)
         self._has_key_documents = bool(schemas.of_keys())
+        self._from_headers = [column for column in definition.columns if column.header]
 
-    def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Decoded:
-        """Decodes records given as aligned raw keys and values."""
+    def decode(
+        self,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        headers_of: HeadersOf = no_headers,
+    ) -> Decoded:
+        """Decodes records given as aligned raw keys and values; see `Decoder`."""
         opened = self._envelope.open(keys, values)
         bad: dict[int, Bad] = {}
         columns = self._values(opened.values, bad)
         if self._has_key_documents:
             columns |= self._keys(opened.keys, bad)
+        for column in self._from_headers:
+            columns[column.name] = _from_header(column, opened.deletes, headers_of, bad)
         bad.update((one.index, one) for one in opened.bad)  # what is no row at all needs no key
         columns = {column.name: columns[column.name] for column in self._definition.columns}
         return _without_bad(columns, opened.deletes, bad)
@@ -67,6 +76,22 @@ class RecordDecoder:
         if column is None:
             return Stage.DECODE
         return Stage.KEY if column.name in self._definition.key else Stage.CONTRACT
+
+
+def _from_header(
+    column: Column, deletes: Sequence[bool], headers_of: HeadersOf, bad: dict[int, Bad]
+) -> list[Any]:
+    """A column's values from the last header of its name; null where there is none, and of a tombstone."""
+    values: list[Any] = []
+    for index, is_delete in enumerate(deletes):
+        headers = () if is_delete or index in bad else headers_of(index) or ()
+        content = next((value for name, value in reversed(headers) if name == column.header), None)
+        try:
+            values.append(None if content is None else header_value(content, column.type))
+        except ValueError as error:
+            bad[index] = Bad(index, Stage.CONTRACT, f"{column.name} ({column}): {error}")
+            values.append(None)
+    return values
 
 
 def _without_bad(columns: dict[str, list[Any]], tombstones: list[bool], bad: dict[int, Bad]) -> Decoded:
