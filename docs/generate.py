@@ -110,6 +110,10 @@ SETTINGS: Final[Mapping[str, str]] = {
         "`long`, `uuid` or `bytes`. See [formats](../formats.md)."
     ),
     "tables.NAME.envelope": "What a record says: `plain`, a row or its end; `debezium`, a change event.",
+    "tables.NAME.delete_when": (
+        "Which records delete their row, beside those without a value: "
+        '`{ path = "op", values = ["D"] }`, or `header` instead of `path`.'
+    ),
     "tables.NAME.key_format": "The same for keys, where they are not written as values are.",
     "tables.NAME.key": (
         "The columns that identify a row. `[]` makes a table to which every record adds a row; it needs "

@@ -250,6 +250,7 @@ LINES: Final[dict[str, Line]] = {
     "views-unreadable": Line("no view reads records that SQL reads otherwise", ("unreadable_in_sql(definition) is not None", "False"), "views/test_render.py::test_only_the_cold_view_is_made_of_records_that_sql_can_not_read"),
     "pin-unreadable": Line("nor does a pinned one", NEVER, "views/test_pin.py::test_records_that_sql_can_not_read_are_not_pinned"),
     "debezium-unavailable": Line("a value that a change event leaves out is not taken for a text", NEVER, "thermocline/test_debezium.py::test_a_value_that_the_event_leaves_out_is_not_taken_for_a_text"),
+    "delete-rule": Line("a record that says so deletes its row", ("op in self._rule.values", "False"), "docs/test_formats.py"),
     "empty-key": Line("an empty key is none, as Trino can't tell one from the other", NEVER, "thermocline/test_decode.py::test_a_plain_key_that_is_none_spoils_only_its_record"),
     "kept-paths": Line("no column is read from elsewhere in the record than before", NEVER, "thermocline/test_alteration.py::test_what_cannot_change_says_why"),
     "kept-columns": Line("no column goes", NEVER, "thermocline/test_alteration.py::test_what_cannot_change_says_why"),

@@ -12,6 +12,8 @@ def unreadable_in_sql(definition: LiveTable) -> str | None:
     """Why no view can read the table's records, or None where one can: a view is exact, or there is none."""
     if definition.envelope != "plain":
         return f'records in envelope = "{definition.envelope}" can\'t be read in SQL'
+    if definition.delete_when is not None:
+        return "what delete_when says can't be read in SQL"
     if definition.format != "json":
         return f'values in format = "{definition.format}" can\'t be read in SQL'
     if definition.key_from == "key" and definition.key_format != "json" and not is_plain_key(definition):

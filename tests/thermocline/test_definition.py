@@ -122,6 +122,10 @@ def test_a_bad_type_says_what_is_wrong(text: Any, says: str) -> None:
             {"format": "string", "key_format": "json"},
             'format = "string" makes one column of the value, and it has',
         ),
+        (
+            {"delete_when": {"header": "h", "values": ["D"]}, "key_from": "value"},
+            "delete_when needs key_from",
+        ),
         ({"envelope": "maxwell"}, 'envelope is "maxwell", not plain or debezium'),
         ({"envelope": "debezium", "key_from": "value"}, 'envelope = "debezium" needs key_from = "key"'),
         ({"key_from": "header"}, "not key or value"),
@@ -383,6 +387,38 @@ def test_a_header_is_no_key_and_is_stored() -> None:
     )
     assert LiveTable.from_json(table.to_json(), "profiles") == table
     assert [column.header for column in table.columns] == ["", "h", ""]
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        ({"path": "op"}, "is not of the form"),
+        ({"values": ["D"]}, "is not of the form"),
+        ({"path": "op", "header": "op", "values": ["D"]}, "is not of the form"),
+        ({"path": "op", "values": ["D"], "upserts": ["U"]}, "is not of the form"),
+        ({"path": "a..b", "values": ["D"]}, "has a name that is empty"),
+    ],
+)
+def test_a_rule_of_deletes_that_says_nothing_is_refused(rule: Any, says: str) -> None:
+    (problem,) = problems_of(delete_when=rule)
+    assert problem.startswith("delete_when: ")
+    assert says in problem
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"path": "op", "values": "D"},
+        {"path": ["a.b"], "values": ["D", "d"]},
+        {"header": "h", "values": ["D"]},
+    ],
+)
+def test_a_rule_of_deletes_reads_back(rule: Any) -> None:
+    table = LiveTable.build(**SETTINGS, delete_when=rule)
+    assert table.delete_when is not None
+    assert LiveTable.from_json(table.to_json(), "profiles") == table
+    assert "delete_when" not in PROFILES.to_json()
+    assert len(table.differences(PROFILES)) == 1
 
 
 @pytest.mark.parametrize("path", ["", "a..b", [], [""], 'a."b"'])

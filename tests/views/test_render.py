@@ -247,6 +247,10 @@ def test_quotes_and_newlines_stay_where_they_are_put() -> None:
         ({"format": "string", "columns": {"id": "string", "text": "string"}}, 'format = "string"'),
         ({"columns": {"id": "string", "text": "json"}}, "the text of column text"),
         ({"columns": {"id": "string", "text": {"type": "string", "header": "h"}}}, "comes from a header"),
+        (
+            {"columns": {"id": "string"}, "delete_when": {"header": "op", "values": ["D"]}},
+            "delete_when",
+        ),
         ({"key_format": "string", "columns": {"id": "string", "text": "string"}}, None),
         ({"columns": {"id": "int", "text": {"type": "string", "path": "a.b"}}}, None),
     ],

@@ -31,6 +31,7 @@ FIXED: Final = {
     "format": "the same record must mean the same row whenever it is read",
     "key": "every row, index and delete in the table is found by it",
     "key_from": "the same record must have the same key whenever it is read",
+    "delete_when": "the same record must mean the same row whenever it is read",
     "envelope": "the same record must mean the same row whenever it is read",
     "key_format": "the same record must have the same key whenever it is read",
     "entity": "rows are placed and looked up by it",

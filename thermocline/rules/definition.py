@@ -29,6 +29,7 @@ __all__ = [
     "PROVENANCE",
     "TOMBSTONE",
     "Column",
+    "DeleteRule",
     "LiveTable",
     "OnError",
     "OnErrorMode",
@@ -71,6 +72,7 @@ TRINO_PREFIX: Final = "$"
 OnErrorMode = Literal["fail", "quarantine", "skip"]
 ON_ERROR_MODES: Final[dict[str, OnErrorMode]] = {"fail": "fail", "quarantine": "quarantine", "skip": "skip"}
 OnErrorText = str | Mapping[str, str]
+DeleteText = Mapping[str, str | Sequence[str]]
 ColumnText = str | Mapping[str, str | Sequence[str]]
 
 
@@ -150,6 +152,43 @@ class OnError:
 ON_ERROR_STAGES: Final = tuple(OnError.__dataclass_fields__)
 
 
+@dataclass(frozen=True, slots=True)
+class DeleteRule:
+    """Which records delete a row, beside those without a value: by a field of the value, or a header."""
+
+    values: tuple[str, ...]
+    path: tuple[str, ...] = ()
+    header: str = ""
+
+    @classmethod
+    def parse(cls, text: DeleteText) -> DeleteRule:
+        """Reads ``{ path = "op", values = ["D"] }`` or ``{ header = "op", values = ["D"] }``.
+
+        Raises:
+            ValueError: with one plain sentence.
+        """
+        given, header = text.get("values", ()), text.get("header", "")
+        values = (given,) if isinstance(given, str) else tuple(given)
+        path = _parse_path(text["path"]) if "path" in text else ()
+        if text.keys() - {"values", "path", "header"} or not values or bool(path) == bool(header):
+            spelled = json.dumps(dict(text), ensure_ascii=False)
+            raise ValueError(
+                f'{spelled} is not of the form {{ path = "op", values = ["D"] }}, or with a header'
+            )
+        return cls(values, path, str(header))
+
+    @property
+    def declared(self) -> dict[str, str | list[str]]:
+        """What ``parse`` reads back to an equal rule."""
+        origin: dict[str, str | list[str]] = (
+            {"path": list(self.path)} if self.path else {"header": self.header}
+        )
+        return origin | {"values": list(self.values)}
+
+    def __str__(self) -> str:
+        return _spelled(self.declared)
+
+
 @dataclass(frozen=True)
 class LiveTable:
     """One live table's definition.
@@ -167,6 +206,7 @@ class LiveTable:
     key_from: str
     key_format: str
     envelope: str
+    delete_when: DeleteRule | None
     entity: tuple[str, ...]
     columns: tuple[Column, ...]
     buckets: int
@@ -191,6 +231,7 @@ class LiveTable:
         key_from: str = "key",
         key_format: str | None = None,
         envelope: str = "plain",
+        delete_when: DeleteText | None = None,
         buckets: int = 16,
         format_version: int = 3,
         on_error: OnErrorText = "quarantine",
@@ -219,6 +260,7 @@ class LiveTable:
             key_from=key_from,
             key_format=format if key_format is None or key_from != "key" else key_format,
             envelope=envelope,
+            delete_when=_parse_delete_when(delete_when, problems),
             entity=tuple(entity) or tuple(key),
             columns=parsed,
             buckets=buckets,
@@ -263,6 +305,10 @@ class LiveTable:
             del fields["key_format"]
         if self.envelope == ENVELOPES[0]:
             del fields["envelope"]
+        if self.delete_when is None:
+            del fields["delete_when"]
+        else:
+            fields["delete_when"] = self.delete_when.declared
         fields["columns"] = [
             {"name": column.name, "id": column.field_id, **_declared(column)} for column in self.columns
         ]
@@ -379,6 +425,14 @@ def _parse_on_error(text: OnErrorText, problems: list[str]) -> OnError:
         return OnError()
 
 
+def _parse_delete_when(text: DeleteText | None, problems: list[str]) -> DeleteRule | None:
+    try:
+        return None if text is None else DeleteRule.parse(text)
+    except ValueError as error:
+        problems.append(f"delete_when: {error}")
+        return None
+
+
 def _declared(column: Column) -> dict[str, object]:
     declared = column.type.declared
     fields: dict[str, object] = dict(declared) if isinstance(declared, Mapping) else {"type": declared}
@@ -476,6 +530,10 @@ def _problems_of_formats(table: LiveTable, key_format: str | None) -> Iterable[s
             yield f"a header makes no {column.type}, as column {column.name} is: use {', '.join(kinds)}"
     if table.envelope == "debezium" and not (in_key and table.format == table.key_format == "json"):
         yield 'envelope = "debezium" needs key_from = "key", and JSON in keys and values'
+    if table.delete_when is not None and not (in_key and table.envelope == "plain"):
+        yield 'delete_when needs key_from = "key", which says whose row goes, and envelope = "plain"'
+    if table.delete_when is not None and table.delete_when.path and table.format in ONE_COLUMN:
+        yield f'delete_when has a path, and format = "{table.format}" has no fields: use a header'
     if key_format is not None and not in_key:
         yield f'key_format is "{key_format}", and key_from = "{table.key_from}" says that keys are not read'
     if in_key:
@@ -517,7 +575,7 @@ def _differing_columns(ours: Sequence[Column], others: Sequence[Column]) -> Iter
 
 def _spelled_field(table: LiveTable, field: str) -> str:
     value = getattr(table, field)
-    return _spelled(value.declared if isinstance(value, OnError) else value)
+    return _spelled(value.declared if isinstance(value, OnError | DeleteRule) else value)
 
 
 def _spelled(value: object) -> str:

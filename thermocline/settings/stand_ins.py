@@ -14,6 +14,7 @@ _WITHOUT_KEY: Final[dict[str, Any]] = {
     "key_from": "value",
     "key_format": None,
     "envelope": "plain",
+    "delete_when": None,
     "entity": [],
     "suppress_unchanged": False,
 }

@@ -14,7 +14,7 @@ import msgspec
 
 from thermocline.rules.decode.envelopes import Parts
 from thermocline.rules.decode.json_object import REFUSALS
-from thermocline.rules.decode.record import Bad, Stage
+from thermocline.rules.decode.record import Bad, HeadersOf, Stage
 from thermocline.rules.definition import Column, LiveTable
 
 __all__ = ["UNAVAILABLE", "DebeziumEnvelope"]
@@ -49,7 +49,7 @@ class DebeziumEnvelope:
         in_key = {column.read_from[0] for column in definition.key_columns}
         self._may_have_schema = in_key.isdisjoint({"schema", "payload"})
 
-    def open(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Parts:
+    def open(self, keys: Sequence[bytes | None], values: Sequence[bytes | None], _: HeadersOf) -> Parts:
         """See `Envelope`."""
         rows: list[bytes | None] = []
         deletes: list[bool] = []

@@ -39,6 +39,11 @@ HeadersOf = Callable[[int], Sequence[tuple[str, bytes | None]] | None]
 """The headers of the record with an index, in order; asked only where a column comes from one."""
 
 
+def last_header(headers: Sequence[tuple[str, bytes | None]] | None, name: str) -> bytes | None:
+    """The last value of that name; None where there is none."""
+    return next((value for one, value in reversed(headers or ()) if one == name), None)
+
+
 def no_headers(_: int) -> None:
     """Of records of which only keys are looked at."""
 

@@ -9,7 +9,7 @@ from typing import Any
 from thermocline.rules.decode.envelopes import Envelope
 from thermocline.rules.decode.formats import Documents, Refusals, SchemaSource
 from thermocline.rules.decode.plain import header_value
-from thermocline.rules.decode.record import Bad, Decoded, HeadersOf, Stage, no_headers
+from thermocline.rules.decode.record import Bad, Decoded, HeadersOf, Stage, last_header, no_headers
 from thermocline.rules.definition import Column, LiveTable
 
 __all__ = ["Format", "RecordDecoder"]
@@ -44,7 +44,7 @@ class RecordDecoder:
         headers_of: HeadersOf = no_headers,
     ) -> Decoded:
         """Decodes records given as aligned raw keys and values; see `Decoder`."""
-        opened = self._envelope.open(keys, values)
+        opened = self._envelope.open(keys, values, headers_of)
         bad: dict[int, Bad] = {}
         columns = self._values(opened.values, bad)
         if self._has_key_documents:
@@ -84,8 +84,7 @@ def _from_header(
     """A column's values from the last header of its name; null where there is none, and of a tombstone."""
     values: list[Any] = []
     for index, is_delete in enumerate(deletes):
-        headers = () if is_delete or index in bad else headers_of(index) or ()
-        content = next((value for name, value in reversed(headers) if name == column.header), None)
+        content = None if is_delete or index in bad else last_header(headers_of(index), column.header)
         try:
             values.append(None if content is None else header_value(content, column.type))
         except ValueError as error:
