@@ -2,7 +2,7 @@
 
 --histories N --seed S --processes P    run many; exit 1 where one breaks a promise
 --seed S --history K                    run one; where it fails, shrink it and print what is left
---maintained                            only such with maintenance, which else are one of eight
+--maintained                            only such with maintenance, which else are one of twelve
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ MERGED_EVERY = 3
 # How often something happens to serving after a step of ingest; its scenes have two steps on average.
 SERVING_SCENES = 0.4
 # Of so many histories, one has maintenance; of these, few have topics that are compacted, since days pass.
-MAINTAINED_EVERY = 8
+MAINTAINED_EVERY = 12
 COMPACTED_TOO = 0.3
 # How often maintenance does something after a step; its scenes have four steps on average.
 UPKEEP_SCENES = 0.5

@@ -11,6 +11,8 @@ import pytest
 from maintenance import expiry, landing, orphans, sweep
 from maintenance.upkeep import TableUpkeep
 from tests.simulation.broken import broken
+from tests.simulation.edges import simulated
+from tests.simulation.history import from_text
 from tests.simulation.runner import run_histories, run_many
 from tests.simulation.test_simulation import words
 
@@ -101,3 +103,35 @@ def test_broken_maintenance_is_found(name: str) -> None:
             if report.failures:
                 assert report.failures[0].kind in kinds, report.failures[0]
                 return
+
+
+KEPT: Final = {
+    "an expiry landed long after it was noted": """\
+History(Surroundings(is_maintained=True), (
+    Ingest(owner=2, fault=Fault('crash', 1, 0, 'publish')),
+    Advance(seconds=50000),
+    Ingest(owner=0),
+    Turn(owner=0, fault=Fault('pause', 7, 4)),
+    Advance(seconds=1900),
+    Turn(owner=0),
+    Work(owner=0, is_task=False),
+    Work(owner=0, is_task=False),
+    Work(owner=0, is_task=False),
+))""",
+    "a sweep waited for its turn while snapshots expired": """\
+History(Surroundings(records_max=5, is_maintained=True), (
+    Produce(records=((8, 8, 1),)),
+    Ingest(owner=0),
+    Turn(owner=0),
+    Advance(seconds=2000),
+    Turn(owner=0),
+    Work(owner=0, is_task=False, fault=Fault('error', 1, 0, 'store delete')),
+    Work(owner=0, is_task=False),
+))""",
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_history_that_was_kept(name: str) -> None:
+    with simulated():
+        assert from_text(KEPT[name]).run()["upkeep swept_files"]
