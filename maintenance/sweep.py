@@ -116,10 +116,10 @@ def sweep(load: Callable[[], Table], keep_files_ms: int, clock: Clock) -> Swept:
     ``load`` gives the table as it is then. Raises what it raises, and `OSError` where the store does not
     answer; the next sweep deletes what is left.
     """
-    noted = list(waiting_notes(load()))
-    # The notes were read first: what they say is gone is looked for in metadata that is newer.
     table = load()
     now_ms = clock.now_ms()  # no earlier: what is gone by now may have gone just before it was loaded
+    # Read after the metadata: what has expired by then is noted by now, and what expires meanwhile is in it.
+    noted = list(waiting_notes(table))  # safety: notes-after-the-metadata
     if not may_delete_files(table):
         return Swept(waiting=len(noted))
     io = table.io

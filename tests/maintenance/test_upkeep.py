@@ -271,6 +271,39 @@ def test_a_sweep_that_waited_for_its_turn_counts_from_when_it_saw_what_was_gone(
     assert swept(asleep_hours=0.2) > 0
 
 
+@pytest.mark.parametrize("between", ["load", "notes"])
+def test_files_stay_of_snapshots_that_expire_while_a_sweep_begins(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, between: str
+) -> None:
+    """Method: files of a first expiry are due, and a second one lands just before metadata or after notes."""
+    kept.batches(MANY)
+    kept.clock.advance(5 * HOURS)
+    kept.turn()
+    first = kept.ingest.owned.table
+    second_ids = [snapshot.snapshot_id for snapshot in first.snapshots()]
+    kept.batches(12)
+    kept.upkeep._due["sweep"] = kept.clock.monotonic() + 99 * HOURS
+    kept.clock.advance(5 * HOURS)
+    read_notes = waiting_notes
+
+    def load() -> Any:
+        if between == "load":
+            kept.turn()
+        return kept.ingest.owned.table
+
+    def notes(table: Any) -> Any:
+        found = list(read_notes(table))
+        if between == "notes":
+            kept.turn()
+        return iter(found)
+
+    monkeypatch.setattr("maintenance.sweep.waiting_notes", notes)
+    assert sweep(load, int(4 * HOURS * 1000), kept.clock).files > 0
+    assert second_ids[0] not in {one.snapshot_id for one in kept.ingest.owned.table.snapshots()}
+    for snapshot_id in second_ids:
+        first.scan(snapshot_id=snapshot_id).to_arrow()
+
+
 def test_a_note_whose_expiry_did_not_land_is_forgotten_after_a_day(kept: Kept) -> None:
     kept.batches(MANY)
     table = kept.ingest.owned.table
