@@ -82,6 +82,12 @@ class Keeper:
         self._readers.pop(number, None)
         self._world.io.objects.pop(f"{_LEASES}/{number}.json", None)
 
+    def missed(self, snapshot_id: int, error: FileNotFoundError) -> None:
+        """A server found a file of a snapshot gone. Raises `Violation` unless that expired long ago."""
+        left = self._left.get(snapshot_id)
+        if left is None or self._world.now_ms - left[1] < FILES_MS - self._wrong_ms:
+            raise self._world.broken("file-missing", f"a server reads snapshot {snapshot_id}: {error}")
+
     # What happens to the table and to its files.
 
     def swapped(self, before: Metadata, after: Metadata) -> None:

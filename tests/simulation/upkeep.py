@@ -13,6 +13,7 @@ from thermocline.errors import CatalogUnreachable, CommitRejected, EngineFailed,
 from thermocline.settings import MaintenanceSettings
 
 if TYPE_CHECKING:
+    from maintenance.plan import PlannedTask
     from tests.simulation.faults import Fault
     from tests.simulation.owners import Process
     from tests.simulation.world import SimClock, World
@@ -95,6 +96,11 @@ class WatchedUpkeep(TableUpkeep):
         finally:
             for name in Done.__dataclass_fields__:
                 self.world.counts[f"upkeep {name}"] += getattr(self.done, name) - getattr(before, name)
+
+    def _failed_rewrite(self, task: PlannedTask, error: Exception) -> None:
+        if isinstance(error, FileNotFoundError) and task.paths <= self.world.table().paths():
+            raise self.world.broken("rewrite-input-gone", str(error)) from error
+        super()._failed_rewrite(task, error)
 
     def _failed(self, what: str, error: Exception) -> None:
         self.world.counts[f"{what} failed: {type(error).__name__}"] += 1
