@@ -49,8 +49,14 @@ def settle_unknown(table: Table, name: str) -> tuple[Settled, ...]:
     """Settle every noted commit of a table that this process owns; ``table`` is as after taking ownership.
 
     Safe to repeat, and to be interrupted: a note goes last, and only when all of its files could be deleted.
+    Notes that can't be read are settled the next time; they must not keep ingest from working.
     """
-    done = tuple(_settle(table, note) for note in notes(table.io, table.location()))
+    done: list[Settled] = []
+    try:
+        for note in notes(table.io, table.location()):
+            done.append(_settle(table, note))  # noqa: PERF401  what is done stays done where the next is unread
+    except OSError as error:
+        _logger.warning("notes of unknown commits not read", extra=fields(table=name, detail=str(error)))
     for one in done:
         _logger.info(
             "unknown commit settled",
@@ -58,7 +64,7 @@ def settle_unknown(table: Table, name: str) -> tuple[Settled, ...]:
                 table=name, batch_id=one.batch_id, verdict=one.verdict.value, files_deleted=one.files_deleted
             ),
         )
-    return done
+    return tuple(done)
 
 
 def verdict_of(note: UnknownCommit, table: Table) -> Resolution:

@@ -45,20 +45,19 @@ def write_note(io: FileIO, location: str, note: UnknownCommit) -> None:
 def notes(io: FileIO, location: str) -> Iterator[UnknownCommit]:
     """The notes of a table's unknown commits.
 
-    What cannot be read, or is no whole note, is passed over with a warning: ingest goes on without it.
+    What is no whole note is passed over with a warning. Raises `OSError` where the store does not say which
+    notes there are, or what is in one: there may be files that must be kept.
     """
-    folder = _folder(location)
-    try:
-        paths = [file.path for file in listed_folder(io, folder)]
-    except OSError as error:
-        _logger.warning("notes of unknown commits not read", extra=fields(path=folder, detail=str(error)))
-        return
-    for path in paths:
+    for path in [file.path for file in listed_folder(io, _folder(location))]:
         try:
             with io.new_input(path).open() as source:
-                note = json.loads(source.read())
+                content = source.read()
+        except FileNotFoundError:  # it was settled since it was listed
+            continue
+        try:
+            note = json.loads(content)
             read = UnknownCommit(**{**note, "files": tuple(note["files"])})
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError) as error:
             _logger.warning("not a note of an unknown commit", extra=fields(path=path, detail=str(error)))
         else:
             yield read

@@ -1,8 +1,10 @@
 """Deletes the files of snapshots that were expired long enough ago, unless any other snapshot has them.
 
 What may go is looked for in the expired snapshots alone, and kept where a snapshot names it that the metadata
-still has, or one that was expired lately: whoever reads that may still open it. Nothing that a commit brings
-meanwhile can be among it. Each step may be repeated: a note is marked only when all of its files are gone.
+still has, or one that was expired lately: whoever reads that may still open it. How long that is counts from
+when a sweep first saw that the metadata does not have it: its commit may have landed long after it was noted.
+Nothing that a commit brings meanwhile can be among it. Each step may be repeated: a note goes only when all
+of its files are gone.
 """
 
 from __future__ import annotations
@@ -16,7 +18,16 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from pyiceberg.manifest import read_manifest_list
 
 from thermocline.failpoints import failpoint
-from thermocline.iceberg.expired import expired_snapshots, forget_history, to_history, waiting_notes
+from thermocline.iceberg.expired import (
+    ExpiryNote,
+    expired_snapshots,
+    forget_history,
+    gone_since_ms,
+    mark_gone,
+    remove_note,
+    to_history,
+    waiting_notes,
+)
 from thermocline.iceberg.files import listed_files, place_of
 from thermocline.process.logs import fields
 
@@ -26,10 +37,14 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
+    from thermocline.process.clock import Clock
+
 __all__ = ["Reachable", "Swept", "may_delete_files", "reachable_from", "sweep"]
 
 HISTORY_MS: Final = 90 * 86_400_000
 """For so long it stays known what expired snapshots said: Kafka rarely holds records that are older."""
+UNLANDED_MS_MAX: Final = 86_400_000
+"""A note whose snapshots the metadata still has after that: its commit did not land."""
 _AT_ONCE: Final = 16
 """Requests to the store: on an object store each takes the time of an answer, whatever its size."""
 
@@ -95,21 +110,28 @@ def reachable_from(
     return found.without(but)
 
 
-def sweep(load: Callable[[], Table], keep_files_ms: int, now_ms: int) -> Swept:
+def sweep(load: Callable[[], Table], keep_files_ms: int, clock: Clock) -> Swept:
     """Delete what only snapshots had that were expired longer ago than that.
 
-    ``load`` gives the table as it is now. Raises what it raises, and `OSError` where the store does not
+    ``load`` gives the table as it is then. Raises what it raises, and `OSError` where the store does not
     answer; the next sweep deletes what is left.
     """
-    notes = list(waiting_notes(load()))
-    waiting = [note for note in notes if note.expired_ms > now_ms - keep_files_ms]
-    due = [note for note in notes if note not in waiting]
-    # The notes were read first: what they say is gone is looked for in metadata that is newer.
     table = load()
-    if not due or not may_delete_files(table):
-        return Swept(waiting=len(notes))
+    now_ms = clock.now_ms()  # no earlier: what is gone by now may have gone just before it was loaded
+    # Read after the metadata: what has expired by then is noted by now, and what expires meanwhile is in it.
+    noted = list(waiting_notes(table))  # safety: notes-after-the-metadata
+    if not may_delete_files(table):
+        return Swept(waiting=len(noted))
     io = table.io
     held = {snapshot.snapshot_id for snapshot in table.snapshots()}
+    waiting: list[ExpiryNote] = []
+    due: list[ExpiryNote] = []
+    for note in noted:
+        since_ms = _gone_since_ms(table, note, held, now_ms)
+        is_due = since_ms is not None and since_ms <= now_ms - keep_files_ms  # safety: swept-since-gone
+        (due if is_due else waiting).append(note)
+    if not due:
+        return Swept(waiting=len(waiting))
     kept = reachable_from(io, table.snapshots()).places()  # safety: sweep-keeps-reachable
     # Of these, a sweep that ended halfway, with files_seconds shorter than it is now, may have deleted some.
     # safety: sweep-keeps-lately-expired
@@ -129,6 +151,24 @@ def sweep(load: Callable[[], Table], keep_files_ms: int, now_ms: int) -> Swept:
     forget_history(table, now_ms - HISTORY_MS)
     _logger.info("swept", extra=fields(table=".".join(table.name()), deleted_files=files, deleted_bytes=size))
     return Swept(files, size, len(waiting))
+
+
+def _gone_since_ms(table: Table, note: ExpiryNote, held: Collection[int], now_ms: int) -> int | None:
+    """When a note's snapshots were first seen to be gone; it is marked so. None where they are not gone.
+
+    What is still ``held`` after a day was never expired, and is not noted any more.
+    """
+    since_ms = gone_since_ms(table, note)
+    if since_ms is not None:
+        return since_ms
+    gone = tuple(one for one in note.snapshots if one.snapshot_id not in held)
+    if len(gone) < len(note.snapshots) and note.expired_ms > now_ms - UNLANDED_MS_MAX:
+        return None
+    if not gone:
+        remove_note(table, note)
+        return None
+    mark_gone(table, note, now_ms)
+    return now_ms
 
 
 def may_delete_files(table: Table) -> bool:

@@ -247,7 +247,7 @@ class TableUpkeep:
             self._expire(owner)
         if self._sweeping is None and self._is_due("sweep"):
             files_ms = int(1000 * self.settings.files_seconds)
-            self._sweeping = self._thread.submit(sweep, self._loader(owner), files_ms, self.clock.now_ms())
+            self._sweeping = self._thread.submit(sweep, self._loader(owner), files_ms, self.clock)
         if self._searching is None and self._is_due("orphans"):
             self._searching = self._thread.submit(self._search, self._loader(owner))
 

@@ -303,6 +303,8 @@ LINES: Final[dict[str, Line]] = {
     "notes-of-this-table": Line("files of an earlier table in the same place are none of this one's", ALWAYS, "maintenance/test_notes.py::test_notes_of_a_table_that_was_here_before_are_not_ours"),
     "sweep-keeps-reachable": Line("a file that any snapshot names is not deleted", ("table.snapshots()", "()"), "maintenance/test_upkeep.py::test_snapshots_leave_first_their_files_much_later_and_what_they_said_stays"),
     "sweep-keeps-lately-expired": Line("nor one that a snapshot names that expired lately", ("expired_snapshots(waiting).values()", "()"), "maintenance/test_upkeep.py::test_files_of_snapshots_that_expired_lately_stay"),
+    "notes-after-the-metadata": Line("what expires while a sweep begins is either in the metadata or noted", ("list(waiting_notes(table))", "list(waiting_notes(table)); table = load()"), "maintenance/test_upkeep.py::test_files_stay_of_snapshots_that_expire_while_a_sweep_begins"),
+    "swept-since-gone": Line("files stay for as long after their snapshots are gone, however late that landed", ("since_ms is not None and since_ms <=", "note.expired_ms <="), "maintenance/test_upkeep.py::test_files_stay_as_long_where_the_expiry_landed_long_after_it_was_noted"),
     "orphans-seen-twice": Line("an orphan is deleted only when it was seen a day before", ("self.seen_ms <= now_ms - SEEN_APART_MS", "True"), "maintenance/test_orphans.py"),
     "orphans-not-shared": Line("no orphan is deleted where another table's files may lie", NEVER, "maintenance/test_orphans.py"),
     "orphans-not-surprising": Line("surprisingly many orphans are not deleted unasked", NEVER, "maintenance/test_orphans.py"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,16 +13,20 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table.snapshots import Snapshot
 
+from thermocline.iceberg import expired
 from thermocline.iceberg.expired import (
     ExpiryNote,
     forget_history,
+    gone_since_ms,
     history_of,
     last_expiry_ms,
+    mark_gone,
     remove_note,
     to_history,
     waiting_notes,
     write_note,
 )
+from thermocline.iceberg.files import listed_folder
 
 
 def table_at(folder: Path, number: int = 1) -> Any:
@@ -79,3 +85,42 @@ def test_a_damaged_note_is_passed_over_with_a_warning(
     path.with_name(f"0-torn{''.join(path.suffixes)}").write_bytes(path.read_bytes()[:20])
     assert list(waiting_notes(table)) == [note]
     assert "not a note of expired snapshots" in caplog.text
+
+
+def test_a_note_is_marked_when_its_snapshots_are_gone_and_the_mark_goes_with_it(tmp_path: Path) -> None:
+    table = table_at(tmp_path)
+    note = note_of(1_000, 1)
+    write_note(table, note)
+    assert gone_since_ms(table, note) is None
+    mark_gone(table, note, 2_345)
+    assert gone_since_ms(table, note) == 2_345
+    assert list(waiting_notes(table)) == [note]
+    (mark,) = tmp_path.rglob("*.gone")
+    mark.write_bytes(b"23")  # as of a process that died while it wrote it
+    assert gone_since_ms(table, note) is None
+    remove_note(table, note)
+    assert not mark.exists()
+
+
+def test_a_note_that_goes_to_the_history_while_that_is_read_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Method: it goes there between any two of the three requests that reading takes."""
+    for nth in (1, 2, 3):
+        table = table_at(tmp_path / str(nth))
+        note = note_of(1_000, 1)
+        write_note(table, note)
+        requests = count(1)
+
+        def moved_before(real: Any, nth: int = nth, requests: Iterator[int] = requests) -> Any:
+            def ask(*arguments: Any, **named: Any) -> Any:
+                if next(requests) == nth:
+                    to_history(table_at(tmp_path / str(nth)), note_of(1_000, 1))
+                return real(*arguments, **named)
+
+            return ask
+
+        with monkeypatch.context() as patched:
+            patched.setattr(f"{expired.__name__}.listed_folder", moved_before(listed_folder))
+            table.io.new_input = moved_before(table.io.new_input)
+            assert set(history_of(table)) == {1}, nth

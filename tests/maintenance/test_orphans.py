@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ingest import unknown
 from ingest.java import small_jvm
 from ingest.unknown import UnknownCommit, remove_note, write_note
 from maintenance.orphans import find_orphans, remove_orphans
@@ -110,3 +111,27 @@ def test_where_another_table_has_its_place_nothing_is_deleted(table: Any) -> Non
     table.catalog.drop_table("app.other")
     assert left.exists()
     assert other.location() != table.location()
+
+
+def test_where_notes_of_unknown_commits_can_not_be_read_nothing_is_deleted(
+    table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: which files must be kept is not guessed. Method: the store says nothing of notes alone."""
+    left = orphan(table, "data/bucket=0/left.parquet")
+    note = UnknownCommit("batch", 1, 1, "none", (f"{table.location()}/data/kept.parquet",), "no answer")
+    kept = orphan(table, "data/kept.parquet")
+    write_note(table.io, table.location(), note)
+
+    def fails(io: Any, folder: str, is_recursive: bool = False) -> Any:
+        raise OSError(f"no answer about {folder}")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(unknown, "listed_folder", fails)
+        for now_ms in (NOW_MS, NOW_MS + DAY_MS):
+            with pytest.raises(OSError, match="thermocline/unknown"):
+                remove_orphans(table, now_ms)
+    remove_orphans(table, NOW_MS + DAY_MS)
+    assert remove_orphans(table, NOW_MS + 2 * DAY_MS) == 1
+    assert not left.exists()
+    assert kept.exists()
+    remove_note(table.io, table.location(), "batch")

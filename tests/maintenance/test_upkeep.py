@@ -18,12 +18,14 @@ from ingest.java import small_jvm
 from ingest.unknown import UnknownCommit, remove_note, write_note
 from maintenance.plan import Plan, PlannedTask
 from maintenance.run import OwnedTable
+from maintenance.sweep import sweep
 from maintenance.upkeep import BEHIND_PLANS
 from tests.ingest.small_ingest import NAME, Ingest, settings_of
 from tests.maintenance.kept import HOURS, Inline, Kept, upkeep_of, wait_for
 from tests.manual_clock import ManualClock
 from thermocline.errors import ForeignSnapshot, MaintenanceBehind
-from thermocline.iceberg.expired import expired_snapshots, history_of, waiting_notes
+from thermocline.iceberg.expired import ExpiryNote, expired_snapshots, history_of, waiting_notes
+from thermocline.iceberg.expired import write_note as write_expiry
 from thermocline.iceberg.files import local_path
 from thermocline.iceberg.lineage import lineage, whole_lineage
 from thermocline.process.metrics import REGISTRY
@@ -214,6 +216,105 @@ def test_files_of_snapshots_that_expired_lately_stay(kept: Kept) -> None:
     assert set(history_of(first)) > set(expired_snapshots(waiting_notes(first))), "the first was swept"
     for snapshot_id in second_ids:
         first.scan(snapshot_id=snapshot_id).to_arrow()
+
+
+def test_files_stay_as_long_where_the_expiry_landed_long_after_it_was_noted(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Method: the owner is frozen between the note and its commit, for longer than files are to stay."""
+    kept.batches(MANY)
+    before = kept.ingest.owned.table
+    ids = [link.snapshot_id for link in lineage(before)]
+    land = OwnedTable.land
+
+    def frozen(site: OwnedTable, change: TableChange) -> Any:
+        kept.clock.advance(5 * HOURS)
+        return land(site, change)
+
+    kept.clock.advance(5 * HOURS)
+    with monkeypatch.context() as patched:
+        patched.setattr(OwnedTable, "land", frozen)
+        kept.turn()
+    assert ids[0] not in {one.snapshot_id for one in kept.ingest.owned.table.snapshots()}
+    kept.clock.advance(3.9 * HOURS)
+    kept.turn()
+    kept.turn()
+    assert kept.upkeep.done.swept_files == 0
+    before.scan(snapshot_id=ids[4]).to_arrow()
+    kept.clock.advance(HOURS)
+    kept.turn()
+    kept.turn()
+    assert kept.upkeep.done.swept_files > 0
+
+
+def test_a_sweep_that_waited_for_its_turn_counts_from_when_it_saw_what_was_gone(kept: Kept) -> None:
+    kept.batches(MANY)
+    before = kept.ingest.owned.table
+    ids = [link.snapshot_id for link in lineage(before)]
+
+    def swept(asleep_hours: float) -> int:
+        def load() -> Any:
+            nonlocal asleep_hours
+            kept.clock.advance(asleep_hours * HOURS)
+            asleep_hours = 0.0
+            return kept.ingest.owned.table
+
+        return sweep(load, int(4 * HOURS * 1000), kept.clock).files
+
+    kept.upkeep._due["sweep"] = kept.clock.monotonic() + 99 * HOURS
+    kept.clock.advance(5 * HOURS)
+    kept.turn()
+    assert swept(asleep_hours=9) == 0
+    kept.clock.advance(3.9 * HOURS)
+    assert swept(asleep_hours=0) == 0
+    before.scan(snapshot_id=ids[4]).to_arrow()
+    assert swept(asleep_hours=0.2) > 0
+
+
+@pytest.mark.parametrize("between", ["load", "notes"])
+def test_files_stay_of_snapshots_that_expire_while_a_sweep_begins(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, between: str
+) -> None:
+    """Method: files of a first expiry are due, and a second one lands just before metadata or after notes."""
+    kept.batches(MANY)
+    kept.clock.advance(5 * HOURS)
+    kept.turn()
+    first = kept.ingest.owned.table
+    second_ids = [snapshot.snapshot_id for snapshot in first.snapshots()]
+    kept.batches(12)
+    kept.upkeep._due["sweep"] = kept.clock.monotonic() + 99 * HOURS
+    kept.clock.advance(5 * HOURS)
+    read_notes = waiting_notes
+
+    def load() -> Any:
+        if between == "load":
+            kept.turn()
+        return kept.ingest.owned.table
+
+    def notes(table: Any) -> Any:
+        found = list(read_notes(table))
+        if between == "notes":
+            kept.turn()
+        return iter(found)
+
+    monkeypatch.setattr("maintenance.sweep.waiting_notes", notes)
+    assert sweep(load, int(4 * HOURS * 1000), kept.clock).files > 0
+    assert second_ids[0] not in {one.snapshot_id for one in kept.ingest.owned.table.snapshots()}
+    for snapshot_id in second_ids:
+        first.scan(snapshot_id=snapshot_id).to_arrow()
+
+
+def test_a_note_whose_expiry_did_not_land_is_forgotten_after_a_day(kept: Kept) -> None:
+    kept.batches(MANY)
+    table = kept.ingest.owned.table
+    write_expiry(table, ExpiryNote.of(kept.clock.now_ms(), "left", table.snapshots()[:3]))
+    ever = kept.ingest.files_ever_in_the_table()
+    for hours, left in ((23, 1), (2, 0)):
+        kept.clock.advance(hours * HOURS)
+        assert sweep(lambda: table, 1, kept.clock).files == 0
+        assert len(list(waiting_notes(table))) == left
+    assert kept.data_files() >= ever
+    assert history_of(table) == {}
 
 
 def test_nothing_expires_while_a_commit_is_unknown(kept: Kept) -> None:

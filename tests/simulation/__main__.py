@@ -2,6 +2,7 @@
 
 --histories N --seed S --processes P    run many; exit 1 where one breaks a promise
 --seed S --history K                    run one; where it fails, shrink it and print what is left
+--maintained                            only such with maintenance, which else are one of twelve
 """
 
 from __future__ import annotations
@@ -20,15 +21,17 @@ def main() -> int:
     options.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     options.add_argument("--processes", type=int, default=2)
     options.add_argument("--history", type=int)
+    options.add_argument("--maintained", action="store_const", const=True)
     chosen = options.parse_args()
     if chosen.history is not None:
-        print(explained(chosen.seed, chosen.history))
+        print(explained(chosen.seed, chosen.history, chosen.maintained))
         return 0
     print(f"seed {chosen.seed}", flush=True)
-    report = run_many(chosen.seed, chosen.histories, chosen.processes, has_progress=True)
+    report = run_many(chosen.seed, chosen.histories, chosen.processes, True, chosen.maintained)
     print("\n".join(report.lines()))
     for failure in report.failures[:3]:
-        print(f"\nshrunk, history {failure.number}:\n{explained(failure.seed, failure.number)}")
+        shrunk = explained(failure.seed, failure.number, chosen.maintained)
+        print(f"\nshrunk, history {failure.number}:\n{shrunk}")
     return 1 if report.failures else 0
 
 

@@ -7,10 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.schema import Schema
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 
+from tests.simulation.records import DEFINITION, LOCATION
 from tests.simulation.store import Edge, FakeIO
 from thermocline.iceberg.files import DataFile
 
+_SCHEMA = DEFINITION.iceberg_schema()
 # Iceberg takes clocks that differ by this much between writers, and refuses what is older than that.
 CLOCK_TOLERANCE_MS = 60_000
 
@@ -24,8 +28,20 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class FakeManifest:
+    """The live files of a bucket. It is its own content, too."""
+
+    manifest_path: str
+    files: tuple[DataFile, ...]
+    manifest_length: int = 100
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class FakeSnapshot:
-    """A snapshot with the live files that `plan_files` would find in its manifests."""
+    """A snapshot with the live files that `plan_files` would find in its manifests.
+
+    ``manifest_list`` and ``listed`` are files of the store only where it is asked for (`FakeCatalog.listed`).
+    """
 
     snapshot_id: int
     parent_snapshot_id: int | None
@@ -33,6 +49,32 @@ class FakeSnapshot:
     timestamp_ms: int
     summary: Summary
     files: tuple[DataFile, ...]
+    manifest_list: str = ""
+    listed: tuple[FakeManifest, ...] = ()
+
+    def manifests(self, io: FakeIO) -> list[FakeManifest]:
+        """Its manifests, read from their list."""
+        return read_list(io, self.manifest_list)
+
+    def model_dump(self, mode: str, by_alias: bool) -> dict[str, Any]:
+        """As a document, which PyIceberg reads as one of its own."""
+        return {
+            "snapshot-id": self.snapshot_id,
+            "parent-snapshot-id": self.parent_snapshot_id,
+            "sequence-number": self.sequence_number,
+            "timestamp-ms": self.timestamp_ms,
+            "manifest-list": self.manifest_list,
+            "summary": {"operation": self.summary.operation, **self.summary.additional_properties},
+        }
+
+
+def read_list(io: FakeIO, path: str) -> list[FakeManifest]:
+    """The manifests of a list. Raises FileNotFoundError."""
+    io.ask("store read")
+    if path not in io.objects:
+        raise FileNotFoundError(path)
+    found: list[FakeManifest] = list(io.objects[path])
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,6 +88,16 @@ class Metadata:
     last_updated_ms: int = 0
     last_sequence_number: int = 0
     table_uuid: str = "the table"
+    metadata_log: tuple[()] = ()
+    statistics: tuple[()] = ()
+    partition_statistics: tuple[()] = ()
+
+    @property
+    def refs(self) -> dict[str, SnapshotRef]:
+        """Main, and the tags."""
+        main = _ref(self.current_id, SnapshotRefType.BRANCH)
+        tags = {name: _ref(one, SnapshotRefType.TAG) for name, one in self.tags.items()}
+        return {MAIN_BRANCH: main, **tags}
 
     @property
     def current(self) -> FakeSnapshot:
@@ -87,7 +139,16 @@ class Metadata:
 def paths_of(snapshot: FakeSnapshot) -> list[str]:
     """Of the files that a snapshot needs."""
     deletes = [file.deletes.path for file in snapshot.files if file.deletes is not None]
-    return [file.path for file in snapshot.files] + deletes
+    lists = (
+        [snapshot.manifest_list, *(one.manifest_path for one in snapshot.listed)]
+        if snapshot.manifest_list
+        else []
+    )
+    return [*(file.path for file in snapshot.files), *deletes, *lists]
+
+
+def _ref(snapshot_id: int, kind: SnapshotRefType) -> SnapshotRef:
+    return SnapshotRef.model_construct(snapshot_id=snapshot_id, snapshot_ref_type=kind)
 
 
 class FakeTable:
@@ -107,6 +168,15 @@ class FakeTable:
     def io(self) -> FakeIO:
         """The file store."""
         return self.catalog.io
+
+    @property
+    def metadata_location(self) -> str:
+        """Of a file that the store does not have: a swap is all that metadata needs here."""
+        return f"{self.location()}/metadata/0.metadata.json"
+
+    def schema(self) -> Schema:
+        """As the definition has it."""
+        return _SCHEMA
 
     def name(self) -> tuple[str, ...]:
         """Namespace and name."""
@@ -146,6 +216,7 @@ class FakeCatalog:
         self.io = io
         self.properties = {"uri": "simulated"}
         self.tables: dict[str, Metadata] = {}
+        self.keeps_manifests = False
         self._edge = edge
         self._landed = landed
         self._ids = 0
@@ -173,6 +244,23 @@ class FakeCatalog:
         self.tables[identifier] = after
         self._landed(identifier, before, after, by)
         return True
+
+    def listed(self, snapshot: FakeSnapshot, parent: FakeSnapshot | None) -> FakeSnapshot:
+        """The snapshot with a manifest a bucket, its parent's where nothing changed, all in the store."""
+        if not self.keeps_manifests:
+            return snapshot
+        known = {one.files: one for one in parent.listed} if parent is not None else {}
+        manifests: list[FakeManifest] = []
+        for bucket in range(DEFINITION.buckets):
+            files = tuple(file for file in snapshot.files if file.bucket == bucket)
+            if files and (one := known.get(files)) is None:
+                one = FakeManifest(f"{LOCATION}/metadata/{snapshot.snapshot_id}-m{bucket}.avro", files)
+                self.io.objects[one.manifest_path] = one
+            if files and one is not None:
+                manifests.append(one)
+        path = f"{LOCATION}/metadata/snap-{snapshot.snapshot_id}.avro"
+        self.io.objects[path] = tuple(manifests)
+        return replace(snapshot, manifest_list=path, listed=tuple(manifests))
 
     def new_id(self) -> int:
         """A new snapshot's id."""

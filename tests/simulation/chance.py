@@ -7,10 +7,11 @@ scenes are such orders, with chance in what they leave open and in what comes be
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from random import Random
 
-from tests.simulation import serving_steps
+from tests.simulation import serving_steps, upkeep_steps
 from tests.simulation.faults import Answer, Fault, Kind, Trouble
 from tests.simulation.history import History
 from tests.simulation.log_steps import (
@@ -38,6 +39,7 @@ from tests.simulation.table_steps import (
     SetProperty,
     Tag,
 )
+from tests.simulation.upkeep_steps import Turn
 from tests.simulation.world import BAD, DELETE, UPSERT, Step, Surroundings
 
 # The steps of ingest in a history; where it is served, as many of serving come between.
@@ -48,6 +50,11 @@ SERVED = 0.5
 MERGED_EVERY = 3
 # How often something happens to serving after a step of ingest; its scenes have two steps on average.
 SERVING_SCENES = 0.4
+# Of so many histories, one has maintenance; of these, few have topics that are compacted, since days pass.
+MAINTAINED_EVERY = 12
+COMPACTED_TOO = 0.3
+# How often maintenance does something after a step; its scenes have four steps on average.
+UPKEEP_SCENES = 0.5
 # A batch makes some twenty requests, and fifteen more where the table is taken first.
 _EDGES = 36
 # Where much depends on what comes before and after.
@@ -58,8 +65,13 @@ Scene = Callable[[Random], list[Step]]
 Weighted = tuple[float, Scene]
 
 
-def history_of(seed: int, number: int, is_served: bool | None = None) -> History:
-    """The history of that number: the same for the same seed. ``is_served``: by chance, unless it is said."""
+def history_of(
+    seed: int, number: int, is_served: bool | None = None, is_maintained: bool | None = None
+) -> History:
+    """The history of that number: the same for the same seed.
+
+    ``is_served`` and ``is_maintained``: by chance, unless it is said.
+    """
     choose = Random(f"{seed}/{number}")
     around = Surroundings(
         partitions=(choose.choice([1, 1, 2]), choose.choice([1, 1, 2])),
@@ -72,6 +84,10 @@ def history_of(seed: int, number: int, is_served: bool | None = None) -> History
         skew_ms_max=choose.choice([0, 0, 0, 0, 20_000, 7_200_000]),
         is_served=(choose.random() < SERVED) if is_served is None else is_served,
     )
+    of_upkeep = Random(f"{seed}/{number}/upkeep")  # so that it changes nothing of the others
+    if number % MAINTAINED_EVERY == 1 if is_maintained is None else is_maintained:
+        is_compacted = around.is_compacted and of_upkeep.random() < COMPACTED_TOO
+        around = replace(around, is_maintained=True, is_compacted=is_compacted)
     scenes = [*_usual(around), *_rare(choose), *_scenes(around)]
     edges = list(accumulate(weight for weight, _ in scenes))
     steps: list[Step] = []
@@ -79,9 +95,17 @@ def history_of(seed: int, number: int, is_served: bool | None = None) -> History
         (_, scene), *_ = choose.choices(scenes, cum_weights=edges)
         steps += scene(choose)
     steps = steps[:STEPS]
+    if around.is_maintained:
+        steps = [one for step in steps for one in _maintained(step, of_upkeep)]
     if around.is_served:
         steps = [one for step in steps for one in (step, *_served(choose))]
     return History(around, tuple(steps))
+
+
+def _maintained(step: Step, choose: Random) -> list[Step]:
+    """A step of the others, which leave expiry to maintenance, and what maintenance does after it."""
+    steps = [Turn(0) if isinstance(step, Expire) else step]
+    return steps + upkeep_steps.random_scene(choose) if choose.random() < UPKEEP_SCENES else steps
 
 
 def _served(choose: Random) -> list[Step]:

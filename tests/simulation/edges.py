@@ -13,6 +13,7 @@ from tests.simulation.engine import deleted_in
 from tests.simulation.owners import own_table
 from tests.simulation.records import IDENTIFIER
 from tests.simulation.serving_edges import serving_simulated
+from tests.simulation.upkeep_edges import upkeep_simulated
 from thermocline.iceberg.catalog import SUMMARY_BATCH, SnapshotState, load_table, state_from
 from thermocline.iceberg.lineage import Link
 from thermocline.iceberg.rewrite import NotARewrite
@@ -44,6 +45,7 @@ def simulated() -> Iterator[None]:
             patch.object(Seam, "from_json", staticmethod(read_seam)),
             patch("thermocline.iceberg.rewrite.check_same_rows", _check_same_rows),
             serving_simulated(),
+            upkeep_simulated(),
         ):
             yield
     finally:

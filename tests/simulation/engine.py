@@ -10,7 +10,7 @@ import pickle
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
@@ -30,6 +30,9 @@ from thermocline.kafka.log import OffsetRange, RecordChunk
 from thermocline.rules.decode import decoder_for, records_table
 from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE
 from thermocline.rules.fold import fold
+
+if TYPE_CHECKING:
+    from tests.simulation.upkeep import Beside
 
 QUARANTINE_LOCATION = f"{LOCATION}_quarantine"
 _DECODER = decoder_for(DEFINITION)
@@ -53,7 +56,8 @@ class Read(msgspec.Struct, frozen=True):
 class FakeEngine:
     """Runs batches for one process. ``is_arrow``: the fold is the one of columns, else the one of hits.
 
-    ``is_merging``: small files go into the one that a batch writes, as `ingest.tiers` says.
+    ``is_merging``: small files go into the one that a batch writes, as `ingest.tiers` says. ``beside`` runs
+    what is to run beside batches.
     """
 
     jvm, tasks = None, 2
@@ -65,7 +69,9 @@ class FakeEngine:
         edge: Callable[[str], None],
         is_arrow: bool = False,
         is_merging: bool = False,
+        beside: Beside | None = None,
     ) -> None:
+        self._beside = beside
         self._cluster = cluster
         self._io = io
         self._edge = edge
@@ -94,7 +100,9 @@ class FakeEngine:
         return gather(results, [planned for some in ranges for planned in some], self._io)
 
     def start(self, task: Callable[[], Any]) -> Future[Any]:
-        """At once: nothing else runs here."""
+        """When a step says so; at once where nothing else runs here."""
+        if self._beside is not None:
+            return self._beside.start(task)
         future: Future[Any] = Future()
         future.set_result(task())
         return future

@@ -102,6 +102,11 @@ class Frames:
         here, frame.swaps = frame.swaps, frame.swaps + 1
         return frame.answer.kind if frame.answer is not None and frame.answer.at == here else ""
 
+    def die(self, process: str) -> None:
+        """Where it is paused, it never goes on."""
+        for frame in self.stack:
+            frame.is_dead = frame.is_dead or frame.process == process
+
     def is_busy(self, process: str) -> bool:
         """Whether it is paused, or at work."""
         return any(frame.process == process for frame in self.stack)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.simulation import log_steps, serving_steps, table_steps
+from tests.simulation import log_steps, serving_steps, table_steps, upkeep_steps
 from tests.simulation.faults import Answer, Fault, Violation
 from tests.simulation.owners import Process
 from tests.simulation.serving import Serving
@@ -41,6 +41,8 @@ class History:
             _settle(world)
             if world.serving is not None:
                 world.serving.settle()
+            if world.keeper is not None:
+                world.keeper.settle()
         except Violation:
             raise
         except Exception as error:
@@ -132,7 +134,7 @@ def shrunk(history: History, kind: str, tries_max: int = 2000) -> History:
 
 def from_text(text: str) -> History:
     """The history that a failure printed."""
-    names = {**vars(log_steps), **vars(table_steps), **vars(serving_steps)}
+    names = {**vars(log_steps), **vars(table_steps), **vars(serving_steps), **vars(upkeep_steps)}
     known = {"History": History, "Surroundings": Surroundings, "Fault": Fault, "Answer": Answer}
     found = eval(text, {**names, **known})
     assert isinstance(found, History)

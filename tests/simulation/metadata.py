@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ingest.metadata import Built, LostRace, MetadataError, NoAnswer, NoTable, Start, StoredSnapshot
@@ -16,7 +16,21 @@ if TYPE_CHECKING:
     from tests.simulation.catalog import FakeCatalog, Metadata
     from thermocline.process.clock import Clock
 
-Late = Callable[[], bool]
+UNDER_WAY_MS_MAX = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """A swap that is under way for long: what of, what for, and since when."""
+
+    swap: Callable[[], bool]
+    before: Metadata
+    after: Metadata
+    asked_ms: int
+
+    def may_land(self, now_ms: int) -> bool:
+        """Nothing is under way for days: by then its files may have gone as orphans."""
+        return now_ms - self.asked_ms < UNDER_WAY_MS_MAX
 
 
 class FakeMetadataStore:
@@ -56,7 +70,7 @@ class FakeMetadataStore:
         now_ms = self._clock.now_ms()
         if before.last_updated_ms - now_ms > CLOCK_TOLERANCE_MS:
             raise MetadataError(f"Invalid update timestamp {now_ms}: before last snapshot log entry")
-        snapshot = FakeSnapshot(
+        bare = FakeSnapshot(
             self._catalog.new_id(),
             parent.snapshot_id,
             before.last_sequence_number + 1,
@@ -64,7 +78,10 @@ class FakeMetadataStore:
             Summary(dict(change.summary)),
             files_after(parent.files, change),
         )
-        return Built(snapshot.snapshot_id, before.with_snapshot(snapshot, change.properties, now_ms))
+        snapshot = self._catalog.listed(bare, parent)
+        left = {key: one for key, one in before.snapshots.items() if key not in change.expired}
+        after = before.changed(snapshots=left).with_snapshot(snapshot, change.properties, now_ms)
+        return Built(snapshot.snapshot_id, after)
 
     def publish(self, start: Start, built: Built) -> None:
         """The swap, as well as it is answered."""
@@ -84,9 +101,9 @@ class FakeMetadataStore:
                 swap()
                 raise LostRace("the metadata location has changed")
             case "late":
-                self._late.append(swap)
+                self._late.append(Late(swap, start.handle, built.handle, self._clock.now_ms()))
             case "late-race":
-                self._late.append(swap)
+                self._late.append(Late(swap, start.handle, built.handle, self._clock.now_ms()))
                 raise LostRace("the metadata location has changed")
         if answer:
             raise NoAnswer("connection reset")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ingest import resume
 from ingest.bad_records import BadRecords, BadRecordsPolicy
 from ingest.commit import Committer
-from ingest.owner import REJECTIONS_MAX, Owner
+from ingest.owner import REJECTIONS_MAX, NoUpkeep, Owner
 from ingest.ownership import Claim, Owned
 from ingest.position import Position
 from ingest.read_task import ReadTask
@@ -24,6 +24,7 @@ from tests.simulation.faults import Answer, Fault, Violation
 from tests.simulation.metadata import FakeMetadataStore
 from tests.simulation.records import IDENTIFIER, NAME
 from tests.simulation.store import FakeIO
+from tests.simulation.upkeep import Beside, WatchedUpkeep
 from thermocline.errors import (
     CommitRejected,
     FactsDiffer,
@@ -114,6 +115,23 @@ class Process:
         if self.world.process(self.name, fault, self._step, answer):
             self.owner = None
 
+    def maintain(self, fault: Fault | None, answer: Answer | None) -> None:
+        """The owner's turn of maintenance after a batch, where it has the table."""
+        if self.owner is not None and self.world.process(self.name, fault, self._turn, answer):
+            self.owner = None
+
+    def work(self, is_task: bool, fault: Fault | None) -> bool:
+        """What maintenance does beside batches; whether there was something to do."""
+        upkeep = None if self.owner is None else self.owner.upkeep
+        return isinstance(upkeep, WatchedUpkeep) and upkeep.beside.work(is_task, fault)
+
+    def die(self, beside: Beside) -> None:
+        """It dies in a thread of that life, whatever else it does; a life after that goes on."""
+        upkeep = None if self.owner is None else self.owner.upkeep
+        if isinstance(upkeep, WatchedUpkeep) and upkeep.beside is beside:
+            self.owner = None
+            self.world.frames.die(self.name)
+
     def resume(self, to: str, fault: Fault | None, answer: Answer | None) -> None:
         """Run the command that the last stop named, as another process."""
         stop, command = self.stop, Process.of(self.world, f"command of {self.name}")
@@ -193,6 +211,16 @@ class Process:
         except ThermoclineError as error:
             self.failed(error)
 
+    def _turn(self) -> None:
+        owner = self.owner
+        if owner is None or owner.must_reload:  # the next batch reads the table again first
+            return
+        try:
+            owner._maintain()
+            self._check_position(owner.position)
+        except ThermoclineError as error:
+            self.failed(error)
+
     def _open(self) -> Owner:
         world, clock, cluster = self.world, self.world.clock(self.name), self.world.cluster
         self.life += 1
@@ -206,13 +234,17 @@ class Process:
         policy = BadRecordsPolicy(NAME, taken.definition.on_error, 1.0, None, None)
         quarantine = cast(Any, FakeQuarantine(world.io, world.kept_bad))
         ids = taken.state.topic_ids
+        beside = Beside(self) if world.around.is_maintained else None
+        engine = FakeEngine(
+            cluster, world.io, world.edge, world.around.is_arrow, world.around.is_merging, beside
+        )
         return Owner(
             settings=cast(Any, _settings(self.records_max)),
             definition=taken.definition,
             log=log,
             table=taken.table,
             task=ReadTask(taken.definition, {}, cast(Any, world.io), QUARANTINE_LOCATION, dict(ids)),
-            engine=FakeEngine(cluster, world.io, world.edge, world.around.is_arrow, world.around.is_merging),
+            engine=engine,
             ends_engine=False,
             committer=committer,
             lease=cast(Any, FreeLease()),
@@ -220,6 +252,7 @@ class Process:
             position=Position.of(taken.state, live_files(taken.table, taken.state.snapshot_id, NAME)),
             clock=clock,
             live_files=live_files,
+            upkeep=NoUpkeep() if beside is None else WatchedUpkeep.of(world, clock, beside),
         )
 
     def _check_position(self, position: Position) -> None:

@@ -65,12 +65,14 @@ class Report:
             yield f"history {failure.number} of seed {failure.seed}: {failure}"
 
 
-def run_histories(seed: int, first: int, count: int, is_served: bool | None = None) -> Report:
+def run_histories(
+    seed: int, first: int, count: int, is_served: bool | None = None, is_maintained: bool | None = None
+) -> Report:
     """Histories of a seed, in this process."""
     report = Report()
     with simulated():
         for number in range(first, first + count):
-            history = history_of(seed, number, is_served)
+            history = history_of(seed, number, is_served, is_maintained)
             report.histories += 1
             report.steps += len(history.steps)
             try:
@@ -80,9 +82,16 @@ def run_histories(seed: int, first: int, count: int, is_served: bool | None = No
     return report
 
 
-def run_many(seed: int, histories: int, processes: int, has_progress: bool = False) -> Report:
+def run_many(
+    seed: int,
+    histories: int,
+    processes: int,
+    has_progress: bool = False,
+    is_maintained: bool | None = None,
+) -> Report:
     """The first histories of a seed, on several processes."""
-    chunks = [(seed, first, min(CHUNK, histories - first)) for first in range(0, histories, CHUNK)]
+    starts = range(0, histories, CHUNK)
+    chunks = [(seed, first, min(CHUNK, histories - first), None, is_maintained) for first in starts]
     report, said_at = Report(), time.monotonic()
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         for done in pool.imap_unordered(_run_chunk, chunks):
@@ -96,9 +105,9 @@ def run_many(seed: int, histories: int, processes: int, has_progress: bool = Fal
     return report
 
 
-def explained(seed: int, number: int) -> str:
+def explained(seed: int, number: int, is_maintained: bool | None = None) -> str:
     """One history: its steps, or, where it fails, the fewest of them that fail in the same way."""
-    history = history_of(seed, number)
+    history = history_of(seed, number, is_maintained=is_maintained)
     with simulated():
         try:
             counts = history.run()
@@ -116,7 +125,7 @@ def _again(history: History) -> str:
     return "it failed, and does not any more: something in it is not decided by the seed"
 
 
-def _run_chunk(chunk: tuple[int, int, int]) -> Report:
+def _run_chunk(chunk: tuple[int, int, int, bool | None, bool | None]) -> Report:
     gc.disable()  # which would take a quarter of the time, to find little
     try:
         return run_histories(*chunk)

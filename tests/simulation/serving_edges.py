@@ -23,6 +23,7 @@ from tests.simulation.disk import MemoryDisk, MemoryPath
 from tests.simulation.records import DEFINITION, DEFINITION_JSON
 from thermocline.kafka.log import RecordChunk
 from thermocline.rules.decode import Decoded, decoder_for
+from thermocline.rules.decode.record import HeadersOf
 from thermocline.rules.definition import LiveTable
 
 
@@ -86,7 +87,7 @@ class _RememberingDecoder:
         self._decoder = decoder_for(DEFINITION)
         self._known: dict[tuple[bytes | None, bytes | None], tuple[Decoded, tuple[bytes, bytes] | None]] = {}
 
-    def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> _Decoded:
+    def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None], _: HeadersOf) -> _Decoded:
         """Like a decoder, but only for ``_stored_records``."""
         records = [self._record(key, value) for key, value in zip(keys, values, strict=True)]
         bad = [one.bad[0] for one, stored in records if stored is None]

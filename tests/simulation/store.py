@@ -15,14 +15,16 @@ class FakeIO(PyArrowFileIO):
     """Objects by path: bytes, or what stands for a data file (`tests.simulation.engine`).
 
     A subclass of the FileIO that PyIceberg takes by itself, whose folders can be listed. ``deleted`` is
-    called with each path that goes.
+    called with each path that goes, ``now_ms`` says when a file was written.
     """
 
-    def __init__(self, edge: Edge, deleted: Callable[[str], None]) -> None:
+    def __init__(
+        self, edge: Edge, deleted: Callable[[str], None], now_ms: Callable[[], int] | None = None
+    ) -> None:
         super().__init__()
         # PyIceberg sets it on each FileIO: what lists a folder, by paths without scheme.
         self.fs_by_scheme = lambda _scheme, _netloc: SimpleNamespace(get_file_info=self._listed)
-        self.objects: dict[str, Any] = {}
+        self.objects: dict[str, Any] = {} if now_ms is None else _Dated(now_ms)
         self._edge = edge
         self._deleted = deleted
 
@@ -49,16 +51,32 @@ class FakeIO(PyArrowFileIO):
     def _listed(self, selector: Any) -> list[Any]:
         self.ask("store list")
         folder = f"file://{selector.base_dir}/"
+        written = self.objects.written if isinstance(self.objects, _Dated) else {}
         return [
-            SimpleNamespace(path=path.removeprefix("file://"), is_file=True, size=0, mtime_ns=None)
+            SimpleNamespace(
+                path=path.removeprefix("file://"), is_file=True, size=0, mtime_ns=written.get(path)
+            )
             for path in self.objects
-            if path.startswith(folder) and "/" not in path.removeprefix(folder)
+            if path.startswith(folder) and (selector.recursive or "/" not in path.removeprefix(folder))
         ]
+
+
+class _Dated(dict[str, Any]):
+    """Objects, and when each was written, in nanoseconds since 1970."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        super().__init__()
+        self._now_ms = now_ms
+        self.written: dict[str, int] = {}
+
+    def __setitem__(self, path: str, content: Any) -> None:
+        super().__setitem__(path, content)
+        self.written[path] = self._now_ms() * 1_000_000
 
 
 class _Input:
     def __init__(self, io: FakeIO, path: str) -> None:
-        self._io = io
+        self.io = self._io = io
         self.location = path
 
     def open(self, seekable: bool = True) -> _Source:
@@ -107,12 +125,20 @@ class _Sink:
         self._io = io
         self._path = path
         self._parts: list[bytes] = []
+        self.closed = False
 
-    def write(self, content: bytes) -> int:
-        self._parts.append(content)
+    def write(self, content: Any) -> int:
+        self._parts.append(bytes(content))
         return len(content)
 
+    def tell(self) -> int:
+        return sum(map(len, self._parts))
+
+    def flush(self) -> None:
+        """Nothing is written before it is closed."""
+
     def close(self) -> None:
+        self.closed = True
         self._io.objects[self._path] = b"".join(self._parts)
 
     def __enter__(self) -> Self:

@@ -64,7 +64,8 @@ class DeliverLate:
     def run(self, world: World) -> None:
         """It may never be."""
         if world.late:
-            is_done = world.late.pop(self.which % len(world.late))()
+            one = world.late.pop(self.which % len(world.late))
+            is_done = one.may_land(world.now_ms) and one.swap()
             world.counts["late swap landed" if is_done else "late swap refused"] += 1
 
 
@@ -168,7 +169,7 @@ class Rollback:
 
 
 def _snapshot(world: World, metadata: Metadata, files: tuple[DataFile, ...], operation: str) -> None:
-    snapshot = FakeSnapshot(
+    bare = FakeSnapshot(
         world.catalog.new_id(),
         metadata.current_id,
         metadata.last_sequence_number + 1,
@@ -176,6 +177,7 @@ def _snapshot(world: World, metadata: Metadata, files: tuple[DataFile, ...], ope
         Summary({}, operation),
         files,
     )
+    snapshot = world.catalog.listed(bare, metadata.current)
     _swap(world, metadata.with_snapshot(snapshot, {}, snapshot.timestamp_ms))
     world.counts[f"foreign {operation}"] += 1
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from pyarrow.fs import FileSelector
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from ingest.bucket_task import BucketResult
@@ -26,7 +25,7 @@ from tests.simulation.faults import Violation
 from tests.simulation.metadata import FakeMetadataStore
 from tests.simulation.store import FakeIO
 from thermocline.iceberg.catalog import BATCH_PROPERTY, load_table, open_catalog
-from thermocline.iceberg.files import local_path, plan_files
+from thermocline.iceberg.files import listed_folder, local_path, plan_files
 from thermocline.process.clock import SystemClock
 
 IDENTIFIER = "app.profiles"
@@ -149,6 +148,30 @@ def test_batches_leave_the_same_files_and_history(stores: Both) -> None:
 
 
 @pytest.mark.jvm
+def test_snapshots_that_a_change_expires_leave_the_table_and_its_history(stores: Both) -> None:
+    for _ in range(4):
+        change, _ = stores.ingest.batch()
+        stores.commit(stores.change(change.files))
+    gone = stores.ids[1:3]
+    change = stores.change()
+
+    def publish(store: MetadataStore, which: int) -> int:
+        start = store.start()
+        built = store.build(start, replace(change, expired=[pair[which] for pair in gone]))
+        store.publish(start, built)
+        return built.snapshot_id
+
+    stores.ids.append(stores.both(publish))
+    stores.ingest.refresh()
+    stores.check()
+    for pair in gone:
+        assert [store.snapshot(id_) for store, id_ in zip((stores.real, stores.fake), pair, strict=True)] == [
+            None,
+            None,
+        ]
+
+
+@pytest.mark.jvm
 def test_what_was_started_before_another_commit_loses_the_race(stores: Both) -> None:
     starts = stores.both(lambda store, _: store.start())
     built = stores.both(lambda store, which: store.build(starts[which], stores.change()))
@@ -212,22 +235,23 @@ def test_a_table_that_was_dropped_is_said_to_be_missing(stores: Both) -> None:
 
 @pytest.fixture(params=["fake", "real"])
 def io(request: pytest.FixtureRequest) -> PyArrowFileIO:
-    return FakeIO(nothing, nothing) if request.param == "fake" else PyArrowFileIO()
+    return FakeIO(nothing, nothing, lambda: 1_000) if request.param == "fake" else PyArrowFileIO()
 
 
 def test_objects_are_written_read_listed_and_deleted(io: PyArrowFileIO, tmp_path: Path) -> None:
     folder = tmp_path.as_uri()
 
-    def listed() -> list[str]:
-        scheme, netloc, path = io.parse_location(f"{folder}/notes", io.properties)
-        found = io.fs_by_scheme(scheme, netloc).get_file_info(FileSelector(path, allow_not_found=True))
-        return sorted(info.path.rpartition("/")[2] for info in found if info.is_file)
+    def listed(is_recursive: bool = False) -> list[str]:
+        found = listed_folder(io, f"{folder}/notes", is_recursive)
+        assert all(file.modified_ms for file in found)
+        return [file.path.rpartition("/")[2] for file in found]
 
     assert listed() == []
     for name in ("notes/a.json", "notes/b.json", "notes/deeper/c.json", "other.json"):
         with io.new_output(f"{folder}/{name}").create(overwrite=True) as sink:
             sink.write(name.encode())
     assert listed() == ["a.json", "b.json"]
+    assert listed(is_recursive=True) == ["a.json", "b.json", "c.json"]
     with io.new_input(f"{folder}/notes/a.json").open() as source:
         assert source.read() == b"notes/a.json"
     with pytest.raises(FileExistsError):

@@ -137,8 +137,8 @@ class Worker:
                 self._refresh()
             try:
                 cold = [self.table.reader.cold_rows(look.cold, entity) for entity in entities]
-            except OSError:  # expired before it was opened, or the store is away
-                self.world.counts["lookup: a file was not readable"] += 1
+            except OSError as error:  # expired before it was opened, or the store is away
+                self._unreadable("lookup", look.cold.index.snapshot_id, error)
                 return
             self._check(look, looked_ms, self.table.reader.overlay(look, cold), wanted)
 
@@ -171,8 +171,8 @@ class Worker:
         def run() -> None:
             try:
                 found = _bucket_of(held.extract, bucket, scans)
-            except OSError:
-                self.world.counts["extract: a file was not readable"] += 1
+            except OSError as error:
+                self._unreadable("extract", held.extract._cold.index.snapshot_id, error)
                 return
             before = held.read.setdefault(bucket, found)
             if before != found:
@@ -187,6 +187,11 @@ class Worker:
         """The last row was sent, or the client went away."""
         self.extracts.remove(held)
         self.world.process(self.name, None, held.extract.close)
+
+    def _unreadable(self, what: str, snapshot_id: int, error: OSError) -> None:
+        self.world.counts[f"{what}: a file was not readable"] += 1
+        if isinstance(error, FileNotFoundError) and self.world.keeper is not None:
+            self.world.keeper.missed(snapshot_id, error)
 
     def _check(
         self, look: Look, looked_ms: int, answer: Sequence[Sequence[bytes]], wanted: Sequence[Sequence[Key]]

@@ -16,6 +16,7 @@ from tests.simulation.catalog import FakeCatalog, FakeSnapshot, Metadata, Summar
 from tests.simulation.engine import deleted_in
 from tests.simulation.faults import Answer, Crash, Fault, Frame, Frames, Violation
 from tests.simulation.kafka import FakeCluster
+from tests.simulation.keeper import Keeper
 from tests.simulation.oracle import Oracle, Produced, Rows
 from tests.simulation.records import (
     DEFINITION,
@@ -63,6 +64,7 @@ class Surroundings:
     records_max: int = 100
     skew_ms_max: int = 0
     is_served: bool = False
+    is_maintained: bool = False
 
 
 class SimClock:
@@ -96,8 +98,11 @@ class World:
         self.frames = Frames(self.run_next)
         self.cluster = FakeCluster(SimClock(self))
         self.cluster.before = lambda what: self.edge(f"log {what}")
-        self.io = FakeIO(self.edge, self._deleted)
+        now_ms = (lambda: self.now_ms) if around.is_maintained else None
+        self.io = FakeIO(self.edge, self._deleted, now_ms)
         self.catalog = FakeCatalog(self.io, self.edge, self._landed)
+        self.catalog.keeps_manifests = around.is_maintained
+        self.keeper = Keeper(self) if around.is_maintained else None
         self.late: list[Late] = []
         self.places: list[tuple[str, int]] = []
         self.transactions: dict[int, Transaction] = {}
@@ -239,13 +244,16 @@ class World:
             BATCH_PROPERTY: change.batch_id,
         }
         summary = Summary(summary_fields(change, 0, DEFINITION.version, {}))
-        snapshot = FakeSnapshot(self.catalog.new_id(), None, 1, self.now_ms, summary, ())
+        bare = FakeSnapshot(self.catalog.new_id(), None, 1, self.now_ms, summary, ())
+        snapshot = self.catalog.listed(bare, None)
         ours = {snapshot.snapshot_id: snapshot}
         first = Metadata(ours, snapshot.snapshot_id, properties, {}, self.now_ms, 1)
         self.catalog.create(IDENTIFIER, first)
 
     def _landed(self, identifier: str, before: Metadata | None, after: Metadata, by: str) -> None:
         known = {} if before is None else before.snapshots
+        if self.keeper is not None and before is not None:
+            self.keeper.swapped(before, after)
         for snapshot_id, snapshot in after.snapshots.items():
             if snapshot_id in known:
                 continue
@@ -267,4 +275,12 @@ class World:
 
     def _deleted(self, path: str) -> None:
         if path in self.table().paths():
-            raise Violation("file-missing", f"{path} was deleted, and a snapshot needs it")
+            raise self.broken("file-missing", f"{path} was deleted, and a snapshot needs it")
+        if self.keeper is not None:
+            self.keeper.deleted(path)
+
+    def broken(self, kind: str, detail: str) -> Violation:
+        """A violation that is kept, whoever catches it."""
+        violation = Violation(kind, detail)
+        self.violation = self.violation or violation
+        return violation

@@ -24,9 +24,9 @@ BEFORE: Final = {
     "hot.open": "tailer.poll=kill@1",
 }
 # Of commands that no torture runs, or of what it never meets; and the clock, which is a fault of its own.
-LEFT_OUT: Final = ("clock", "alter.", "resume.", "replay.", "dead-letters.")
+LEFT_OUT: Final = ("clock", "alter.", "resume.", "replay.", "dead-letters.", "orphans.")
 # Always reached; their errors stop what a supervisor starts again.
-INGEST: Final = (Process.INGEST, Process.TASK)
+INGEST: Final = (Process.INGEST, Process.TASK, Process.UPKEEP)
 SERVING: Final = (Process.TAILER, Process.API)
 
 Entry = tuple[str, str]

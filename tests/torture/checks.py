@@ -6,12 +6,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyiceberg.table.snapshots import ancestors_of
 
 from embedded.oracle import differences
 from embedded.stack import TABLE, Stack
 from tests.torture.ledger import Ledger
-from thermocline.iceberg.catalog import current_state, load_table, open_catalog, state_of
+from thermocline.iceberg.catalog import current_state, load_table, open_catalog
+from thermocline.iceberg.lineage import whole_lineage
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
@@ -36,10 +36,13 @@ def check_rows(table: Table, ledger: Ledger) -> tuple[int, list[str]]:
 
 def check_history(table: Table, ledger: Ledger) -> tuple[int, list[str]]:
     """How many batches were committed, and what is wrong with their order, seams and accounts."""
-    current = table.current_snapshot()
-    assert current is not None
-    states = [state_of(one, TABLE) for one in ancestors_of(current, table.metadata)][::-1]
+    links = whole_lineage(table)
+    states = [link.state for link in links if link.state is not None]
     wrong = []
+    if not links[0].is_first or len(states) < len(links):
+        wrong.append(
+            f"the history begins with {links[0].snapshot_id}, {len(states)} of {len(links)} are ours"
+        )
     if len({state.batch_id for state in states}) < len(states):
         wrong.append("a batch was committed twice")
     for before, after in pairwise(states):

@@ -17,6 +17,7 @@ from typing import Final
 
 from embedded.stack import TABLE, TOPIC, Stack
 from serving.client import Client
+from tests.torture import hurried
 from tests.torture.armed import INGEST, SERVING, Armed
 from tests.torture.checks import check_history, check_quarantine, check_rows, table_of
 from tests.torture.disks import Disk
@@ -62,6 +63,7 @@ class Tally:
     commits: int = 0
     rows_compared: int = 0
     takeovers: int = 0
+    upkeep: Counter[str] = field(default_factory=Counter)
 
 
 class NotFresh(Exception):
@@ -141,6 +143,7 @@ class Episode:
             armed["ingest"] = Armed(stack.folder / "ingest.failpoints", INGEST)
             armed["serve"] = Armed(stack.folder / "serve.failpoints", SERVING)
         environments = {role: points.environment for role, points in armed.items()}
+        environments["ingest"] = hurried.environment(armed["ingest"].path if armed else None)
         supervisor = Supervisor(stack, self._findings, environments)
         judge = Judge(ledger, self._findings)
         for part in (ledger, judge, supervisor, traffic):
@@ -263,6 +266,7 @@ class Episode:
         self._tally.judged += judge.judged
         self._tally.exits += site.supervisor.exits
         self._tally.starts += site.supervisor.starts
+        self._tally.upkeep += site.supervisor.upkeep
 
     def _check_acknowledged(self, site: Site) -> None:
         """That the ledger, which all is compared with, is what the broker said that it has."""
@@ -303,7 +307,7 @@ def _play_faults(drawn: tuple[Fault, ...], faults: Faults) -> None:
 
 
 def _configure(stack: Stack, drawn: random.Random) -> None:
-    """No bound on bad records, and a table of one kind or another."""
+    """No bound on bad records, a table of one kind or another, and much to maintain."""
     choices = [
         "errors_ratio_max = 1.0",
         f"format_version = {drawn.choice((2, 3, 3))}",
@@ -313,7 +317,7 @@ def _configure(stack: Stack, drawn: random.Random) -> None:
     text = stack.config_path.read_text()
     columns = f"[tables.{TABLE}.columns]"
     text = text.replace(columns, "\n".join([*choices, "", columns]))
-    stack.config_path.write_text(text)
+    stack.config_path.write_text(text + hurried.SETTINGS)
     print(json.dumps(choices), flush=True)
 
 

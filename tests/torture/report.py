@@ -45,6 +45,7 @@ def _figures(tally: Tally, facts: Mapping[str, str]) -> Iterator[tuple[str, str]
     yield "batches committed", f"{tally.commits:,}"
     yield "times that an owner took the table", f"{tally.takeovers:,}"
     yield "processes started", ", ".join(f"{role} {times}" for role, times in sorted(tally.starts.items()))
+    yield "maintenance", ", ".join(f"{what} {times:,}" for what, times in sorted(tally.upkeep.items()))
     yield "answers compared", ", ".join(f"{read_path} {n:,}" for read_path, n in sorted(tally.judged.items()))
     yield "refused, and asked again", ", ".join(f"{code} {n:,}" for code, n in sorted(tally.refused.items()))
     yield "rows of the table compared", f"{tally.rows_compared:,}"

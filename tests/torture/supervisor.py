@@ -60,6 +60,7 @@ class Supervisor:
     ) -> None:
         self.exits: Counter[str] = Counter()
         self.starts: Counter[str] = Counter()
+        self.upkeep: Counter[str] = Counter()
         self._stack = stack
         self._findings = findings
         self._environments = environments
@@ -148,6 +149,8 @@ class Supervisor:
             self._findings.add_unforeseen(f"{one.role} ended in no way known", what)
         if one.role == "serve":
             self._note_children(one.command.log_path)
+        else:
+            self.upkeep += upkeep_in(one.command.log_path)
 
     def _note_children(self, log_path: Path) -> None:
         """How the processes of a server ended that it started again."""
@@ -170,6 +173,27 @@ def last_error(log_path: Path) -> Mapping[str, Any]:
             with suppress(ValueError):
                 found = json.loads(line)
     return found
+
+
+def upkeep_in(log_path: Path) -> Counter[str]:
+    """What maintenance says in a log that it has done."""
+    found: Counter[str] = Counter()
+    for line in log_path.read_text(errors="replace").splitlines():
+        with suppress(ValueError):
+            said = json.loads(line)
+            match said.get("message"):
+                case "compacted":
+                    found["rewrites"] += 1
+                    found["rewrites that deletes followed"] += bool(said["late_deletes"])
+                case "snapshots expired":
+                    found["expiries"] += 1
+                    found["snapshots expired"] += said["expired"]
+                case "swept":
+                    found["sweeps"] += 1
+                    found["files swept"] += said["deleted_files"]
+                case "maintenance will try again":
+                    found[f"{said['what']} failed"] += 1
+    return +found
 
 
 def descendants(pid: int) -> list[psutil.Process]:

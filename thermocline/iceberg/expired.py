@@ -1,8 +1,9 @@
 """Notes of snapshots that left a table's metadata: which files they had, and what they said of the log.
 
-Maintenance writes one before it expires snapshots. Their files are deleted much later, by the note; then it
-goes to the table's history, for those who judge old records (``reading``). A note is of one table, by its
-UUID: another one may have been made in the same place.
+Maintenance writes one before it expires snapshots, and marks it when it sees that they are gone: the commit
+may have landed much later than it was noted. Their files are deleted long after that; then the note goes to
+the table's history, for those who judge old records (``reading``). A note is of one table, by its UUID:
+another one may have been made in the same place.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ __all__ = [
     "ExpiryNote",
     "expired_snapshots",
     "forget_history",
+    "gone_since_ms",
     "history_of",
     "last_expiry_ms",
+    "mark_gone",
     "remove_note",
     "to_history",
     "waiting_notes",
@@ -40,6 +43,7 @@ _WAITING: Final = "expired"
 _HISTORY: Final = "history"
 # Not .gz: PyArrow compresses by itself what is named so.
 _ENDING: Final = ".json.zlib"
+_MARK: Final = ".gone"
 _TIME_DIGITS: Final = 15
 
 _logger = logging.getLogger(__name__)
@@ -47,7 +51,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ExpiryNote:
-    """Snapshots that were, or were to be, expired together at a time. Names sort by that time."""
+    """Snapshots that were, or were to be, expired together, noted at a time. Names sort by that time."""
 
     name: str
     expired_ms: int
@@ -64,6 +68,23 @@ def write_note(table: Table, note: ExpiryNote) -> None:
     _write(table, _WAITING, note)
 
 
+def mark_gone(table: Table, note: ExpiryNote, now_ms: int) -> None:
+    """Write down that the metadata does not have its snapshots any more. Raises `OSError`."""
+    with table.io.new_output(_mark_path(table, note)).create(overwrite=True) as sink:
+        sink.write(str(now_ms).encode())
+
+
+def gone_since_ms(table: Table, note: ExpiryNote) -> int | None:
+    """When its snapshots were seen to be gone; None where it is not marked, or half. Raises `OSError`."""
+    try:
+        with table.io.new_input(_mark_path(table, note)).open() as source:
+            digits = source.read().decode()
+    except FileNotFoundError:
+        return None
+    # A mark that a process died on may have lost its end, and so say that it is long ago.
+    return int(digits) if digits.isdecimal() and len(digits) == len(str(note.expired_ms)) else None
+
+
 def to_history(table: Table, note: ExpiryNote) -> None:
     """Its files are deleted; what its snapshots said stays. Raises `OSError`."""
     if note.snapshots:
@@ -72,7 +93,9 @@ def to_history(table: Table, note: ExpiryNote) -> None:
 
 
 def remove_note(table: Table, note: ExpiryNote) -> None:
-    """Remove a note of files that wait. Raises `OSError`."""
+    """Remove a note of files that wait, its mark first. Raises `OSError`."""
+    with suppress(FileNotFoundError):
+        table.io.delete(_mark_path(table, note))
     table.io.delete(_path(table, _WAITING, note.name))
 
 
@@ -87,7 +110,8 @@ def waiting_notes(table: Table) -> Iterator[ExpiryNote]:
 
 def history_of(table: Table) -> Mapping[int, Snapshot]:
     """All expired snapshots of the table that are known, by id. Raises `OSError`."""
-    return expired_snapshots(chain(_notes(table, _HISTORY), _notes(table, _WAITING)))
+    # In this order: a note may go from the one to the other meanwhile.
+    return expired_snapshots(chain(_notes(table, _WAITING), _notes(table, _HISTORY)))
 
 
 def expired_snapshots(notes: Iterable[ExpiryNote]) -> dict[int, Snapshot]:
@@ -120,8 +144,11 @@ def _write(table: Table, folder: str, note: ExpiryNote) -> None:
 
 def _notes(table: Table, folder: str) -> Iterator[ExpiryNote]:
     for name in _names(table, folder):
-        with table.io.new_input(_path(table, folder, name)).open() as source:
-            content = source.read()
+        try:
+            with table.io.new_input(_path(table, folder, name)).open() as source:
+                content = source.read()
+        except FileNotFoundError:  # it went since it was listed
+            continue
         try:
             document = json.loads(zlib.decompress(content))
             snapshots = tuple(Snapshot.model_validate(one) for one in document["snapshots"])
@@ -154,3 +181,7 @@ def _folder(table: Table, folder: str) -> str:
 
 def _path(table: Table, folder: str, name: str) -> str:
     return f"{_folder(table, folder)}/{name}{_ENDING}"
+
+
+def _mark_path(table: Table, note: ExpiryNote) -> str:
+    return f"{_folder(table, _WAITING)}/{note.name}{_MARK}"
