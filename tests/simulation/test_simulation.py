@@ -75,7 +75,7 @@ BROKEN: dict[str, tuple[Callable[..., Any], str, str, set[str]]] = {
         Owner._run,
         "raise error  # its files",
         "delete_files(self.table.io, written_paths(result.buckets)); raise error  #",
-        {"file-missing"},
+        {"file-missing", "deleted-under-way"},
     ),
     "a lost commit is not looked for": (
         Committer._look_for,
