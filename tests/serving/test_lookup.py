@@ -309,3 +309,4 @@ def test_lookups_are_counted_by_bucket_and_left_where_maintenance_finds_them(
     assert rates.lookups == expected
     world.clock.advance(RECENT_MS / 1000 + 1)
     assert read_rates(io, location, world.clock.now_ms()) is None, "they say nothing of now"
+    table.close()

@@ -26,6 +26,7 @@ from thermocline.errors import NotReady, StorageFailed
 
 __all__ = ["private_world", "served"]
 
+OK = 200
 USER = {"app_id": 7, "user_id": "u1"}
 
 
@@ -65,10 +66,13 @@ def test_a_disk_that_fails_is_named_and_may_be_asked_again(
     ask: Callable[[Any], Any],
     point: str,
 ) -> None:
-    arm(file, f"{point}=error@1")
-    with caplog.at_level(logging.ERROR, "serving.problems"):
-        answer = ask(served.client)
-    assert has_fired(file, f"{point}=error@1")
+    for _ in range(5):
+        arm(file, f"{point}=error@1")
+        with caplog.at_level(logging.ERROR, "serving.problems"):
+            answer = ask(served.client)
+        assert has_fired(file, f"{point}=error@1")
+        if answer.status_code != OK:
+            break  # else the heartbeat of a lease that an earlier test left met the point first
     assert (answer.status_code, answer.json()["code"]) == (503, "storage-failed")
     assert answer.json()["retryable"] is True
     assert answer.headers["Retry-After"]
