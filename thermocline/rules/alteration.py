@@ -15,7 +15,7 @@ from pyiceberg import types
 
 from thermocline.errors import AlterationRefused
 from thermocline.rules.column_types import ColumnType, Kind
-from thermocline.rules.definition import PROVENANCE, Column, LiveTable, problems_of_new_names
+from thermocline.rules.definition import PROVENANCE, Column, LiveTable, problems_of_new_names, spelled_schema
 from thermocline.text.shown import json_text
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ FIXED: Final = {
     "key": "every row, index and delete in the table is found by it",
     "key_from": "the same record must have the same key whenever it is read",
     "key_format": "the same record must have the same key whenever it is read",
+    "key_schema": "records do not name their schema, and the log has some that this one wrote",
+    "value_schema": "records do not name their schema, and the log has some that this one wrote",
+    "schema_framed": "the same record must mean the same row whenever it is read",
     "entity": "rows are placed and looked up by it",
     "buckets": "the place of every row follows from it",
     "format_version": "the deletes in the table are written in its form",
@@ -213,4 +216,4 @@ def _path(path: Sequence[str]) -> str:
 def _spelled(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "nothing"
-    return json_text(value) if isinstance(value, bool) else str(value)
+    return json_text(value) if isinstance(value, bool) else spelled_schema(str(value or "none"))

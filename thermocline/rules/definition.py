@@ -20,6 +20,7 @@ from pyiceberg import types
 from pyiceberg.schema import Schema
 
 from thermocline.errors import ConfigInvalid, first_line
+from thermocline.rules.avro_schema import SchemaInvalid, schema_text
 from thermocline.rules.column_types import TYPES, ColumnType, Kind, TypeText, closest
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "OnError",
     "OnErrorMode",
     "problems_of_new_names",
+    "spelled_schema",
 ]
 
 PROVENANCE: Final = ("_kafka_topic", "_kafka_partition", "_kafka_offset", "_kafka_timestamp")
@@ -40,7 +42,7 @@ TOMBSTONE: Final = "_tombstone"
 KEY: Final = "_key"
 BUCKET_FIELD: Final = "bucket"
 
-FORMATS: Final = ("json", "string", "int", "long", "uuid", "bytes")
+FORMATS: Final = ("json", "avro", "string", "int", "long", "uuid", "bytes")
 # What a record's key or value is as a whole, and which column it can be then.
 ONE_COLUMN: Final[dict[str, tuple[Kind, ...]]] = {
     "string": (
@@ -146,7 +148,9 @@ class LiveTable:
 
     ``columns`` stand in declared order; ``entity`` is a prefix of ``key``; ``version`` counts alterations.
     Both are empty for a table without a key, to which every record adds a row: where the record stands in the
-    log identifies it. ``provenance_id`` is the first field id of the provenance columns.
+    log identifies it. ``provenance_id`` is the first field id of the provenance columns. ``key_schema`` and
+    ``value_schema`` are the Avro schemas of all records; where there is none, each record names its own;
+    ``schema_framed``: records name one that is not looked at.
     """
 
     name: str
@@ -165,6 +169,9 @@ class LiveTable:
     suppress_unchanged: bool
     provenance_id: int
     version: int = 1
+    key_schema: str | None = None
+    value_schema: str | None = None
+    schema_framed: bool = False
 
     @classmethod
     def build(  # noqa: PLR0913  (a table has as many settings)
@@ -184,6 +191,9 @@ class LiveTable:
         on_error: OnErrorText = "quarantine",
         transactional: bool = False,
         suppress_unchanged: bool = False,
+        key_schema: str | None = None,
+        value_schema: str | None = None,
+        schema_framed: bool = False,
         field_ids: Mapping[str, int] | None = None,
         provenance_id: int | None = None,
         version: int = 1,
@@ -216,10 +226,14 @@ class LiveTable:
             # safety: stored-provenance-id
             provenance_id=len(columns) + 1 if provenance_id is None else provenance_id,
             version=version,
+            key_schema=_parse_schema("key_schema", key_schema, problems),
+            value_schema=_parse_schema("value_schema", value_schema, problems),
+            schema_framed=schema_framed,
         )
         problems += _problems_of_key(live_table, declared=list(columns))
         problems += _problems_of_choices(live_table)
         problems += _problems_of_formats(live_table, key_format)
+        problems += _problems_of_schemas(live_table)
         if problems:
             raise ConfigInvalid(of=f"of table {name}", problems=tuple(problems))
         return live_table
@@ -247,6 +261,9 @@ class LiveTable:
         fields["on_error"] = self.on_error.declared
         if self.key_format == self.format:  # as tables have it that were made before there was another
             del fields["key_format"]
+        for field in ("key_schema", "value_schema", "schema_framed"):  # nor did those have schemas
+            if not fields[field]:
+                del fields[field]
         fields["columns"] = [
             {"name": column.name, "id": column.field_id, **_declared(column)} for column in self.columns
         ]
@@ -266,6 +283,12 @@ class LiveTable:
             if getattr(self, field) != getattr(other, field)
         ]
         return (*found, *_differing_columns(self.columns, other.columns))
+
+    @property
+    def needs_registry(self) -> bool:
+        """Whether only a schema registry knows the schemas of its records' writers."""
+        of_keys = self.key_from == "key" and self.key_format == "avro" and self.key_schema is None
+        return of_keys or (self.format == "avro" and self.value_schema is None)
 
     @property
     def has_key(self) -> bool:
@@ -363,6 +386,14 @@ def _parse_on_error(text: OnErrorText, problems: list[str]) -> OnError:
         return OnError()
 
 
+def _parse_schema(field: str, text: str | None, problems: list[str]) -> str | None:
+    try:
+        return None if text is None else schema_text(text)
+    except SchemaInvalid as error:
+        problems.append(f"the {field.replace('_', ' ')} is no schema of Avro: {error}")
+        return text
+
+
 def _declared(column: Column) -> dict[str, object]:
     declared = column.type.declared
     fields: dict[str, object] = dict(declared) if isinstance(declared, Mapping) else {"type": declared}
@@ -453,6 +484,16 @@ def _problems_of_formats(table: LiveTable, key_format: str | None) -> Iterable[s
     )
 
 
+def _problems_of_schemas(table: LiveTable) -> Iterable[str]:
+    if table.value_schema is not None and table.format != "avro":
+        yield f'value_schema_file is given, and format is "{table.format}", not "avro"'
+    if table.key_schema is not None and (table.key_from != "key" or table.key_format != "avro"):
+        why = f'key_format is "{table.key_format}"' if table.key_from == "key" else "keys are not read"
+        yield f"key_schema_file is given, and {why}"
+    if table.schema_framed and table.value_schema is None and table.key_schema is None:
+        yield "schema_framed is about a value_schema_file or a key_schema_file, and neither is given"
+
+
 def _problems_of_one_column(part: str, format_: str, columns: Sequence[Column]) -> Iterable[str]:
     kinds = ONE_COLUMN.get(format_)
     if kinds is None:
@@ -484,7 +525,14 @@ def _differing_columns(ours: Sequence[Column], others: Sequence[Column]) -> Iter
 
 def _spelled_field(table: LiveTable, field: str) -> str:
     value = getattr(table, field)
+    if isinstance(value, str) and field.endswith("_schema"):
+        return spelled_schema(value)
     return _spelled(value.declared if isinstance(value, OnError) else value)
+
+
+def spelled_schema(text: str) -> str:
+    """A schema's text, or as much of it as a sentence can hold."""
+    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 def _spelled(value: object) -> str:
