@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from serving.source import LogSource
     from thermocline.kafka.log import Log, Tail, TopicFacts
     from thermocline.process.clock import Clock
+    from thermocline.schema_registry import SchemaRegistry
     from thermocline.settings import ServingSettings, Settings
 
 # One transaction each: a record waits 10 ms on average, and the rounds take a few percent of a core.
@@ -78,7 +79,8 @@ def run_tailer(settings: Settings, table_name: str, stop: threading.Event) -> No
         ColdPublisher(folder / COLD),
     )
     source = KafkaSource(settings.kafka, table_name, clock)
-    tailer = Tailer(settings.serving, table_name, folder, follower, source, clock, stop.wait)
+    registry = settings.registry.client()
+    tailer = Tailer(settings.serving, table_name, folder, follower, source, clock, stop.wait, registry)
     follower.start()
     try:
         tailer.run(stop)
@@ -102,7 +104,9 @@ class Tailer:
         source: LogSource,
         clock: Clock,
         wait: Callable[[float], object],
+        registry: SchemaRegistry | None = None,
     ) -> None:
+        self._registry = registry
         self._settings = settings
         self._table = table
         self._folder = folder
@@ -229,7 +233,7 @@ class Tailer:
             newest.source,
             newest.tombstones_from_ms,
         )
-        self._feed = Feed(self._tier, newest.definition)
+        self._feed = Feed(self._tier, newest.definition, self._registry)
         is_empty = not self._tier.records
         # safety: tailer-tombstones-given-up-before-start
         self._tombstones_since_ms = newest.state.tombstones_since_ms if is_empty else NO_TIMES
