@@ -69,8 +69,12 @@ SETTINGS: Final[Mapping[str, str]] = {
         "For how much longer an expired snapshot's files stay, for those who read it: longer than any query, "
         "extract or lookup takes."
     ),
-    "maintenance.scans_per_hour": "How often the table is read whole: what rewrites are weighed by.",
-    "maintenance.lookups_per_second": "How often keys are looked up: what rewrites are weighed by.",
+    "maintenance.scans_per_hour": (
+        "How often engines read the table whole: what rewrites are weighed by. Servers count extracts."
+    ),
+    "maintenance.lookups_per_second": (
+        "How often keys are looked up, where no server counts that: what rewrites are weighed by."
+    ),
     "serving.host": "The address to listen on.",
     "serving.port": "The port to listen on.",
     "serving.workers": "API processes that share the port.",
@@ -101,7 +105,16 @@ SETTINGS: Final[Mapping[str, str]] = {
         "Where a new table begins: `earliest`, `latest` or an ISO 8601 time with its zone. Read once, by "
         "`table create`."
     ),
-    "tables.NAME.format": "What records are written in: `json`.",
+    "tables.NAME.format": (
+        "What values are written in: `json`; or, where a value is one column, Kafka's `string`, `int`, "
+        "`long`, `uuid` or `bytes`. See [formats](../formats.md)."
+    ),
+    "tables.NAME.envelope": "What a record says: `plain`, a row or its end; `debezium`, a change event.",
+    "tables.NAME.delete_when": (
+        "Which records delete their row, beside those without a value: "
+        '`{ path = "op", values = ["D"] }`, or `header` instead of `path`.'
+    ),
+    "tables.NAME.key_format": "The same for keys, where they are not written as values are.",
     "tables.NAME.key": (
         "The columns that identify a row. `[]` makes a table to which every record adds a row; it needs "
         '`key_from = "value"`, and has extracts but no lookups.'
@@ -158,13 +171,14 @@ COLUMN_TYPES: Final[Mapping[Kind, str]] = {
     Kind.DECIMAL: "`decimal(p,s)`: a number, or a string, that fits without rounding, "
     "of at most 1,000 characters and with at most three digits of exponent",
     Kind.BOOLEAN: "`true` or `false`",
-    Kind.DATE: "an RFC 3339 full-date",
+    Kind.DATE: 'an RFC 3339 full-date; or, declared as `{ type = "date", epoch = "d" }`, days since 1970',
     Kind.TIMESTAMPTZ: (
         "an RFC 3339 date-time with its zone, at most 6 fraction digits; or, declared as "
         '`{ type = "timestamptz", epoch = "ms" }` (`s`, `ms`, `us`), an integer'
     ),
     Kind.UUID: "a string of the form 8-4-4-4-12",
     Kind.BINARY: "a string of padded base64",
+    Kind.JSON: "anything; the column has its text",
 }
 
 EXIT_CODES: Final[Mapping[ExitCode, str]] = {
@@ -370,7 +384,8 @@ refuses a file that says otherwise; `serve` warns."""
 
 _TYPES_INTRODUCTION: Final = """\
 A value that is missing or null is null. Any other value that is not of the column's type makes its record
-bad. Nested types (struct, list, map) are not supported.
+bad. Nested types (struct, list, map) are not supported: a column may be read from inside an object by its
+`path`, or have the text of what is nested (`json`). See [formats](../formats.md).
 
 A column's name may not begin with `_`. Nor may that of a new column begin with `$`, since Trino's hidden
 columns have such names."""

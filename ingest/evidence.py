@@ -298,7 +298,9 @@ class _AsRead:
         for first, end, number in self._runs((chunk.topic, chunk.partition), offsets):
             some = indexes[first:end]
             decoded = self._decoders[number].decode(
-                [chunk.keys[i] for i in some], [chunk.values[i] for i in some]
+                [chunk.keys[i] for i in some],
+                [chunk.values[i] for i in some],
+                chunk.headers_of_some(some),
             )
             yield first, decoded, _table(self._definitions[number], decoded, chunk, some)
 

@@ -113,7 +113,7 @@ def open_quarantine(catalog: Catalog, name: str, identifier: str) -> Table:
 
 def bad_records(chunk: RecordChunk, topic_ids: Mapping[str, str], bad: Sequence[Bad]) -> pa.Table:
     """The bad records of a chunk as ``SCHEMA``, in offset order."""
-    headers = [chunk.header_of(record.index) or [] for record in bad]
+    headers = [chunk.headers_of(record.index) or [] for record in bad]
     columns: list[Sequence[object]] = [
         [chunk.topic] * len(bad),
         [topic_ids[chunk.topic]] * len(bad),

@@ -121,7 +121,7 @@ def _read(task: ReadTask, ranges: Sequence[OffsetRange], report: ReadReport) -> 
 def _decode(
     task: ReadTask, decoder: Decoder, chunk: RecordChunk, report: ReadReport
 ) -> tuple[pa.Table, pa.Table]:
-    decoded = decoder.decode(chunk.keys, chunk.values)
+    decoded = decoder.decode(chunk.keys, chunk.values, chunk.headers_of)
     report.records += len(chunk.offsets)
     report.value_bytes += sum(len(value) for value in chunk.values if value is not None)
     _count_bad(report, chunk, decoded.bad)

@@ -302,7 +302,10 @@ class _Replaying:
         for row in sorted(rows, key=lambda row: int(row["offset"])):
             by_place.setdefault((row["topic"], row["partition"]), []).append(row)
         for (topic, partition), some in by_place.items():
-            decoded = self.decoder.decode([row["key"] for row in some], [row["value"] for row in some])
+            headers = [[(one["name"], one["value"]) for one in row["headers"] or ()] for row in some]
+            decoded = self.decoder.decode(
+                [row["key"] for row in some], [row["value"] for row in some], headers.__getitem__
+            )
             for bad in decoded.bad:
                 why = f"{bad.stage.value}: {bad.reason}"
                 verdicts[_origin(some[bad.index])] = Judgement(Outcome.STILL_BAD, why)

@@ -10,7 +10,7 @@ is rewritten in any case, and one that waits for long gains weight.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +18,7 @@ from ingest.tiers import FANOUT, MERGED_BYTES_MAX, SMALL_ROWS
 from maintenance.measure import BucketMeasure, FileMeasure, TableMeasure, depth_of, files_at_best
 
 if TYPE_CHECKING:
+    from thermocline.iceberg.read_counts import ReadRates
     from thermocline.rules.definition import LiveTable
     from thermocline.settings import MaintenanceSettings
 
@@ -55,21 +56,32 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """How often a table is read: scans of the whole, and lookups by bucket; others are spread evenly."""
+    """How often a table is read: scans of the whole, and lookups by bucket; without these, all evenly."""
 
     scans_per_hour: float = 1.0
     lookups_per_hour: float = 36_000.0
-    by_bucket: Mapping[int, float] = field(default_factory=dict)
+    by_bucket: Mapping[int, float] | None = None
 
     @classmethod
-    def of(cls, settings: MaintenanceSettings, definition: LiveTable) -> Reads:
-        """What the settings say; nobody looks up a row of a table without a key."""
-        lookups_per_hour = 3600 * settings.lookups_per_second if definition.has_key else 0.0
-        return cls(settings.scans_per_hour, lookups_per_hour)
+    def of(
+        cls, settings: MaintenanceSettings, definition: LiveTable, counted: ReadRates | None = None
+    ) -> Reads:
+        """What the settings say, and what servers counted; nobody looks up a row of a table without a key.
+
+        Where servers count lookups, those are all; extracts are only some of the scans.
+        """
+        if not definition.has_key:
+            counted_scans = 0.0 if counted is None else counted.extracts
+            return cls(settings.scans_per_hour + counted_scans, 0.0)
+        if counted is None:
+            return cls(settings.scans_per_hour, 3600 * settings.lookups_per_second)
+        return cls(settings.scans_per_hour + counted.extracts, by_bucket=counted.lookups)
 
     def lookups_of(self, bucket: int, buckets: int) -> float:
         """Lookups an hour in one bucket."""
-        return self.by_bucket.get(bucket, self.lookups_per_hour / max(buckets, 1))
+        if self.by_bucket is not None:
+            return self.by_bucket.get(bucket, 0.0)
+        return self.lookups_per_hour / max(buckets, 1)
 
 
 @dataclass(frozen=True, slots=True)

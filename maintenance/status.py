@@ -11,6 +11,7 @@ from thermocline.errors import BadParameter
 from thermocline.iceberg.catalog import definition_of, open_table
 from thermocline.iceberg.expired import last_expiry_ms, waiting_notes
 from thermocline.iceberg.lineage import lineage
+from thermocline.iceberg.read_counts import read_rates
 from thermocline.process.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -40,12 +41,12 @@ class Examined:
     table: Table
     settings: MaintenanceSettings
     measured: TableMeasure
+    reads: Reads
     plan: Plan
 
     def model(self, bucket: BucketMeasure) -> CostModel:
         """What a bucket costs its readers."""
-        reads = Reads.of(self.settings, definition_of(self.table, ""))
-        return CostModel.of(bucket, self.measured, self.settings.target_file_bytes, reads, Costs())
+        return CostModel.of(bucket, self.measured, self.settings.target_file_bytes, self.reads, Costs())
 
     def bucket(self, number: int, name: str) -> BucketMeasure:
         """One bucket; without files where no row is in it. Raises `BadParameter`."""
@@ -67,6 +68,8 @@ def examine(settings: Settings, name: str, budget: Budget | None = None) -> Exam
     table = open_table(settings, name)
     ours = settings.maintenance
     definition = definition_of(table, name)
-    measured = Measurer(definition).measure(table, SystemClock().now_ms())
-    reads = Reads.of(ours, definition)
-    return Examined(table, ours, measured, plan_of(measured, ours.target_file_bytes, reads, Costs(), budget))
+    now_ms = SystemClock().now_ms()
+    measured = Measurer(definition).measure(table, now_ms)
+    reads = Reads.of(ours, definition, read_rates(table.io, table.location(), now_ms))
+    planned = plan_of(measured, ours.target_file_bytes, reads, Costs(), budget)
+    return Examined(table, ours, measured, reads, planned)

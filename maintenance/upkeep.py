@@ -48,6 +48,7 @@ from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog import current_state, load_table
 from thermocline.iceberg.expired import ExpiryNote, remove_note, write_note
 from thermocline.iceberg.files import data_location, delete_files
+from thermocline.iceberg.read_counts import forget_counts, read_rates
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ EXPIRED_MIN: Final = 20
 SWEEP_SECONDS: Final = 1_800.0
 ORPHANS_SECONDS: Final = 21_600.0
 """It lists all files of the table."""
+COUNTS_KEPT_MS: Final = 86_400_000
+"""Of reads, by servers that are gone."""
 RETRY_SECONDS: Final = 60.0
 """After something failed; after each failure of a rewrite in a row twice as long, up to an hour."""
 RETRY_SECONDS_MAX: Final = 3_600.0
@@ -267,7 +270,8 @@ class TableUpkeep:
             self._measurer = Measurer(definition)
         table = load()
         current_state(table, definition.name)  # what others made of it is not ours to plan for
-        reads = Reads.of(self.settings, definition)
+        counted = read_rates(table.io, table.location(), self.clock.now_ms())
+        reads = Reads.of(self.settings, definition, counted)
         now = self.clock.monotonic()
         waiting = {bucket: (now - since) / 3600 for bucket, since in self._worth_since.items()}
         measured = self._measurer.measure(table, self.clock.now_ms()).without(self._left_out)
@@ -490,7 +494,9 @@ class TableUpkeep:
         )
 
     def _search(self, load: Callable[[], Table]) -> int:
-        return remove_orphans(load(), self.clock.now_ms(), self.orphans_approved)
+        table, now_ms = load(), self.clock.now_ms()
+        forget_counts(table.io, table.location(), now_ms - COUNTS_KEPT_MS)
+        return remove_orphans(table, now_ms, self.orphans_approved)
 
     def _searched(self, searching: Future[int]) -> None:
         self._searching = None

@@ -35,7 +35,7 @@ class Feed:
         reached_end_at: Mapping[tuple[str, int], float],
     ) -> None:
         """Appends the good records of the chunks and the positions behind them, all at once."""
-        decoded = [self._decoder.decode(chunk.keys, chunk.values) for chunk in chunks]
+        decoded = [self._decoder.decode(chunk.keys, chunk.values, chunk.headers_of) for chunk in chunks]
         self._tier.append(list(zip(chunks, decoded, strict=True)), positions, reached_end_at)
         self.records += sum(len(chunk.offsets) for chunk in chunks)
         self.bad.update(bad.stage.value for part in decoded for bad in part.bad)

@@ -21,6 +21,7 @@ from serving.storage import STORAGE_ERRORS, storage_failed, storage_named
 from thermocline.bounded import Bounded
 from thermocline.errors import NotReady
 from thermocline.failpoints import failpoint
+from thermocline.iceberg.read_counts import ReadCounts
 from thermocline.rules.fold import overlay
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
@@ -92,7 +93,7 @@ class TableReader:
     ``snapshots`` is where its cold indexes are published. ``is_filled`` tells whether the hot tier has
     reached the log's ends as of its start; it is asked until it says so once. ``tailer_problem`` says what
     keeps the hot tier from being read, for whoever is refused. ``look`` and ``end`` belong to
-    one thread, ``refresh`` to one; the others to any.
+    one thread, ``refresh`` to one; the others to any. ``counts`` is what was asked for.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class TableReader:
         self._stamp: Any = None
         self._cold: ColdSide | None = None
         self._reached: _Reached | None = None
+        self.counts = ReadCounts(clock.now_ms())
         self._entities: Bounded[tuple[bytes, bytes], dict[bytes, JsonRow]] = Bounded(ENTITY_CACHE_BYTES_MAX)
 
     @property
@@ -193,6 +195,8 @@ class TableReader:
         with self.hot.view() as view:
             reached = self._reach(index, view)
             hits = [view.lookup(entity.bucket, entity.prefix, index.seam) for entity in entities]
+            for entity in entities:
+                self.counts.lookups[entity.bucket] += 1
             # Nobody knows how much of a partition that is not read yet lies behind the seam.
             is_whole = reached.has_all_partitions
             age_seconds = view.age_seconds(self._clock.monotonic()) if is_whole else math.inf

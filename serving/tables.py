@@ -5,8 +5,10 @@ All of it is below ``<state_dir>/<table>``, as ``layout`` has it.
 
 from __future__ import annotations
 
+import logging
 import math
 import os
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -26,8 +28,10 @@ from serving.lookup import TableReader
 from serving.storage import storage_named
 from thermocline.errors import NotReady, TableMissing, ThermoclineError, UnknownTable
 from thermocline.iceberg.catalog import open_table
+from thermocline.iceberg.read_counts import ReadCounts, write_counts
 from thermocline.process import metrics
 from thermocline.process.clock import SystemClock
+from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -42,6 +46,13 @@ if TYPE_CHECKING:
 PIN_ATTEMPTS: Final = 3
 # A seal takes a second at most while the tailer runs; a little more where it is busy.
 SEAL_WAIT_SECONDS: Final = 5.0
+COUNTED_MS: Final = 600_000
+"""So long a worker counts lookups and extracts before it leaves the counts beside the table."""
+
+LeaveCounts = Callable[[str, ReadCounts, int], None]
+"""Takes the table's location, the counts, and until when they were made, in milliseconds since 1970."""
+
+log = logging.getLogger(__name__)
 
 
 class ServedTable:
@@ -54,12 +65,17 @@ class ServedTable:
         snapshots: Snapshots,
         clock: Clock,
         stale_after_seconds: float,
+        leave_counts: LeaveCounts = lambda *_: None,
     ) -> None:
-        """``definition`` is the one in force when the server started; ``snapshots`` is where they appear."""
+        """``definition`` is the one in force when the server started; ``snapshots`` is where they appear.
+
+        ``leave_counts`` takes what was asked for lately to where maintenance finds it.
+        """
         self.name = definition.name
         self._definition = definition
         self._folder = folder
         self._clock = clock
+        self._leave_counts = leave_counts
         self._lease: ReaderLease | None = None
         self._leased: ColdIndex | None = None  # the snapshot that the lease names
         self._is_gone = False
@@ -103,6 +119,8 @@ class ServedTable:
         # One that was created again under the name is another table, so what is held must be of that first.
         # safety: recreated-refused
         self._is_gone = is_missing or (self._is_gone and self._reader.is_behind())
+        with suppress(NotReady):
+            self._count(self._reader.cold.index.location)
 
     def extract(self, wanted: Sequence[str] | None, floor: Seam) -> Extract:
         """Begins an extract of the newest snapshot and all that is hot now; waits for a seal.
@@ -197,6 +215,7 @@ class ServedTable:
     def _extract(self, wanted: Sequence[str] | None, floor: Seam) -> Extract:
         cold = self.reader.cold
         index = cold.index
+        self._reader.counts.extracts += 1
         columns = columns_of(index.definition, wanted)  # of this snapshot: the next may have more
         pin = hold(self._folder / HOT, self.name, index.snapshot_id, index.seam, self._clock)
         hot = pin.open(SEAL_WAIT_SECONDS)
@@ -209,6 +228,16 @@ class ServedTable:
                 raise NotReady(table=self.name, detail=detail)
             on_error.pop_all()
         return extract
+
+    def _count(self, location: str) -> None:
+        now_ms, counts = self._clock.now_ms(), self._reader.counts
+        if now_ms - counts.since_ms < COUNTED_MS:
+            return
+        self._reader.counts = ReadCounts(now_ms)
+        try:
+            self._leave_counts(location, counts, now_ms)
+        except (OSError, ThermoclineError) as error:  # as where only reading is allowed
+            log.debug("reads could not be counted", extra=fields(table=self.name, detail=str(error)))
 
     def _switch(self) -> None:
         self._reader.refresh()  # safety: lease-written-again
@@ -257,6 +286,12 @@ def open_tables(settings: Settings, definitions: Mapping[str, LiveTable]) -> Tab
         # Through the catalog, since some hand out credentials with the table.
         return lambda: open_table(settings, name).io
 
+    def leave_counts(name: str) -> LeaveCounts:
+        process = f"{socket.gethostname()}-{os.getpid()}"
+        return lambda location, counts, now_ms: write_counts(
+            open_io(name)(), location, process, counts, now_ms
+        )
+
     return Tables(
         [
             ServedTable(
@@ -265,6 +300,7 @@ def open_tables(settings: Settings, definitions: Mapping[str, LiveTable]) -> Tab
                 ColdFolder(settings.serving.state_dir / name / COLD, name, open_io(name)),
                 clock,
                 settings.serving.stale_after_seconds,
+                leave_counts(name),
             )
             for name, definition in definitions.items()
         ]

@@ -125,7 +125,7 @@ def offsets_of(
     is_keyed = definition.key_from == "key"
     for chunk in chunks:
         values = [None] * len(chunk.values) if is_keyed else chunk.values
-        decoded = decoder.decode(chunk.keys, values)
+        decoded = decoder.decode(chunk.keys, values, chunk.headers_of)
         records = records_table(
             definition, decoded, chunk.topic, chunk.partition, chunk.offsets, chunk.timestamps_ms
         )

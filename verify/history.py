@@ -22,7 +22,7 @@ from thermocline.iceberg.lineage import lineage
 from thermocline.iceberg.sparse_index import load_sparse_index
 from thermocline.kafka.log import OffsetRange, RecordChunk
 from thermocline.process.clock import iso_time
-from thermocline.rules.decode import Decoder, decoder_for, records_table
+from thermocline.rules.decode import Decoded, Decoder, decoder_for, records_table
 from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE, LiveTable
 from thermocline.rules.fold import OFFSET
 from thermocline.rules.keys import bucket_of, decode_one, encode_table
@@ -167,7 +167,7 @@ class _Records:
         if not indexes:
             return
         values = [chunk.values[i] for i in indexes]
-        decoded = self._decoder.decode([chunk.keys[i] for i in indexes], values)
+        decoded = self._decode(chunk, indexes, values)
         bad = {indexes[one.index]: f"bad record ({one.stage.value}: {one.reason})" for one in decoded.bad}
         good = self._ours(chunk, indexes, values)
         found = np.searchsorted(chunk.offsets, good.column(OFFSET).to_numpy()).tolist()
@@ -187,8 +187,12 @@ class _Records:
         place = (chunk.topic, chunk.partition, offset)
         self._told[key].add(place, line if is_read else f"{line} (not in the snapshot)")
 
+    def _decode(self, chunk: RecordChunk, indexes: Sequence[int], values: Sequence[bytes | None]) -> Decoded:
+        keys = [chunk.keys[i] for i in indexes]
+        return self._decoder.decode(keys, values, chunk.headers_of_some(indexes))
+
     def _ours(self, chunk: RecordChunk, indexes: Sequence[int], values: Sequence[bytes | None]) -> pa.Table:
-        decoded = self._decoder.decode([chunk.keys[i] for i in indexes], values)
+        decoded = self._decode(chunk, indexes, values)
         offsets = [chunk.offsets[i] for i in indexes]
         times = [chunk.timestamps_ms[i] for i in indexes]
         records = records_table(self._definition, decoded, chunk.topic, chunk.partition, offsets, times)

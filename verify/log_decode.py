@@ -133,7 +133,7 @@ class LogDecoder:
     def _decoded(self, definition: LiveTable, chunk: RecordChunk) -> pa.Table:
         if definition.columns not in self._decoders:
             self._decoders[definition.columns] = decoder_for(definition, self.registry)
-        decoded = self._decoders[definition.columns].decode(chunk.keys, chunk.values)
+        decoded = self._decoders[definition.columns].decode(chunk.keys, chunk.values, chunk.headers_of)
         table = records_table(
             definition, decoded, chunk.topic, chunk.partition, chunk.offsets, chunk.timestamps_ms
         )
@@ -175,6 +175,7 @@ def _sliced(chunk: RecordChunk, start: int, end: int) -> RecordChunk:
         chunk.values[start:end],
         chunk.offsets[start:end],
         chunk.timestamps_ms[start:end],
+        chunk.messages[start:end],
     )
 
 

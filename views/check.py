@@ -13,6 +13,7 @@ from thermocline.process.clock import iso_time
 from thermocline.rules.identity import kept_ms, promised_ms
 from views.facts import look
 from views.publish import find_views
+from views.readable import unreadable_in_sql
 from views.topics import SCHEMA, table_name
 from views.view_status import standing_views
 
@@ -80,6 +81,9 @@ def check_table(
 
 def check_topics(settings: Settings, facts: TableFacts) -> Iterator[ViewCheck]:
     """The settings that views hang on, of each topic."""
+    unreadable = unreadable_in_sql(facts.definition)
+    if unreadable is not None:
+        yield ViewCheck("records", f"{unreadable}: only the view of the rows as committed is made")
     interval_ms = round(settings.table(facts.definition.name).commit_interval_seconds * 1000)
     shortest_ms = INTERVALS_KEPT_MIN * interval_ms
     if facts.definition.has_key:

@@ -9,7 +9,7 @@ stands in TRY.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from thermocline.rules.column_types import Kind
@@ -18,7 +18,7 @@ from views import sql
 from views.fields_decimal import exact_decimal
 from views.fields_document import with_numbers_quoted
 
-__all__ = ["token", "value"]
+__all__ = ["objects_around", "token", "value"]
 
 _DATE: Final = '^"[0-9]{4}-[0-9]{2}-[0-9]{2}"$'
 _TIME: Final = "([01][0-9]|2[0-3]):[0-5][0-9]"
@@ -37,7 +37,17 @@ _EPOCH_RANGES: Final = {
 
 def token(column: Column, parsed: str) -> str:
     """The column's token in a parsed document."""
-    return f"nullif(json_format(json_extract({parsed}, {sql.json_path(column.name)})), 'null')"
+    return _token(column.read_from, parsed)
+
+
+def objects_around(columns: Iterable[Column], parsed: str) -> list[str]:
+    """The tokens of what columns have paths through, each once: where one is no object, the record is bad."""
+    paths = {column.read_from[:depth] for column in columns for depth in range(1, len(column.read_from))}
+    return [_token(path, parsed) for path in sorted(paths)]
+
+
+def _token(path: Sequence[str], parsed: str) -> str:
+    return f"nullif(json_format(json_extract({parsed}, {sql.json_path(*path)})), 'null')"
 
 
 def value(column: Column, found: str, text: str) -> str:
@@ -95,15 +105,21 @@ def _digits(column: Column, text: str) -> str:
     """The column's number as it was written.
 
     The quick way finds the first field of that name, which must be the only one: its name stands in the text
-    once, and is not spelled with escapes elsewhere. Else it is the last one, a string staying what it is.
+    once, and is not spelled with escapes elsewhere. Else it is the last one, a string staying what it is. So
+    it is inside an object.
     """
-    quoted, path = f'"{column.name}"', sql.json_path(column.name)
+    path = sql.json_path(*column.read_from)
+    slow = f"json_extract_scalar({with_numbers_quoted(text)}, {path})"
+    if len(column.read_from) > 1:
+        return slow
+    (name,) = column.read_from
+    quoted = f'"{name}"'
     occurring = f"length({text}) - length(replace({text}, {sql.literal(quoted)}, ''))"
-    escapes = ["\\u", "\\/"] if "/" in column.name else ["\\u"]
+    escapes = ["\\u", "\\/"] if "/" in name else ["\\u"]
     unescaped = " AND ".join(f"strpos({text}, '{escape}') = 0" for escape in escapes)
     return f"""\
 IF({occurring} = {len(quoted)} AND {unescaped},
-  json_extract_scalar({text}, {path}), json_extract_scalar({with_numbers_quoted(text)}, {path}))"""
+  json_extract_scalar({text}, {path}), {slow})"""
 
 
 def _date(_: Column, found: str, __: str) -> str:

@@ -15,6 +15,7 @@ from views.leases import hold
 from views.lifetime import lifetime
 from views.plan import PlannedView, instant_of
 from views.publish import find_views
+from views.readable import unreadable_in_sql
 from views.render import Mode, ViewPlan
 from views.render_window import LogWindow
 from views.transactions import shows_transactions
@@ -75,6 +76,9 @@ def pinned_view(
     if _NAME.fullmatch(called) is None:
         raise BadParameter(name="--name", problem="small letters, digits and _ only, at most 64 of them")
     definition, state = definition_of(table, name), _state(table, name, point)
+    unreadable = unreadable_in_sql(definition)
+    if unreadable is not None:  # safety: pin-unreadable
+        raise BadParameter(name="TABLE", problem=f"{unreadable}: extract it at that read point instead")
     if state.definition_version != definition.version:  # safety: pin-definition
         raise _gone(name, "the table's definition was altered since")
     now_ms = clock.now_ms()

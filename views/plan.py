@@ -13,6 +13,7 @@ from thermocline.errors import ViewsLate
 from thermocline.process.clock import iso_time
 from thermocline.rules.seam import Seam
 from views.lifetime import lifetime
+from views.readable import unreadable_in_sql
 from views.render import Mode, ViewPlan, query
 from views.render_view import create_view, view_comment, view_name
 from views.render_window import LogWindow
@@ -93,9 +94,11 @@ def cold_view(settings: Settings, definition: LiveTable, snapshot_id: int) -> Pl
 
 
 def modes_of(table: TableSettings, definition: LiveTable) -> Iterator[Mode]:
-    """The kinds of view that the table should have: those configured that its key allows."""
+    """The kinds of view that the table should have: those configured that its key and its records allow."""
     for word in dict.fromkeys(table.views):
         mode = Mode(word)
+        if mode is not Mode.COLD and unreadable_in_sql(definition) is not None:  # safety: views-unreadable
+            continue
         if mode is not Mode.LIVE_BY_KEY or definition.has_key:
             yield mode
 

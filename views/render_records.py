@@ -15,8 +15,9 @@ from typing import Final
 
 from thermocline.rules.definition import Column, LiveTable
 from views import sql
-from views.fields import token, value
+from views.fields import objects_around, token, value
 from views.fields_document import document
+from views.readable import is_plain_key
 from views.render_window import RECORD
 
 __all__ = ["DELETED", "GOOD", "PLACE", "good_records"]
@@ -53,12 +54,16 @@ def good_records(definition: LiveTable, records: str) -> list[str]:
     """
     parts = [sql.part("_records", "What of the log counts, undecoded.", records)]
     source, columns = "_records", _LOGGED
+    if is_plain_key(definition):
+        parts.append(_plain_key(definition))
+        source, columns = _GOOD_KEYS, [*_LOGGED, *map(sql.name, definition.key)]
     for one in _documents(definition):
         parts += _read(one, definition.key, source, columns)
         source, columns = one.good, one.kept
     return parts
 
 
+_GOOD_KEYS: Final = "_good_keys"
 _LOGGED: Final[Sequence[str]] = (*PLACE, *RECORD)
 _DOCUMENT: Final = """\
 The %s, parsed by itself and once; NULL where it is not one JSON object by the record rule.
@@ -84,7 +89,7 @@ def _documents(definition: LiveTable) -> list[_Document]:
         good=GOOD,
         kept=[*_names(definition.columns), f"{_IS_TOMBSTONE} AS {DELETED}", *PLACE],
     )
-    if not has_key_document:
+    if not has_key_document or is_plain_key(definition):
         return [value_document]
     key_document = _Document(
         name="key",
@@ -92,10 +97,17 @@ def _documents(definition: LiveTable) -> list[_Document]:
         read=document("_key", "_key_length"),
         may_lack="false",
         columns=in_key,
-        good="_good_keys",
+        good=_GOOD_KEYS,
         kept=[*_LOGGED, *_names(in_key)],
     )
     return [key_document, value_document]
+
+
+def _plain_key(definition: LiveTable) -> str:
+    (key,) = definition.key
+    good = "_key_length > 0 AND from_utf8(to_utf8(_key)) = _key"  # safety: guard-plain-key
+    query = sql.select([*_LOGGED, f"_key AS {sql.name(key)}"], "_records")
+    return sql.part(_GOOD_KEYS, "The key is the column's text, in UTF-8.", f"{query}\nWHERE {good}")
 
 
 def _read(one: _Document, key: Sequence[str], source: str, columns: Sequence[str]) -> list[str]:
@@ -104,6 +116,8 @@ def _read(one: _Document, key: Sequence[str], source: str, columns: Sequence[str
     names = [f"_{one.name}_{place}" for place in range(len(one.columns))]
     placed = list(zip(names, one.columns, strict=True))
     tokens = [f"{token(column, parsed)} AS {found}" for found, column in placed]
+    around = {f"_{one.name}_around_{n}": text for n, text in enumerate(objects_around(one.columns, parsed))}
+    tokens += [f"{text} AS {found}" for found, text in around.items()]
     values = [
         f"CAST({value(column, found, one.text)} AS {column.type.trino}) AS {sql.name(column.name)}"
         for found, column in placed
@@ -113,6 +127,10 @@ def _read(one: _Document, key: Sequence[str], source: str, columns: Sequence[str
         if column.name in key
         else f"({found} IS NOT NULL AND {sql.name(column.name)} IS NULL)"  # safety: guard-value
         for found, column in placed
+    ]
+    problems += [
+        f"({found} IS NOT NULL AND NOT starts_with({found}, '{{'))"  # safety: guard-object-around
+        for found in around
     ]
     bad = sql.indented(" OR\n".join(problems or ["false"]))
     part_of = {step: f"_{one.name}_{step}" for step in ("document", "tokens", "values")}
@@ -128,7 +146,9 @@ def _read(one: _Document, key: Sequence[str], source: str, columns: Sequence[str
             sql.select([*tokens, f"{parsed} IS NOT NULL AS {is_read}", *columns], part_of["document"]),
         ),
         sql.part(
-            part_of["values"], _VALUES, sql.select([*values, *names, is_read, *columns], part_of["tokens"])
+            part_of["values"],
+            _VALUES,
+            sql.select([*values, *names, *around, is_read, *columns], part_of["tokens"]),
         ),
         sql.part(
             one.good,

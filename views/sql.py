@@ -35,14 +35,13 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def json_path(field: str) -> str:
-    """The path of a JSON object's field, as a string literal.
+def json_path(*fields: str) -> str:
+    """The path of a JSON object's field, through the fields of the objects around it, as a string literal.
 
     Names of columns have neither quotes nor backslashes (``definition.COLUMN_NAME``), so nothing is escaped.
     """
-    assert '"' not in field
-    assert "\\" not in field
-    return literal(f'$["{field}"]')
+    assert not any('"' in field or "\\" in field for field in fields)
+    return literal("$" + "".join(f'["{field}"]' for field in fields))
 
 
 def instant(time: datetime) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,6 +10,7 @@ import pytest
 
 from ingest.owner import REWRITES_MAX, Owner
 from thermocline.errors import ForeignSnapshot
+from thermocline.process.clock import SystemClock
 
 
 def owner_that_meets(monkeypatch: pytest.MonkeyPatch, met: list[bool], is_rewrite: bool) -> Owner:
@@ -45,3 +47,18 @@ def test_rewrites_that_never_end_end_the_owner(monkeypatch: pytest.MonkeyPatch) 
         owner.step()
     with pytest.raises(ForeignSnapshot):
         owner.step()
+
+
+def test_a_rewrite_that_only_maintenance_met_is_taken_over_before_the_next_batch_is_due() -> None:
+    """Goal: an idle owner, which commits nothing, does not stay beside the table for long."""
+
+    def met(_: Owner) -> None:
+        raise ForeignSnapshot(table="t", snapshot_id=1, detail="another writer made it")
+
+    owner = Owner.__new__(Owner)
+    owner.lease = cast(Any, SimpleNamespace(check=lambda: None))
+    owner.clock = SystemClock()
+    owner.upkeep = cast(Any, SimpleNamespace(turn=met))
+    owner.must_reload = False
+    owner._rest(owner.clock.monotonic() + 3_600, threading.Event())
+    assert owner.must_reload

@@ -71,11 +71,15 @@ class Kept:
     def turn(self) -> None:
         """A turn, after what runs in a thread."""
         self.upkeep.turn(self.site)
-        deadline = time.monotonic() + 60
-        while not self.upkeep.is_settled:
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
+        wait_for(lambda: self.upkeep.is_settled)
         self.ingest.refresh()
 
     def data_files(self) -> set[str]:
         return self.ingest.files_written()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from maintenance.measure import BucketMeasure, FileMeasure, TableMeasure, depth_of
 from maintenance.plan import FORCED_DEAD_RATIO, TASK_BYTES_MAX, Budget, Costs, Plan, Reads, plan_of
+from tests.ingest.one_bucket import DEFINITION as PROFILES
+from thermocline.iceberg.read_counts import ReadRates
+from thermocline.settings import MaintenanceSettings
 
 MB = 1_000_000
 TARGET = 128 * MB
@@ -110,3 +115,14 @@ def test_a_rewrite_is_not_worth_another_one() -> None:
     """Goal: no rewrite without end, whatever the bounds in the manifests say."""
     done = [file(f"{number}", 1_200_000, rewrite="x") for number in range(4)]
     assert plan(done, reads=Reads(10**3, 10**9)).wanted == ()
+
+
+def test_what_servers_counted_takes_the_place_of_what_the_settings_say() -> None:
+    settings = MaintenanceSettings(lookups_per_second=100, scans_per_hour=2)
+    counted = ReadRates({3: 60.0}, 4.0)
+    by_settings, by_counts = Reads.of(settings, PROFILES), Reads.of(settings, PROFILES, counted)
+    assert (by_settings.scans_per_hour, by_counts.scans_per_hour) == (2, 6)
+    assert [by_settings.lookups_of(bucket, 10) for bucket in (3, 4)] == [36_000, 36_000]
+    assert [by_counts.lookups_of(bucket, 10) for bucket in (3, 4)] == [60, 0]
+    appended = replace(PROFILES, key=(), entity=(), key_from="value")
+    assert Reads.of(settings, appended, counted).lookups_of(3, 10) == 0

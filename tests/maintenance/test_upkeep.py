@@ -20,9 +20,9 @@ from maintenance.plan import Plan, PlannedTask
 from maintenance.run import OwnedTable
 from maintenance.upkeep import BEHIND_PLANS
 from tests.ingest.small_ingest import NAME, Ingest, settings_of
-from tests.maintenance.kept import HOURS, Inline, Kept, upkeep_of
+from tests.maintenance.kept import HOURS, Inline, Kept, upkeep_of, wait_for
 from tests.manual_clock import ManualClock
-from thermocline.errors import MaintenanceBehind
+from thermocline.errors import ForeignSnapshot, MaintenanceBehind
 from thermocline.iceberg.expired import expired_snapshots, history_of, waiting_notes
 from thermocline.iceberg.files import local_path
 from thermocline.iceberg.lineage import lineage, whole_lineage
@@ -246,3 +246,12 @@ def test_debt_slows_commits_then_stops_them_with_the_command_that_helps(kept: Ke
     assert "maintain run profiles" in behind.value.next
     metrics = REGISTRY.get_sample_value("thermocline_maintenance_debt_seconds", {"table": NAME})
     assert metrics == 25 * 3_600
+
+
+def test_what_others_committed_is_not_planned_for(kept: Kept) -> None:
+    kept.batches(2)
+    kept.ingest.java_table().newAppend().commit()
+    kept.upkeep.turn(kept.site)
+    wait_for(lambda: kept.upkeep.is_settled)
+    with pytest.raises(ForeignSnapshot):
+        kept.upkeep.turn(kept.site)

@@ -2,16 +2,21 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from serving.entity import entity_of
 from serving.hot.view import HotReader
 from serving.lookup import TableReader
+from serving.tables import COUNTED_MS, ServedTable
 from thermocline.errors import BadParameter, NotReady
+from thermocline.iceberg.read_counts import RECENT_MS, read_rates, write_counts
 from thermocline.rules.seam import Seam
 
 STALE_AFTER_SECONDS = 5.0
@@ -267,3 +272,40 @@ def test_a_reader_moves_to_a_tier_that_was_begun_where_the_one_before_was_remove
     world.tail()
     reader.refresh()
     assert _values(reader, user_id="u1") == {"k": "after"}
+
+
+def test_lookups_are_counted_by_bucket_and_left_where_maintenance_finds_them(
+    new_world: Callable[..., Any], tmp_path: Path
+) -> None:
+    world = new_world()
+    for user in ("u1", "u2"):
+        world.produce(_profile(user, "k"), _value("x"))
+    world.commit()
+    world.publish()
+    world.tail()
+    io, location = PyArrowFileIO(), f"{tmp_path / 'table'}"
+    table = ServedTable(
+        world.definition,
+        world.folder,
+        world.published,
+        world.clock,
+        STALE_AFTER_SECONDS,
+        lambda _, counts, now_ms: write_counts(io, location, "one", counts, now_ms),
+    )
+    (world.folder / "tailer.json").write_bytes(b'{"caught_up_to_start_ends": true}')
+    table.refresh()
+    entities = [
+        entity_of(world.definition, {"app_id": "7", "user_id": user}) for user in ("u1", "u2", "u1", "u1")
+    ]
+    table.reader.look(entities)
+    assert read_rates(io, location, world.clock.now_ms()) is None
+    world.clock.advance(COUNTED_MS / 1000)
+    table.refresh()
+    rates = read_rates(io, location, world.clock.now_ms())
+    assert rates is not None
+    expected: Counter[int] = Counter()
+    for entity in entities:
+        expected[entity.bucket] += 6  # ten minutes are a sixth of an hour
+    assert rates.lookups == expected
+    world.clock.advance(RECENT_MS / 1000 + 1)
+    assert read_rates(io, location, world.clock.now_ms()) is None, "they say nothing of now"

@@ -115,6 +115,10 @@ def test_topics_in_another_order_are_a_change_and_no_new_topics() -> None:
     [
         ({"key": ["id", "slot", "count"]}, "key can't become id, slot, count from id, slot: every row"),
         ({"key_from": "value"}, "key_from can't become value from key: the same record"),
+        (
+            {"columns": columns(count={"type": "int", "path": "moved"})},
+            """the column count can't come from ["moved"] instead of its name: the same record""",
+        ),
         ({"entity": ["id", "slot"]}, "entity can't become id, slot from id: rows are placed"),
         ({"buckets": 4}, "buckets can't become 4 from 16: the place of every row"),
         ({"format_version": 2}, "format_version can't become 2 from 3: the deletes"),
@@ -165,3 +169,11 @@ def test_a_field_that_nobody_thought_of_is_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.delitem(plan_alteration.__globals__["FIXED"], "buckets")
     with pytest.raises(AlterationRefused, match="buckets can't become 4"):
         plan_alteration(ORDERS, replace(ORDERS, buckets=4))
+
+
+def test_the_keys_format_stays() -> None:
+    simple = {"key": ["id"], "entity": ["id"]}
+    with pytest.raises(AlterationRefused) as refused:
+        plan_alteration(wanted(**simple), wanted(**simple, key_format="string"))
+    (problem,) = refused.value.problems
+    assert problem.startswith("key_format can't become string from json: the same record must have the same")

@@ -351,6 +351,22 @@ def test_a_wrong_type_in_a_record_that_breaks_off_is_no_matter_of_the_contract()
     assert decoded.bad[0].stage is Stage.DECODE
 
 
+def test_days_since_1970_are_a_date_where_the_column_says_so() -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
+    table = events({"a": {"type": "date", "epoch": "d"}}, schema)
+    decoded = decoder_for(table).decode([None] * 2, [number(20_000), number(10**7)])
+    assert decoded.columns == {"a": [date(2024, 10, 4)]}
+    assert decoded.bad[0].stage is Stage.CONTRACT
+
+
+def test_a_path_to_what_deletes_is_not_looked_for_in_avro() -> None:
+    with pytest.raises(ConfigInvalid, match="use a header"):
+        LiveTable.build(
+            name="t", identifier="app.t", topics=["t"], format="avro", key=["k"],
+            columns={"k": "int"}, delete_when={"path": "op", "values": ["D"]},
+        )  # fmt: skip
+
+
 @pytest.mark.parametrize("schema", ["string", {"type": "string"}, ["null", "string"]])
 def test_a_key_that_is_no_record_is_its_one_column(schema: Any) -> None:
     table = LiveTable.build(

@@ -306,3 +306,186 @@ def test_ingest_and_the_hot_tier_identify_a_row_by_the_same_bytes(definition: Li
     if not definition.has_key:
         found = [keys.decode_one(definition, key) for key in table.column("_key").to_pylist()]
         assert found == [("events", 3, 7), ("events", 3, 11)]
+
+
+def of_formats(columns: dict[str, Any], **choices: Any) -> LiveTable:
+    settings = {"key": ["id"], "columns": columns} | choices
+    return LiveTable.build(name="plain", identifier="app.plain", topics=["plain"], **settings)
+
+
+@pytest.mark.parametrize(
+    ("key_format", "type_", "key", "expected"),
+    [
+        ("string", "string", "ü1".encode(), "ü1"),
+        ("string", "int", b"-7", -7),
+        ("string", "long", b"9223372036854775807", 2**63 - 1),
+        ("string", "date", b"2026-02-28", date(2026, 2, 28)),
+        ("string", "uuid", b"00000000-0000-0000-0000-00000000000a", UUID(int=10)),
+        ("uuid", "uuid", b"00000000-0000-0000-0000-00000000000A", UUID(int=10)),
+        ("int", "int", b"\xff\xff\xff\xfe", -2),
+        ("int", "long", b"\x00\x00\x00\x07", 7),
+        ("long", "long", b"\x80" + bytes(7), -(2**63)),
+        ("bytes", "binary", b"\x00\xff", b"\x00\xff"),
+        ("bytes", "uuid", bytes(15) + b"\x01", UUID(int=1)),
+    ],
+)
+def test_a_plain_key_is_one_column(key_format: str, type_: str, key: bytes, expected: Any) -> None:
+    definition = of_formats({"id": type_, "name": "string"}, key_format=key_format)
+    decoded = decoder_for(definition).decode([key, key], [b'{"name":"Ann"}', None])
+    assert decoded.bad == []
+    assert decoded.columns == {"id": [expected, expected], "name": ["Ann", None]}
+    assert decoded.tombstones == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("key_format", "type_", "good", "bad"),
+    [
+        ("string", "string", b"1", b"\xff"),
+        ("string", "string", b"1", None),
+        ("string", "string", b"1", b""),
+        ("string", "int", b"7", b"07"),
+        ("string", "int", b"7", b"2147483648"),
+        ("string", "int", b"7", b""),
+        ("string", "uuid", b"00000000-0000-0000-0000-000000000001", b"a"),
+        ("int", "int", bytes(4), b"1"),
+        ("int", "int", bytes(4), b""),
+        ("long", "long", bytes(8), bytes(4)),
+        ("bytes", "uuid", bytes(16), bytes(15)),
+        ("bytes", "binary", b"\x00", b""),
+    ],
+)
+def test_a_plain_key_that_is_none_spoils_only_its_record(
+    key_format: str, type_: str, good: bytes, bad: bytes | None
+) -> None:
+    definition = of_formats({"id": type_, "name": "string"}, key_format=key_format)
+    decoded = decoder_for(definition).decode([good, bad, good], [b"{}"] * 3)
+    assert decoded.good == [0, 2]
+    assert [(one.index, one.stage) for one in decoded.bad] == [(1, Stage.KEY)]
+    assert decoded.bad[0].reason
+
+
+def test_a_plain_value_may_be_empty_and_only_none_deletes() -> None:
+    definition = of_formats({"id": "string", "text": "string"}, key_format="string", format="string")
+    decoded = decoder_for(definition).decode([b"a", b"b", b"c"], [b"", None, b"\xff"])
+    assert decoded.columns == {"id": ["a", "b"], "text": ["", None]}
+    assert decoded.tombstones == [False, True]
+    assert [(bad.index, bad.stage) for bad in decoded.bad] == [(2, Stage.CONTRACT)]
+
+
+NESTED = of_formats(
+    {
+        "id": "string",
+        "city": {"type": "string", "path": "address.city"},
+        "zip": {"type": "int", "path": "address.zip.code"},
+        "address": "json",
+        "label": {"type": "string", "path": ["a.b"]},
+        "tags": "json",
+    },
+    key_format="string",
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (b"{}", {}),
+        (b'{"address":null}', {}),
+        (b'{"address":{"city":null,"zip":null}}', {"address": '{"city":null,"zip":null}'}),
+        (
+            b'{"address": {"city":"Oslo", "zip":{"code":7,"x":[]}}, "a.b":"l", "tags":[1, "\\u00fc"]}',
+            {
+                "city": "Oslo",
+                "zip": 7,
+                "address": '{"city":"Oslo", "zip":{"code":7,"x":[]}}',
+                "label": "l",
+                "tags": '[1, "\\u00fc"]',
+            },
+        ),
+        (b'{"tags":"t","a":{"b":"other"}}', {"tags": '"t"'}),
+        (b'{"address":{"city":1,"city":"last"}}', {"city": "last", "address": '{"city":1,"city":"last"}'}),
+        (b'{"address":1,"address":{"city":"last"}}', {"city": "last", "address": '{"city":"last"}'}),
+        (b'{"address":{"zip":{"code":1}},"address":null}', {}),
+        (b'{"address":"Oslo"}', Stage.CONTRACT),
+        (b'{"address":[]}', Stage.CONTRACT),
+        (b'{"address":{"city":7}}', Stage.CONTRACT),
+        (b'{"address":{"zip":7}}', Stage.CONTRACT),
+        (b'{"address":{"zip":{"code":"7"}}}', Stage.CONTRACT),
+        (b'{"tags":[1,}', Stage.DECODE),
+        (b'{"tags":"\xff"}', Stage.DECODE),
+    ],
+)
+def test_columns_are_read_by_their_paths(value: bytes, expected: dict[str, Any] | Stage) -> None:
+    """Method: with a good record before and after it, which must not be touched."""
+    decoded = decoder_for(NESTED).decode([b"1", b"2", b"3"], [b'{"address":{"city":"A"}}', value, b"{}"])
+    assert decoded.columns["city"][0] == "A"
+    if isinstance(expected, Stage):
+        assert [(bad.index, bad.stage) for bad in decoded.bad] == [(1, expected)]
+        return
+    assert decoded.bad == []
+    found = {name: values[1] for name, values in decoded.columns.items() if values[1] is not None}
+    assert found == {"id": "2"} | expected
+
+
+def test_what_is_no_object_on_the_way_is_named() -> None:
+    (bad,) = decoder_for(NESTED).decode([b"1"], [b'{"address":{"zip":7}}']).bad
+    assert bad.reason == "address.zip: not one JSON object: Expected `object`, got `int`"
+
+
+def test_a_path_alone_reads_as_the_shared_one_does() -> None:
+    """Goal: whether another column reads the object around it, too, makes no difference."""
+    columns = {"id": "string", "city": {"type": "string", "path": "address.city"}}
+    alone = decoder_for(of_formats(columns, key_format="string"))
+    shared = decoder_for(of_formats({**columns, "address": "json"}, key_format="string"))
+    texts = [
+        b'{"address":%s}' % one
+        for one in (
+            b"null",
+            b"{}",
+            b'{"city":"A"}',
+            b'{"city":1}',
+            b"1",
+            b'"x"',
+            b"[]",
+            b'{"city":1,"city":null}',
+        )
+    ]
+    found = []
+    for decoder in (alone, shared):
+        decoded = decoder.decode([b"k"] * len(texts), texts)
+        found.append((decoded.good, decoded.columns["city"], [bad.index for bad in decoded.bad]))
+    assert found[0] == found[1]
+
+
+def test_a_key_column_may_have_a_path_in_the_value() -> None:
+    definition = of_formats(
+        {"id": {"type": "int", "path": "user.id"}, "name": {"type": "string", "path": "user.name"}},
+        key_from="value",
+    )
+    texts = [
+        b'{"user":{"id":7,"name":"Ann"}}',
+        b'{"user":{"name":"Ann"}}',
+        b'{"user":null}',
+        b"{}",
+        b'{"user":1}',
+    ]
+    decoded = decoder_for(definition).decode([None] * 5, texts)
+    assert decoded.columns == {"id": [7], "name": ["Ann"]}
+    assert [(bad.index, bad.stage) for bad in decoded.bad] == [(index, Stage.KEY) for index in range(1, 5)]
+
+
+def test_a_column_from_a_header_is_null_without_it_and_its_last_value_else() -> None:
+    columns = {"id": "string", "raw": {"type": "binary", "header": "h"}, "n": {"type": "int", "header": "n"}}
+    decoder = decoder_for(of_formats(columns, key_format="string"))
+    headers: list[list[tuple[str, bytes | None]] | None] = [
+        None,
+        [("h", b"\xff"), ("other", b"x")],
+        [("n", b"1"), ("n", b"2")],
+        [("n", b"1"), ("n", None)],
+        [("n", b"x")],
+        [("n", b"x")],
+    ]
+    decoded = decoder.decode([b"k"] * 6, [b"{}"] * 5 + [None], headers.__getitem__)
+    assert [(bad.index, bad.stage) for bad in decoded.bad] == [(4, Stage.CONTRACT)]
+    assert decoded.columns["raw"] == [None, b"\xff", None, None, None]
+    assert decoded.columns["n"] == [None, None, 2, None, None]
+    assert decoded.tombstones == [False, False, False, False, True]

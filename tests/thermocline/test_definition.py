@@ -114,7 +114,20 @@ def test_a_bad_type_says_what_is_wrong(text: Any, says: str) -> None:
         ({"buckets": 0}, "1 to 4096"),
         ({"buckets": 4097}, "1 to 4096"),
         ({"format_version": 1}, "format_version is 1, not 2 or 3"),
-        ({"format": "csv"}, 'format is "csv", not json'),
+        ({"format": "csv"}, 'format is "csv", not json or string'),
+        ({"key_format": "avsc"}, 'key_format is "avsc", not json or string'),
+        ({"key_format": "string"}, 'key_format = "string" makes one column of the key, and it has'),
+        ({"key_format": "json", "key_from": "value"}, "says that keys are not read"),
+        (
+            {"format": "string", "key_format": "json"},
+            'format = "string" makes one column of the value, and it has',
+        ),
+        (
+            {"delete_when": {"header": "h", "values": ["D"]}, "key_from": "value"},
+            "delete_when needs key_from",
+        ),
+        ({"envelope": "maxwell"}, 'envelope is "maxwell", not plain or debezium'),
+        ({"envelope": "debezium", "key_from": "value"}, 'envelope = "debezium" needs key_from = "key"'),
         ({"key_from": "header"}, "not key or value"),
         ({"on_error": "ignore"}, 'on_error is "ignore", not fail or quarantine or skip'),
         ({"on_error": {"decode": "ignore"}}, 'on_error.decode is "ignore", not fail or quarantine or skip'),
@@ -317,3 +330,98 @@ def test_a_definition_travels_to_a_worker() -> None:
     assert PROFILES.records_schema is PROFILES.records_schema
     assert pickle.loads(pickle.dumps(PROFILES)) == PROFILES
     assert hash(PROFILES) == hash(LiveTable.build(**SETTINGS))
+
+
+def test_a_plain_format_and_its_column_must_fit() -> None:
+    columns: dict[str, Any] = {"id": "double", "at": {"type": "timestamptz", "epoch": "ms"}}
+    simple = {"columns": columns, "entity": []}
+    problems = problems_of(**simple | {"key": ["at"], "key_format": "long", "format": "int"})
+    assert [problem.partition(":")[0] for problem in problems if "makes no" in problem] == [
+        'key_format = "long" makes no timestamptz epoch ms of the key, as column at is',
+        'format = "int" makes no double of the value, as column id is',
+    ]
+    with_path = {"columns": {"id": "int", "n": {"type": "int", "path": "a.b"}}, "entity": [], "key": ["id"]}
+    (problem,) = problems_of(**with_path | {"format": "int", "key_format": "int"})
+    assert problem == 'column n has a path, and format = "int" has no fields'
+
+
+def test_paths_and_the_keys_format_read_back_and_others_stay_as_they_were_stored() -> None:
+    columns = {
+        "id": "string",
+        "city": {"type": "string", "path": "address.city"},
+        "at": {"type": "timestamptz", "epoch": "ms", "path": ["a.b"]},
+        "same": {"type": "string", "path": "same"},
+    }
+    choices = SETTINGS | {"columns": columns, "key": ["id"], "entity": []}
+    table = LiveTable.build(**choices, key_format="string")
+    assert LiveTable.from_json(table.to_json(), "profiles") == table
+    assert [column.read_from for column in table.columns] == [
+        ("id",), ("address", "city"), ("a.b",), ("same",)
+    ]  # fmt: skip
+    assert "key_format" not in PROFILES.to_json()
+    assert "path" not in PROFILES.to_json()
+    other = LiveTable.build(**choices | {"columns": columns | {"city": "string"}}, key_format="string")
+    assert table.differences(other) == ('column city is string from ["address", "city"], not string',)
+
+
+@pytest.mark.parametrize(
+    ("column", "says"),
+    [
+        ({"type": "string", "header": ""}, "a header has a name"),
+        ({"type": "string", "header": "h", "path": "a"}, "no path"),
+        ({"type": "boolean", "header": "h"}, "a header makes no boolean"),
+        ({"type": "timestamptz", "epoch": "ms", "header": "h"}, "a header makes no timestamptz"),
+    ],
+)
+def test_a_header_that_makes_no_column_is_refused(column: Any, says: str) -> None:
+    (problem,) = problems_of(columns=SETTINGS["columns"] | {"value": column})
+    assert says in problem
+
+
+def test_a_header_is_no_key_and_is_stored() -> None:
+    columns = {"id": {"type": "string", "header": "h"}, "n": {"type": "int", "header": "h"}, "text": "string"}
+    (problem,) = problems_of(columns=columns, key=["id"], entity=[])
+    assert problem == "the key column id can't come from a header: use the key or the value"
+    table = LiveTable.build(
+        **SETTINGS | {"columns": columns | {"id": "string"}, "key": ["id"], "entity": []}, format="string"
+    )
+    assert LiveTable.from_json(table.to_json(), "profiles") == table
+    assert [column.header for column in table.columns] == ["", "h", ""]
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        ({"path": "op"}, "is not of the form"),
+        ({"values": ["D"]}, "is not of the form"),
+        ({"path": "op", "header": "op", "values": ["D"]}, "is not of the form"),
+        ({"path": "op", "values": ["D"], "upserts": ["U"]}, "is not of the form"),
+        ({"path": "a..b", "values": ["D"]}, "has a name that is empty"),
+    ],
+)
+def test_a_rule_of_deletes_that_says_nothing_is_refused(rule: Any, says: str) -> None:
+    (problem,) = problems_of(delete_when=rule)
+    assert problem.startswith("delete_when: ")
+    assert says in problem
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"path": "op", "values": "D"},
+        {"path": ["a.b"], "values": ["D", "d"]},
+        {"header": "h", "values": ["D"]},
+    ],
+)
+def test_a_rule_of_deletes_reads_back(rule: Any) -> None:
+    table = LiveTable.build(**SETTINGS, delete_when=rule)
+    assert table.delete_when is not None
+    assert LiveTable.from_json(table.to_json(), "profiles") == table
+    assert "delete_when" not in PROFILES.to_json()
+    assert len(table.differences(PROFILES)) == 1
+
+
+@pytest.mark.parametrize("path", ["", "a..b", [], [""], 'a."b"'])
+def test_a_path_that_leads_nowhere_is_refused(path: Any) -> None:
+    (problem,) = problems_of(columns=SETTINGS["columns"] | {"value": {"type": "string", "path": path}})
+    assert "has a name that is empty" in problem

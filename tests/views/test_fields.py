@@ -10,7 +10,7 @@ from thermocline.rules.definition import Column
 from views.fields import token, value
 
 
-@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.JSON])
 def test_every_kind_of_column_is_read(kind: Kind) -> None:
     column = Column("it", ColumnType.parse("decimal(10,2)" if kind is Kind.DECIMAL else str(kind)), 1)
     text = value(column, "_c0", "_message")

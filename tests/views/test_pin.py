@@ -156,3 +156,11 @@ def test_partitions_that_came_later_count_from_their_first_record(world: World) 
     world.log.log_starts = Seam({("t", 0): 0, ("t", 1): 0})
     planned = pin(world, ReadPoint(snapshot_id, at(10), Seam({("t", 0): 15, ("t", 1): 3})))
     assert "_partition_offset >= 0 AND _partition_offset < 3" in planned.statement
+
+
+def test_records_that_sql_can_not_read_are_not_pinned(tmp_path: Path) -> None:
+    world = World(tmp_path, key_format="int")
+    snapshot_id = world.commit(10, end=20)
+    with pytest.raises(BadParameter, match="can't be read in SQL"):
+        pin(world, ReadPoint(snapshot_id, at(10), at(15)))
+    assert set(world.publisher().publish().replaced) == {"app.t_cold"}

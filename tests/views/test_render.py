@@ -15,8 +15,11 @@ from hypothesis import strategies as st
 from tests.thermocline.poison import POISONED
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.seam import Seam
+from thermocline.settings import TableSettings
 from views import sql
 from views.groups import GROUPS_MAX, SCAN_COST_RECORDS
+from views.plan import modes_of
+from views.readable import unreadable_in_sql
 from views.render import Mode, ViewPlan, query
 from views.render_view import create_view, drop_view, view_comment, view_name, withdrawn_view
 from views.render_window import LogWindow
@@ -234,3 +237,35 @@ def test_quotes_and_newlines_stay_where_they_are_put() -> None:
     assert sql.json_path("a.b") == "'$[\"a.b\"]'"
     with pytest.raises(AssertionError):
         sql.instant(datetime(2026, 1, 1))  # noqa: DTZ001  (what it refuses)
+
+
+@pytest.mark.parametrize(
+    ("choices", "says"),
+    [
+        ({"key_format": "int", "columns": {"id": "int", "text": "string"}}, 'key_format = "int"'),
+        ({"key_format": "string", "columns": {"id": "int", "text": "string"}}, 'key_format = "string"'),
+        ({"format": "string", "columns": {"id": "string", "text": "string"}}, 'format = "string"'),
+        ({"columns": {"id": "string", "text": "json"}}, "the text of column text"),
+        ({"columns": {"id": "string", "text": {"type": "string", "header": "h"}}}, "comes from a header"),
+        (
+            {"columns": {"id": "string"}, "delete_when": {"header": "op", "values": ["D"]}},
+            "delete_when",
+        ),
+        ({"key_format": "string", "columns": {"id": "string", "text": "string"}}, None),
+        ({"columns": {"id": "int", "text": {"type": "string", "path": "a.b"}}}, None),
+    ],
+)
+def test_only_the_cold_view_is_made_of_records_that_sql_can_not_read(
+    choices: dict[str, Any], says: str | None
+) -> None:
+    settings = {"topics": ["texts"], "key": ["id"], "identifier": "app.texts"} | choices
+    table = TableSettings(**settings)
+    definition = table.definition("texts")
+    found, modes = unreadable_in_sql(definition), list(modes_of(table, definition))
+    if says is None:
+        assert found is None
+        assert Mode.LIVE in modes
+        return
+    assert found is not None
+    assert says in found
+    assert modes == [Mode.COLD]

@@ -217,8 +217,12 @@ def _described(document: dict[str, Any], snapshot: dict[str, Any]) -> Group:
     return Group(head, *(part for table_ in parts for part in (table_, Text())))
 
 
-def _type(column: dict[str, str]) -> str:
-    return f"{column['type']} (epoch in {column['epoch']})" if column.get("epoch") else column["type"]
+def _type(column: dict[str, Any]) -> str:
+    epoch, path, header = (column.get(name) for name in ("epoch", "path", "header"))
+    words = [f"epoch in {epoch}"] if epoch else []
+    words += [f"from {'.'.join(path)}"] if path else []
+    words += [f"from header {header}"] if header else []
+    return f"{column['type']} ({', '.join(words)})" if words else str(column["type"])
 
 
 def _fact(value: object) -> object:

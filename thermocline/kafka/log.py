@@ -144,10 +144,16 @@ class RecordChunk:
             messages,
         )
 
-    def header_of(self, index: int) -> list[tuple[str, bytes]] | None:
-        """The headers of one record; read only where they are wanted, since most records are good."""
-        headers: list[tuple[str, bytes]] | None = self.messages[index].headers()
+    def headers_of(self, index: int) -> list[tuple[str, bytes | None]] | None:
+        """The headers of one record, in order; read only where they are wanted."""
+        headers: list[tuple[str, bytes | None]] | None = self.messages[index].headers()
         return headers
+
+    def headers_of_some(
+        self, indexes: Sequence[int]
+    ) -> Callable[[int], list[tuple[str, bytes | None]] | None]:
+        """The same for some of the records, by their place among the indexes."""
+        return lambda place: self.headers_of(indexes[place])
 
 
 @dataclass(frozen=True, slots=True)

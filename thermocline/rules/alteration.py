@@ -31,6 +31,8 @@ FIXED: Final = {
     "format": "the same record must mean the same row whenever it is read",
     "key": "every row, index and delete in the table is found by it",
     "key_from": "the same record must have the same key whenever it is read",
+    "delete_when": "the same record must mean the same row whenever it is read",
+    "envelope": "the same record must mean the same row whenever it is read",
     "key_format": "the same record must have the same key whenever it is read",
     "key_schema": "records do not name their schema, and the log has some that this one wrote",
     "value_schema": "records do not name their schema, and the log has some that this one wrote",
@@ -141,12 +143,12 @@ def _fixed_fields(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
 
 def _problems_of_columns(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
     types = {column.name: column.type for column in wanted.columns}
-    paths = {column.name: column.path for column in wanted.columns}
+    origins = {column.name: column.origin for column in wanted.columns}
     for column in current.columns:
-        if column.path != paths.get(column.name, column.path):  # safety: kept-paths
+        if column.origin != origins.get(column.name, column.origin):  # safety: kept-paths
             yield (
-                f"the path of column {column.name} can't become {_path(paths[column.name])} from "
-                f"{_path(column.path)}: the same record must mean the same row whenever it is read"
+                f"the column {column.name} can't come from {origins[column.name] or 'its name'} instead of "
+                f"{column.origin or 'its name'}: the same record must mean the same row whenever it is read"
             )
         if column.name not in types:  # safety: kept-columns
             yield (
@@ -207,10 +209,6 @@ def _changed_topics(current: LiveTable, wanted: LiveTable, added: Sequence[str])
     yield from (f"topic {topic} feeds the table, too" for topic in added)
     if not added and current.topics != wanted.topics:
         yield f"topics are listed as {_spelled(wanted.topics)}"
-
-
-def _path(path: Sequence[str]) -> str:
-    return ".".join(path) or "its name"
 
 
 def _spelled(value: object) -> str:

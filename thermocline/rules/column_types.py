@@ -39,8 +39,7 @@ __all__ = [
     "closest",
 ]
 
-Epoch = Literal["s", "ms", "us"]
-EPOCHS: Final[dict[str, Epoch]] = {"s": "s", "ms": "ms", "us": "us"}
+Epoch = Literal["s", "ms", "us", "d"]
 TypeText = str | Mapping[str, str]
 DECIMAL_PRECISION_MAX: Final = 38  # Iceberg's limit, and that of a 128-bit decimal
 DECIMAL_TYPE: Final = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)")
@@ -120,7 +119,7 @@ class TypeEntry:
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """The type of a column. ``precision`` and ``scale`` belong to decimals, ``epoch`` to timestamps."""
+    """The type of a column. ``precision`` and ``scale`` belong to decimals, ``epoch`` to times as numbers."""
 
     kind: Kind
     precision: int | None = None
@@ -149,7 +148,7 @@ class ColumnType:
     @property
     def entry(self) -> TypeEntry:
         """What its kind is in every language."""
-        return TYPES[self.kind] if self.epoch is None else _EPOCH_ENTRY
+        return TYPES[self.kind] if self.epoch is None else _EPOCH_ENTRIES[self.kind]
 
     @property
     def declared(self) -> str | dict[str, str]:
@@ -200,11 +199,12 @@ def _parse_with_epoch(fields: Mapping[str, str]) -> ColumnType:
     epoch = fields.get("epoch")
     if epoch is None:
         return column_type
-    if column_type.kind is not Kind.TIMESTAMPTZ:
-        raise ValueError(f"an epoch belongs to timestamptz, not to {column_type}")
-    if epoch not in EPOCHS:
-        raise ValueError(f'the epoch "{epoch}" is none of {", ".join(EPOCHS)}')
-    return ColumnType(Kind.TIMESTAMPTZ, epoch=EPOCHS[epoch])
+    known = EPOCHS.get(column_type.kind)
+    if known is None:
+        raise ValueError(f"an epoch belongs to {' and '.join(EPOCHS)}, not to {column_type}")
+    if epoch not in known:
+        raise ValueError(f'the epoch "{epoch}" is none of {", ".join(known)}')
+    return ColumnType(column_type.kind, epoch=known[known.index(epoch)])
 
 
 def _parse_decimal(word: str) -> ColumnType:
@@ -243,6 +243,13 @@ def _json_text(raw: msgspec.Raw, _: ColumnType) -> str | None:
 def _instant(number: int, of: ColumnType) -> datetime:
     assert of.epoch is not None
     return scalars.instant(number * _MICROSECONDS[of.epoch])
+
+
+def _day(number: int, _: ColumnType) -> date:
+    try:
+        return date.fromordinal(number + _EPOCH_DAY)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{number} days since 1970 are not in the years 1 to 9999") from None
 
 
 def _escape(value: bytes) -> bytes:
@@ -424,4 +431,9 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         convert=_json_text,
     ),
 }
-_EPOCH_ENTRY: Final = replace(TYPES[Kind.TIMESTAMPTZ], parsed=_within(*scalars.LONG_RANGE), convert=_instant)
+EPOCHS: Final[dict[Kind, tuple[Epoch, ...]]] = {Kind.TIMESTAMPTZ: ("s", "ms", "us"), Kind.DATE: ("d",)}
+"""The units since 1970-01-01 in which a number says when."""
+_EPOCH_ENTRIES: Final = {
+    Kind.TIMESTAMPTZ: replace(TYPES[Kind.TIMESTAMPTZ], parsed=_within(*scalars.LONG_RANGE), convert=_instant),
+    Kind.DATE: replace(TYPES[Kind.DATE], parsed=_within(*scalars.INT_RANGE), convert=_day),
+}

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 import pyarrow as pa
 from pyiceberg import types
@@ -21,7 +21,7 @@ from pyiceberg.schema import Schema
 
 from thermocline.errors import ConfigInvalid, first_line
 from thermocline.rules.avro_schema import SchemaInvalid, schema_text
-from thermocline.rules.column_types import TYPES, ColumnType, Kind, TypeText, closest
+from thermocline.rules.column_types import TYPES, ColumnType, Kind, closest
 
 __all__ = [
     "BUCKET_FIELD",
@@ -30,6 +30,7 @@ __all__ = [
     "PROVENANCE",
     "TOMBSTONE",
     "Column",
+    "DeleteRule",
     "LiveTable",
     "OnError",
     "OnErrorMode",
@@ -42,7 +43,7 @@ TOMBSTONE: Final = "_tombstone"
 KEY: Final = "_key"
 BUCKET_FIELD: Final = "bucket"
 
-FORMATS: Final = ("json", "avro", "string", "int", "long", "uuid", "bytes")
+FORMATS: Final = ("json", "string", "int", "long", "uuid", "bytes", "avro")
 # What a record's key or value is as a whole, and which column it can be then.
 ONE_COLUMN: Final[dict[str, tuple[Kind, ...]]] = {
     "string": (
@@ -59,6 +60,7 @@ ONE_COLUMN: Final[dict[str, tuple[Kind, ...]]] = {
     "uuid": (Kind.UUID,),
     "bytes": (Kind.BINARY, Kind.UUID),
 }
+ENVELOPES: Final = ("plain", "debezium")
 KEY_SOURCES: Final = ("key", "value")
 FORMAT_VERSIONS: Final = (2, 3)
 BUCKETS_MAX: Final = 4096  # beyond it, a commit of every bucket writes more files than a manifest should list
@@ -72,6 +74,7 @@ TRINO_PREFIX: Final = "$"
 OnErrorMode = Literal["fail", "quarantine", "skip"]
 ON_ERROR_MODES: Final[dict[str, OnErrorMode]] = {"fail": "fail", "quarantine": "quarantine", "skip": "skip"}
 OnErrorText = str | Mapping[str, str]
+DeleteText = Mapping[str, str | Sequence[str]]
 ColumnText = str | Mapping[str, str | Sequence[str]]
 
 
@@ -79,13 +82,15 @@ ColumnText = str | Mapping[str, str | Sequence[str]]
 class Column:
     """A column; ``field_id`` is what Iceberg knows it by, whatever it is called.
 
-    ``path`` leads to its value in a record: the names of the objects around it, then its own.
+    ``path`` leads to its value in a record: the names of the objects around it, then its own. Or it is the
+    value of a ``header``.
     """
 
     name: str
     type: ColumnType
     field_id: int
     path: tuple[str, ...] = ()
+    header: str = ""
 
     @property
     def read_from(self) -> tuple[str, ...]:
@@ -93,8 +98,15 @@ class Column:
         return self.path or (self.name,)
 
     def __str__(self) -> str:
-        """Its type, and its path where it has one."""
-        return f"{self.type} from {_spelled(self.path)}" if self.path else str(self.type)
+        """Its type, and where it is read from, unless from the field of its name."""
+        return f"{self.type}{self.origin and ' from '}{self.origin}"
+
+    @property
+    def origin(self) -> str:
+        """Where it is read from, in words; empty for the field of its name."""
+        if self.header:
+            return f"header {_spelled(self.header)}"
+        return _spelled(self.path) if self.path else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +154,43 @@ class OnError:
 ON_ERROR_STAGES: Final = tuple(OnError.__dataclass_fields__)
 
 
+@dataclass(frozen=True, slots=True)
+class DeleteRule:
+    """Which records delete a row, beside those without a value: by a field of the value, or a header."""
+
+    values: tuple[str, ...]
+    path: tuple[str, ...] = ()
+    header: str = ""
+
+    @classmethod
+    def parse(cls, text: DeleteText) -> DeleteRule:
+        """Reads ``{ path = "op", values = ["D"] }`` or ``{ header = "op", values = ["D"] }``.
+
+        Raises:
+            ValueError: with one plain sentence.
+        """
+        given, header = text.get("values", ()), text.get("header", "")
+        values = (given,) if isinstance(given, str) else tuple(given)
+        path = _parse_path(text["path"]) if "path" in text else ()
+        if text.keys() - {"values", "path", "header"} or not values or bool(path) == bool(header):
+            spelled = json.dumps(dict(text), ensure_ascii=False)
+            raise ValueError(
+                f'{spelled} is not of the form {{ path = "op", values = ["D"] }}, or with a header'
+            )
+        return cls(values, path, str(header))
+
+    @property
+    def declared(self) -> dict[str, str | list[str]]:
+        """What ``parse`` reads back to an equal rule."""
+        origin: dict[str, str | list[str]] = (
+            {"path": list(self.path)} if self.path else {"header": self.header}
+        )
+        return origin | {"values": list(self.values)}
+
+    def __str__(self) -> str:
+        return _spelled(self.declared)
+
+
 @dataclass(frozen=True)
 class LiveTable:
     """One live table's definition.
@@ -160,6 +209,8 @@ class LiveTable:
     key: tuple[str, ...]
     key_from: str
     key_format: str
+    envelope: str
+    delete_when: DeleteRule | None
     entity: tuple[str, ...]
     columns: tuple[Column, ...]
     buckets: int
@@ -186,6 +237,8 @@ class LiveTable:
         format: str = "json",  # noqa: A002  (the setting's name)
         key_from: str = "key",
         key_format: str | None = None,
+        envelope: str = "plain",
+        delete_when: DeleteText | None = None,
         buckets: int = 16,
         format_version: int = 3,
         on_error: OnErrorText = "quarantine",
@@ -216,6 +269,8 @@ class LiveTable:
             key=tuple(key),
             key_from=key_from,
             key_format=format if key_format is None or key_from != "key" else key_format,
+            envelope=envelope,
+            delete_when=_parse_delete_when(delete_when, problems),
             entity=tuple(entity) or tuple(key),
             columns=parsed,
             buckets=buckets,
@@ -259,9 +314,16 @@ class LiveTable:
         """The definition as the table carries it: without its name, equal for equal definitions."""
         fields = {field: getattr(self, field) for field in _STORED_FIELDS}
         fields["on_error"] = self.on_error.declared
-        if self.key_format == self.format:  # as tables have it that were made before there was another
+        # As tables have it that were made before there were others.
+        if self.key_format == self.format:
             del fields["key_format"]
-        for field in ("key_schema", "value_schema", "schema_framed"):  # nor did those have schemas
+        if self.envelope == ENVELOPES[0]:
+            del fields["envelope"]
+        if self.delete_when is None:
+            del fields["delete_when"]
+        else:
+            fields["delete_when"] = self.delete_when.declared
+        for field in ("key_schema", "value_schema", "schema_framed"):
             if not fields[field]:
                 del fields[field]
         fields["columns"] = [
@@ -394,17 +456,35 @@ def _parse_schema(field: str, text: str | None, problems: list[str]) -> str | No
         return text
 
 
+def _parse_delete_when(text: DeleteText | None, problems: list[str]) -> DeleteRule | None:
+    try:
+        return None if text is None else DeleteRule.parse(text)
+    except ValueError as error:
+        problems.append(f"delete_when: {error}")
+        return None
+
+
 def _declared(column: Column) -> dict[str, object]:
     declared = column.type.declared
     fields: dict[str, object] = dict(declared) if isinstance(declared, Mapping) else {"type": declared}
-    return fields | {"path": column.path} if column.path else fields
+    origin: dict[str, object] = {"path": column.path, "header": column.header}
+    return fields | {name: value for name, value in origin.items() if value}
 
 
-def _parse_path(text: ColumnText) -> tuple[TypeText, tuple[str, ...]]:
-    """What is said of a column, taken apart: its type, and its path."""
-    if isinstance(text, str) or "path" not in text:
-        return cast(TypeText, text), ()
-    path = text["path"]
+def _parse_column(name: str, text: ColumnText, field_id: int) -> Column:
+    """What is said of a column: its type, and where it is read from."""
+    if isinstance(text, str):
+        return Column(name, ColumnType.parse(text), field_id)
+    rest = {word: str(value) for word, value in text.items() if word not in ("path", "header")}
+    type_ = ColumnType.parse(rest["type"] if set(rest) == {"type"} else rest)
+    header = str(text.get("header", ""))
+    if "header" in text and ("path" in text or not header):
+        raise ValueError("a header has a name, and a column that comes from it no path")
+    path = _parse_path(text["path"]) if "path" in text else ()
+    return Column(name, type_, field_id, path if path != (name,) else (), header)
+
+
+def _parse_path(path: str | Sequence[str]) -> tuple[str, ...]:
     names = tuple(path.split(".")) if isinstance(path, str) else tuple(path)
     for name in names or ("",):
         if not COLUMN_NAME.fullmatch(name):
@@ -412,8 +492,7 @@ def _parse_path(text: ColumnText) -> tuple[TypeText, tuple[str, ...]]:
                 f"the path {_spelled(path)} has a name that is empty, or has quotes, backslashes or control "
                 'characters; it is of the form "address.city", or ["address", "city"] where names have dots'
             )
-    rest = {key: str(value) for key, value in text.items() if key != "path"}
-    return rest["type"] if set(rest) == {"type"} else rest, names
+    return names
 
 
 def _parse_columns(
@@ -425,8 +504,7 @@ def _parse_columns(
         if not COLUMN_NAME.fullmatch(name):
             problems.append(f"{_spelled(name)} is empty or has quotes, backslashes or control characters")
         try:
-            type_, path = _parse_path(text)
-            yield Column(name, ColumnType.parse(type_), field_ids[name], path if path != (name,) else ())
+            yield _parse_column(name, text, field_ids[name])
         except ValueError as error:
             problems.append(f"column {name}: {error}")
     # Spark and Trino match names without regard to case.
@@ -465,7 +543,8 @@ def _problems_of_choices(table: LiveTable) -> Iterable[str]:
         yield f"buckets is {table.buckets}, not from 1 to {BUCKETS_MAX}"
     if table.format_version not in FORMAT_VERSIONS:
         yield f"format_version is {table.format_version}, not {' or '.join(map(str, FORMAT_VERSIONS))}"
-    for field, known in (("format", FORMATS), ("key_format", FORMATS), ("key_from", KEY_SOURCES)):
+    choices = {"format": FORMATS, "key_format": FORMATS, "key_from": KEY_SOURCES, "envelope": ENVELOPES}
+    for field, known in choices.items():
         if field == "key_format" and table.key_format == table.format:
             continue
         if getattr(table, field) not in known:
@@ -474,14 +553,26 @@ def _problems_of_choices(table: LiveTable) -> Iterable[str]:
 
 def _problems_of_formats(table: LiveTable, key_format: str | None) -> Iterable[str]:
     in_key = table.key_from == "key"
+    for column in table.columns:
+        if column.header and column.name in table.key:
+            yield f"the key column {column.name} can't come from a header: use the key or the value"
+        kinds = (*ONE_COLUMN["string"], Kind.BINARY)
+        if column.header and (column.type.kind not in kinds or column.type.epoch is not None):
+            yield f"a header makes no {column.type}, as column {column.name} is: use {', '.join(kinds)}"
+    if table.envelope == "debezium" and not (in_key and table.format == table.key_format == "json"):
+        yield 'envelope = "debezium" needs key_from = "key", and JSON in keys and values'
+    if table.delete_when is not None and not (in_key and table.envelope == "plain"):
+        yield 'delete_when needs key_from = "key", which says whose row goes, and envelope = "plain"'
+    if table.delete_when is not None and table.delete_when.path and table.format != "json":
+        yield f'delete_when has a path, and format = "{table.format}" is not JSON: use a header'
     if key_format is not None and not in_key:
         yield f'key_format is "{key_format}", and key_from = "{table.key_from}" says that keys are not read'
     if in_key:
         columns = tuple(column for column in table.columns if column.name in table.key)
         yield from _problems_of_one_column("key", table.key_format, columns)
-    yield from _problems_of_one_column(
-        "value", table.format, table.value_columns if in_key else table.columns
-    )
+    in_value = table.value_columns if in_key else table.columns
+    in_value = tuple(column for column in in_value if not column.header)
+    yield from _problems_of_one_column("value", table.format, in_value)
 
 
 def _problems_of_schemas(table: LiveTable) -> Iterable[str]:
@@ -527,7 +618,7 @@ def _spelled_field(table: LiveTable, field: str) -> str:
     value = getattr(table, field)
     if isinstance(value, str) and field.endswith("_schema"):
         return spelled_schema(value)
-    return _spelled(value.declared if isinstance(value, OnError) else value)
+    return _spelled(value.declared if isinstance(value, OnError | DeleteRule) else value)
 
 
 def spelled_schema(text: str) -> str:

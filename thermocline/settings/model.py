@@ -90,6 +90,14 @@ def _is_list_of_names(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
+def _delete_when(value: object) -> object:
+    if isinstance(value, dict) and all(
+        isinstance(one, str) or _is_list_of_names(one) for one in value.values()
+    ):
+        return value
+    raise ValueError('delete_when is of the form { path = "op", values = ["D"] }, or with a header')
+
+
 def _on_error(value: object) -> object:
     if isinstance(value, str):
         return value
@@ -102,6 +110,7 @@ Bytes = Annotated[int, BeforeValidator(size_of), Field(gt=0)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 OnErrorText = Annotated[str | dict[str, str], BeforeValidator(_on_error)]
+DeleteText = Annotated[dict[str, str | list[str]], BeforeValidator(_delete_when)]
 ColumnText = Annotated[str | dict[str, str | list[str]], BeforeValidator(_column)]
 
 
@@ -255,6 +264,8 @@ class TableSettings(_Section):
     key: Names
     key_from: str = "key"
     key_format: str | None = None
+    envelope: str = "plain"
+    delete_when: DeleteText | None = None
     entity: Names = ()
     buckets: int = 16
     format_version: int = 3
@@ -295,6 +306,8 @@ class TableSettings(_Section):
             key=self.key,
             key_from=self.key_from,
             key_format=self.key_format,
+            envelope=self.envelope,
+            delete_when=self.delete_when,
             entity=self.entity,
             columns=self.columns,
             buckets=self.buckets,

@@ -13,6 +13,9 @@ _WITHOUT_KEY: Final[dict[str, Any]] = {
     "key": [],
     "key_from": "value",
     "key_format": None,
+    "key_schema_file": None,
+    "envelope": "plain",
+    "delete_when": None,
     "entity": [],
     "suppress_unchanged": False,
 }

@@ -28,7 +28,7 @@ ADMIN = "admin"
 ANALYST = "ana"
 NAMES = Names(admin=ADMIN)
 
-COLUMNS: dict[str, str | dict[str, str]] = {
+COLUMNS: dict[str, Any] = {
     "app_id": "int",
     "user_id": "string",
     "key": "string",

@@ -73,7 +73,8 @@ def read_in_trino(site: TrinoSite, definition: LiveTable, records: str) -> dict[
 
 def read_by_decode(definition: LiveTable, records: Sequence[Record]) -> dict[int, list[Any]]:
     """The same from ``thermocline.rules.decode``."""
-    decoded = decoder_for(definition).decode(*map(list, zip(*records, strict=True)))
+    keys, values = map(list, zip(*records, strict=True))
+    decoded = decoder_for(definition).decode(keys, values)
     columns = [
         [_spelled(column, value) for value in decoded.columns[column.name]] for column in definition.columns
     ]

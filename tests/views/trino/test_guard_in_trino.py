@@ -83,6 +83,54 @@ ODD_NAMES = LiveTable.build(
     },
 )
 
+NESTED = LiveTable.build(
+    name="nested",
+    identifier="app.nested",
+    topics=["nested"],
+    key=["id"],
+    key_format="string",
+    columns={
+        "id": "string",
+        "city": {"type": "string", "path": "address.city"},
+        "zip": {"type": "int", "path": "address.zip.code"},
+        "price": {"type": "decimal(6,2)", "path": "terms.price"},
+        "fee": {"type": "decimal(6,2)", "path": "charge"},
+        "label": {"type": "string", "path": ["a.b"]},
+    },
+)
+NESTED_RECORDS: list[Record] = [
+    *((key, b"{}") for key in (b"a", "ü 1".encode(), b"\xff", b"", None, b'{"id":1}', b"null", b" ")),
+    (b"deleted", None),
+    *(
+        (b"k", value)
+        for value in (
+            b'{"address":null}',
+            b'{"address":{}}',
+            b'{"address":{"city":"Oslo","zip":{"code":7}},"terms":{"price":1.10},"a.b":"l","charge":"2.5"}',
+            b'{"address":{"city":7}}',
+            b'{"address":{"zip":{"code":"7"}}}',
+            b'{"address":{"zip":7}}',
+            b'{"address":{"zip":null}}',
+            b'{"address":"Oslo"}',
+            b'{"address":[{"city":"Oslo"}]}',
+            b'{"address":1}',
+            b'{"address":false}',
+            b'{"address":{"city":1,"city":"last"}}',
+            b'{"address":1,"address":{"city":"last"}}',
+            b'{"address":{"city":"first"},"address":{"zip":{"code":1}}}',
+            b'{"address":{"city":"first"},"address":null}',
+            b'{"terms":{"price":1.005}}',
+            b'{"terms":{"price":12345678901234567890}}',
+            b'{"terms":{"price":1e2},"price":3,"charge":1e-2}',
+            b'{"terms":{"price":"9999.99"},"charge":0.30}',
+            b'{"terms":{"price":1.5,"price":2.5}}',
+            b'{"terms":{"terms":{"price":1.5}}}',
+            b'{"\\u0061ddress":{"\\u0063ity":"escaped"}}',
+            b'{"a":{"b":"other"},"a.b":null}',
+        )
+    ),
+]
+
 
 def differences(found: dict[int, Any], expected: dict[int, Any], records: list[Record]) -> list[object]:
     """Every record that one of both has otherwise, as the record, Trino's row and decode's."""
@@ -97,6 +145,12 @@ def test_trino_reads_the_poison_corpus_as_decode_does(site: TrinoSite) -> None:
     found = read_in_trino(site, POISONED, write_raw(site, "corpus", CORPUS))
     assert differences(found, read_by_decode(POISONED, CORPUS), CORPUS) == []
     assert 0 < len(found) < len(CORPUS)
+
+
+def test_trino_reads_plain_keys_and_fields_by_path_as_decode_does(site: TrinoSite) -> None:
+    found = read_in_trino(site, NESTED, write_raw(site, "nested", NESTED_RECORDS))
+    assert differences(found, read_by_decode(NESTED, NESTED_RECORDS), NESTED_RECORDS) == []
+    assert 0 < len(found) < len(NESTED_RECORDS)
 
 
 @pytest.mark.full

@@ -11,12 +11,14 @@ record rule.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from thermocline.errors import ConfigInvalid
 from thermocline.rules.decode.arrow import key_table, records_table
 from thermocline.rules.decode.avro import AvroDocuments, OneSchema, SchemaId, WriterSchema, WriterSchemas
-from thermocline.rules.decode.envelopes import PlainEnvelope
+from thermocline.rules.decode.debezium import DebeziumEnvelope
+from thermocline.rules.decode.envelopes import Envelope, PlainEnvelope
 from thermocline.rules.decode.formats import DeclaredColumns
 from thermocline.rules.decode.json_documents import JsonDocuments
 from thermocline.rules.decode.payload import Unpacker, json_row, pack_rows
@@ -41,6 +43,10 @@ __all__ = [
     "unpack_arrays",
 ]
 
+_ENVELOPES: dict[str, Callable[[LiveTable], Envelope]] = {
+    "plain": PlainEnvelope,
+    "debezium": DebeziumEnvelope,
+}
 _FORMATS: dict[str, Format] = {
     "json": JsonDocuments,
     **{name: partial(PlainDocuments, name) for name in ONE_COLUMN},
@@ -56,7 +62,7 @@ def decoder_for(definition: LiveTable, registry: WriterSchemas | None = None) ->
     schemas = DeclaredColumns(definition)
     return RecordDecoder(
         definition,
-        PlainEnvelope(definition),
+        _ENVELOPES[definition.envelope](definition),
         _format(definition, definition.key_format, definition.key_schema, registry),
         _format(definition, definition.format, definition.value_schema, registry),
         schemas,

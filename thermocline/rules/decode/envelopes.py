@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
-from thermocline.rules.decode.record import Bad, Stage
-from thermocline.rules.definition import ONE_COLUMN, LiveTable
+from thermocline.rules.column_types import ColumnType, Kind
+from thermocline.rules.decode.formats import Refusals
+from thermocline.rules.decode.json_object import JsonObject
+from thermocline.rules.decode.record import Bad, HeadersOf, Stage, last_header
+from thermocline.rules.definition import ONE_COLUMN, Column, DeleteRule, LiveTable
 
 __all__ = ["Envelope", "Parts", "PlainEnvelope"]
+
+_OP: Final = "_op"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +33,17 @@ class Parts:
 class Envelope(Protocol):
     """Takes records apart."""
 
-    def open(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Parts:
+    def open(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], headers_of: HeadersOf
+    ) -> Parts:
         """The parts of aligned raw keys and values. Never raises for what they hold."""
         ...
 
 
 class PlainEnvelope:
-    """Key and value as they are. No value deletes, where the key says which row.
+    """Key and value as they are. No value deletes, where the key says which row, or what a rule says.
 
-    An empty one is none where it could not be a value.
+    An empty value is none where it could not be one.
     """
 
     def __init__(self, definition: LiveTable) -> None:
@@ -45,8 +52,13 @@ class PlainEnvelope:
         self._may_be_empty = definition.format in ONE_COLUMN
         # Whose row a tombstone is about would stand in the value.
         self._stage = Stage.KEY if definition.has_key else Stage.DECODE
+        self._rule = definition.delete_when
+        path = self._rule.path if self._rule is not None else ()
+        self._op = JsonObject([Column(_OP, ColumnType(Kind.STRING), 0, path)], ()) if path else None
 
-    def open(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Parts:
+    def open(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], headers_of: HeadersOf
+    ) -> Parts:
         """See `Envelope`."""
         if not self._may_be_empty:
             values = [value or None for value in values]
@@ -55,4 +67,24 @@ class PlainEnvelope:
         if not self._can_delete:
             empty = (index for index, is_empty in enumerate(deletes) if is_empty)
             bad = [Bad(index, self._stage, "the value is empty") for index in empty]  # safety: empty-value
+        if self._rule is not None:
+            refused: Refusals = {}
+            ops = self._ops(self._rule, values, headers_of, refused)
+            is_deleted = [op in self._rule.values for op in ops]  # safety: delete-rule
+            values = [None if gone else value for value, gone in zip(values, is_deleted, strict=True)]
+            deletes = [value is None for value in values]
+            # What is no JSON object, the format says.
+            bad = [Bad(index, Stage.CONTRACT, f"delete_when: {why}") for index, (_, why) in refused.items()]
         return Parts(keys, values, deletes, bad)
+
+    def _ops(
+        self, rule: DeleteRule, values: Sequence[bytes | None], headers_of: HeadersOf, refused: Refusals
+    ) -> list[str | None]:
+        """What each record says that it does; None where it says nothing."""
+        if self._op is not None:
+            found: Refusals = {}
+            ops: list[str | None] = self._op.read([value or b"{}" for value in values], found)[_OP]
+            refused |= {index: one for index, one in found.items() if one[0] is not None}
+            return [None if index in found else op for index, op in enumerate(ops)]
+        said = [last_header(headers_of(index), rule.header) for index in range(len(values))]
+        return [None if one is None else one.decode(errors="replace") for one in said]

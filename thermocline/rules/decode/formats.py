@@ -50,4 +50,5 @@ class DeclaredColumns:
     def of_values(self) -> Sequence[Column]:
         """The others, or all."""
         is_split = self._definition.key_from == "key"
-        return self._definition.value_columns if is_split else self._definition.columns
+        columns = self._definition.value_columns if is_split else self._definition.columns
+        return [column for column in columns if not column.header]

@@ -32,6 +32,7 @@ class JsonObject:
     def __init__(self, columns: Sequence[Column], required: Sequence[str], depth: int = 0) -> None:
         """Prepares for objects with these columns, of which some must not be null."""
         self.columns = tuple(columns)
+        self._path = ".".join(columns[0].read_from[:depth]) if columns else ""
         self.is_required = any(column.name in required for column in columns)
         names = dict.fromkeys(column.read_from[depth] for column in columns)
         self._fields = [
@@ -117,8 +118,8 @@ class JsonObject:
         inner: Refusals = {}
         read = self._read_by_field(index, bytes(token), inner)
         for column, reason in inner.values():
-            at_fault = self.columns[0] if column is None else column
-            refused.setdefault(index, (at_fault, reason if column else f"{at_fault}: {reason}"))
+            at_fault, why = (column, reason) if column else (self.columns[0], f"{self._path}: {reason}")
+            refused.setdefault(index, (at_fault, why))
         return read
 
     def read_again(self, tokens: Sequence[Any], refused: Refusals) -> list[Any]:

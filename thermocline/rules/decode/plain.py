@@ -11,7 +11,7 @@ from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.decode.formats import Refusals
 from thermocline.rules.definition import Column
 
-__all__ = ["PlainDocuments"]
+__all__ = ["PlainDocuments", "header_value"]
 
 
 class PlainDocuments:
@@ -38,6 +38,11 @@ class PlainDocuments:
                     refused[index] = (column, f"{column.name} ({column.type}): there is none")
             found[column.name] = values
         return found
+
+
+def header_value(content: bytes, type_: ColumnType) -> Any:
+    """A header's value, of a type as the definition allows it. Raises `ValueError`."""
+    return content if type_.kind is Kind.BINARY else _text(content, type_)
 
 
 def _text(content: bytes, type_: ColumnType) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -35,9 +35,27 @@ class Decoded:
     bad: list[Bad]
 
 
+HeadersOf = Callable[[int], Sequence[tuple[str, bytes | None]] | None]
+"""The headers of the record with an index, in order; asked only where a column comes from one."""
+
+
+def last_header(headers: Sequence[tuple[str, bytes | None]] | None, name: str) -> bytes | None:
+    """The last value of that name; None where there is none."""
+    return next((value for one, value in reversed(headers or ()) if one == name), None)
+
+
+def no_headers(_: int) -> None:
+    """Of records of which only keys are looked at."""
+
+
 class Decoder(Protocol):
     """Reads the records of one live table."""
 
-    def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Decoded:
+    def decode(
+        self,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        headers_of: HeadersOf = no_headers,
+    ) -> Decoded:
         """Decodes records given as aligned raw keys and values. Never raises for what they hold."""
         ...

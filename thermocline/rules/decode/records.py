@@ -8,7 +8,8 @@ from typing import Any
 
 from thermocline.rules.decode.envelopes import Envelope
 from thermocline.rules.decode.formats import Documents, Refusals, SchemaSource
-from thermocline.rules.decode.record import Bad, Decoded, Stage
+from thermocline.rules.decode.plain import header_value
+from thermocline.rules.decode.record import Bad, Decoded, HeadersOf, Stage, last_header, no_headers
 from thermocline.rules.definition import Column, LiveTable
 
 __all__ = ["Format", "RecordDecoder"]
@@ -34,15 +35,23 @@ class RecordDecoder:
         self._key = key_format(schemas.of_keys(), definition.key)
         self._value = value_format(schemas.of_values(), definition.key)
         self._has_key_documents = bool(schemas.of_keys())
+        self._from_headers = [column for column in definition.columns if column.header]
 
-    def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Decoded:
-        """Decodes records given as aligned raw keys and values."""
-        opened = self._envelope.open(keys, values)
+    def decode(
+        self,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        headers_of: HeadersOf = no_headers,
+    ) -> Decoded:
+        """Decodes records given as aligned raw keys and values; see `Decoder`."""
+        opened = self._envelope.open(keys, values, headers_of)
         bad: dict[int, Bad] = {}
         columns = self._values(opened.values, bad)
-        bad.update((one.index, one) for one in opened.bad)
         if self._has_key_documents:
             columns |= self._keys(opened.keys, bad)
+        for column in self._from_headers:
+            columns[column.name] = _from_header(column, opened.deletes, headers_of, bad)
+        bad.update((one.index, one) for one in opened.bad)  # what is no row at all needs no key
         columns = {column.name: columns[column.name] for column in self._definition.columns}
         return _without_bad(columns, opened.deletes, bad)
 
@@ -57,13 +66,31 @@ class RecordDecoder:
         refused: Refusals = {}
         columns = self._key.read(keys, refused)
         for index, (_, reason) in refused.items():
-            bad[index] = Bad(index, Stage.KEY, reason if keys[index] else "the record has no key")
+            bad[index] = Bad(index, Stage.KEY, reason)
+        for index, key in enumerate(keys):
+            if not key:  # safety: empty-key
+                bad[index] = Bad(index, Stage.KEY, "the record has no key")
         return columns
 
     def _stage_of(self, column: Column | None) -> Stage:
         if column is None:
             return Stage.DECODE
         return Stage.KEY if column.name in self._definition.key else Stage.CONTRACT
+
+
+def _from_header(
+    column: Column, deletes: Sequence[bool], headers_of: HeadersOf, bad: dict[int, Bad]
+) -> list[Any]:
+    """A column's values from the last header of its name; null where there is none, and of a tombstone."""
+    values: list[Any] = []
+    for index, is_delete in enumerate(deletes):
+        content = None if is_delete or index in bad else last_header(headers_of(index), column.header)
+        try:
+            values.append(None if content is None else header_value(content, column.type))
+        except ValueError as error:
+            bad[index] = Bad(index, Stage.CONTRACT, f"{column.name} ({column}): {error}")
+            values.append(None)
+    return values
 
 
 def _without_bad(columns: dict[str, list[Any]], tombstones: list[bool], bad: dict[int, Bad]) -> Decoded:

@@ -36,6 +36,8 @@ def conversion(of: AvroType, to: ColumnType) -> Convert | None:
     if to.kind is Kind.DECIMAL and of.logical == "decimal":
         return partial(_decimal, scale=of.scale, to=to)
     if to.epoch is not None and (of.kind, of.logical) in _NUMBERS:
+        if to.kind is Kind.DATE:
+            return _date
         return partial(_of_epoch, factor=_MICROSECONDS[to.epoch])
     if to.epoch is None and (to.kind, of.kind, of.logical) in _TAKEN:
         return _TAKEN[to.kind, of.kind, of.logical]

@@ -1,0 +1,107 @@
+"""The examples of docs/formats.md on real parts: from `table create` to lookups, before and after commits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from confluent_kafka import KafkaError, Message, Producer
+
+from embedded.stack import Stack
+from ingest.owner import Owner
+from tests.docs.examples import EXAMPLES, Example
+from tests.tier import is_full
+from thermocline.cli import entry
+from thermocline.process.clock import SystemClock
+from thermocline.settings import load_settings
+
+SHOWN = [one for one in EXAMPLES if is_full() or one.name in {"people", "clicks", "customers"}]
+Rows = dict[bytes, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory, jvm: Any) -> Iterator[Stack]:
+    stack = Stack(tmp_path_factory.mktemp("formats"), catalog="examples", engine="local")
+    base = stack.config_path.read_text().partition("[tables.")[0]
+    stack.config_path.write_text(base + "".join(example.toml for example in SHOWN))
+    stack.settings = load_settings(stack.config_path)
+    stack.start_broker()
+    for example in SHOWN:
+        stack.kafka.create_topic(example.settings.topics[0], 1)
+        assert entry.run(["--config", str(stack.config_path), "table", "create", example.name]) == 0
+    yield stack
+    stack.stop()
+
+
+def test_each_example_reads_the_same_before_and_after_its_commit(stack: Stack) -> None:
+    ends = {example.name: written(stack, example) for example in SHOWN}
+    server = stack.serve()
+    stack.wait_until_ready(server)
+    for example in SHOWN:
+        assert looked_up(stack, example, ends[example.name]) == expected(example), example.name
+    for example in SHOWN:
+        owner = Owner.open(stack.settings, example.name, SystemClock())
+        owner.catch_up(threading.Event())
+        owner.close()
+        committed = str(owner.position.snapshot_id)
+
+        def is_served(name: str = example.name, snapshot_id: str = committed) -> bool:
+            point = stack.get("/status")[1]["tables"][name].get("read_point", {})
+            return bool(point.get("snapshot_id") == snapshot_id)
+
+        stack.wait_for(is_served, "the server reads the new snapshot")
+        assert looked_up(stack, example, ends[example.name]) == expected(example), example.name
+        assert entry.run(["--config", str(stack.config_path), "verify", example.name]) == 0, example.name
+
+
+def written(stack: Stack, example: Example) -> int:
+    """Sends the records; the offset of the last one."""
+    offsets: list[int] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        offset = message.offset()
+        assert error is None
+        assert offset is not None
+        offsets.append(offset)
+
+    producer = Producer({**stack.settings.kafka.client_config(), "linger.ms": 0, "log_level": 0})
+    for record in example.records:
+        headers: list[tuple[str, str | bytes | None]] = list(record.headers)
+        producer.produce(
+            example.settings.topics[0], record.value, record.key, headers=headers, on_delivery=delivered
+        )
+    assert producer.flush(30) == 0
+    return max(offsets)
+
+
+def expected(example: Example) -> Rows:
+    rows: Rows = {}
+    for record in example.records:
+        if isinstance(record.becomes, dict):
+            assert record.key is not None
+            rows[record.key] = record.becomes
+        elif record.becomes == "deleted":
+            assert record.key is not None
+            rows.pop(record.key, None)
+    return rows
+
+
+def looked_up(stack: Stack, example: Example, end: int) -> Rows:
+    """What lookups of all rows that ever were give, by the key of the record that made them."""
+    ever = {record.key: record.becomes for record in example.records if isinstance(record.becomes, dict)}
+    (name,) = example.settings.key
+    answer = httpx.post(
+        f"{stack.url}/v1/tables/{example.name}/rows:batch",
+        json={"entities": [{name: row[name]} for row in ever.values()]},
+        headers={"Thermocline-Read-After": f"{example.settings.topics[0]}/0@{end}"},
+        timeout=30,
+    ).raise_for_status()
+    found: Rows = {}
+    for key, result in zip(ever, answer.json()["results"], strict=True):
+        for row in result["rows"]:
+            assert key is not None
+            found[key] = {column: row[column] for column in example.settings.columns}
+    return found

@@ -1,0 +1,70 @@
+"""What docs/formats.md shows: tables, and records with what becomes of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from thermocline.settings import TableSettings
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "formats.md"
+_EXAMPLE: Final = re.compile(
+    r"```toml\n(?P<toml>.*?)```\n+"
+    r"\| key \| value \| (?:headers \| )?becomes \|\n\| --- .*?\n(?P<rows>(?:\|[^\n]*\n)+)",
+    re.DOTALL,
+)
+_ROW: Final = re.compile(
+    r"\| (?:`(.*?)`|) \| (?:`(.*?)`|) \| (?:(?:`([\w= -]*?)`|) \| )?(?:`(\{.*?)`|(deleted|bad: \w+)) \|"
+)
+
+
+@dataclass(frozen=True)
+class Record:
+    """``becomes`` is a row as JSON says it, ``deleted``, or ``bad: `` and the stage."""
+
+    key: bytes | None
+    value: bytes | None
+    becomes: object
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(frozen=True)
+class Example:
+    name: str
+    toml: str
+    settings: TableSettings
+    records: tuple[Record, ...]
+
+
+def _examples() -> Iterator[Example]:
+    for match in _EXAMPLE.finditer(PAGE.read_text()):
+        ((name, section),) = tomllib.loads(match["toml"])["tables"].items()
+        yield Example(name, match["toml"], TableSettings(**section), tuple(_records(match["rows"])))
+
+
+def _records(rows: str) -> Iterator[Record]:
+    for line in rows.splitlines():
+        row = _ROW.fullmatch(line)
+        assert row is not None, line
+        key, value, headers, becomes, word = row.groups()
+        pairs = (header.split("=") for header in (headers or "").split())
+        yield Record(
+            _bytes(key),
+            _bytes(value),
+            word or json.loads(becomes),
+            tuple((name, text.encode()) for name, text in pairs),
+        )
+
+
+def _bytes(cell: str | None) -> bytes | None:
+    if cell is None:
+        return None
+    return bytes.fromhex(cell[2:]) if cell.startswith("0x") else cell.encode()
+
+
+EXAMPLES: Final = tuple(_examples())
