@@ -84,7 +84,7 @@ SCANS_MAX = 3
 REPORTED_MAX = 1_000
 SUMMARY_RECORDS_MAX = 20
 
-_COLUMNS = ("timestamp", "key", "value")
+_COLUMNS = ("timestamp", "key", "value", "headers")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
