@@ -35,6 +35,7 @@ from serving.tailer_status import follower_status, shown, tier_status, write_sta
 from thermocline.errors import (
     OffsetsGone,
     PartitionsShrunk,
+    RegistryUnreachable,
     SeamBeyondLog,
     StorageFailed,
     ThermoclineError,
@@ -380,6 +381,7 @@ class Tailer:
                 self._leave_log()
                 return
             self._feed.take(chunks, positions, reached)
+            self._recover(has_decoded=bool(chunks))
             self._reached_end_at = reached
             read = sum(len(chunk.offsets) for chunk in chunks)
             if self._goal is not None and not self._is_caught_up:
@@ -412,7 +414,10 @@ class Tailer:
             log.error("the %s; answers grow old", subject, extra=extra)
         self._problem = problem
 
-    def _recover(self) -> None:
+    def _recover(self, *, has_decoded: bool = False) -> None:
+        # That the log answers again says nothing of the registry; the records that it held back come again.
+        if isinstance(self._problem, RegistryUnreachable) != has_decoded:
+            return
         problem, self._problem = self._problem, None
         if problem is not None:
             seconds = round(self._clock.monotonic() - self._problem_since, 1)
