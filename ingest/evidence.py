@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from thermocline.iceberg.reading import Place, Reading
     from thermocline.kafka.log import Log
     from thermocline.rules.definition import LiveTable
+    from thermocline.schema_registry import SchemaRegistry
 
 Progress = Callable[[int, int], None]
 """Called with the offsets that were read, and those to be read."""
@@ -158,9 +159,10 @@ def live_rows(
     return found
 
 
-def read_log(
+def read_log(  # noqa: PLR0913, PLR0917  (all that decides about a record)
     log: Log,
     client_config: Mapping[str, Any],
+    registry: SchemaRegistry | None,
     definition: LiveTable,
     candidates: Sequence[Candidate],
     kept: Mapping[tuple[str, int, int], Kept],
@@ -177,7 +179,7 @@ def read_log(
     Raises:
         OffsetsGone: the log was cut beyond the ground's ``starts`` meanwhile.
     """
-    search = _Search(definition, candidates, kept, live, ground)
+    search = _Search(definition, registry, candidates, kept, live, ground)
     ranges = _ranges(candidates, ground)
     _read(client_config, ranges, definition.name, search, progress)
     if ranges and ground.compacted:
@@ -215,19 +217,20 @@ class _Search:
     def __init__(
         self,
         definition: LiveTable,
+        registry: SchemaRegistry | None,
         candidates: Sequence[Candidate],
         kept: Mapping[tuple[str, int, int], Kept],
         live: Mapping[bytes, Origin],
         ground: TableContext,
     ) -> None:
         self._definition = definition
-        self._key_decoder = decoder_for(definition)  # of keys alone, which no alteration changes
+        self._key_decoder = decoder_for(definition, registry)  # of keys alone, which no alteration changes
         self._keys = pa.array(list({one.key for one in candidates}), pa.binary())
         self._kept = kept
         self._rows = {(*row.place, row.offset): (key, row) for key, row in live.items()}
         self._seam = ground.seam
         self._compacted = frozenset(ground.compacted)
-        self._as_read = _AsRead(ground.reading)
+        self._as_read = _AsRead(ground.reading, registry)
         self.evidence = LogEvidence()
 
     def hear(self, chunk: RecordChunk) -> None:
@@ -280,10 +283,10 @@ class _Search:
 class _AsRead:
     """Decodes records by the definitions of the commits that read them."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: Reading, registry: SchemaRegistry | None) -> None:
         self._reading = reading
         self._definitions = list(dict.fromkeys(reading.definitions))
-        self._decoders = [decoder_for(definition) for definition in self._definitions]
+        self._decoders = [decoder_for(definition, registry) for definition in self._definitions]
         self._numbers = np.array([self._definitions.index(one) for one in reading.definitions], np.int64)
 
     def decode(self, chunk: RecordChunk, offsets: Sequence[int]) -> Iterator[tuple[int, Decoded, pa.Table]]:

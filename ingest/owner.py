@@ -207,7 +207,7 @@ class Owner:
         policy = BadRecordsPolicy.of(definition, settings.table(name))
         check_dead_letter_topic(policy, log)
         quarantine = open_quarantine(claim.table.catalog, name, definition.identifier)
-        client_config = settings.kafka.client_config()
+        client_config, registry = settings.kafka.client_config(), settings.registry.client()
         claim.wait_until_free(stop)
         with ExitStack() as undo:
             running = engine or start_engine(settings, name)
@@ -222,7 +222,9 @@ class Owner:
                 definition=definition,
                 log=log,
                 table=table,
-                task=ReadTask(definition, client_config, table.io, quarantine.location(), topic_ids),
+                task=ReadTask(
+                    definition, client_config, table.io, quarantine.location(), topic_ids, registry
+                ),
                 engine=running,
                 ends_engine=engine is None,
                 committer=owned.committer,

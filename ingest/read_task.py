@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from thermocline.rules.decode import Bad
     from thermocline.rules.definition import LiveTable
+    from thermocline.schema_registry import SchemaRegistry
 
 # Records held before they are packed: about 40 MB of columns.
 PACK_RECORDS_MAX = 200_000
@@ -76,6 +77,7 @@ class ReadTask:
     io: FileIO
     quarantine_location: str
     topic_ids: Mapping[str, str]
+    registry: SchemaRegistry | None = None
 
 
 def run_read_task(task: ReadTask, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
@@ -98,7 +100,7 @@ def run_read_task(task: ReadTask, ranges: Sequence[OffsetRange]) -> Iterator[pa.
 
 
 def _read(task: ReadTask, ranges: Sequence[OffsetRange], report: ReadReport) -> Iterator[pa.RecordBatch]:
-    decoder = decoder_for(task.definition)
+    decoder = decoder_for(task.definition, task.registry)
     held: list[pa.Table] = []
     held_bad: list[pa.Table] = []
     for chunk in read_ranges(task.client_config, ranges, task.definition.name):

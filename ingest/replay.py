@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from ingest.lease import Say
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
+    from thermocline.schema_registry import SchemaRegistry
     from thermocline.settings import Settings
 
 # Records judged together, in one scan of the log and one commit; with their bytes, below a gigabyte.
@@ -83,7 +84,7 @@ SCANS_MAX = 3
 REPORTED_MAX = 1_000
 SUMMARY_RECORDS_MAX = 20
 
-_COLUMNS = ("timestamp", "key", "value")
+_COLUMNS = ("timestamp", "key", "value", "headers")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -177,6 +178,7 @@ class _Replaying:
     state: SnapshotState
     log: Log
     client_config: Mapping[str, Any]
+    registry: SchemaRegistry | None
     reading: Reading
     drained_ms: Sequence[int | None]
     files: FilesByBucket
@@ -189,6 +191,7 @@ class _Replaying:
         definition = definition_of(table, name)
         state = current_state(table, name)
         links = unbroken(table)
+        registry = settings.registry.client()
         definitions = [definition_at(link, table.schemas(), definition) for link in links]
         return cls(
             definition=definition,
@@ -196,10 +199,11 @@ class _Replaying:
             state=state,
             log=Log(settings.kafka),
             client_config=settings.kafka.client_config(),
+            registry=registry,
             reading=reading_of(links, definitions, [], [], definition),
             drained_ms=drained(links),
             files=live_files(table, state.snapshot_id, name),
-            decoder=decoder_for(definition),
+            decoder=decoder_for(definition, registry),
             clock=clock,
             progress=progress,
         )
@@ -318,7 +322,15 @@ class _Replaying:
     ) -> LogEvidence:
         kept = {place_of(row): Kept(row["key"], row["value"], _timestamp_ms(row)) for row in rows}
         return read_log(
-            self.log, self.client_config, self.definition, candidates, kept, live, ground, self.progress
+            self.log,
+            self.client_config,
+            self.registry,
+            self.definition,
+            candidates,
+            kept,
+            live,
+            ground,
+            self.progress,
         )
 
     def _write(self, records: pa.Table) -> list[BucketResult]:

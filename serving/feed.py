@@ -16,16 +16,17 @@ from thermocline.rules.seam import Seam
 if TYPE_CHECKING:
     from serving.hot.tier import HotTier
     from thermocline.rules.definition import LiveTable
+    from thermocline.schema_registry import SchemaRegistry
 
 
 class Feed:
     """Appends records to a tier, and counts them; bad ones are counted by stage and left out."""
 
-    def __init__(self, tier: HotTier, definition: LiveTable) -> None:
+    def __init__(self, tier: HotTier, definition: LiveTable, registry: SchemaRegistry | None = None) -> None:
         self.records = 0
         self.bad: Counter[str] = Counter()
         self._tier = tier
-        self._decoder = decoder_for(definition)
+        self._decoder = decoder_for(definition, registry)
 
     def take(
         self,
@@ -47,6 +48,7 @@ def fill_until(
     start: Seam,
     ends: Seam,
     hot_bytes_max: int,
+    registry: SchemaRegistry | None = None,
 ) -> frozenset[tuple[str, int]]:
     """Reads [start, ends) into a private tier and seals it; ``ends`` were asked of the log just now.
 
@@ -58,10 +60,11 @@ def fill_until(
         NotReady: the disk is nearly full.
         OffsetsGone: the log no longer reaches back to the start.
         RangeIncomplete: an end was not reached.
+        RegistryUnreachable: a schema is needed that can't be asked for.
     """
     clock = SystemClock()
     asked_at = clock.monotonic()
-    feed = Feed(tier, definition)
+    feed = Feed(tier, definition, registry)
     ranges = [OffsetRange(topic, p, start.get((topic, p)), end) for topic, p, end in ends.items()]
     missing = {(part.topic, part.partition): part.end - part.first for part in ranges}
     for chunk in read_ranges(client_config, ranges, definition.name, clock):

@@ -225,6 +225,7 @@ def _fill(
             start,
             ends,
             settings.serving.hot_bytes_max,
+            settings.registry.client(),
         )
         # Still so: it is the table's log, and no tombstone is missing; nor what a later record replaced.
         log_ends = _checked_ends(definition, state, at, log)  # safety: private-after-reading

@@ -35,6 +35,7 @@ from serving.tailer_status import follower_status, shown, tier_status, write_sta
 from thermocline.errors import (
     OffsetsGone,
     PartitionsShrunk,
+    RegistryUnreachable,
     SeamBeyondLog,
     StorageFailed,
     ThermoclineError,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from serving.source import LogSource
     from thermocline.kafka.log import Log, Tail, TopicFacts
     from thermocline.process.clock import Clock
+    from thermocline.schema_registry import SchemaRegistry
     from thermocline.settings import ServingSettings, Settings
 
 # One transaction each: a record waits 10 ms on average, and the rounds take a few percent of a core.
@@ -78,7 +80,8 @@ def run_tailer(settings: Settings, table_name: str, stop: threading.Event) -> No
         ColdPublisher(folder / COLD),
     )
     source = KafkaSource(settings.kafka, table_name, clock)
-    tailer = Tailer(settings.serving, table_name, folder, follower, source, clock, stop.wait)
+    registry = settings.registry.client()
+    tailer = Tailer(settings.serving, table_name, folder, follower, source, clock, stop.wait, registry)
     follower.start()
     try:
         tailer.run(stop)
@@ -102,7 +105,9 @@ class Tailer:
         source: LogSource,
         clock: Clock,
         wait: Callable[[float], object],
+        registry: SchemaRegistry | None = None,
     ) -> None:
+        self._registry = registry
         self._settings = settings
         self._table = table
         self._folder = folder
@@ -229,7 +234,7 @@ class Tailer:
             newest.source,
             newest.tombstones_from_ms,
         )
-        self._feed = Feed(self._tier, newest.definition)
+        self._feed = Feed(self._tier, newest.definition, self._registry)
         is_empty = not self._tier.records
         # safety: tailer-tombstones-given-up-before-start
         self._tombstones_since_ms = newest.state.tombstones_since_ms if is_empty else NO_TIMES
@@ -376,6 +381,7 @@ class Tailer:
                 self._leave_log()
                 return
             self._feed.take(chunks, positions, reached)
+            self._recover(has_decoded=bool(chunks))
             self._reached_end_at = reached
             read = sum(len(chunk.offsets) for chunk in chunks)
             if self._goal is not None and not self._is_caught_up:
@@ -408,7 +414,10 @@ class Tailer:
             log.error("the %s; answers grow old", subject, extra=extra)
         self._problem = problem
 
-    def _recover(self) -> None:
+    def _recover(self, *, has_decoded: bool = False) -> None:
+        # That the log answers again says nothing of the registry; the records that it held back come again.
+        if isinstance(self._problem, RegistryUnreachable) != has_decoded:
+            return
         problem, self._problem = self._problem, None
         if problem is not None:
             seconds = round(self._clock.monotonic() - self._problem_since, 1)

@@ -136,7 +136,14 @@ class Verification:
             check = _table_check(reading, read, log.configs(definition.topics), elapsed_ms, self.report)
             self._compare(staging, check, point)
         check.doubts.settle(
-            second_look(log, self.settings.kafka.client_config(), definition, Seam(read.firsts), self.clock)
+            second_look(
+                log,
+                self.settings.kafka.client_config(),
+                definition,
+                Seam(read.firsts),
+                self.clock,
+                self.settings.registry.client(),
+            )
         )
         return Verified(definition, reading, read, point, check.doubts)
 
@@ -174,6 +181,7 @@ class Verification:
             self.scope.is_part,
             self.clock,
             self.progress,
+            self.settings.registry.client(),
         )
         return one.read(staging)
 

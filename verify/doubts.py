@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from thermocline.iceberg.reading import Place
     from thermocline.process.clock import Clock
     from thermocline.rules.seam import Seam
+    from thermocline.schema_registry import SchemaRegistry
     from verify.finding import Finding
     from verify.report import Report
 
@@ -90,7 +91,12 @@ class Doubts:
 
 
 def second_look(
-    log: Log, client_config: Mapping[str, Any], definition: LiveTable, firsts: Seam, clock: Clock
+    log: Log,
+    client_config: Mapping[str, Any],
+    definition: LiveTable,
+    firsts: Seam,
+    clock: Clock,
+    registry: SchemaRegistry | None = None,
 ) -> Callable[[Collection[bytes]], Offsets]:
     """What looks for keys in the log as it is then, from some offsets on, up to its ends."""
 
@@ -101,17 +107,21 @@ def second_look(
             for topic, p, end in ends.items()
         ]
         wanted = [one for one in ranges if one.first < one.end]
-        return offsets_of(definition, read_ranges(client_config, wanted, definition.name, clock), keys)
+        chunks = read_ranges(client_config, wanted, definition.name, clock)
+        return offsets_of(definition, chunks, keys, registry)
 
     return look
 
 
 def offsets_of(
-    definition: LiveTable, chunks: Iterator[RecordChunk], keys: Collection[bytes]
+    definition: LiveTable,
+    chunks: Iterator[RecordChunk],
+    keys: Collection[bytes],
+    registry: SchemaRegistry | None = None,
 ) -> dict[bytes, set[Origin]]:
     """Where the records of some keys or entities stand; of bad ones, too, where their keys are readable."""
     found: dict[bytes, set[Origin]] = {}
-    decoder, wanted = decoder_for(definition), pa.array(sorted(keys), pa.binary())
+    decoder, wanted = decoder_for(definition, registry), pa.array(sorted(keys), pa.binary())
     is_keyed = definition.key_from == "key"
     for chunk in chunks:
         values = [None] * len(chunk.values) if is_keyed else chunk.values

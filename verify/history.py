@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
+    from thermocline.schema_registry import SchemaRegistry
+
 __all__ = ["KEYS_MAX", "LINES_MAX", "HeldLog", "Read", "histories_of"]
 
 KEYS_MAX: Final = 100
@@ -62,7 +64,12 @@ Read = Callable[[Sequence[OffsetRange]], Iterator[RecordChunk]]
 
 
 def histories_of(
-    table: Table, log: HeldLog | None, read: Read, definition: LiveTable, keys: Sequence[bytes]
+    table: Table,
+    log: HeldLog | None,
+    read: Read,
+    definition: LiveTable,
+    keys: Sequence[bytes],
+    registry: SchemaRegistry | None = None,
 ) -> dict[bytes, tuple[str, ...]]:
     """What log and table hold of each of the keys, at most `KEYS_MAX`, in sentences, oldest first.
 
@@ -77,7 +84,8 @@ def histories_of(
         links = lineage(table)[-1:] if current is not None else ()
         seam = links[0].state.seam if links and links[0].state is not None else Seam()
         ranges = _ranges(definition, log, asked)
-        search = _Records(definition, pa.array(asked, pa.binary()), seam, told)
+        decoder = decoder_for(definition, registry)
+        search = _Records(definition, decoder, pa.array(asked, pa.binary()), seam, told)
         for chunk in read(ranges) if ranges else ():
             search.hear(chunk)
     records = {key: lines.take() for key, lines in told.items()}
@@ -133,10 +141,15 @@ class _Records:
     """Tells what a pass over the log meets of the keys."""
 
     def __init__(
-        self, definition: LiveTable, keys: pa.Array, seam: Seam, told: Mapping[bytes, _KeyLines]
+        self,
+        definition: LiveTable,
+        decoder: Decoder,
+        keys: pa.Array,
+        seam: Seam,
+        told: Mapping[bytes, _KeyLines],
     ) -> None:
         self._definition = definition
-        self._decoder: Decoder = decoder_for(definition)
+        self._decoder = decoder
         self._keys = keys
         self._seam = seam
         self._told = told

@@ -20,6 +20,7 @@ from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from thermocline.iceberg.reading import Reading
+    from thermocline.schema_registry import SchemaRegistry
 
 __all__ = [
     "BATCH",
@@ -64,6 +65,7 @@ class LogDecoder:
     cuts: Sequence[Seam]
     records: int = 0
     bad: int = 0
+    registry: SchemaRegistry | None = None
     _decoders: dict[tuple[object, ...], Decoder] = field(default_factory=dict)
 
     def decode(self, chunk: RecordChunk) -> pa.Table:
@@ -130,7 +132,7 @@ class LogDecoder:
 
     def _decoded(self, definition: LiveTable, chunk: RecordChunk) -> pa.Table:
         if definition.columns not in self._decoders:
-            self._decoders[definition.columns] = decoder_for(definition)
+            self._decoders[definition.columns] = decoder_for(definition, self.registry)
         decoded = self._decoders[definition.columns].decode(chunk.keys, chunk.values, chunk.headers_of)
         table = records_table(
             definition, decoded, chunk.topic, chunk.partition, chunk.offsets, chunk.timestamps_ms

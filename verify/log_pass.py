@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from thermocline.iceberg.reading import Place, Reading
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
+    from thermocline.schema_registry import SchemaRegistry
     from verify.sample import Chosen
 
 __all__ = ["LogPass", "Progress", "ReadLog", "sampled"]
@@ -65,6 +66,7 @@ class LogPass:
     is_part: bool
     clock: Clock
     progress: Progress
+    registry: SchemaRegistry | None = None
     _waiting: list[pa.Table] = field(default_factory=list)
 
     def read(self, staging: Staging) -> ReadLog:
@@ -91,7 +93,7 @@ class LogPass:
         ends = self.reading.seam
         for cut in self.cuts:
             ends = ends.merged_max(cut)
-        decoder = LogDecoder(self.reading, self.cuts)
+        decoder = LogDecoder(self.reading, self.cuts, registry=self.registry)
         entities = Entities(definition, self.reading)
         self._waiting = []
         for chunk in self._chunks(firsts, ends):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from thermocline.process.clock import Clock
     from thermocline.rules.seam import Seam
+    from thermocline.schema_registry import SchemaRegistry
     from verify.comparison import Verified
     from verify.read_paths import Lookup
     from verify.report import Report
@@ -53,6 +54,7 @@ class LookupChecks:
     chosen: Chosen
     clock: Clock
     report: Report
+    registry: SchemaRegistry | None = None
     ends: Seam = field(init=False)
     reached: Seam = field(init=False)
     _readings: dict[int, Reading | None] = field(default_factory=dict)
@@ -81,7 +83,14 @@ class LookupChecks:
     def settle(self) -> None:
         """Looks again for what was in doubt, and reports what holds."""
         verified = self.verified
-        look = second_look(self.log, self.client_config, verified.definition, verified.point.seam, self.clock)
+        look = second_look(
+            self.log,
+            self.client_config,
+            verified.definition,
+            verified.point.seam,
+            self.clock,
+            self.registry,
+        )
         verified.doubts.settle(look)
 
     def note(self, finding: Finding, entity: bytes, point: ReadPoint) -> None:
@@ -116,7 +125,7 @@ class LookupChecks:
             for topic, p, start in starts.items()
             if (end := ends.get((topic, p))) > self.ends.get((topic, p), start)
         ]
-        decoder = LogDecoder(self.verified.reading, [])
+        decoder = LogDecoder(self.verified.reading, [], registry=self.registry)
         try:
             for chunk in read_ranges(self.client_config, ranges, definition.name, self.clock):
                 found = sampled(definition, decoder.decode(chunk), self.chosen)

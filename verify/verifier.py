@@ -173,6 +173,7 @@ class Verifier:
             scope.chosen,
             self.clock,
             report,
+            self.settings.registry.client(),
         )
         if verified.definition.has_key:
             prefixes = scope.chosen.prefixes
@@ -210,6 +211,7 @@ class Verifier:
                 lambda ranges: read_ranges(config, ranges, self.name, self.clock),
                 definition,
                 list(keys.values()),
+                self.settings.registry.client(),
             )
         except (ThermoclineError, OSError) as error:
             report.notes.append(f"the history of the keys could not be read: {first_line(error)}")

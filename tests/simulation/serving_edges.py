@@ -118,7 +118,7 @@ def _stored_records(_: LiveTable, chunk: RecordChunk, decoded: _Decoded) -> Iter
 
 
 @cache
-def _decoder(_: LiveTable) -> _RememberingDecoder:
+def _decoder(_: LiveTable, __: object) -> _RememberingDecoder:
     return _RememberingDecoder()
 
 

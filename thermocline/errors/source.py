@@ -35,6 +35,28 @@ class KafkaUnreachable(SourceError):
     detail: str
 
 
+class RegistryUnreachable(SourceError):
+    """The schema registry did not say what a record's schema is.
+
+    It is down, too slow, refuses the user, or something else answers at its address. A record of Avro can't
+    be read without the schema that wrote it, so nothing is said of it, bad or good.
+
+    No record is lost by waiting, as long as the topic keeps its records: ingest and the tailer go on by
+    themselves once the registry answers. Schemas that a process has asked for once are not asked for again.
+    An id that the registry says it does not know is another matter: that record is bad (stage `decode`).
+    """
+
+    code = "registry-unreachable"
+    retryable = True
+    _what = "the schema registry at {url} can't be asked."
+    _state = "the table and its seam are as last committed; reading goes on from there."
+    _cause = "{detail}"
+    _next = "check [registry], and that the registry answers; ingest and serve try again by themselves"
+
+    url: str
+    detail: str
+
+
 class TopicMissing(SourceError):
     """A topic of the table does not exist.
 

@@ -15,7 +15,7 @@ from pyiceberg import types
 
 from thermocline.errors import AlterationRefused
 from thermocline.rules.column_types import ColumnType, Kind
-from thermocline.rules.definition import PROVENANCE, Column, LiveTable, problems_of_new_names
+from thermocline.rules.definition import PROVENANCE, Column, LiveTable, problems_of_new_names, spelled_schema
 from thermocline.text.shown import json_text
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ FIXED: Final = {
     "delete_when": "the same record must mean the same row whenever it is read",
     "envelope": "the same record must mean the same row whenever it is read",
     "key_format": "the same record must have the same key whenever it is read",
+    "key_schema": "records do not name their schema, and the log has some that this one wrote",
+    "value_schema": "records do not name their schema, and the log has some that this one wrote",
+    "schema_framed": "the same record must mean the same row whenever it is read",
     "entity": "rows are placed and looked up by it",
     "buckets": "the place of every row follows from it",
     "format_version": "the deletes in the table are written in its form",
@@ -211,4 +214,4 @@ def _changed_topics(current: LiveTable, wanted: LiveTable, added: Sequence[str])
 def _spelled(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "nothing"
-    return json_text(value) if isinstance(value, bool) else str(value)
+    return json_text(value) if isinstance(value, bool) else spelled_schema(str(value or "none"))

@@ -20,6 +20,7 @@ from pyiceberg import types
 from pyiceberg.schema import Schema
 
 from thermocline.errors import ConfigInvalid, first_line
+from thermocline.rules.avro_schema import SchemaInvalid, schema_text
 from thermocline.rules.column_types import TYPES, ColumnType, Kind, closest
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "OnError",
     "OnErrorMode",
     "problems_of_new_names",
+    "spelled_schema",
 ]
 
 PROVENANCE: Final = ("_kafka_topic", "_kafka_partition", "_kafka_offset", "_kafka_timestamp")
@@ -41,7 +43,7 @@ TOMBSTONE: Final = "_tombstone"
 KEY: Final = "_key"
 BUCKET_FIELD: Final = "bucket"
 
-FORMATS: Final = ("json", "string", "int", "long", "uuid", "bytes")
+FORMATS: Final = ("json", "string", "int", "long", "uuid", "bytes", "avro")
 # What a record's key or value is as a whole, and which column it can be then.
 ONE_COLUMN: Final[dict[str, tuple[Kind, ...]]] = {
     "string": (
@@ -195,7 +197,9 @@ class LiveTable:
 
     ``columns`` stand in declared order; ``entity`` is a prefix of ``key``; ``version`` counts alterations.
     Both are empty for a table without a key, to which every record adds a row: where the record stands in the
-    log identifies it. ``provenance_id`` is the first field id of the provenance columns.
+    log identifies it. ``provenance_id`` is the first field id of the provenance columns. ``key_schema`` and
+    ``value_schema`` are the Avro schemas of all records; where there is none, each record names its own;
+    ``schema_framed``: records name one that is not looked at.
     """
 
     name: str
@@ -216,6 +220,9 @@ class LiveTable:
     suppress_unchanged: bool
     provenance_id: int
     version: int = 1
+    key_schema: str | None = None
+    value_schema: str | None = None
+    schema_framed: bool = False
 
     @classmethod
     def build(  # noqa: PLR0913  (a table has as many settings)
@@ -237,6 +244,9 @@ class LiveTable:
         on_error: OnErrorText = "quarantine",
         transactional: bool = False,
         suppress_unchanged: bool = False,
+        key_schema: str | None = None,
+        value_schema: str | None = None,
+        schema_framed: bool = False,
         field_ids: Mapping[str, int] | None = None,
         provenance_id: int | None = None,
         version: int = 1,
@@ -271,10 +281,14 @@ class LiveTable:
             # safety: stored-provenance-id
             provenance_id=len(columns) + 1 if provenance_id is None else provenance_id,
             version=version,
+            key_schema=_parse_schema("key_schema", key_schema, problems),
+            value_schema=_parse_schema("value_schema", value_schema, problems),
+            schema_framed=schema_framed,
         )
         problems += _problems_of_key(live_table, declared=list(columns))
         problems += _problems_of_choices(live_table)
         problems += _problems_of_formats(live_table, key_format)
+        problems += _problems_of_schemas(live_table)
         if problems:
             raise ConfigInvalid(of=f"of table {name}", problems=tuple(problems))
         return live_table
@@ -309,6 +323,9 @@ class LiveTable:
             del fields["delete_when"]
         else:
             fields["delete_when"] = self.delete_when.declared
+        for field in ("key_schema", "value_schema", "schema_framed"):
+            if not fields[field]:
+                del fields[field]
         fields["columns"] = [
             {"name": column.name, "id": column.field_id, **_declared(column)} for column in self.columns
         ]
@@ -328,6 +345,12 @@ class LiveTable:
             if getattr(self, field) != getattr(other, field)
         ]
         return (*found, *_differing_columns(self.columns, other.columns))
+
+    @property
+    def needs_registry(self) -> bool:
+        """Whether only a schema registry knows the schemas of its records' writers."""
+        of_keys = self.key_from == "key" and self.key_format == "avro" and self.key_schema is None
+        return of_keys or (self.format == "avro" and self.value_schema is None)
 
     @property
     def has_key(self) -> bool:
@@ -423,6 +446,14 @@ def _parse_on_error(text: OnErrorText, problems: list[str]) -> OnError:
     except ValueError as error:
         problems.append(str(error))
         return OnError()
+
+
+def _parse_schema(field: str, text: str | None, problems: list[str]) -> str | None:
+    try:
+        return None if text is None else schema_text(text)
+    except SchemaInvalid as error:
+        problems.append(f"the {field.replace('_', ' ')} is no schema of Avro: {error}")
+        return text
 
 
 def _parse_delete_when(text: DeleteText | None, problems: list[str]) -> DeleteRule | None:
@@ -532,8 +563,8 @@ def _problems_of_formats(table: LiveTable, key_format: str | None) -> Iterable[s
         yield 'envelope = "debezium" needs key_from = "key", and JSON in keys and values'
     if table.delete_when is not None and not (in_key and table.envelope == "plain"):
         yield 'delete_when needs key_from = "key", which says whose row goes, and envelope = "plain"'
-    if table.delete_when is not None and table.delete_when.path and table.format in ONE_COLUMN:
-        yield f'delete_when has a path, and format = "{table.format}" has no fields: use a header'
+    if table.delete_when is not None and table.delete_when.path and table.format != "json":
+        yield f'delete_when has a path, and format = "{table.format}" is not JSON: use a header'
     if key_format is not None and not in_key:
         yield f'key_format is "{key_format}", and key_from = "{table.key_from}" says that keys are not read'
     if in_key:
@@ -542,6 +573,16 @@ def _problems_of_formats(table: LiveTable, key_format: str | None) -> Iterable[s
     in_value = table.value_columns if in_key else table.columns
     in_value = tuple(column for column in in_value if not column.header)
     yield from _problems_of_one_column("value", table.format, in_value)
+
+
+def _problems_of_schemas(table: LiveTable) -> Iterable[str]:
+    if table.value_schema is not None and table.format != "avro":
+        yield f'value_schema_file is given, and format is "{table.format}", not "avro"'
+    if table.key_schema is not None and (table.key_from != "key" or table.key_format != "avro"):
+        why = f'key_format is "{table.key_format}"' if table.key_from == "key" else "keys are not read"
+        yield f"key_schema_file is given, and {why}"
+    if table.schema_framed and table.value_schema is None and table.key_schema is None:
+        yield "schema_framed is about a value_schema_file or a key_schema_file, and neither is given"
 
 
 def _problems_of_one_column(part: str, format_: str, columns: Sequence[Column]) -> Iterable[str]:
@@ -575,7 +616,14 @@ def _differing_columns(ours: Sequence[Column], others: Sequence[Column]) -> Iter
 
 def _spelled_field(table: LiveTable, field: str) -> str:
     value = getattr(table, field)
+    if isinstance(value, str) and field.endswith("_schema"):
+        return spelled_schema(value)
     return _spelled(value.declared if isinstance(value, OnError | DeleteRule) else value)
+
+
+def spelled_schema(text: str) -> str:
+    """A schema's text, or as much of it as a sentence can hold."""
+    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 def _spelled(value: object) -> str:

@@ -21,6 +21,7 @@ __all__ = [
     "binary",
     "calendar_date",
     "decimal",
+    "fitted",
     "instant",
     "integer",
     "timestamp",
@@ -117,9 +118,14 @@ def decimal(text: str, precision: int, scale: int) -> Decimal:
     """
     if len(text) > NUMBER_LENGTH_MAX or _NUMBER.fullmatch(text) is None:
         raise ValueError("not a decimal number, of at most 1,000 characters and three digits of exponent")
+    return fitted(Decimal(text), precision, scale)
+
+
+def fitted(number: Decimal, precision: int, scale: int) -> Decimal:
+    """A number that fits the precision and scale without rounding; it gets that scale."""
     exact = Context(prec=precision, traps=[Inexact, InvalidOperation])
     try:
-        value = Decimal(text).quantize(Decimal(1).scaleb(-scale), context=exact)
+        value = number.quantize(Decimal(1).scaleb(-scale), context=exact)
     except (InvalidOperation, Inexact):
         raise ValueError(f"does not fit decimal({precision},{scale}) without rounding") from None
     return value or value.copy_abs()

@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
@@ -20,6 +20,7 @@ from thermocline.settings.model import (
     IngestSettings,
     KafkaSettings,
     MaintenanceSettings,
+    RegistrySettings,
     ServingSettings,
     Settings,
     SparkSettings,
@@ -30,6 +31,8 @@ from thermocline.settings.stand_ins import put_right
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
+
+S = TypeVar("S", bound=BaseModel)
 
 FILE_NAME: Final = "thermocline.toml"
 FILE_VARIABLE: Final = "THERMOCLINE_CONFIG"
@@ -47,6 +50,7 @@ OTHER_VARIABLES: Final = frozenset(
 SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
     "kafka": KafkaSettings,
     "catalog": CatalogSettings,
+    "registry": RegistrySettings,
     "spark": SparkSettings,
     "ingest": IngestSettings,
     "maintenance": MaintenanceSettings,
@@ -125,8 +129,9 @@ def _loaded(file: Path) -> tuple[Settings | None, list[str]]:
         except ValidationError as error:
             found = error.errors(include_url=False, include_context=False, include_input=False)
         else:
+            settings = _with_absolute_paths(settings, file.parent)
             problems += [*_problems_of_tables(settings), *problems_of_addresses(settings)]
-            return _with_absolute_paths(settings, file.parent), problems
+            return settings, problems
         problems += _problems_of(found, origins, is_file_unread=read is None)
         if read is None:
             break
@@ -268,9 +273,15 @@ def _problems_of_tables(settings: Settings) -> Iterator[str]:
         if first != name:
             yield f"tables.{name}: {table.identifier} is the table of tables.{first} already"
         try:
-            table.definition(name)
+            definition = table.definition(name)
         except ConfigInvalid as error:
             yield from (f"tables.{name}: {problem}" for problem in error.problems)
+            continue
+        if definition.needs_registry and not settings.registry.url:
+            yield (
+                f"tables.{name}: its records name their schemas: set registry.url, or give value_schema_file "
+                "or key_schema_file where all records have one schema"
+            )
 
 
 def _with_absolute_paths(settings: Settings, folder: Path) -> Settings:
@@ -280,7 +291,22 @@ def _with_absolute_paths(settings: Settings, folder: Path) -> Settings:
     if catalog.type in ("sql", "hive") and catalog.warehouse and not urlsplit(catalog.warehouse).scheme:
         changes["warehouse"] = str(folder / catalog.warehouse)
     serving = settings.serving.model_copy(update={"state_dir": folder / settings.serving.state_dir})
-    return settings.model_copy(update={"catalog": catalog.model_copy(update=changes), "serving": serving})
+    registry = _with_files(settings.registry, folder, "ca_file")
+    tables = {
+        name: _with_files(table, folder, "key_schema_file", "value_schema_file")
+        for name, table in settings.tables.items()
+    }
+    catalog = catalog.model_copy(update=changes)
+    return settings.model_copy(
+        update={"catalog": catalog, "registry": registry, "serving": serving, "tables": tables}
+    )
+
+
+def _with_files(section: S, folder: Path, *names: str) -> S:
+    given = {name: getattr(section, name) for name in names}
+    return section.model_copy(
+        update={name: folder / path for name, path in given.items() if path is not None}
+    )
 
 
 def _absolute_sqlite(uri: str, folder: Path) -> str:

@@ -19,10 +19,11 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from thermocline.errors import UnknownTable
+from thermocline.errors import ConfigInvalid, UnknownTable
 from thermocline.process.masking import MASK, mask_password
 from thermocline.rules.column_types import NESTED_REFUSED
 from thermocline.rules.definition import LiveTable
+from thermocline.schema_registry import SchemaRegistry
 
 SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?b)?", re.IGNORECASE)
 SIZE_UNITS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -137,6 +138,36 @@ class KafkaSettings(_Section):
         return {**self.client, "bootstrap.servers": self.bootstrap_servers}
 
 
+class RegistrySettings(_Section):
+    """The schema registry, where records name their schemas. Without a ``url`` there is none."""
+
+    url: Annotated[str, Field(pattern=r"^(https?://[^/@\s]+(/\S*)?)?$")] = ""
+    user: str = ""
+    password: SecretStr | None = None
+    ca_file: Path | None = None
+    timeout_seconds: Seconds = 5.0
+
+    @model_validator(mode="after")
+    def _check_password(self) -> Self:
+        if self.password is not None and not self.user:
+            raise ValueError("a password needs a user: set registry.user")
+        if self.password is not None and not self.url.startswith("https://"):
+            raise ValueError("a password is sent over https only: correct registry.url, or leave it out")
+        return self
+
+    def client(self) -> SchemaRegistry | None:
+        """What asks it, if there is one."""
+        if not self.url:
+            return None
+        return SchemaRegistry(
+            self.url,
+            self.user,
+            self.password.get_secret_value() if self.password is not None else "",
+            str(self.ca_file or ""),
+            self.timeout_seconds,
+        )
+
+
 class CatalogSettings(_Section):
     """Where the Iceberg catalog is. ``properties`` are in PyIceberg's names."""
 
@@ -247,6 +278,9 @@ class TableSettings(_Section):
     dead_letter_topic: str | None = None
     transactional: bool = False
     suppress_unchanged: bool = False
+    key_schema_file: Path | None = None
+    value_schema_file: Path | None = None
+    schema_framed: bool = False
     views: Annotated[tuple[Literal["live", "live_by_key", "cold"], ...], BeforeValidator(_names)] = (
         "live",
         "live_by_key",
@@ -281,6 +315,9 @@ class TableSettings(_Section):
             on_error=self.on_error,
             transactional=self.transactional,
             suppress_unchanged=self.suppress_unchanged,
+            key_schema=_text_of(name, "key_schema_file", self.key_schema_file),
+            value_schema=_text_of(name, "value_schema_file", self.value_schema_file),
+            schema_framed=self.schema_framed,
         )
 
 
@@ -289,6 +326,7 @@ class Settings(_Section):
 
     kafka: KafkaSettings
     catalog: CatalogSettings
+    registry: RegistrySettings = RegistrySettings()
     spark: SparkSettings = SparkSettings()
     ingest: IngestSettings = IngestSettings()
     maintenance: MaintenanceSettings = MaintenanceSettings()
@@ -301,6 +339,19 @@ class Settings(_Section):
         if name not in self.tables:
             raise UnknownTable(table=name, known=tuple(sorted(self.tables)))
         return self.tables[name]
+
+
+def _text_of(table: str, setting: str, path: Path | None) -> str | None:
+    """What is in a file that a setting names, if it does. Raises `ConfigInvalid`."""
+    if path is None:
+        return None
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        problem = "is not UTF-8 text"
+    except OSError as error:
+        problem = f"can't be read: {error.strerror or type(error).__name__}"
+    raise ConfigInvalid(of=f"of table {table}", problems=(f"{setting}: {path} {problem}",))
 
 
 def _shown(value: object) -> Any:

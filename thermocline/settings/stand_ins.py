@@ -13,6 +13,7 @@ _WITHOUT_KEY: Final[dict[str, Any]] = {
     "key": [],
     "key_from": "value",
     "key_format": None,
+    "key_schema_file": None,
     "envelope": "plain",
     "delete_when": None,
     "entity": [],

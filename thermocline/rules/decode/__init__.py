@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from thermocline.errors import ConfigInvalid
 from thermocline.rules.decode.arrow import key_table, records_table
+from thermocline.rules.decode.avro import AvroDocuments, OneSchema, SchemaId, WriterSchema, WriterSchemas
 from thermocline.rules.decode.debezium import DebeziumEnvelope
 from thermocline.rules.decode.envelopes import Envelope, PlainEnvelope
 from thermocline.rules.decode.formats import DeclaredColumns
@@ -32,6 +34,7 @@ __all__ = [
     "Decoder",
     "Stage",
     "Unpacker",
+    "WriterSchemas",
     "decoder_for",
     "json_row",
     "key_table",
@@ -50,9 +53,37 @@ _FORMATS: dict[str, Format] = {
 }
 
 
-def decoder_for(definition: LiveTable) -> Decoder:
-    """The decoder of the definition's records: its envelope, its formats, and the source of its schemas."""
-    key_format, value_format = _FORMATS[definition.key_format], _FORMATS[definition.format]
+def decoder_for(definition: LiveTable, registry: WriterSchemas | None = None) -> Decoder:
+    """The decoder of the definition's records: its envelope, its formats, and the source of its schemas.
+
+    ``registry`` knows the schemas of their writers, where the definition does not have them
+    (``needs_registry``). Where it can't be asked, decoding raises its error.
+    """
     schemas = DeclaredColumns(definition)
-    envelope = _ENVELOPES[definition.envelope](definition)
-    return RecordDecoder(definition, envelope, key_format, value_format, schemas)
+    return RecordDecoder(
+        definition,
+        _ENVELOPES[definition.envelope](definition),
+        _format(definition, definition.key_format, definition.key_schema, registry),
+        _format(definition, definition.format, definition.value_schema, registry),
+        schemas,
+    )
+
+
+def _format(definition: LiveTable, name: str, schema: str | None, registry: WriterSchemas | None) -> Format:
+    if name != "avro":
+        return _FORMATS[name]
+    if schema is not None:
+        return partial(AvroDocuments, OneSchema(schema), definition.schema_framed)
+    return partial(AvroDocuments, _NoRegistry(definition) if registry is None else registry, True)
+
+
+class _NoRegistry:
+    """Where none is configured; nor is one needed as long as nothing has to be asked."""
+
+    def __init__(self, definition: LiveTable) -> None:
+        self._table = definition.name
+
+    def of(self, id_: SchemaId) -> WriterSchema:  # noqa: ARG002  (whichever it is)
+        """Raises `ConfigInvalid`: which schema the record was written by is not known."""
+        problem = "its records name their schemas, and no [registry] says where these are"
+        raise ConfigInvalid(of=f"of table {self._table}", problems=(problem,))

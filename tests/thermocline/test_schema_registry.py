@@ -1,0 +1,185 @@
+"""The registry's client against a server that speaks its protocol, and goes away and comes back."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tests.manual_clock import ManualClock
+from tests.thermocline.avro_poison import number, string
+from tests.thermocline.registry_server import RegistryServer
+from thermocline import schema_registry
+from thermocline.errors import RegistryUnreachable
+from thermocline.rules.decode import decoder_for
+from thermocline.rules.decode.avro import WriterSchema
+from thermocline.rules.definition import LiveTable
+from thermocline.schema_registry import UNKNOWN_SECONDS, SchemaRegistry
+
+GUID = UUID("89791762-2336-186f-9674-299b90a8e2e7")
+ROW = {"type": "record", "name": "Row", "fields": [{"name": "a", "type": "int"}]}
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryServer]:
+    server = RegistryServer()
+    server.add(7, ROW)
+    server.add(GUID, ROW)
+    server.start()
+    yield server
+    server.stop()
+    schema_registry._client.cache_clear()
+
+
+@pytest.fixture
+def registry(server: RegistryServer) -> SchemaRegistry:
+    return SchemaRegistry(server.url, timeout_seconds=5)
+
+
+def test_an_id_is_asked_for_once_and_is_known_for_ever(
+    server: RegistryServer, registry: SchemaRegistry
+) -> None:
+    first = registry.of(7), registry.of(GUID)
+    assert not any(schema.problem for schema in first)
+    server.stop()
+    again = pickle.loads(pickle.dumps(registry))  # as a worker gets it
+    assert (again.of(7), again.of(GUID)) == first
+    assert server.asked == ["/schemas/ids/7", f"/schemas/guids/{GUID}"]
+
+
+def test_an_id_that_the_registry_does_not_know_is_a_problem_of_its_records_for_a_while(
+    server: RegistryServer, registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    monkeypatch.setattr(schema_registry._client(registry), "_clock", clock)
+    for _ in range(3):
+        assert registry.of(8) == WriterSchema(problem="the schema registry knows no schema 8")
+    assert server.asked == ["/schemas/ids/8"]
+    server.add(8, ROW)
+    clock.advance(UNKNOWN_SECONDS)
+    assert not registry.of(8).problem
+
+
+@pytest.mark.parametrize("status", [301, 400, 401, 403, 429, 500, 502, 503])
+def test_an_answer_that_says_nothing_of_a_schema_holds_its_records_back(
+    server: RegistryServer, registry: SchemaRegistry, status: int
+) -> None:
+    server.status = status
+    with pytest.raises(RegistryUnreachable) as held:
+        registry.of(7)
+    assert held.value.retryable
+    assert str(status) in held.value.cause
+    server.status = 0
+    assert not registry.of(7).problem
+
+
+def test_a_registry_that_goes_away_holds_back_and_goes_on_when_it_is_back(
+    server: RegistryServer, registry: SchemaRegistry
+) -> None:
+    server.stop()
+    with pytest.raises(RegistryUnreachable):
+        registry.of(7)
+    server.start()
+    assert not registry.of(7).problem
+
+
+def test_a_404_of_something_that_is_no_registry_holds_back(
+    server: RegistryServer, registry: SchemaRegistry
+) -> None:
+    """A wrong address would make every record bad otherwise."""
+    server.unknown, server.is_registry = {"message": "nothing here"}, False
+    with pytest.raises(RegistryUnreachable):
+        registry.of(8)
+
+
+def test_a_404_of_a_registry_that_has_no_guids_is_about_the_record(
+    server: RegistryServer, registry: SchemaRegistry
+) -> None:
+    server.unknown = {"error_code": 404, "message": "HTTP 404 Not Found"}
+    assert registry.of(UUID(int=1)).problem
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"schema": 1}', b"\xff", b"{" * 10_000])
+def test_an_answer_that_is_none_holds_back(
+    server: RegistryServer, registry: SchemaRegistry, body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "answer", lambda *_: (200, body))
+    with pytest.raises(RegistryUnreachable):
+        registry.of(7)
+
+
+def test_an_endless_answer_holds_back(
+    server: RegistryServer, registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema_registry, "ANSWER_BYTES_MAX", 10_000)
+    server.add(7, "x" * 20_000)
+    with pytest.raises(RegistryUnreachable) as held:
+        registry.of(7)
+    assert "answers more than" in held.value.cause
+
+
+def test_schemas_that_a_schema_refers_to_come_before_it(
+    server: RegistryServer, registry: SchemaRegistry
+) -> None:
+    def reference(subject: str) -> dict[str, Any]:
+        return {"name": subject, "subject": subject, "version": 1}
+
+    city = {"type": "record", "name": "City", "fields": [{"name": "name", "type": "string"}]}
+    home = {"type": "record", "name": "Home", "fields": [{"name": "city", "type": "City"}]}
+    user = {
+        "type": "record",
+        "name": "User",
+        "fields": [{"name": "home", "type": "Home"}, {"name": "born", "type": "City"}],
+    }
+    at = "/subjects/{}/versions/1?deleted=true".format
+    server.add(9, user, references=[reference("Home"), reference("a/City")])
+    server.schemas[at("Home")] = {"schema": _text(home), "references": [reference("a/City")]}
+    server.schemas[at("a%2FCity")] = {"schema": _text(city)}
+    assert registry.of(9).texts == (_text(city), _text(home), _text(user))
+    server.add(10, user, references=[reference("gone")])
+    assert registry.of(10).problem.startswith("schema 10 refers to version 1 of gone")
+
+
+def _text(schema: Any) -> str:
+    return json.dumps(schema)
+
+
+def test_a_schema_of_another_kind_is_a_problem_of_its_records(
+    server: RegistryServer, registry: SchemaRegistry
+) -> None:
+    server.add(11, "syntax", schemaType="PROTOBUF")
+    assert registry.of(11).problem == "schema 11 is one of PROTOBUF, not of Avro"
+
+
+def test_a_user_and_a_password_are_sent_and_never_shown(server: RegistryServer) -> None:
+    server.authorization = "Basic " + base64.b64encode(b"u:hunter2").decode()
+    registry = SchemaRegistry(server.url, "u", "hunter2")
+    assert not registry.of(7).problem
+    assert "hunter2" not in repr(registry)
+    with pytest.raises(RegistryUnreachable) as refused:
+        SchemaRegistry(server.url, "u", "hunter3").of(7)
+    assert "hunter" not in str(refused.value) + repr(refused.value)
+
+
+def test_a_decoder_says_nothing_of_records_while_it_can_not_ask(
+    server: RegistryServer, registry: SchemaRegistry
+) -> None:
+    table = LiveTable.build(
+        name="t", identifier="app.t", topics=["t"], key=[], key_from="value", format="avro",
+        columns={"a": "int"},
+    )  # fmt: skip
+    decoder = decoder_for(table, registry)
+    values = [b"\x00\x00\x00\x00\x07" + number(1), b"\x00\x00\x00\x00\x08" + string("x")]
+    server.stop()
+    with pytest.raises(RegistryUnreachable):
+        decoder.decode([None] * 2, values)
+    server.start()
+    decoded = decoder.decode([None] * 2, values)
+    assert (decoded.columns, len(decoded.bad)) == ({"a": [1]}, 1)
+    server.stop()
+    assert decoder.decode([None], values[:1]).columns == {"a": [1]}

@@ -1,0 +1,106 @@
+"""Which Avro types a column takes, and what makes its natural value of theirs.
+
+A logical type that says what a number or bytes mean is never left aside: a writer's next schema may mean
+something else by the same number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
+from functools import partial
+from math import isfinite
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from thermocline.rules import scalars
+from thermocline.rules.avro_schema import AvroType
+from thermocline.rules.column_types import ColumnType, Kind
+from thermocline.rules.decode.avro.values import EPOCH_DAY, Unfit, decimal_of, instant_of_nanoseconds
+
+__all__ = ["Convert", "conversion", "json_text"]
+
+Convert = Callable[[Any], Any]
+"""Makes a column's value of what is read; raises `ValueError` with a plain phrase where it can't be one."""
+
+
+def conversion(of: AvroType, to: ColumnType) -> Convert | None:
+    """What makes the column's value of a read one; None where they are the same.
+
+    Raises:
+        ValueError: the column does not take that type.
+    """
+    if to.kind is Kind.DECIMAL and of.logical == "decimal":
+        return partial(_decimal, scale=of.scale, to=to)
+    if to.epoch is not None and (of.kind, of.logical) in _NUMBERS:
+        if to.kind is Kind.DATE:
+            return _date
+        return partial(_of_epoch, factor=_MICROSECONDS[to.epoch])
+    if to.epoch is None and (to.kind, of.kind, of.logical) in _TAKEN:
+        return _TAKEN[to.kind, of.kind, of.logical]
+    if of.logical.startswith("local-timestamp") and to.kind is Kind.TIMESTAMPTZ:
+        raise ValueError(
+            f"the record has a {of}, which has no zone and so is no moment"
+        )  # safety: avro-local
+    raise ValueError(f"the record has a value of type {of}")  # safety: avro-other-type
+
+
+def json_text(value: Any) -> str | None:
+    """The text of a ``json`` column's value; None for null."""
+    return None if value is None else _JSON.encode(value).decode()
+
+
+def _decimal(unscaled: bytes, scale: int, to: ColumnType) -> Decimal:
+    assert to.precision is not None
+    assert to.scale is not None
+    return scalars.fitted(decimal_of(unscaled, scale), to.precision, to.scale)
+
+
+def _of_epoch(number: int, factor: int) -> Any:
+    return scalars.instant(number * factor)
+
+
+def _finite(number: float) -> float:
+    if not isfinite(number):  # safety: avro-finite
+        raise ValueError(f"{number} is none of the numbers that JSON, and so an answer, can have")
+    return number
+
+
+def _date(days: int) -> date:
+    try:
+        return date.fromordinal(days + EPOCH_DAY)
+    except (ValueError, OverflowError):
+        raise ValueError("not a date from year 1 to 9999") from None
+
+
+def _refuse(value: object) -> object:
+    if isinstance(value, Unfit):
+        raise ValueError(value.reason)  # noqa: TRY004  (what is refused is a ValueError throughout)
+    raise NotImplementedError
+
+
+_NUMBERS: Final = (("int", ""), ("long", ""))
+_MICROSECONDS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_JSON: Final = msgspec.json.Encoder(decimal_format="string", uuid_format="canonical", enc_hook=_refuse)
+_TAKEN: Final[dict[tuple[Kind, str, str], Convert | None]] = {
+    (Kind.INT, "int", ""): None,
+    (Kind.LONG, "int", ""): None,
+    (Kind.LONG, "long", ""): None,
+    (Kind.DOUBLE, "float", ""): _finite,
+    (Kind.DOUBLE, "double", ""): _finite,
+    (Kind.STRING, "string", ""): None,
+    (Kind.STRING, "string", "uuid"): None,
+    (Kind.STRING, "enum", ""): None,
+    (Kind.BINARY, "bytes", ""): None,
+    (Kind.BINARY, "fixed", ""): None,
+    (Kind.BOOLEAN, "boolean", ""): None,
+    (Kind.DATE, "int", "date"): _date,
+    (Kind.TIMESTAMPTZ, "long", "timestamp-millis"): partial(_of_epoch, factor=1_000),
+    (Kind.TIMESTAMPTZ, "long", "timestamp-micros"): scalars.instant,
+    (Kind.TIMESTAMPTZ, "long", "timestamp-nanos"): instant_of_nanoseconds,
+    (Kind.UUID, "string", "uuid"): scalars.uuid,
+    (Kind.UUID, "fixed", "uuid"): lambda value: UUID(bytes=value),
+}

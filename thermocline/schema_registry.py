@@ -1,0 +1,177 @@
+"""A schema registry: what the ids mean that records have before their Avro bodies.
+
+`SchemaRegistry` is a value that travels beside the Kafka client's settings, into Spark's workers, too. Each
+process asks for an id once, since it means the same for ever. What the registry doesn't know is asked for
+again after a while: it may be registered by then, or known by the replica that answers.
+
+Source: Confluent Schema Registry API reference, "Schemas" and "Subjects"; wire format with GUIDs since 8.0.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from thermocline.errors import RegistryUnreachable
+from thermocline.process.clock import SystemClock
+from thermocline.process.masking import mask_password
+from thermocline.rules.decode.avro import SchemaId, WriterSchema
+
+__all__ = ["SchemaRegistry"]
+
+UNKNOWN_SECONDS: Final = 30.0
+"""For so long it is not asked again for what it doesn't know: a topic may be full of such records."""
+UNKNOWN_MAX: Final = 10_000
+"""Unknown ids that are remembered: garbage may name billions of them."""
+ANSWER_BYTES_MAX: Final = 16 << 20  # a schema of a few megabytes is the largest that registries take
+REFERENCES_MAX: Final = 200  # schemas that one refers to, those that they refer to included
+REGISTRIES_MAX: Final = 8  # a process reads by one
+_OK: Final = 200
+_NOT_FOUND: Final = 404
+_UNKNOWN_CODES: Final = (40401, 40402, 40403)  # subject, version and schema not found
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRegistry:
+    """Where a registry is, and who asks it; see `WriterSchemas`. ``ca_file`` is a path, or empty."""
+
+    url: str
+    user: str = ""
+    password: str = field(default="", repr=False)
+    ca_file: str = ""
+    timeout_seconds: float = 5.0
+
+    def of(self, id_: SchemaId) -> WriterSchema:
+        """The schema of an id.
+
+        Raises:
+            RegistryUnreachable: the registry gives no answer that says whether it knows it.
+        """
+        return _client(self).of(id_)
+
+
+@lru_cache(maxsize=REGISTRIES_MAX)
+def _client(registry: SchemaRegistry) -> _Client:
+    return _Client(registry)
+
+
+class _Client:
+    """Asks a registry, and remembers for this process what it said."""
+
+    def __init__(self, registry: SchemaRegistry) -> None:
+        self._url = registry.url.rstrip("/")
+        self._known: dict[SchemaId, WriterSchema] = {}
+        self._unknown: dict[SchemaId, tuple[float, WriterSchema]] = {}
+        self._clock = SystemClock()
+        try:
+            verified = ssl.create_default_context(cafile=registry.ca_file) if registry.ca_file else True
+        except (OSError, ssl.SSLError) as error:
+            raise self._unreachable(f"registry.ca_file can't be read: {error}") from error
+        import httpx  # noqa: PLC0415  (most processes have no registry to ask, and it takes long to load)
+
+        self._errors = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError)
+        self._http = httpx.Client(
+            auth=(registry.user, registry.password) if registry.user else None,
+            verify=verified,
+            timeout=registry.timeout_seconds,
+            headers={"Accept": "application/vnd.schemaregistry.v1+json, application/json"},
+        )
+
+    def of(self, id_: SchemaId) -> WriterSchema:
+        known = self._known.get(id_)
+        if known is not None:
+            return known
+        until, unknown = self._unknown.get(id_, (0.0, None))
+        if unknown is not None and self._clock.monotonic() < until:
+            return unknown
+        schema = self._asked(id_)
+        if isinstance(schema, WriterSchema):
+            self._known[id_] = schema
+            return schema
+        if len(self._unknown) >= UNKNOWN_MAX:
+            self._unknown.clear()
+        unknown = WriterSchema(problem=schema)
+        self._unknown[id_] = (self._clock.monotonic() + UNKNOWN_SECONDS, unknown)
+        return unknown
+
+    def _asked(self, id_: SchemaId) -> WriterSchema | str:
+        """The schema; or why there is none, as things are."""
+        path = f"/schemas/ids/{id_}" if isinstance(id_, int) else f"/schemas/guids/{id_}"
+        found = self._get(path)
+        if found is None:
+            return f"the schema registry knows no schema {id_}"
+        kind = found.get("schemaType") or "AVRO"
+        if kind != "AVRO":
+            return WriterSchema(problem=f"schema {id_} is one of {str(kind)[:40]}, not of Avro")
+        referred: dict[tuple[str, str], str] = {}
+        for missing in self._refer(found, referred):
+            return f"schema {id_} refers to {missing}, which the schema registry does not know"
+        if len(referred) > REFERENCES_MAX:
+            return WriterSchema(problem=f"schema {id_} refers to more than {REFERENCES_MAX} others")
+        return WriterSchema((*referred.values(), self._text(found)))
+
+    def _refer(self, found: Mapping[str, Any], referred: dict[tuple[str, str], str]) -> Iterator[str]:
+        """Adds what a schema refers to, each before those that need it; gives what is missing of it."""
+        for reference in found.get("references") or ():
+            subject, version = str(reference["subject"]), str(reference["version"])
+            if (subject, version) in referred or len(referred) > REFERENCES_MAX:
+                continue
+            inner = self._get(f"/subjects/{quote(subject, safe='')}/versions/{quote(version)}?deleted=true")
+            if inner is None:
+                yield f"version {version} of {subject}"
+                return
+            referred[subject, version] = ""  # so that one that leads back to itself ends
+            yield from self._refer(inner, referred)
+            del referred[subject, version]
+            referred[subject, version] = self._text(inner)
+
+    def _text(self, found: Mapping[str, Any]) -> str:
+        text = found.get("schema")
+        if not isinstance(text, str):
+            raise self._unreachable("it answers without a schema")
+        return text
+
+    def _get(self, path: str) -> dict[str, Any] | None:
+        """An answer; None where the registry says that there is no such thing."""
+        status, content = self._answer(path)
+        body = self._json(content)
+        if status == _OK and isinstance(body, dict):
+            return body
+        if status == _NOT_FOUND:
+            code = body.get("error_code") if isinstance(body, dict) else None
+            # A wrong URL and a proxy say 404 of everything: then records are not bad, but held back.
+            if code in _UNKNOWN_CODES or self._is_registry():  # safety: registry-404
+                return None
+        raise self._unreachable(f"it answers {status} to {path}")  # safety: registry-held-back
+
+    def _is_registry(self) -> bool:
+        """Whether schemas are served there at all. A registry may not know GUIDs, or not take every id."""
+        status, content = self._answer("/schemas/types")
+        return status == _OK and isinstance(self._json(content), list)
+
+    def _answer(self, path: str) -> tuple[int, bytes]:
+        content = bytearray()
+        try:
+            with self._http.stream("GET", f"{self._url}{path}") as response:
+                for part in response.iter_bytes():
+                    content += part
+                    if len(content) > ANSWER_BYTES_MAX:
+                        raise self._unreachable(f"it answers more than {ANSWER_BYTES_MAX >> 20} MB to {path}")
+                return response.status_code, bytes(content)
+        except self._errors as error:
+            raise self._unreachable(str(error) or type(error).__name__) from error
+
+    def _json(self, content: bytes) -> Any:
+        try:
+            return msgspec.json.decode(content)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return None
+
+    def _unreachable(self, detail: str) -> RegistryUnreachable:
+        return RegistryUnreachable(url=self._url, detail=mask_password(detail))
