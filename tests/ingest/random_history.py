@@ -187,6 +187,7 @@ class RandomHistory:
         return _Replaying(
             definition=DEFINITION,
             client_config={},
+            registry=None,
             reading=reading_of_seams(self.seams[known], self.begins, self.definitions[known]),
             drained_ms=self.drained_ms[known],
             files={},
