@@ -169,6 +169,7 @@ class RandomHistory:
             "timestamp": datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=candidate.timestamp_ms),
             "key": candidate.spelling,
             "value": candidate.shown(is_readable=True),
+            "headers": None,
         }
 
     def replaying(self, monkeypatch: pytest.MonkeyPatch) -> _Replaying:
