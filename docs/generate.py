@@ -45,6 +45,14 @@ HELP_COLUMNS: Final = 100
 SETTINGS: Final[Mapping[str, str]] = {
     "kafka.bootstrap_servers": "Where the brokers are: `host:port`, several with commas.",
     "kafka.client": "Any librdkafka setting by its own name: SASL, TLS and so on. Quote names with dots.",
+    "registry.url": (
+        "Where a Confluent-compatible schema registry is, for Avro records that name their schemas; empty: "
+        "there is none."
+    ),
+    "registry.user": "The user of HTTP's basic authentication; empty: none is sent.",
+    "registry.password": "Its password, sent over https only; best set as `THERMOCLINE_REGISTRY__PASSWORD`.",
+    "registry.ca_file": "A file of the certificates to trust, instead of the system's.",
+    "registry.timeout_seconds": "How long an answer may take; then reading waits, and it is asked again.",
     "catalog.name": "What Spark and PyIceberg call the catalog.",
     "catalog.type": "The kind of catalog. `sql` is a database that SQLAlchemy knows.",
     "catalog.uri": "Where the catalog is. Needed for `sql`, `rest` and `hive`.",
@@ -107,7 +115,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     ),
     "tables.NAME.format": (
         "What values are written in: `json`; or, where a value is one column, Kafka's `string`, `int`, "
-        "`long`, `uuid` or `bytes`. See [formats](../formats.md)."
+        "`long`, `uuid` or `bytes`; or `avro`. See [formats](../formats.md)."
     ),
     "tables.NAME.envelope": "What a record says: `plain`, a row or its end; `debezium`, a change event.",
     "tables.NAME.delete_when": (
@@ -150,6 +158,15 @@ SETTINGS: Final[Mapping[str, str]] = {
     "tables.NAME.suppress_unchanged": (
         "Writes nothing for a record whose row is in the table with the same values already; the row keeps "
         "its older provenance."
+    ),
+    "tables.NAME.value_schema_file": (
+        "A file with the Avro schema of all values, where they do not name their own. Its text becomes part "
+        "of the table's definition, and can't be altered."
+    ),
+    "tables.NAME.key_schema_file": "The same for keys.",
+    "tables.NAME.schema_framed": (
+        "With such a file: a zero byte and a 4-byte id, or a byte 1 and a 16-byte GUID, stand before each "
+        "record, and are left aside."
     ),
     "tables.NAME.views": "Which of the views `live`, `live_by_key` and `cold` to publish.",
     "tables.NAME.views_bounded": (
@@ -477,7 +494,8 @@ def _size(count: int) -> str:
 
 
 def _is_defined(name: str) -> str:
-    return "yes" if name.rpartition(".")[2] in LiveTable.__dataclass_fields__ else ""
+    field = name.rpartition(".")[2].removesuffix("_file")
+    return "yes" if field in LiveTable.__dataclass_fields__ else ""
 
 
 def _metrics() -> list[MetricWrapperBase]:

@@ -177,3 +177,18 @@ def test_the_keys_format_stays() -> None:
         plan_alteration(wanted(**simple), wanted(**simple, key_format="string"))
     (problem,) = refused.value.problems
     assert problem.startswith("key_format can't become string from json: the same record must have the same")
+
+
+def test_another_schema_file_is_refused_with_its_reason() -> None:
+    """Also what evolves it: the log has records of the schema before, which say nothing of which one it was."""
+    simple = {"key": ["id"], "entity": ["id"], "columns": {"id": "int"}, "format": "avro"}
+    schema = '{"type":"record","name":"R","fields":[]}'
+    evolved = '{"type":"record","name":"R","fields":[{"name":"a","type":["null","int"]}]}'
+    current = wanted(**simple, value_schema=schema)
+    with pytest.raises(AlterationRefused) as refused:
+        plan_alteration(current, wanted(**simple, value_schema=evolved))
+    (problem,) = refused.value.problems
+    assert problem.startswith('value_schema can\'t become {"type":"record","name":"R","fields":[{"name"')
+    assert problem.endswith("records do not name their schema, and the log has some that this one wrote")
+    with pytest.raises(AlterationRefused):
+        plan_alteration(current, wanted(**simple, value_schema=schema, schema_framed=True))

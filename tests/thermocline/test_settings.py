@@ -598,3 +598,58 @@ def test_what_other_machines_reach_is_served_only_where_that_is_said(host: str, 
     problems = list(problems_of_exposure(ServingSettings(host=host)))
     assert ["expose_without_authentication" in problem for problem in problems] == [True] * (not is_loopback)
     assert not list(problems_of_exposure(ServingSettings(host=host, expose_without_authentication=True)))
+
+
+AVRO = 'format = "avro"\n'
+SCHEMA_FILE = AVRO + 'value_schema_file = "value.avsc"\nkey_schema_file = "key.avsc"\n'
+
+
+def test_schema_files_are_beside_the_configuration_and_part_of_the_definition(
+    load: Callable[..., Settings], tmp_path: Path
+) -> None:
+    (tmp_path / "value.avsc").write_text('{ "type" : "record", "name": "R", "fields": [] }')
+    (tmp_path / "key.avsc").write_text('{"type": "record", "name": "K", "fields": []}')
+    settings = load(table=SCHEMA_FILE)
+    definition = settings.table("profiles").definition("profiles")
+    assert definition.value_schema == '{"type":"record","name":"R","fields":[]}'
+    assert not definition.needs_registry
+    assert settings.registry.client() is None
+
+
+def test_a_schema_file_that_is_missing_or_none_of_avro_is_a_problem(
+    problems_of: Callable[..., tuple[str, ...]], tmp_path: Path
+) -> None:
+    (missing,) = problems_of(table=SCHEMA_FILE)
+    assert missing.startswith("tables.profiles: ")
+    assert missing.endswith("can't be read: No such file or directory")
+    (tmp_path / "value.avsc").write_text("{")
+    (tmp_path / "key.avsc").write_text('"int"')
+    (problem,) = problems_of(table=SCHEMA_FILE)
+    assert problem.startswith("tables.profiles: the value schema is no schema of Avro: not JSON")
+
+
+def test_records_that_name_their_schemas_need_a_registry(
+    load: Callable[..., Settings], problems_of: Callable[..., tuple[str, ...]], tmp_path: Path
+) -> None:
+    (problem,) = problems_of(table=AVRO)
+    assert problem.startswith("tables.profiles: its records name their schemas: set registry.url")
+    settings = load(table=AVRO, after='[registry]\nurl = "http://r:8081/apis/v7"\nca_file = "ca.pem"\n')
+    client = settings.registry.client()
+    assert client is not None
+    assert (client.url, client.ca_file) == ("http://r:8081/apis/v7", str(tmp_path / "ca.pem"))
+
+
+def test_a_registrys_password_is_sent_over_https_only_and_never_shown(
+    load: Callable[..., Settings], problems_of: Callable[..., tuple[str, ...]]
+) -> None:
+    section = '[registry]\nurl = "{}://r:8081"\nuser = "u"\npassword = "hunter2"\n'
+    (problem,) = problems_of(after=section.format("http"))
+    assert "https only" in problem
+    assert "hunter2" not in problem
+    settings = load(after=section.format("https"))
+    client = settings.registry.client()
+    assert client is not None
+    assert client.password == "hunter2"
+    assert "hunter2" not in repr(settings) + str(settings.shown()) + repr(client)
+    (problem,) = problems_of(after='[registry]\nurl = "https://u:hunter2@r:8081"\n')
+    assert "hunter2" not in problem

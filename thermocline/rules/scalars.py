@@ -88,7 +88,7 @@ def timestamp(text: str) -> datetime:
 def instant(microseconds: int) -> datetime:
     """The time that many microseconds after 1970 began, in years 1 to 9999."""
     try:
-        return _EPOCH + timedelta(microseconds=microseconds)
+        return _EPOCH + timedelta(0, 0, microseconds)
     except OverflowError:
         raise ValueError("not a time from year 1 to 9999") from None
 

@@ -21,7 +21,7 @@ from thermocline.rules.avro_schema import AvroType
 from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.decode.avro.values import EPOCH_DAY, Unfit, decimal_of, instant_of_nanoseconds
 
-__all__ = ["Convert", "conversion", "json_text"]
+__all__ = ["Convert", "conversion", "finite", "json_text"]
 
 Convert = Callable[[Any], Any]
 """Makes a column's value of what is read; raises `ValueError` with a plain phrase where it can't be one."""
@@ -42,9 +42,7 @@ def conversion(of: AvroType, to: ColumnType) -> Convert | None:
     if to.epoch is None and (to.kind, of.kind, of.logical) in _TAKEN:
         return _TAKEN[to.kind, of.kind, of.logical]
     if of.logical.startswith("local-timestamp") and to.kind is Kind.TIMESTAMPTZ:
-        raise ValueError(
-            f"the record has a {of}, which has no zone and so is no moment"
-        )  # safety: avro-local
+        raise ValueError(f"the record has a {of}, which has no zone and so is no moment")
     raise ValueError(f"the record has a value of type {of}")  # safety: avro-other-type
 
 
@@ -63,7 +61,8 @@ def _of_epoch(number: int, factor: int) -> Any:
     return scalars.instant(number * factor)
 
 
-def _finite(number: float) -> float:
+def finite(number: float) -> float:
+    """A number that every read path can give. Raises `ValueError`."""
     if not isfinite(number):  # safety: avro-finite
         raise ValueError(f"{number} is none of the numbers that JSON, and so an answer, can have")
     return number
@@ -89,8 +88,8 @@ _TAKEN: Final[dict[tuple[Kind, str, str], Convert | None]] = {
     (Kind.INT, "int", ""): None,
     (Kind.LONG, "int", ""): None,
     (Kind.LONG, "long", ""): None,
-    (Kind.DOUBLE, "float", ""): _finite,
-    (Kind.DOUBLE, "double", ""): _finite,
+    (Kind.DOUBLE, "float", ""): finite,
+    (Kind.DOUBLE, "double", ""): finite,
     (Kind.STRING, "string", ""): None,
     (Kind.STRING, "string", "uuid"): None,
     (Kind.STRING, "enum", ""): None,

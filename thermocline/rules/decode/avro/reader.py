@@ -14,11 +14,12 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import isfinite
 from typing import Any, Final
 
 from thermocline.rules.avro_schema import AvroType, SchemaInvalid
 from thermocline.rules.column_types import Kind
-from thermocline.rules.decode.avro.fitting import Convert, conversion, json_text
+from thermocline.rules.decode.avro.fitting import Convert, conversion, finite, json_text
 from thermocline.rules.decode.avro.values import WIDTHS, Malformed, branch_of, long_at, passer, taker
 from thermocline.rules.decode.formats import Refusals
 from thermocline.rules.definition import Column
@@ -69,7 +70,7 @@ class RecordReader:
     def _converted(
         self, column: Column, convert: Convert | None, values: list[Any], refused: Refusals
     ) -> list[Any]:
-        if convert is None:
+        if convert is None or (convert is finite and _are_finite(values)):
             return values
         try:
             return [None if value is None else convert(value) for value in values]
@@ -83,6 +84,11 @@ class RecordReader:
                 refused.setdefault(index, (column, _reason(column, error)))
                 converted.append(None)
         return converted
+
+
+def _are_finite(values: Sequence[float | None]) -> bool:
+    """Whether none is infinite or not a number, as far as their sum says; it may be too large itself."""
+    return isfinite(sum(filter(None, values)))
 
 
 def _reason(column: Column, why: object) -> str:

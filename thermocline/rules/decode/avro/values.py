@@ -60,11 +60,14 @@ class Unfit:
 
 def long_at(data: bytes, at: int) -> tuple[int, int]:
     """The variable-length number at a place, its sign still in the lowest bit, and where it ends."""
-    number = shift = 0
+    number = data[at]
+    if number < 128:
+        return number, at + 1
+    shift = 7
     while True:
-        byte = data[at]
         at += 1
-        number |= (byte & 127) << shift
+        byte = data[at]
+        number += (byte - 1) << shift  # less the bit by which the byte before says that this one follows
         if byte < 128:
             break
         shift += 7
@@ -72,7 +75,7 @@ def long_at(data: bytes, at: int) -> tuple[int, int]:
             raise Malformed("a number takes more than 10 bytes")
     if number >> 64:
         raise Malformed("a number has more than 64 bits")
-    return number, at
+    return number, at + 1
 
 
 def passer(of: AvroType, known: dict[int, Passer] | None = None) -> Passer:
@@ -252,7 +255,7 @@ def branch_of(number: int, count: int) -> int:
 def _content(data: bytes, at: int) -> tuple[bytes, int]:
     number, at = long_at(data, at)
     end = at + (number >> 1)
-    if number & 1 or end > len(data):  # safety: avro-lengths
+    if number & 1 or end > len(data):
         raise Malformed(f"a length of {(number >> 1) ^ -(number & 1):,} is beyond the record's end")
     return data[at:end], end
 
@@ -268,7 +271,7 @@ def _block(data: bytes, at: int, is_empty: bool) -> tuple[int, int | None, int]:
             raise Malformed("a block of items has a negative size")
     if count and is_empty:  # safety: avro-empty-items
         raise Malformed("an array has items that take no bytes: their number is not to be believed")
-    if count > len(data) - at:  # safety: avro-counts
+    if count > len(data) - at:
         raise Malformed(f"{count:,} items are more than the record has bytes left")
     return count, end, at
 
