@@ -149,14 +149,15 @@ def _fastavro(parsed: Any) -> Read:
 def _confluent() -> Read | None:
     """None where what its extras ``avro`` and ``schemaregistry`` bring is not installed."""
     try:
-        from confluent_kafka.schema_registry import Schema, SchemaRegistryClient  # noqa: PLC0415
+        from confluent_kafka import schema_registry  # noqa: PLC0415
         from confluent_kafka.schema_registry.avro import AvroDeserializer  # noqa: PLC0415
         from confluent_kafka.serialization import MessageField, SerializationContext  # noqa: PLC0415
     except ImportError:
         say("confluent's AvroDeserializer is left out: pip install confluent-kafka[avro,schemaregistry]")
         return None
-    client: Any = SchemaRegistryClient.new_client({"url": "mock://benchmark"})
-    number = client.register_schema("users-value", Schema(json.dumps(SCHEMA), "AVRO"))
+    confluent: Any = schema_registry  # its own types are of another release
+    client = confluent.SchemaRegistryClient.new_client({"url": "mock://benchmark"})
+    number = client.register_schema("users-value", confluent.Schema(json.dumps(SCHEMA), "AVRO"))
     deserializer: Any = AvroDeserializer(client)
     context = SerializationContext("users", MessageField.VALUE)
     head = b"\x00" + number.to_bytes(4)

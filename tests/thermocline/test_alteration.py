@@ -180,7 +180,7 @@ def test_the_keys_format_stays() -> None:
 
 
 def test_another_schema_file_is_refused_with_its_reason() -> None:
-    """Also what evolves it: the log has records of the schema before, which say nothing of which one it was."""
+    """Also what evolves it: the log has records of the schema before, which do not say which one it was."""
     simple = {"key": ["id"], "entity": ["id"], "columns": {"id": "int"}, "format": "avro"}
     schema = '{"type":"record","name":"R","fields":[]}'
     evolved = '{"type":"record","name":"R","fields":[{"name":"a","type":["null","int"]}]}'
