@@ -381,7 +381,8 @@ class Tailer:
                 self._leave_log()
                 return
             self._feed.take(chunks, positions, reached)
-            self._recover(has_decoded=bool(chunks))
+            if chunks and isinstance(self._problem, RegistryUnreachable):
+                self._recovered()
             self._reached_end_at = reached
             read = sum(len(chunk.offsets) for chunk in chunks)
             if self._goal is not None and not self._is_caught_up:
@@ -414,10 +415,12 @@ class Tailer:
             log.error("the %s; answers grow old", subject, extra=extra)
         self._problem = problem
 
-    def _recover(self, *, has_decoded: bool = False) -> None:
-        # That the log answers again says nothing of the registry; the records that it held back come again.
-        if isinstance(self._problem, RegistryUnreachable) != has_decoded:
-            return
+    def _recover(self) -> None:
+        # That the log answers says nothing of the registry; the records that it held back come again.
+        if not isinstance(self._problem, RegistryUnreachable):
+            self._recovered()
+
+    def _recovered(self) -> None:
         problem, self._problem = self._problem, None
         if problem is not None:
             seconds = round(self._clock.monotonic() - self._problem_since, 1)
