@@ -302,6 +302,10 @@ class Owner:
         outcome = self.committer.commit(self.position.snapshot_id, self.position.seam, change)
         if isinstance(outcome, Landed):
             self.position = self.position.after(outcome.snapshot_id, change)
+            if change.definition is not None:
+                # What the tasks of the next batch go by.
+                self.definition = change.definition
+                self.task = replace(self.task, definition=change.definition)  # safety: tasks-of-the-new-unit
             self.on_commit()
         return outcome
 

@@ -37,9 +37,11 @@ from thermocline.iceberg.catalog import (
     definition_of,
     open_table,
 )
+from thermocline.iceberg.files import plan_files
 from thermocline.iceberg.rewrite import standing
 from thermocline.kafka.log import Log
 from thermocline.process.clock import iso_time
+from thermocline.rules.bucket_change import fitting
 from thermocline.rules.identity import check_log
 from thermocline.rules.seam import Seam
 
@@ -170,7 +172,11 @@ def rebase_onto(
         seam_after={},
         given_up=foreign.given_up,
     )
-    entry, entries = accepted.entry(), open_table(settings, name).properties.get(ACCEPTED_PROPERTY, "[]")
+    table = open_table(settings, name)
+    entry, entries = accepted.entry(), table.properties.get(ACCEPTED_PROPERTY, "[]")
+    definition = definition_of(table, name)
+    # From before its number of buckets was raised, the snapshot's files may be of fewer.
+    fits = fitting(definition, (file.part.of for file in plan_files(table, snapshot_id, name, buckets=1)))
     onto = Onto(
         snapshot_id,
         over=foreign.snapshot_id,
@@ -179,6 +185,7 @@ def rebase_onto(
             ACCEPTED_PROPERTY: with_entry(entries, entry),
             TOMBSTONES_PROPERTY: "{}",  # what it says is of a seam that lay further on
         },
+        definition=None if fits is definition else fits,  # safety: rebase-fits-unit
     )
     try:
         with own_table(settings, name, clock, onto, say):

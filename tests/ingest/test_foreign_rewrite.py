@@ -26,6 +26,7 @@ from ingest.ownership import Claim
 from tests.ingest.small_ingest import NAME, Ingest, settings_of
 from thermocline.errors import ForeignSnapshot, OwnerLost, StorageFailed
 from thermocline.iceberg.catalog import SUMMARY_TAKEN_OVER, load_table, open_catalog, summary_of
+from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import local_path, plan_files
 from thermocline.iceberg.lineage import Link, lineage
 from thermocline.iceberg.rewrite import NotARewrite, Rewrite, check_same_rows, standing
@@ -204,7 +205,10 @@ def test_a_rewrite_that_is_none_stops_ingest(ingest: Ingest, edit: Edit, words: 
 def test_rows_in_a_file_of_another_bucket_stop_ingest(ingest: Ingest) -> None:
     parts = ingest.rewrite().files
     added = [part.added for part in parts]
-    swapped = [replace(part, added=one) for part, one in zip(parts, reversed(added), strict=True)]
+    swapped = [
+        replace(part, added=tuple(replace(file, part=FileBucket(part.bucket, 2)) for file in one))
+        for part, one in zip(parts, reversed(added), strict=True)
+    ]
     rewrite(ingest, change=rewriting(ingest, swapped))
     with pytest.raises(ForeignSnapshot, match="other"):
         ingest.take_over()
