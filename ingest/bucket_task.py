@@ -173,9 +173,8 @@ def _by_part(
         return
     numbers = buckets(definition, rows.column(definition.bucket_column.name), of)
     for number in range(bucket, of, definition.buckets):
-        its_files = [
-            file for file in files if file.part.within(of) == number
-        ]  # safety: merged-within-a-bucket
+        # safety: merged-within-a-bucket
+        its_files = [file for file in files if file.part.within(of) == number]
         its_rows = rows.filter(pa.array(numbers == number))  # safety: rows-go-to-their-bucket
         yield FileBucket(number, of), its_files, its_rows
 

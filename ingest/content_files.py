@@ -114,7 +114,7 @@ class Placing:
     def __call__(self, part: FileBucket) -> _Json:
         """Raises `MetadataError` where the table has no spec with so many buckets."""
         spec_id = self.spec_ids.get(part.of)
-        if spec_id is None:  # safety: file-has-a-spec
+        if spec_id is None:
             raise MetadataError(f"the table has no partition spec for {part}")
         return {"spec-id": spec_id, "partition": [part.number]}
 

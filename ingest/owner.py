@@ -305,7 +305,7 @@ class Owner:
             if change.definition is not None:
                 # What the tasks of the next batch go by.
                 self.definition = change.definition
-                self.task = replace(self.task, definition=change.definition)  # safety: tasks-of-the-new-unit
+                self.task = replace(self.task, definition=change.definition)
             self.on_commit()
         return outcome
 

@@ -47,7 +47,7 @@ class Position:
         """The position of the snapshot that a commit of ours made."""
         files = after_commit(self.files, change.files)
         if change.definition is not None:
-            files = in_buckets(files, change.definition.buckets)  # safety: unit-regroups-files
+            files = in_buckets(files, change.definition.buckets)
         return replace(
             self,
             snapshot_id=snapshot_id,

@@ -414,7 +414,6 @@ class TableUpkeep:
         raised = finished(owner.definition, (file.part.of for file in files))
         if raised is None or not self._is_due("raise"):
             return
-        failpoint("buckets.raise")
         match owner.land(replace(TableChange.carrying_on(owner.position), definition=raised)):
             case Landed(snapshot_id, _):
                 # What was planned is of other buckets.

@@ -60,7 +60,8 @@ class Alteration:
     """What changes, and the definition that follows.
 
     ``added`` are new columns in declared order, with the field ids that Iceberg will give them; ``topics``
-    are new ones; ``changes`` says everything in sentences, and is empty where nothing differs.
+    are new ones; ``changes`` says everything in sentences, and is empty where nothing differs. A new number
+    of buckets has ``files_to_rewrite``.
     """
 
     definition: LiveTable
@@ -68,6 +69,7 @@ class Alteration:
     widened: tuple[Widening, ...]
     topics: tuple[str, ...]
     changes: tuple[str, ...]
+    files_to_rewrite: int = 0
 
 
 def plan_alteration(
@@ -128,7 +130,8 @@ def plan_alteration(
         provenance_id=current.provenance_id,
         version=current.version + bool(changes),
     )
-    return Alteration(definition, added, widened, topics, changes)
+    left = sum(count for of, count in files.items() if of != definition.buckets_written)
+    return Alteration(definition, added, widened, topics, changes, left)
 
 
 def definition_by(definition: LiveTable, schema: Schema) -> LiveTable:
@@ -225,7 +228,7 @@ def _changed_topics(current: LiveTable, wanted: LiveTable, added: Sequence[str])
 def _changed_buckets(current: LiveTable, wanted: LiveTable, files: Mapping[int, int]) -> Iterator[str]:
     before, after = current.buckets_written, wanted.buckets_written
     if before != after:
-        left = f"; maintenance rewrites its {sum(files.values()):,} files for it" if files else ""
+        left = f"; {sum(files.values()):,} files are to be rewritten, bucket by bucket" if files else ""
         yield f"buckets becomes {after}, from {before}{left}"
 
 
