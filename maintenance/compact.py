@@ -140,10 +140,8 @@ class CompactionTask:
             return
         numbers = buckets(definition, rows.column(definition.bucket_column.name), of)
         for number in np.unique(numbers).tolist():
-            yield (
-                FileBucket(number, of),
-                rows.filter(pa.array(numbers == number)),
-            )  # safety: rewritten-in-place
+            # safety: rewritten-in-place
+            yield FileBucket(number, of), rows.filter(pa.array(numbers == number))
 
 
 class _Output:

@@ -36,13 +36,13 @@ class Table:
 
     definition: LiveTable
     random: random.Random
-    files: list[tuple[FileBucket, dict[int, int]]] = field(default_factory=list)
-    expected: dict[int, int] = field(default_factory=dict)
+    files: list[tuple[FileBucket, dict[int, float]]] = field(default_factory=list)
+    expected: dict[int, float] = field(default_factory=dict)
 
     def numbers(self) -> Counter[int]:
         return Counter(part.of for part, _ in self.files)
 
-    def of_unit(self, unit: int) -> Iterator[dict[int, int]]:
+    def of_unit(self, unit: int) -> Iterator[dict[int, float]]:
         """As every reader and writer sorts files."""
         for part, rows in self.files:
             bucket = part.within(self.definition.buckets)
@@ -50,13 +50,13 @@ class Table:
             if bucket == unit:
                 yield rows
 
-    def lookup(self, key: int) -> list[int]:
+    def lookup(self, key: int) -> list[float]:
         return [rows[key] for rows in self.of_unit(bucket_of(self.definition, key)) if key in rows]
 
     def batch(self) -> None:
         """New rows take the place of the old ones, which only the files of their unit may have."""
         of = self.definition.buckets_written
-        written: dict[int, dict[int, int]] = {}
+        written: dict[int, dict[int, float]] = {}
         for _ in range(self.random.randrange(1, 30)):
             key = self.random.randrange(60)
             for rows in self.of_unit(bucket_of(self.definition, key)):

@@ -166,8 +166,8 @@ def plan_files(
     buckets = buckets or definition_of(table, name).buckets
     files = []
     for f, part in data:
-        bucket = part.within(buckets)
-        if bucket is None:  # safety: files-in-units
+        bucket = part.within(buckets)  # safety: files-in-units
+        if bucket is None:
             place = "no bucket of ours" if part == UNPLACED else f"{part}, and the table has {buckets}"
             raise ForeignSnapshot(table=name, snapshot_id=snapshot_id, detail=f"{f.file_path} is in {place}")
         deleted = deletes.get(f.file_path)
