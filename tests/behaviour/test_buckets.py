@@ -27,6 +27,8 @@ from thermocline.iceberg.files import plan_files
 from thermocline.process.clock import SystemClock
 from thermocline.settings import load_settings
 
+pytestmark = pytest.mark.full
+
 TOPIC = "shared"
 TABLES = {"of_v2": 2, "of_v3": 3}
 USERS = [f"u{number}" for number in range(24)]

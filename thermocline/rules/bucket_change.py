@@ -37,8 +37,8 @@ def problems_of_buckets(current: LiveTable, wanted: int, files: Mapping[int, int
     if left := _left(current, files):  # safety: one-bucket-change-at-a-time
         yield (
             f"buckets can't become {wanted} while the change to {before} is under way: {left:,} files are "
-            f"left to rewrite (thermocline maintain status {current.name}); ingest with maintenance enabled "
-            f"rewrites them, and so does thermocline maintain run {current.name}"
+            "left to rewrite. Ingest with maintenance enabled does it, or `maintain run`; `maintain status` "
+            "counts them"
         )
     elif not _is_allowed(before, wanted):  # safety: buckets-nest-alter
         near = [one for one in range(1, BUCKETS_MAX + 1) if one != before and _is_allowed(before, one)]
