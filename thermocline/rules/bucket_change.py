@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FACTOR_MAX", "finished", "fitting", "problems_of_buckets", "with_buckets"]
 
-FACTOR_MAX: Final = 64
-"""By so much the number is raised at once: a rewrite has as many files open, to split one bucket into."""
+FACTOR_MAX: Final = 16
+"""By so much the number is raised at once: a rewrite has as many files open, each a row group in memory."""
 
 
 def problems_of_buckets(current: LiveTable, wanted: int, files: Mapping[int, int]) -> Iterator[str]:
