@@ -168,6 +168,11 @@ SETTINGS: Final[Mapping[str, str]] = {
         "With such a file: a zero byte and a 4-byte id, or a byte 1 and a 16-byte GUID, stand before each "
         "record, and are left aside."
     ),
+    "tables.NAME.partial_updates": (
+        "A column whose field is missing in a record's value keeps its value; null sets null. In Debezium's "
+        "events, so does one with the placeholder of a value that is not there. JSON only; not on compacted "
+        "topics; can't be altered."
+    ),
     "tables.NAME.views": "Which of the views `live`, `live_by_key` and `cold` to publish.",
     "tables.NAME.views_bounded": (
         "Ends the view `_live` at literal offsets, replaced every two seconds; so it is by itself where a "

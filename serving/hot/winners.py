@@ -1,7 +1,8 @@
 """The winners among the hot records of one entity.
 
 Generations are asked from the newest to the oldest, and the first one that has a record of a (row,
-partition) decides about it. Records before the seam are left out one by one. What is left of a row, at
+partition) decides about it; one that sets only some columns is laid over the older ones (``partial``).
+Records before the seam are left out one by one. What is left of a row, at
 most one record a partition, is decided by ``fold``'s order.
 """
 
@@ -10,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
+from serving.hot.partial import kept_and_payload, merged
 from serving.hot.record import (
+    FLAGS_START,
     HAS_LONG_KEY,
     HEADER,
+    IS_PARTIAL,
     KEY_START,
     LONG_KEY_PREFIX_BYTES,
     PLACE,
@@ -35,7 +39,15 @@ def winners_of_prefix(
     newest_first: Transactions, topics: Sequence[str], bucket: int, prefix: bytes, seam: Seam
 ) -> dict[bytes, HotRow | None]:
     """The last record of each row whose key begins so, where it is not before the seam; None: a tombstone."""
-    start = range_start(bucket, prefix)
+    found = last_values(newest_first, range_start(bucket, prefix))
+    winners = _folded(found.items(), topics, seam)
+    if len(prefix) > LONG_KEY_PREFIX_BYTES:
+        return {key: row for key, row in winners.items() if key.startswith(prefix)}
+    return winners
+
+
+def last_values(newest_first: Transactions, start: bytes) -> dict[bytes, bytes]:
+    """What all generations together say of each stored key that begins so."""
     found: dict[bytes, bytes] = {}
     for transaction in newest_first:
         cursor = transaction.cursor()
@@ -43,11 +55,10 @@ def winners_of_prefix(
             for stored_key, value in cursor:
                 if not stored_key.startswith(start):
                     break
-                found.setdefault(stored_key, value)  # safety: hot-newest-generation
-    winners = _folded(found.items(), topics, seam)
-    if len(prefix) > LONG_KEY_PREFIX_BYTES:
-        return {key: row for key, row in winners.items() if key.startswith(prefix)}
-    return winners
+                last = found.setdefault(stored_key, value)  # safety: hot-newest-generation
+                if last is not value and last[FLAGS_START] & IS_PARTIAL:
+                    found[stored_key] = merged(last, value)  # safety: hot-generations-merge
+    return found
 
 
 def _folded(
@@ -70,8 +81,11 @@ def _folded(
             key, payload = long_key_and_payload(value)
         else:
             key, payload = stored_key[KEY_START:PLACE_START], value[header_bytes:]
+        kept: tuple[int, ...] = ()
+        if flags & IS_PARTIAL:
+            kept, payload = kept_and_payload(payload, first)
         # Made the short way, in half the time.
-        row = tuple.__new__(HotRow, (payload, topic, partition, offset, timestamp_ms))
+        row = tuple.__new__(HotRow, (payload, topic, partition, offset, timestamp_ms, kept))
         if key in rows and _order(rows[key]) > _order(row):  # safety: hot-one-partition-each
             continue
         rows[key] = row

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from thermocline.iceberg.files import open_input
-from thermocline.rules.definition import KEY, TOMBSTONE
+from thermocline.rules.definition import ABSENT, KEY, TOMBSTONE
 from thermocline.rules.keys import encode_table
 
 if TYPE_CHECKING:
@@ -24,13 +24,15 @@ __all__ = ["live_rows", "pieces", "placed_rows", "rows_schema", "with_keys"]
 
 Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
 
+# What a record says of itself, and a row does not.
+_OF_RECORDS: Final = (TOMBSTONE, ABSENT)
 # Rows unpacked at a time: a few megabytes of short columns.
 _ROWS_AT_ONCE: Final = 8_192
 
 
 def rows_schema(definition: LiveTable) -> pa.Schema:
     """The declared columns, where each row comes from, and its key."""
-    return pa.schema([field for field in definition.records_schema if field.name != TOMBSTONE])
+    return pa.schema([field for field in definition.records_schema if field.name not in _OF_RECORDS])
 
 
 def live_rows(
