@@ -14,6 +14,8 @@ def unreadable_in_sql(definition: LiveTable) -> str | None:
         return f'records in envelope = "{definition.envelope}" can\'t be read in SQL'
     if definition.delete_when is not None:
         return "what delete_when says can't be read in SQL"
+    if definition.partial_updates:
+        return "records that set only some columns (partial_updates) are not laid over each other in SQL"
     if definition.format != "json":
         return f'values in format = "{definition.format}" can\'t be read in SQL'
     if definition.key_from == "key" and definition.key_format != "json" and not is_plain_key(definition):

@@ -142,7 +142,8 @@ def _overlaid(key: str, row: HotRow, cold: dict[str, Sets]) -> Sets:
 def _sets(row: HotRow) -> Sets:
     values = dict(zip(COLUMNS, unpack(row.payload), strict=True))
     kept = [COLUMNS[place] for place in row.kept]
-    return json.loads(json_row({name: value for name, value in values.items() if name not in kept}))
+    sets: Sets = json.loads(json_row({name: value for name, value in values.items() if name not in kept}))
+    return sets
 
 
 def _scanned(view: HotView, seam: Seam) -> dict[str, Sets | None]:

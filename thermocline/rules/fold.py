@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from thermocline.rules.definition import ABSENT, KEY, PROVENANCE
 
-__all__ = ["Folded", "absent_columns", "absent_names", "fold", "order_of", "overlay", "winners"]
+__all__ = ["Folded", "absent_columns", "absent_names", "filled", "fold", "order_of", "overlay", "winners"]
 
 TOPIC, PARTITION, OFFSET, TIMESTAMP = PROVENANCE
 Indexes = np.ndarray[Any, np.dtype[np.int64]]
@@ -102,6 +102,23 @@ def absent_names(absent: Mapping[str, Flags], rows: int) -> pa.Array:
     return pa.ListArray.from_arrays(
         pa.array(ends), pa.array(list(absent), pa.string()).take(pa.array(columns))
     )
+
+
+def filled(rows: pa.Table, absent: Mapping[str, Flags], places: Indexes, cold: pa.Table) -> pa.Table:
+    """Winners' rows with the absent columns of the rows below; null where there is none.
+
+    Args:
+        absent: By column, which of the rows lack it; a column that the rows do not have does not matter.
+        places: For each of the cold rows, the index of the row that it lies below.
+        cold: These columns, of the same types.
+    """
+    for name in absent.keys() & set(rows.column_names):
+        source = np.where(absent[name], -1, np.arange(rows.num_rows))
+        wanted = np.flatnonzero(absent[name][places])
+        source[places[wanted]] = rows.num_rows + wanted
+        column = pa.chunked_array([*rows.column(name).chunks, *cold.column(name).chunks])
+        rows = _replaced(rows, name, column.take(pa.array(source, mask=source < 0)))
+    return rows
 
 
 def _completed(records: pa.Table, winner_of: Indexes, winners: pa.Table) -> pa.Table:
