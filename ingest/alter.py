@@ -17,7 +17,7 @@ from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog import DEFINITION_PROPERTY, current_state, definition_of, open_table
 from thermocline.kafka.log import Log
 from thermocline.rules.alteration import plan_alteration
-from thermocline.rules.identity import check_identity
+from thermocline.rules.identity import check_identity, check_not_compacted
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def alter_table(
     Raises:
         AlterationRefused: something can't be changed; nothing was.
         TopicMissing: a new topic does not exist.
+        TopicCompacted: a topic is compacted, and the table has partial updates.
         ClusterReplaced: nor does a new topic of another cluster fit.
         TableHeld: an owner lives; stop it first.
         CommitUnknown: nobody can say whether it was altered. Safe to repeat.
@@ -49,6 +50,7 @@ def alter_table(
     if planned.topics:
         state = current_state(table, name)
         check_identity(name, state.cluster_id, state.topic_ids, Log(settings.kafka), planned.topics)
+        check_not_compacted(planned.definition, Log(settings.kafka))
     if dry_run or not planned.changes:
         return planned
     with own_table(settings, name, clock, say=say) as owned:
