@@ -218,10 +218,6 @@ def judge_by_log(
     if row is not None and _is_unexplained(row, origin, heard, reading):  # safety: replay-row-unexplained
         return _refused(f"the row comes from {row}, which should be newer, and the log does not show it")
     rivals = [one for one in heard.last if _batch(one.origin, reading) == _batch(origin, reading)]
-    if candidate.is_partial and any(one.origin.place != origin.place for one in rivals):
-        return _refused(
-            "it sets only some columns, and its batch has a record of its key in another partition"
-        )
     winner = max(rivals, key=lambda one: order_of(one.origin.timestamp_ms, *one.origin.place))
     if winner.origin.is_at(origin):  # safety: replay-folded
         return Judgement(Outcome.APPLIED, "it is the newest record of its key")
