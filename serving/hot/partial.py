@@ -56,7 +56,7 @@ def merged(newer: bytes, older: bytes) -> bytes:
     """A stored value that is flagged ``IS_PARTIAL`` with what is older under the same key."""
     start = _payload_start(newer)
     offsets, payload = offsets_and_payload(newer[start:])
-    if NEVER not in offsets:  # safety: hot-whole-ends-the-merge
+    if NEVER not in offsets:
         return newer
     cells = _cells_of(payload)
     older_offsets, older_cells = _columns(older, len(offsets))
@@ -78,6 +78,7 @@ def offsets_and_payload(flagged: bytes) -> tuple[Sequence[int], bytes]:
 def kept_and_payload(flagged: bytes, first: int) -> tuple[tuple[int, ...], bytes]:
     """The places of the columns that no record from ``first`` on set, and the packed values."""
     offsets, payload = offsets_and_payload(flagged)
+    # safety: hot-column-before-the-seam
     return tuple(place for place, offset in enumerate(offsets) if offset < first), payload
 
 
@@ -98,6 +99,7 @@ def _columns(value: bytes, count: int) -> tuple[Sequence[int], Cells]:
         offsets, payload = offsets_and_payload(payload)
         return offsets, _cells_of(payload)
     offset, _, _ = HEADER.unpack_from(value)
+    # safety: hot-delete-sets-all
     return [offset] * count, _cells_of(payload) if payload else [_NIL] * count
 
 
