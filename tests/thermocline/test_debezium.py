@@ -106,7 +106,7 @@ def test_a_truncate_which_has_no_key_says_what_it_is() -> None:
 
 def test_with_partial_updates_a_value_that_is_not_there_is_absent_and_all_others_are_set() -> None:
     """Also one inside an object, in base64, and of a type that is no text; numbers beside it stay exact."""
-    columns = {
+    columns: dict[str, str | dict[str, str]] = {
         "id": "int",
         "born": {"type": "date", "epoch": "d"},
         "photo": "binary",
