@@ -2,8 +2,8 @@
 
 Generations are asked from the newest to the oldest, and the first one that has a record of a (row,
 partition) decides about it; one that sets only some columns is laid over the older ones (``partial``).
-Records before the seam are left out one by one. What is left of a row, at
-most one record a partition, is decided by ``fold``'s order.
+Records before the seam are left out one by one. What is left of a row, at most one record a partition, is
+decided by ``fold``'s order.
 """
 
 from __future__ import annotations

@@ -60,13 +60,12 @@ class DebeziumEnvelope:
         absent: dict[int, tuple[str, ...]] = {}
         for index, value in enumerate(values):
             row, problem = self._row(value) if value else (None, None)
-            if row is not None and any(text in row for text in _UNAVAILABLE_BYTES):
-                unavailable = list(self._unavailable(row))
-                if unavailable and self._is_partial:
-                    absent[index] = tuple(column.name for column in unavailable)
-                    row = with_nulls(row, [column.read_from for column in unavailable])
-                elif unavailable:  # safety: debezium-unavailable
-                    row, problem = None, (Stage.CONTRACT, f"{unavailable[0].name}: {_NOT_THERE}")
+            if row is not None and (missing := self._missing(row)):
+                if self._is_partial:
+                    absent[index] = tuple(column.name for column in missing)
+                    row = with_nulls(row, [column.read_from for column in missing])
+                else:
+                    row, problem = None, (Stage.CONTRACT, f"{missing[0].name}: {_NOT_THERE}")
             if problem is not None:
                 bad.append(Bad(index, *problem))
             rows.append(row)
@@ -93,8 +92,13 @@ class DebeziumEnvelope:
             return None, (Stage.DECODE, f"a change event with op {event.op}, and without the row after it")
         return row, None
 
+    def _missing(self, row: bytes) -> list[Column]:
+        """The columns whose value is not there; most rows are told at a glance to have all."""
+        if any(text in row for text in _UNAVAILABLE_BYTES):  # safety: debezium-unavailable
+            return list(self._unavailable(row))
+        return []
+
     def _unavailable(self, row: bytes) -> Iterator[Column]:
-        """The columns whose value is not there."""
         try:
             fields = msgspec.json.decode(row, type=dict[str, Any])
         except REFUSALS:  # which the format says better
