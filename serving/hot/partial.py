@@ -55,7 +55,7 @@ def laid_over(
 def merged(newer: bytes, older: bytes) -> bytes:
     """A stored value that is flagged ``IS_PARTIAL`` with what is older under the same key."""
     start = _payload_start(newer)
-    offsets, payload = offsets_and_payload(newer[start:])
+    offsets, payload = _offsets_and_payload(newer[start:])
     if NEVER not in offsets:
         return newer
     cells = _cells_of(payload)
@@ -67,27 +67,22 @@ def merged(newer: bytes, older: bytes) -> bytes:
     return newer[:start] + packed_offsets(offsets) + _encode(cells)
 
 
-def offsets_and_payload(flagged: bytes) -> tuple[Sequence[int], bytes]:
-    """When each column was set, and the packed values, of what follows the key in a flagged value."""
-    (count,) = COUNT.unpack_from(flagged)
-    end = COUNT.size + count * _OFFSET.size
-    offsets = [offset for (offset,) in _OFFSET.iter_unpack(flagged[COUNT.size : end])]
-    return offsets, flagged[end:]
+def resolved(
+    key: bytes, value: bytes, first: int, newest_first: Sequence[lmdb.Transaction[bytes]]
+) -> tuple[bytes, tuple[int, ...]]:
+    """What all generations say together of a stored key, of which the newest has this value.
 
-
-def kept_and_payload(flagged: bytes, first: int) -> tuple[tuple[int, ...], bytes]:
-    """The places of the columns that no record from ``first`` on set, and the packed values."""
-    offsets, payload = offsets_and_payload(flagged)
-    # safety: hot-column-before-the-seam
-    return tuple(place for place, offset in enumerate(offsets) if offset < first), payload
-
-
-def whole_and_kept(value: bytes, first: int) -> tuple[bytes, tuple[int, ...]]:
-    """A stored value as one that is not flagged, and what ``kept_and_payload`` says is not in it."""
+    It is as one that is not flagged; and the places of the columns that no record from ``first`` on set.
+    """
     if not value[FLAGS_START] & IS_PARTIAL:
         return value, ()
+    values = [one for one in (transaction.get(key) for transaction in newest_first) if one is not None]
+    for older in values[1:]:
+        value = merged(value, older)  # safety: hot-generations-merge
     start = _payload_start(value)
-    kept, payload = kept_and_payload(value[start:], first)
+    offsets, payload = _offsets_and_payload(value[start:])
+    # safety: hot-column-before-the-seam
+    kept = tuple(place for place, offset in enumerate(offsets) if offset < first)
     flags = bytes([value[FLAGS_START] & ~IS_PARTIAL])
     return value[:FLAGS_START] + flags + value[FLAGS_START + 1 : start] + payload, kept
 
@@ -96,11 +91,19 @@ def _columns(value: bytes, count: int) -> tuple[Sequence[int], Cells]:
     """When each column was set, and to what."""
     payload = value[_payload_start(value) :]
     if value[FLAGS_START] & IS_PARTIAL:
-        offsets, payload = offsets_and_payload(payload)
+        offsets, payload = _offsets_and_payload(payload)
         return offsets, _cells_of(payload)
     offset, _, _ = HEADER.unpack_from(value)
     # safety: hot-delete-sets-all
     return [offset] * count, _cells_of(payload) if payload else [_NIL] * count
+
+
+def _offsets_and_payload(flagged: bytes) -> tuple[Sequence[int], bytes]:
+    """When each column was set, and the packed values, of what follows the key in a flagged value."""
+    (count,) = COUNT.unpack_from(flagged)
+    end = COUNT.size + count * _OFFSET.size
+    offsets = [offset for (offset,) in _OFFSET.iter_unpack(flagged[COUNT.size : end])]
+    return offsets, flagged[end:]
 
 
 def _payload_start(value: bytes) -> int:

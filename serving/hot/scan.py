@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from serving.hot.partial import whole_and_kept
+from serving.hot.partial import resolved
 from serving.hot.record import (
     BUCKET,
     FLAGS_START,
@@ -28,7 +28,7 @@ from serving.hot.record import (
     PLACE_START,
     TIME_START,
 )
-from serving.hot.winners import last_values
+from serving.hot.winners import newest_values
 from thermocline.rules.byte_columns import Positions, big_endian, positions_and_bytes, text
 from thermocline.rules.column_types import TIMESTAMP
 from thermocline.rules.definition import ABSENT, KEY, PROVENANCE, TOMBSTONE, LiveTable
@@ -95,12 +95,12 @@ def _laid_together(
     newest_first: Transactions, topics: Sequence[str], bucket: int, seam: Seam, partial: Sequence[str]
 ) -> Iterator[tuple[pa.Array, pa.Array, pa.Array]]:
     """The stored keys, values and absent columns of a bucket's records, each in all generations as one."""
-    found = iter(last_values(newest_first, BUCKET.pack(bucket)).items())
+    found = iter(newest_values(newest_first, BUCKET.pack(bucket)).items())
     while block := list(islice(found, BLOCK_RECORDS)):
         firsts = [
             seam.get((topics[topic], p)) for topic, p in (PLACE.unpack(k[PLACE_START:]) for k, _ in block)
         ]
-        whole = [whole_and_kept(value, first) for (_, value), first in zip(block, firsts, strict=True)]
+        whole = [resolved(*one, first, newest_first) for one, first in zip(block, firsts, strict=True)]
         yield (
             pa.array([key for key, _ in block], _BINARY),
             pa.array([value for value, _ in whole], _BINARY),

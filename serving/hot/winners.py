@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
-from serving.hot.partial import kept_and_payload, merged
+from serving.hot.partial import resolved
 from serving.hot.record import (
-    FLAGS_START,
     HAS_LONG_KEY,
     HEADER,
     IS_PARTIAL,
@@ -39,15 +38,15 @@ def winners_of_prefix(
     newest_first: Transactions, topics: Sequence[str], bucket: int, prefix: bytes, seam: Seam
 ) -> dict[bytes, HotRow | None]:
     """The last record of each row whose key begins so, where it is not before the seam; None: a tombstone."""
-    found = last_values(newest_first, range_start(bucket, prefix))
-    winners = _folded(found.items(), topics, seam)
+    found = newest_values(newest_first, range_start(bucket, prefix))
+    winners = _folded(found.items(), newest_first, topics, seam)
     if len(prefix) > LONG_KEY_PREFIX_BYTES:
         return {key: row for key, row in winners.items() if key.startswith(prefix)}
     return winners
 
 
-def last_values(newest_first: Transactions, start: bytes) -> dict[bytes, bytes]:
-    """What all generations together say of each stored key that begins so."""
+def newest_values(newest_first: Transactions, start: bytes) -> dict[bytes, bytes]:
+    """The value that the newest generation has of each stored key that begins so."""
     found: dict[bytes, bytes] = {}
     for transaction in newest_first:
         cursor = transaction.cursor()
@@ -55,14 +54,12 @@ def last_values(newest_first: Transactions, start: bytes) -> dict[bytes, bytes]:
             for stored_key, value in cursor:
                 if not stored_key.startswith(start):
                     break
-                last = found.setdefault(stored_key, value)  # safety: hot-newest-generation
-                if last is not value and last[FLAGS_START] & IS_PARTIAL:
-                    found[stored_key] = merged(last, value)  # safety: hot-generations-merge
+                found.setdefault(stored_key, value)  # safety: hot-newest-generation
     return found
 
 
 def _folded(
-    found: Iterable[tuple[bytes, bytes]], topics: Sequence[str], seam: Seam
+    found: Iterable[tuple[bytes, bytes]], newest_first: Transactions, topics: Sequence[str], seam: Seam
 ) -> dict[bytes, HotRow | None]:
     """The winner of each row, from its last stored record in each partition."""
     rows: dict[bytes, HotRow] = {}
@@ -77,13 +74,13 @@ def _folded(
         offset, timestamp_ms, flags = unpack_header(value)
         if offset < first:  # safety: hot-before-the-seam
             continue
+        kept: tuple[int, ...] = ()
+        if flags & IS_PARTIAL:
+            value, kept = resolved(stored_key, value, first, newest_first)  # noqa: PLW2901
         if flags & HAS_LONG_KEY:
             key, payload = long_key_and_payload(value)
         else:
             key, payload = stored_key[KEY_START:PLACE_START], value[header_bytes:]
-        kept: tuple[int, ...] = ()
-        if flags & IS_PARTIAL:
-            kept, payload = kept_and_payload(payload, first)
         # Made the short way, in half the time.
         row = tuple.__new__(HotRow, (payload, topic, partition, offset, timestamp_ms, kept))
         if key in rows and _order(rows[key]) > _order(row):  # safety: hot-one-partition-each

@@ -42,14 +42,14 @@ LINES: Final = (
     Line("records before the seam count", winners._folded, "if offset < first:", "if False:"),
     Line(
         "the oldest generation decides",
-        winners.last_values,
+        winners.newest_values,
         "found.setdefault(stored_key, value)",
         "found[stored_key] = value",
     ),
     Line(
         "a record that leaves its row's value as it is forgets what older generations have of it",
-        winners.last_values,
-        "found[stored_key] = merged(last, value)",
+        partial.resolved,
+        "value = merged(value, older)",
         "pass",
     ),
     Line(
