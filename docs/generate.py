@@ -176,6 +176,11 @@ SETTINGS: Final[Mapping[str, str]] = {
         "With such a file: records nevertheless begin with a schema id (a zero byte and 4 bytes) or GUID "
         "(a byte 1 and 16 bytes), which is ignored."
     ),
+    "tables.NAME.partial_updates": (
+        "A column whose field is missing in a record's value keeps its value; null sets null. In Debezium's "
+        "events, so does one with the placeholder of a value that is not there. JSON only; not on compacted "
+        "topics; can't be altered."
+    ),
     "tables.NAME.views": "Which of the views `live`, `live_by_key` and `cold` to publish.",
     "tables.NAME.views_bounded": (
         "End the view `_live` at literal offsets, replaced every two seconds. Always so if a topic has "

@@ -22,7 +22,7 @@ from thermocline.iceberg.files import plan_files
 from thermocline.kafka.log import Log
 from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.definition import BUCKET_FIELD
-from thermocline.rules.identity import check_identity
+from thermocline.rules.identity import check_identity, check_not_compacted
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def alter_table(
     Raises:
         AlterationRefused: something can't be changed; nothing was.
         TopicMissing: a new topic does not exist.
+        TopicCompacted: a topic is compacted, and the table has partial updates.
         ClusterReplaced: nor does a new topic of another cluster fit.
         TableHeld: an owner lives; stop it first.
         CommitUnknown: nobody can say whether it was altered. Safe to repeat.
@@ -56,6 +57,7 @@ def alter_table(
     if planned.topics:
         state = current_state(table, name)
         check_identity(name, state.cluster_id, state.topic_ids, Log(settings.kafka), planned.topics)
+        check_not_compacted(planned.definition, Log(settings.kafka))
     if dry_run or not planned.changes:
         return planned
     with own_table(settings, name, clock, say=say) as owned:

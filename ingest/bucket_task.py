@@ -1,9 +1,10 @@
 """The bucket task: (a bucket, its files and deletes, new records) → the files it wrote.
 
 Knows nothing of Spark: it runs in a Spark worker, and in a test by a plain call. It holds the batch's records
-of its bucket, which ``batch_records_max`` and ``batch_bytes_max`` bound, whatever the size of the table, and
-the rows of the small files that it merges, bounded too (``tiers``); what else it reads of the table's files,
-it reads in pieces of a bounded size (``probe``, ``unchanged``).
+of its bucket, which ``batch_records_max`` and ``batch_bytes_max`` bound, whatever the size of the table, with
+what they leave of their rows as it is, and the rows of the small files that it merges, bounded too
+(``tiers``); what else it reads of the table's files, it reads in pieces of a bounded size (``probe``,
+``unchanged``).
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from ingest.probe import deleted_positions, keep_deletes, keep_keys, probe
+from ingest.partial_updates import filled
+from ingest.probe import Replaced, deleted_positions, keep_deletes, keep_keys, probe
 from ingest.tiers import files_to_merge
-from ingest.unchanged import unchanged_keys
+from ingest.unchanged import Mask, unchanged_keys
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.data_file import WrittenFile, write_data_file
 from thermocline.iceberg.deletes import write_deletes
 from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import DataFile, Deletes
-from thermocline.iceberg.rows import live_rows
+from thermocline.iceberg.rows import live_rows, rows_schema
 from thermocline.rules.definition import KEY, TOMBSTONE
 from thermocline.rules.fold import fold
 from thermocline.rules.keys import buckets
@@ -108,22 +110,13 @@ def run_bucket_task(
     was_live = np.zeros(len(keys), dtype=bool)
     for hit in hits:
         was_live[hit.key_indexes] = True
+    if definition.partial_updates:
+        winners = filled(io, definition, hits, winners)  # safety: ingest-fills
     is_unchanged = is_tombstone & ~was_live
     if definition.suppress_unchanged and not is_replay:  # safety: replay-leaves-its-row
         is_unchanged |= unchanged_keys(io, definition, hits, winners)
 
-    deleted: dict[str, BitMap] = {}
-    replaced: dict[str, Deletes] = {}
-    parts: dict[str, FileBucket] = {}
-    for hit in hits:
-        positions = hit.positions[~is_unchanged[hit.key_indexes]]  # safety: a-suppressed-row-keeps-its-place
-        if not len(positions):
-            continue
-        # safety: deletes-of-before-stay-deleted, the-old-row-goes, merged-deletes
-        deleted[hit.file.path] = BitMap(positions.astype(np.uint32)) | (hit.deleted_before or BitMap())
-        if hit.file.deletes is not None:
-            replaced[hit.file.path] = hit.file.deletes  # safety: deletes-of-before-are-replaced
-        parts[hit.file.path] = hit.file.part
+    deleted, replaced, parts = _deleted(hits, is_unchanged)
     rows = winners.filter(pa.array(~is_tombstone & ~is_unchanged))
     # One name for the files of one run: a second attempt of the task writes others.
     stem = f"{data_location}/bucket={bucket}/{uuid.uuid4()}"  # safety: attempts-have-files-of-their-own
@@ -160,6 +153,28 @@ def run_bucket_task(
     )
 
 
+def _deleted(
+    hits: Sequence[Replaced], is_unchanged: Mask
+) -> tuple[dict[str, BitMap], dict[str, Deletes], dict[str, FileBucket]]:
+    """By data file: all its deleted positions, the deletes that they replace, and its bucket.
+
+    Of the files in which winners that are not unchanged have rows.
+    """
+    deleted: dict[str, BitMap] = {}
+    replaced: dict[str, Deletes] = {}
+    parts: dict[str, FileBucket] = {}
+    for hit in hits:
+        positions = hit.positions[~is_unchanged[hit.key_indexes]]  # safety: a-suppressed-row-keeps-its-place
+        if not len(positions):
+            continue
+        # safety: deletes-of-before-stay-deleted, the-old-row-goes, merged-deletes
+        deleted[hit.file.path] = BitMap(positions.astype(np.uint32)) | (hit.deleted_before or BitMap())
+        if hit.file.deletes is not None:
+            replaced[hit.file.path] = hit.file.deletes  # safety: deletes-of-before-are-replaced
+        parts[hit.file.path] = hit.file.part
+    return deleted, replaced, parts
+
+
 def _by_part(
     definition: LiveTable, bucket: int, files: Sequence[DataFile], rows: pa.Table
 ) -> Iterator[tuple[FileBucket, Sequence[DataFile], pa.Table]]:
@@ -192,7 +207,7 @@ def _merged(
     are taken out.
     """
     live = {file.path: _live_count(file, deleted.get(file.path)) for file in files}
-    kept, removed = [rows.drop_columns([TOMBSTONE])], []
+    kept, removed = [rows.select(rows_schema(definition).names)], []
     for file in files_to_merge(files, live, rows.num_rows):
         if live[file.path]:
             positions = deleted.get(file.path) or deleted_positions(io, file)

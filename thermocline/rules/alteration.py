@@ -38,6 +38,7 @@ FIXED: Final = {
     "key_schema": "records do not name their schema, and the log has some that this one wrote",
     "value_schema": "records do not name their schema, and the log has some that this one wrote",
     "schema_framed": "the same record must mean the same row whenever it is read",
+    "partial_updates": "the same record must mean the same row whenever it is read",
     "entity": "rows are placed and looked up by it",
     "format_version": "the deletes in the table are written in its form",
 }

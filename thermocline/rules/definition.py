@@ -24,6 +24,7 @@ from thermocline.rules.avro_schema import SchemaInvalid, schema_text
 from thermocline.rules.column_types import TYPES, ColumnType, Kind, closest
 
 __all__ = [
+    "ABSENT",
     "BUCKET_FIELD",
     "KEY",
     "ONE_COLUMN",
@@ -41,6 +42,7 @@ __all__ = [
 PROVENANCE: Final = ("_kafka_topic", "_kafka_partition", "_kafka_offset", "_kafka_timestamp")
 TOMBSTONE: Final = "_tombstone"
 KEY: Final = "_key"
+ABSENT: Final = "_absent"
 BUCKET_FIELD: Final = "bucket"
 
 FORMATS: Final = ("json", "string", "int", "long", "uuid", "bytes", "avro")
@@ -202,6 +204,7 @@ class LiveTable:
     ``schema_framed``: records name one that is not looked at. ``buckets`` is how many units of work there
     are. ``file_buckets`` is into how many buckets new files are partitioned, in a table whose number was
     changed: a multiple of ``buckets`` while it is being raised, then the same. None: it was never changed.
+    ``partial_updates``: a record may leave columns of its row as they are.
     """
 
     name: str
@@ -226,6 +229,7 @@ class LiveTable:
     value_schema: str | None = None
     schema_framed: bool = False
     file_buckets: int | None = None
+    partial_updates: bool = False
 
     @classmethod
     def build(  # noqa: PLR0913  (a table has as many settings)
@@ -251,6 +255,7 @@ class LiveTable:
         value_schema: str | None = None,
         schema_framed: bool = False,
         file_buckets: int | None = None,
+        partial_updates: bool = False,
         field_ids: Mapping[str, int] | None = None,
         provenance_id: int | None = None,
         version: int = 1,
@@ -289,11 +294,13 @@ class LiveTable:
             value_schema=_parse_schema("value_schema", value_schema, problems),
             schema_framed=schema_framed,
             file_buckets=file_buckets,
+            partial_updates=partial_updates,
         )
         problems += _problems_of_key(live_table, declared=list(columns))
         problems += _problems_of_choices(live_table)
         problems += _problems_of_formats(live_table, key_format)
         problems += _problems_of_schemas(live_table)
+        problems += _problems_of_partial_updates(live_table)
         if problems:
             raise ConfigInvalid(of=f"of table {name}", problems=tuple(problems))
         return live_table
@@ -329,7 +336,7 @@ class LiveTable:
         else:
             fields["delete_when"] = self.delete_when.declared
         # One that is kept says to programs before it that spec and bucket of a file are more than they know.
-        for field in ("key_schema", "value_schema", "schema_framed", "file_buckets"):
+        for field in ("key_schema", "value_schema", "schema_framed", "file_buckets", "partial_updates"):
             if not fields[field]:
                 del fields[field]
         fields["columns"] = [
@@ -401,10 +408,14 @@ class LiveTable:
 
     @cached_property
     def records_schema(self) -> pa.Schema:
-        """Decoded records: the declared columns, where each came from, whether it deletes, and its key."""
+        """Decoded records: the declared columns, where each came from, whether it deletes, and its key.
+
+        With partial updates also the names of the columns that it leaves as they are.
+        """
         provenance = list(zip(PROVENANCE, _PROVENANCE_ARROW, strict=True))
         ours = pa.schema([*provenance, (TOMBSTONE, pa.bool_()), (KEY, pa.binary())])
-        return pa.schema([*self.row_schema, *ours])
+        absent = [(ABSENT, pa.list_(pa.string()))] if self.partial_updates else []
+        return pa.schema([*self.row_schema, *ours, *absent])
 
     @cached_property
     def table_schema(self) -> pa.Schema:
@@ -601,6 +612,20 @@ def _problems_of_schemas(table: LiveTable) -> Iterable[str]:
         yield f"key_schema_file is given, and {why}"
     if table.schema_framed and table.value_schema is None and table.key_schema is None:
         yield "schema_framed is about a value_schema_file or a key_schema_file, and neither is given"
+
+
+def _problems_of_partial_updates(table: LiveTable) -> Iterable[str]:
+    if not table.partial_updates:
+        return
+    if not table.has_key:
+        yield "partial_updates needs a key: without one, each record is a row of its own"
+    elif not table.value_columns:
+        yield "partial_updates needs a column outside the key, that a record could leave as it is"
+    if table.format != "json":
+        yield (
+            f'partial_updates needs format = "json", not "{table.format}": only there a record says which '
+            "columns it leaves out"
+        )
 
 
 def _problems_of_one_column(part: str, format_: str, columns: Sequence[Column]) -> Iterable[str]:
