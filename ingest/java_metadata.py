@@ -59,7 +59,8 @@ class JavaMetadata:
                 update.set(name, value)
             update.commit()
             built = self._without(transaction.currentMetadata(), change.expired)
-            return Built(built.currentSnapshot().snapshotId(), built)
+            snapshot = built.currentSnapshot()
+            return Built(snapshot.snapshotId(), built, snapshot.manifestListLocation())
 
     def publish(self, start: Start, built: Built) -> None:
         """The swap of the metadata pointer."""

@@ -75,6 +75,10 @@ def test_rewrites_land_between_batches_and_the_table_says_the_same(kept: Kept) -
         for bucket, files in kept.site.position.files.items()
         if files
     } == by_bucket(kept.ingest.files())
+    origins = {file.path: file.origin for file in kept.ingest.files()}
+    for file in (file for files in kept.site.position.files.values() for file in files):
+        assert file.origin == origins[file.path]
+        assert (file.origin.first_row_id is None) == (kept.ingest.definition.format_version == 2)
     seams = [link.state.seam for link in lineage(kept.ingest.owned.table) if link.state is not None]
     assert len(seams) == len(kept.ingest.owned.table.snapshots())
     assert seams == sorted(seams, key=lambda seam: seam[NAME, 0])
