@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -66,7 +65,7 @@ def test_spark_finds_the_lineage_of_rows_as_it_was_before_they_moved(
         kept.batch()
         after = _lineage(spark, settings)
         carried += lineage(kept.ingest.owned.table)[-1].carried
-        number = kept.ingest.owned.table.metadata.last_sequence_number
+        number = lineage(kept.ingest.owned.table)[-1].snapshot.sequence_number
         for place, found in after.items():
             assert found == known[place] if place < offset else found[1] == number
         rewrites = kept.upkeep.done.rewrites
