@@ -29,6 +29,7 @@ from thermocline.iceberg.expired import (
     waiting_notes,
 )
 from thermocline.iceberg.files import listed_files, place_of
+from thermocline.iceberg.leases import leased_snapshots
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -111,10 +112,10 @@ def reachable_from(
 
 
 def sweep(load: Callable[[], Table], keep_files_ms: int, clock: Clock) -> Swept:
-    """Delete what only snapshots had that were expired longer ago than that.
+    """Delete what only snapshots had that were expired longer ago than that, and that no lease names.
 
-    ``load`` gives the table as it is then. Raises what it raises, and `OSError` where the store does not
-    answer; the next sweep deletes what is left.
+    ``load`` gives the table as it is then. Raises what it raises, `OSError` where the store does not answer,
+    and `ValueError` where a lease is damaged; the next sweep deletes what is left.
     """
     table = load()
     now_ms = clock.now_ms()  # no earlier: what is gone by now may have gone just before it was loaded
@@ -123,12 +124,15 @@ def sweep(load: Callable[[], Table], keep_files_ms: int, clock: Clock) -> Swept:
     if not may_delete_files(table):
         return Swept(waiting=len(noted))
     io = table.io
+    leased = leased_snapshots(io, table.location(), now_ms)
     held = {snapshot.snapshot_id for snapshot in table.snapshots()}
     waiting: list[ExpiryNote] = []
     due: list[ExpiryNote] = []
     for note in noted:
         since_ms = _gone_since_ms(table, note, held, now_ms)
         is_due = since_ms is not None and since_ms <= now_ms - keep_files_ms  # safety: swept-since-gone
+        if leased & {one.snapshot_id for one in note.snapshots}:  # safety: swept-not-leased
+            is_due = False
         (due if is_due else waiting).append(note)
     if not due:
         return Swept(waiting=len(waiting))

@@ -31,7 +31,6 @@ from ingest.unknown import notes
 from maintenance.compact import CompactionTask
 from maintenance.expiry import KeepRule, expirable
 from maintenance.landing import landing
-from maintenance.leases import leased_snapshots
 from maintenance.measure import Measurer
 from maintenance.measures import observe
 from maintenance.orphans import remove_orphans
@@ -48,6 +47,7 @@ from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog import current_state, load_table
 from thermocline.iceberg.expired import ExpiryNote, remove_note, write_note
 from thermocline.iceberg.files import data_location, delete_files
+from thermocline.iceberg.leases import forget_leases, leased_snapshots
 from thermocline.iceberg.read_counts import forget_counts, read_rates
 from thermocline.process.logs import fields
 
@@ -74,8 +74,8 @@ EXPIRED_MIN: Final = 20
 SWEEP_SECONDS: Final = 1_800.0
 ORPHANS_SECONDS: Final = 21_600.0
 """It lists all files of the table."""
-COUNTS_KEPT_MS: Final = 86_400_000
-"""Of reads, by servers that are gone."""
+LEFT_KEPT_MS: Final = 86_400_000
+"""Counts of servers that are gone, and leases of readers that are."""
 RETRY_SECONDS: Final = 60.0
 """After something failed; after each failure of a rewrite in a row twice as long, up to an hour."""
 RETRY_SECONDS_MAX: Final = 3_600.0
@@ -495,7 +495,8 @@ class TableUpkeep:
 
     def _search(self, load: Callable[[], Table]) -> int:
         table, now_ms = load(), self.clock.now_ms()
-        forget_counts(table.io, table.location(), now_ms - COUNTS_KEPT_MS)
+        forget_counts(table.io, table.location(), now_ms - LEFT_KEPT_MS)
+        forget_leases(table.io, table.location(), now_ms - LEFT_KEPT_MS)
         return remove_orphans(table, now_ms, self.orphans_approved)
 
     def _searched(self, searching: Future[int]) -> None:

@@ -315,6 +315,7 @@ LINES: Final[dict[str, Line]] = {
     "expiry-keeps-refs": Line("a snapshot that a tag or branch names never expires", DROP, "maintenance/test_expiry.py::test_what_a_tag_or_a_branch_names_stays"),
     "expiry-waits-for-unknown": Line("no snapshot expires while the history is to say whether a commit landed", NEVER, "maintenance/test_upkeep.py::test_nothing_expires_while_a_commit_is_unknown"),
     "noted-before-expired": Line("which files expired snapshots had is noted before they expire", DROP, "maintenance/test_upkeep.py::test_snapshots_leave_first_their_files_much_later_and_what_they_said_stays"),
+    "swept-not-leased": Line("files of an expired snapshot stay while somebody leases it", NEVER, "maintenance/test_upkeep.py::test_the_files_of_an_expired_snapshot_stay_while_it_is_leased"),
     "notes-of-this-table": Line("files of an earlier table in the same place are none of this one's", ALWAYS, "maintenance/test_notes.py::test_notes_of_a_table_that_was_here_before_are_not_ours"),
     "sweep-keeps-reachable": Line("a file that any snapshot names is not deleted", ("table.snapshots()", "()"), "maintenance/test_upkeep.py::test_snapshots_leave_first_their_files_much_later_and_what_they_said_stays"),
     "sweep-keeps-lately-expired": Line("nor one that a snapshot names that expired lately", ("expired_snapshots(waiting).values()", "()"), "maintenance/test_upkeep.py::test_files_of_snapshots_that_expired_lately_stay"),

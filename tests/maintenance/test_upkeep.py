@@ -173,6 +173,28 @@ def test_where_a_lease_can_not_be_read_nothing_expires(kept: Kept) -> None:
     assert len(kept.ingest.owned.table.snapshots()) < count
 
 
+def test_the_files_of_an_expired_snapshot_stay_while_it_is_leased(kept: Kept) -> None:
+    """As of a reader that takes long, and came when the snapshot had left the metadata already."""
+    kept.batches(MANY)
+    location = Path(local_path(kept.ingest.owned.table.location()) or "")
+    oldest = lineage(kept.ingest.owned.table)[0].snapshot_id
+    kept.clock.advance(5 * HOURS)
+    kept.turn()
+    lease = location / "thermocline" / "leases" / "reader-1.json"
+    lease.parent.mkdir(parents=True)
+    until_ms = kept.clock.now_ms() + int(24 * HOURS * 1000)
+    lease.write_text(f'{{"snapshots": {{"{oldest}": {until_ms}}}}}')
+    for hours in (1, 10, 1):
+        kept.clock.advance(hours * HOURS)
+        kept.turn()
+        kept.turn()
+    assert kept.upkeep.done.swept_files == 0
+    kept.clock.advance(13 * HOURS)
+    kept.turn()
+    kept.turn()
+    assert kept.upkeep.done.swept_files > 0
+
+
 def test_an_expiry_that_did_not_land_deletes_nothing(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     kept.batches(MANY)
     ids = {snapshot.snapshot_id for snapshot in kept.ingest.owned.table.snapshots()}
