@@ -114,6 +114,8 @@ class TableMeasure:
     snapshots: int = 0
     manifests: int = 0
     manifest_bytes: int = 0
+    metadata_bytes: int = 0
+    """What each reader of the snapshot loads at most: its manifests, their list, and the table's metadata."""
 
     def without(self, paths: frozenset[str]) -> TableMeasure:
         """The same but for some files."""
@@ -163,13 +165,16 @@ class Measurer:
         manifests = snapshot.manifests(table.io)
         self._known = {one.manifest_path: self._listed(table, one) for one in manifests}
         buckets = _by_bucket(self._known.values(), _KeyBounds(self.definition, table.schema()))
+        manifest_bytes = sum(one.manifest_length for one in manifests)
+        others = (snapshot.manifest_list, table.metadata_location)
         return TableMeasure(
             snapshot.snapshot_id,
             buckets,
             rows_per_hour=_rows_per_hour(lineage(table), now_ms),
             snapshots=len(table.metadata.snapshots),
             manifests=len(manifests),
-            manifest_bytes=sum(one.manifest_length for one in manifests),
+            manifest_bytes=manifest_bytes,
+            metadata_bytes=manifest_bytes + sum(len(table.io.new_input(path)) for path in others),
         )
 
     def _listed(self, table: Table, manifest: ManifestFile) -> tuple[ListedFile, ...]:

@@ -33,7 +33,7 @@ from maintenance.expiry import KeepRule, expirable
 from maintenance.landing import landing
 from maintenance.measure import Measurer
 from maintenance.measures import observe
-from maintenance.orphans import remove_orphans
+from maintenance.orphans import remove_orphans, seen_orphan_bytes
 from maintenance.plan import Budget, Costs, Plan, PlannedTask, Reads, plan_of
 from maintenance.sweep import Swept, may_delete_files, sweep
 from thermocline.errors import (
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable
     from thermocline.settings import MaintenanceSettings
 
-__all__ = ["Done", "Owning", "TableUpkeep"]
+__all__ = ["Done", "Owning", "Seen", "TableUpkeep"]
 
 PLAN_SECONDS: Final = 30.0
 """Between two plans: measuring reads what is new in the metadata."""
@@ -146,6 +146,18 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """What the table was like when it was last looked at; None before that."""
+
+    measuring_seconds: float | None = None
+    """To read what was new in its manifests."""
+    metadata_bytes: int | None = None
+    waiting_bytes: int | None = None
+    """About what the files of expired snapshots take that are not deleted yet."""
+    orphan_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class _Running:
     task: PlannedTask
     held: frozenset[str]
@@ -165,12 +177,13 @@ class TableUpkeep:
     expired_min: int = EXPIRED_MIN
     plan: Plan | None = None
     done: Done = field(default_factory=Done)
+    seen: Seen = Seen()
     _measurer: Measurer | None = None
     _queue: list[PlannedTask] = field(default_factory=list)
     _running: _Running | None = None
-    _planning: Future[Plan] | None = None
+    _planning: Future[tuple[Plan, Seen]] | None = None
     _sweeping: Future[Swept] | None = None
-    _searching: Future[int] | None = None
+    _searching: Future[tuple[int, int]] | None = None
     _due: dict[str, float] = field(default_factory=dict)
     _worth_since: dict[int, float] = field(default_factory=dict)
     _left_out: frozenset[str] = frozenset()
@@ -224,7 +237,7 @@ class TableUpkeep:
         """
         name = owner.definition.name
         self._turn(owner)
-        observe(name, self.done, self.plan, self.clock.now_ms() / 1000)
+        observe(name, self.done, self.seen, self.plan, self.clock.now_ms() / 1000)
         if self._behind_plans >= BEHIND_PLANS:
             hours = round(self._debt_hours, 1)
             raise MaintenanceBehind(table=name, hours=hours, max_hours=self.debt_hours_max)
@@ -265,7 +278,7 @@ class TableUpkeep:
         definition = owner.definition
         return partial(load_table, owner.table.catalog, definition.name, definition.identifier)
 
-    def _plan_now(self, load: Callable[[], Table], definition: LiveTable) -> Plan:
+    def _plan_now(self, load: Callable[[], Table], definition: LiveTable) -> tuple[Plan, Seen]:
         if self._measurer is None or self._measurer.definition != definition:
             self._measurer = Measurer(definition)
         table = load()
@@ -274,9 +287,11 @@ class TableUpkeep:
         reads = Reads.of(self.settings, definition, counted)
         now = self.clock.monotonic()
         waiting = {bucket: (now - since) / 3600 for bucket, since in self._worth_since.items()}
-        measured = self._measurer.measure(table, self.clock.now_ms()).without(self._left_out)
+        measured = self._measurer.measure(table, self.clock.now_ms())
+        seen = Seen(self.clock.monotonic() - now, measured.metadata_bytes)
+        measured = measured.without(self._left_out)
         target_bytes = self.settings.target_file_bytes
-        return plan_of(measured, target_bytes, reads, Costs(), self._budget_left(), waiting)
+        return plan_of(measured, target_bytes, reads, Costs(), self._budget_left(), waiting), seen
 
     def _budget_left(self) -> Budget:
         spent, budget = self.done, self.budget
@@ -285,17 +300,20 @@ class TableUpkeep:
             None if budget.seconds is None else max(budget.seconds - spent.seconds, 0),
         )
 
-    def _planned(self, planning: Future[Plan]) -> None:
+    def _planned(self, planning: Future[tuple[Plan, Seen]]) -> None:
         self._planning = None
         before = self._debt_hours
         try:
-            self.plan = planning.result()
+            self.plan, seen = planning.result()
         except ForeignSnapshot:
             self._put_off("plan", RETRY_SECONDS)
             raise
         except Exception as error:  # noqa: BLE001  whatever it is, it must not end ingest
             self._failed("plan", error)
             return
+        self.seen = replace(
+            self.seen, measuring_seconds=seen.measuring_seconds, metadata_bytes=seen.metadata_bytes
+        )
         self._put_off("plan", PLAN_SECONDS)
         self._put_off("replan", REPLAN_SECONDS)
         is_worse = self._debt_hours >= max(before, self.debt_hours_max)
@@ -487,27 +505,30 @@ class TableUpkeep:
         except Exception as error:  # noqa: BLE001  whatever it is, it must not end ingest
             self._failed("sweep", error)
             return
+        self.seen = replace(self.seen, waiting_bytes=swept.waiting_bytes)
         self.done = replace(
             self.done,
             swept_files=self.done.swept_files + swept.files,
             swept_bytes=self.done.swept_bytes + swept.bytes,
         )
 
-    def _search(self, load: Callable[[], Table]) -> int:
+    def _search(self, load: Callable[[], Table]) -> tuple[int, int]:
+        """How many orphans went, and the bytes of those that are left."""
         table, now_ms = load(), self.clock.now_ms()
         forget_counts(table.io, table.location(), now_ms - LEFT_KEPT_MS)
         forget_leases(table.io, table.location(), now_ms - LEFT_KEPT_MS)
-        return remove_orphans(table, now_ms, self.orphans_approved)
+        return remove_orphans(table, now_ms, self.orphans_approved), seen_orphan_bytes(table)
 
-    def _searched(self, searching: Future[int]) -> None:
+    def _searched(self, searching: Future[tuple[int, int]]) -> None:
         self._searching = None
         self._put_off("orphans", ORPHANS_SECONDS)
         try:
-            found = searching.result()
+            deleted, left_bytes = searching.result()
         except Exception as error:  # noqa: BLE001  whatever it is, it must not end ingest
             self._failed("orphans", error)
             return
-        self.done = replace(self.done, orphans=self.done.orphans + found)
+        self.seen = replace(self.seen, orphan_bytes=left_bytes)
+        self.done = replace(self.done, orphans=self.done.orphans + deleted)
 
     def _failed(self, what: str, error: Exception) -> None:
         self._put_off(what, RETRY_SECONDS)
