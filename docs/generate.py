@@ -74,8 +74,8 @@ SETTINGS: Final[Mapping[str, str]] = {
         "unless a view's lease, a tag or a branch names it. At most 500 are kept."
     ),
     "maintenance.files_seconds": (
-        "For how much longer an expired snapshot's files stay, for those who read it: longer than any query, "
-        "extract or lookup takes."
+        "For how much longer an expired snapshot's files stay, for those who read it without a lease: longer "
+        "than any query or lookup takes."
     ),
     "maintenance.scans_per_hour": (
         "How often engines read the table whole: what rewrites are weighed by. Servers count extracts."
