@@ -26,7 +26,15 @@ if TYPE_CHECKING:
 
     from thermocline.process.clock import Clock
 
-__all__ = ["SnapshotLease", "forget_leases", "lease_path", "leased_snapshots", "read_lease", "write_lease"]
+__all__ = [
+    "VIEWS",
+    "SnapshotLease",
+    "forget_leases",
+    "lease_path",
+    "leased_snapshots",
+    "read_lease",
+    "write_lease",
+]
 
 VIEWS: Final = "views"
 READERS: Final = "leases"
@@ -43,7 +51,7 @@ _PREFIX: Final = "reader-"
 
 _logger = logging.getLogger(__name__)
 
-# What a lease is no lease for.
+# Raised by content that is no lease.
 _DAMAGED: Final = (ValueError, KeyError, TypeError, AttributeError)
 
 
