@@ -169,8 +169,11 @@ class Committer:
         An unknown commit leaves a note for `ingest.reconcile`.
         """
         # safety: rewrite-keeps-rows
-        if change.kind == "rewrite" and (
-            change.rows_gained() or change.seam != planned_seam or change.accounting.read
+        if change.kind != "row-delta" and (
+            change.rows_gained()
+            or change.seam != planned_seam
+            or change.accounting.read
+            or (change.kind == "manifests" and change.files)
         ):
             detail = f"a rewrite changes the rows by {change.rows_gained()}, the seam to {change.seam}"
             return Rejected(InternalError(detail=detail, where="ingest"))

@@ -114,6 +114,9 @@ class TableMeasure:
     snapshots: int = 0
     manifests: int = 0
     manifest_bytes: int = 0
+    data_manifests: int = 0
+    """Those that list data files."""
+    data_manifest_bytes: int = 0
     metadata_bytes: int = 0
     """What each reader of the snapshot loads at most: its manifests, their list, and the table's metadata."""
 
@@ -166,6 +169,7 @@ class Measurer:
         self._known = {one.manifest_path: self._listed(table, one) for one in manifests}
         buckets = _by_bucket(self._known.values(), _KeyBounds(self.definition, table.schema()))
         manifest_bytes = sum(one.manifest_length for one in manifests)
+        of_data = [one for one in manifests if _lists_data(self._known[one.manifest_path])]
         others = (snapshot.manifest_list, table.metadata_location)
         return TableMeasure(
             snapshot.snapshot_id,
@@ -174,12 +178,19 @@ class Measurer:
             snapshots=len(table.metadata.snapshots),
             manifests=len(manifests),
             manifest_bytes=manifest_bytes,
+            data_manifests=len(of_data),
+            data_manifest_bytes=sum(one.manifest_length for one in of_data),
             metadata_bytes=manifest_bytes + sum(len(table.io.new_input(path)) for path in others),
         )
 
     def _listed(self, table: Table, manifest: ManifestFile) -> tuple[ListedFile, ...]:
         known = self._known.get(manifest.manifest_path)
         return tuple(listed_files(table.io, manifest)) if known is None else known
+
+
+def _lists_data(files: Sequence[ListedFile]) -> bool:
+    """All that one manifest lists is data, or none of it."""
+    return any(file.content == "data" for file in files[:1])
 
 
 def depth_of(files: Sequence[FileMeasure]) -> float:

@@ -33,6 +33,7 @@ ORPHAN_BYTES: Final = _gauge("orphan_bytes", "Bytes of orphans that were seen, a
 # Since the process took the table.
 REWRITES: Final = _gauge("rewrites", "Rewrites that landed.")
 DROPPED: Final = _gauge("dropped_rewrites", "Rewrites whose work was thrown away.")
+MANIFEST_REWRITES: Final = _gauge("manifest_rewrites", "Rewrites of manifests, in order of buckets.")
 FAILURES: Final = _gauge("failures", "Steps that failed, and are tried again.")
 SECONDS: Final = _gauge("rewrite_seconds", "Time spent on rewrites.")
 READ_BYTES: Final = _gauge("read_bytes", "Bytes of the files that rewrites read.")
@@ -59,6 +60,7 @@ def observe(table: str, done: Done, seen: Seen, plan: Plan | None, now_seconds: 
         WANTED.labels(table).set(len(plan.wanted))
     REWRITES.labels(table).set(done.rewrites)
     DROPPED.labels(table).set(done.dropped)
+    MANIFEST_REWRITES.labels(table).set(done.manifest_rewrites)
     FAILURES.labels(table).set(done.failures)
     SECONDS.labels(table).set(done.seconds)
     READ_BYTES.labels(table).set(done.read_bytes)

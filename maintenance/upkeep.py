@@ -3,6 +3,7 @@
     plan        in a thread: the files are measured, and what is worth a rewrite is put in order
     rewrite     on the engine, beside the batches (``compact``)
     land        in a turn: the rewrite becomes part of the table (``landing``), in a commit of the owner's
+    manifests   in a turn: those of a bucket are put together (``manifests``), in such a commit
     expire      in a turn: old snapshots leave the metadata, in such a commit
     sweep       in a thread: files that no snapshot needs any more are deleted
     orphans     in a thread: files that no snapshot ever had are looked for, and deleted a day later
@@ -31,6 +32,7 @@ from ingest.unknown import notes
 from maintenance.compact import CompactionTask
 from maintenance.expiry import KeepRule, expirable
 from maintenance.landing import landing
+from maintenance.manifests import buckets_together
 from maintenance.measure import Measurer
 from maintenance.measures import observe
 from maintenance.orphans import remove_orphans, seen_orphan_bytes
@@ -137,6 +139,7 @@ class Done:
     swept_bytes: int = 0
     orphans: int = 0
     """Deleted."""
+    manifest_rewrites: int = 0
     seconds: float = 0.0
     """Of rewrites."""
     dropped: int = 0
@@ -181,7 +184,8 @@ class TableUpkeep:
     _measurer: Measurer | None = None
     _queue: list[PlannedTask] = field(default_factory=list)
     _running: _Running | None = None
-    _planning: Future[tuple[Plan, Seen]] | None = None
+    _planning: Future[tuple[Plan, Seen, int | None]] | None = None
+    _buckets_together: int | None = None
     _sweeping: Future[Swept] | None = None
     _searching: Future[tuple[int, int]] | None = None
     _due: dict[str, float] = field(default_factory=dict)
@@ -256,6 +260,7 @@ class TableUpkeep:
         is_idle = not self.waiting
         if self._planning is None and self._is_due("plan") and (is_idle or self._is_due("replan")):
             self._planning = self._thread.submit(self._plan_now, self._loader(owner), owner.definition)
+        self._order_manifests(owner)
         if self._is_due("expire"):
             self._expire(owner)
         if self._sweeping is None and self._is_due("sweep"):
@@ -278,7 +283,7 @@ class TableUpkeep:
         definition = owner.definition
         return partial(load_table, owner.table.catalog, definition.name, definition.identifier)
 
-    def _plan_now(self, load: Callable[[], Table], definition: LiveTable) -> tuple[Plan, Seen]:
+    def _plan_now(self, load: Callable[[], Table], definition: LiveTable) -> tuple[Plan, Seen, int | None]:
         if self._measurer is None or self._measurer.definition != definition:
             self._measurer = Measurer(definition)
         table = load()
@@ -289,9 +294,11 @@ class TableUpkeep:
         waiting = {bucket: (now - since) / 3600 for bucket, since in self._worth_since.items()}
         measured = self._measurer.measure(table, self.clock.now_ms())
         seen = Seen(self.clock.monotonic() - now, measured.metadata_bytes)
+        together = buckets_together(measured, definition.buckets)
         measured = measured.without(self._left_out)
         target_bytes = self.settings.target_file_bytes
-        return plan_of(measured, target_bytes, reads, Costs(), self._budget_left(), waiting), seen
+        plan = plan_of(measured, target_bytes, reads, Costs(), self._budget_left(), waiting)
+        return plan, seen, together
 
     def _budget_left(self) -> Budget:
         spent, budget = self.done, self.budget
@@ -300,11 +307,11 @@ class TableUpkeep:
             None if budget.seconds is None else max(budget.seconds - spent.seconds, 0),
         )
 
-    def _planned(self, planning: Future[tuple[Plan, Seen]]) -> None:
+    def _planned(self, planning: Future[tuple[Plan, Seen, int | None]]) -> None:
         self._planning = None
         before = self._debt_hours
         try:
-            self.plan, seen = planning.result()
+            self.plan, seen, self._buckets_together = planning.result()
         except ForeignSnapshot:
             self._put_off("plan", RETRY_SECONDS)
             raise
@@ -450,6 +457,29 @@ class TableUpkeep:
             + sum(file.rows for file in compacted.inputs)
             - sum(file.rows for file in compacted.added),
         )
+
+    def _order_manifests(self, owner: Owning) -> None:
+        """Where the last plan found that worth it."""
+        together, self._buckets_together = self._buckets_together, None
+        if together is None:
+            return
+        began = self.clock.monotonic()
+        change = replace(TableChange.carrying_on(owner.position), kind="manifests", buckets_together=together)
+        match owner.land(change):
+            case Landed(snapshot_id, _):
+                self.done = replace(self.done, manifest_rewrites=self.done.manifest_rewrites + 1)
+                _logger.info(
+                    "manifests rewritten",
+                    extra=fields(
+                        table=owner.definition.name,
+                        snapshot_id=snapshot_id,
+                        seconds=round(self.clock.monotonic() - began, 3),
+                    ),
+                )
+            case Rejected(CommitRejected() | InternalError() as error):
+                self._failed("manifests", error)
+            case Rejected(error) | Unknown(error):
+                raise error
 
     def _expire(self, owner: Owning) -> None:
         self._put_off("expire", EXPIRE_SECONDS)

@@ -16,20 +16,22 @@ from ingest.commit import Landed
 from ingest.files_by_bucket import by_bucket
 from ingest.java import small_jvm
 from ingest.unknown import UnknownCommit, remove_note, write_note
+from maintenance import manifests
 from maintenance.plan import Plan, PlannedTask
 from maintenance.run import OwnedTable
 from maintenance.sweep import sweep
 from maintenance.upkeep import BEHIND_PLANS
 from tests.ingest.small_ingest import NAME, Ingest, settings_of
-from tests.maintenance.kept import HOURS, Inline, Kept, upkeep_of, wait_for
+from tests.maintenance.kept import HOURS, SETTINGS, Inline, Kept, upkeep_of, wait_for
 from tests.manual_clock import ManualClock
 from thermocline.errors import ForeignSnapshot, MaintenanceBehind
 from thermocline.iceberg.expired import ExpiryNote, expired_snapshots, history_of, waiting_notes
 from thermocline.iceberg.expired import write_note as write_expiry
-from thermocline.iceberg.files import local_path
+from thermocline.iceberg.files import DataFile, RowOrigin, listed_files, local_path
 from thermocline.iceberg.lineage import lineage, whole_lineage
 from thermocline.process.metrics import REGISTRY
 from thermocline.settings import Settings
+from verify.structure import structure_findings
 
 pytestmark = pytest.mark.jvm
 
@@ -82,6 +84,40 @@ def test_rewrites_land_between_batches_and_the_table_says_the_same(kept: Kept) -
     seams = [link.state.seam for link in lineage(kept.ingest.owned.table) if link.state is not None]
     assert len(seams) == len(kept.ingest.owned.table.snapshots())
     assert seams == sorted(seams, key=lambda seam: seam[NAME, 0])
+
+
+def test_manifests_are_put_in_order_of_buckets_and_the_table_says_the_same(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifests, "MANIFESTS_ADDED", 3)
+    monkeypatch.setattr(manifests, "MANIFEST_BYTES_MIN", 1)
+    kept.upkeep.settings = SETTINGS.model_copy(update={"lookups_per_second": 0, "scans_per_hour": 0})
+    before: dict[DataFile, RowOrigin] = {}
+    for _ in range(30):
+        kept.batch()
+        before = {file: file.origin for file in kept.ingest.files()}
+        kept.turn()
+        kept.turn()
+        kept.clock.advance(31)
+        if kept.upkeep.done.manifest_rewrites:
+            break
+    table = kept.ingest.owned.table
+    newest = lineage(table)[-1]
+    assert newest.is_rewrite
+    assert newest.state is not None
+    assert newest.state.seam == kept.site.position.seam
+    assert {file: file.origin for file in kept.ingest.files()} == before
+    listed = [set(listed_files(table.io, one)) for one in newest.snapshot.manifests(table.io)]
+    buckets = [
+        {file.bucket for file in some} for some in listed if {file.content for file in some} == {"data"}
+    ]
+    assert sorted(map(sorted, buckets)) == [[0], [1]]
+    assert not list(structure_findings(table, kept.ingest.definition, lambda *_: None))
+    for _ in range(3):
+        kept.batch()
+        assert kept.ingest.rows() == kept.ingest.expected
+    assert kept.upkeep.done.rewrites == 0
+    assert kept.upkeep.done.failures == 0
 
 
 def test_a_rewrite_whose_input_left_the_table_is_dropped_and_the_next_one_lands(kept: Kept) -> None:

@@ -79,6 +79,7 @@ def run(
         f"{name}: {_OUTCOMES[code]}",
         f"  rewrites    {done.rewrites:,}: {counted(done.files_before, 'file')} into {done.files_after:,}",
         f"              {shown_bytes(done.read_bytes)} read, {done.dead_rows:,} dead rows removed",
+        f"  manifests   rewritten {counted(done.manifest_rewrites, 'time')}",
         f"  expired     {counted(done.expired, 'snapshot')}",
         f"  swept       {counted(done.swept_files, 'file')}, {shown_bytes(done.swept_bytes)}",
         f"  orphans     {done.orphans:,} deleted",
