@@ -135,7 +135,10 @@ SETTINGS: Final[Mapping[str, str]] = {
         "Where the key columns are: in the record's `key` or `value`. Tombstones need `key`."
     ),
     "tables.NAME.entity": "The leading key columns that a lookup must specify.",
-    "tables.NAME.buckets": "Partitions of the table, by a hash of the entity's last column; 1 to 4,096.",
+    "tables.NAME.buckets": (
+        "Partitions of the table, by a hash of the entity's last column; 1 to 4,096. Can be altered to a "
+        "multiple or a divisor."
+    ),
     "tables.NAME.format_version": (
         "Iceberg format version: 3 has deletion vectors; use 2 for engines that can't read them."
     ),

@@ -302,6 +302,10 @@ class Owner:
         outcome = self.committer.commit(self.position.snapshot_id, self.position.seam, change)
         if isinstance(outcome, Landed):
             self.position = self.position.after(outcome, change)
+            if change.definition is not None:
+                # What the tasks of the next batch go by.
+                self.definition = change.definition
+                self.task = replace(self.task, definition=change.definition)
             self.on_commit()
         return outcome
 

@@ -18,7 +18,7 @@ from pyiceberg.types import PrimitiveType
 
 from maintenance.compact import rewrite_of
 from thermocline.errors import ForeignSnapshot
-from thermocline.iceberg.files import ListedFile, listed_files
+from thermocline.iceberg.files import ListedFile, listed_files, spec_buckets
 from thermocline.iceberg.lineage import Link, lineage
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ class FileMeasure:
     high: KeyBound | None = None
     rewrite: str = ""
     """Files of one rewrite have the same, and disjoint keys; empty for others."""
+    buckets: int = 0
+    """How many its partition spec has; 0 if it is none of ours."""
 
     @property
     def live_rows(self) -> int:
@@ -119,6 +121,14 @@ class TableMeasure:
     data_manifest_bytes: int = 0
     metadata_bytes: int = 0
     """What each reader of the snapshot loads at most: its manifests, their list, and the table's metadata."""
+    buckets_written: int = 0
+    """How many buckets new files have."""
+
+    @property
+    def older_files(self) -> int:
+        """Data files with another number of buckets, which are to be rewritten."""
+        files = (file for bucket in self.buckets.values() for file in bucket.files)
+        return sum(file.buckets != self.buckets_written for file in files)
 
     def without(self, paths: frozenset[str]) -> TableMeasure:
         """The same but for some files."""
@@ -167,7 +177,12 @@ class Measurer:
             )
         manifests = snapshot.manifests(table.io)
         self._known = {one.manifest_path: self._listed(table, one) for one in manifests}
-        buckets = _by_bucket(self._known.values(), _KeyBounds(self.definition, table.schema()))
+        buckets = _by_bucket(
+            self._known.values(),
+            _KeyBounds(self.definition, table.schema()),
+            spec_buckets(table),
+            self.definition.buckets,
+        )
         manifest_bytes = sum(one.manifest_length for one in manifests)
         of_data = [one for one in manifests if _lists_data(self._known[one.manifest_path])]
         others = (snapshot.manifest_list, table.metadata_location)
@@ -181,6 +196,7 @@ class Measurer:
             data_manifests=len(of_data),
             data_manifest_bytes=sum(one.manifest_length for one in of_data),
             metadata_bytes=manifest_bytes + sum(len(table.io.new_input(path)) for path in others),
+            buckets_written=self.definition.buckets_written,
         )
 
     def _listed(self, table: Table, manifest: ManifestFile) -> tuple[ListedFile, ...]:
@@ -265,7 +281,9 @@ class _KeyBounds:
         return (tuple(low), tuple(high)) if low else (None, None)
 
 
-def _by_bucket(listed: Iterable[Sequence[ListedFile]], bounds: _KeyBounds) -> dict[int, BucketMeasure]:
+def _by_bucket(
+    listed: Iterable[Sequence[ListedFile]], bounds: _KeyBounds, specs: Mapping[int, int], buckets: int
+) -> dict[int, BucketMeasure]:
     data: list[ListedFile] = []
     dead: dict[str, int] = defaultdict(int)
     for file in (file for some in listed for file in some):
@@ -276,6 +294,8 @@ def _by_bucket(listed: Iterable[Sequence[ListedFile]], bounds: _KeyBounds) -> di
     grouped: dict[int, list[FileMeasure]] = defaultdict(list)
     for file in data:
         gone = dead.get(file.path, 0)
+        part = file.part(specs)
+        bucket = part.within(buckets)
         measured = FileMeasure(
             file.path,
             file.rows,
@@ -283,6 +303,7 @@ def _by_bucket(listed: Iterable[Sequence[ListedFile]], bounds: _KeyBounds) -> di
             gone,
             *bounds.of(file),
             rewrite=rewrite_of(file.path),
+            buckets=part.of,
         )
-        grouped[file.bucket].append(measured)
+        grouped[-1 if bucket is None else bucket].append(measured)
     return {bucket: BucketMeasure(bucket, tuple(files)) for bucket, files in sorted(grouped.items())}

@@ -199,7 +199,9 @@ class LiveTable:
     Both are empty for a table without a key, to which every record adds a row: where the record stands in the
     log identifies it. ``provenance_id`` is the first field id of the provenance columns. ``key_schema`` and
     ``value_schema`` are the Avro schemas of all records; where there is none, each record names its own;
-    ``schema_framed``: records name one that is not looked at.
+    ``schema_framed``: records name one that is not looked at. ``buckets`` is how many units of work there
+    are. ``file_buckets`` is into how many buckets new files are partitioned, in a table whose number was
+    changed: a multiple of ``buckets`` while it is being raised, then the same. None: it was never changed.
     """
 
     name: str
@@ -223,6 +225,7 @@ class LiveTable:
     key_schema: str | None = None
     value_schema: str | None = None
     schema_framed: bool = False
+    file_buckets: int | None = None
 
     @classmethod
     def build(  # noqa: PLR0913  (a table has as many settings)
@@ -247,6 +250,7 @@ class LiveTable:
         key_schema: str | None = None,
         value_schema: str | None = None,
         schema_framed: bool = False,
+        file_buckets: int | None = None,
         field_ids: Mapping[str, int] | None = None,
         provenance_id: int | None = None,
         version: int = 1,
@@ -284,6 +288,7 @@ class LiveTable:
             key_schema=_parse_schema("key_schema", key_schema, problems),
             value_schema=_parse_schema("value_schema", value_schema, problems),
             schema_framed=schema_framed,
+            file_buckets=file_buckets,
         )
         problems += _problems_of_key(live_table, declared=list(columns))
         problems += _problems_of_choices(live_table)
@@ -323,7 +328,8 @@ class LiveTable:
             del fields["delete_when"]
         else:
             fields["delete_when"] = self.delete_when.declared
-        for field in ("key_schema", "value_schema", "schema_framed"):
+        # One that is kept says to programs before it that spec and bucket of a file are more than they know.
+        for field in ("key_schema", "value_schema", "schema_framed", "file_buckets"):
             if not fields[field]:
                 del fields[field]
         fields["columns"] = [
@@ -337,9 +343,14 @@ class LiveTable:
         The name, the identifier, the version and the field ids don't count: they say where a table is and how
         it came about, not what it is.
         """
-        left_out = ("identifier", "version", "provenance_id", "columns")
+        left_out = ("identifier", "version", "provenance_id", "columns", "buckets", "file_buckets")
         fields = [field for field in _STORED_FIELDS if field not in left_out]
-        found = [
+        found = (
+            []
+            if self.buckets_written == other.buckets_written
+            else [f"buckets is {self.buckets_written}, not {other.buckets_written}"]
+        )
+        found += [
             f"{field} is {_spelled_field(self, field)}, not {_spelled_field(other, field)}"
             for field in fields
             if getattr(self, field) != getattr(other, field)
@@ -372,6 +383,11 @@ class LiveTable:
     def value_columns(self) -> tuple[Column, ...]:
         """The declared columns outside the key, in declared order."""
         return tuple(column for column in self.columns if column.name not in self.key)
+
+    @property
+    def buckets_written(self) -> int:
+        """Into how many buckets new files are partitioned: what the configuration calls ``buckets``."""
+        return self.file_buckets or self.buckets
 
     @cached_property
     def bucket_column(self) -> Column:
@@ -541,6 +557,8 @@ def _problems_of_choices(table: LiveTable) -> Iterable[str]:
     yield from (f'"{name}" is not a topic name' for name in table.topics if not TOPIC_NAME.fullmatch(name))
     if not 1 <= table.buckets <= BUCKETS_MAX:
         yield f"buckets is {table.buckets}, not from 1 to {BUCKETS_MAX}"
+    elif table.buckets_written % table.buckets:
+        yield f"file_buckets is {table.file_buckets}, no multiple of {table.buckets} buckets"
     if table.format_version not in FORMAT_VERSIONS:
         yield f"format_version is {table.format_version}, not {' or '.join(map(str, FORMAT_VERSIONS))}"
     choices = {"format": FORMATS, "key_format": FORMATS, "key_from": KEY_SOURCES, "envelope": ENVELOPES}
