@@ -301,7 +301,7 @@ class Owner:
         self.lease.check()
         outcome = self.committer.commit(self.position.snapshot_id, self.position.seam, change)
         if isinstance(outcome, Landed):
-            self.position = self.position.after(outcome.snapshot_id, change)
+            self.position = self.position.after(outcome, change)
             if change.definition is not None:
                 # What the tasks of the next batch go by.
                 self.definition = change.definition
@@ -419,7 +419,7 @@ class Owner:
         outcome = self.committer.commit(self.position.snapshot_id, self.position.seam, change)
         if isinstance(outcome, Landed):
             failpoint("owner.landed")
-            self.position = self.position.after(outcome.snapshot_id, change)
+            self.position = self.position.after(outcome, change)
             self.on_commit()
             if self.mark is not None and batch.end.at_least(self.mark.ends):
                 self.mark = planned

@@ -27,7 +27,7 @@ from thermocline.iceberg.data_file import ROW_GROUP_ROWS, DataFileWriter, Writte
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import delete_files
-from thermocline.iceberg.rows import Positions, placed_rows
+from thermocline.iceberg.rows import Positions, moved_rows
 from thermocline.iceberg.sparse_index import load_sparse_index
 from thermocline.rules.definition import KEY
 from thermocline.rules.keys import buckets
@@ -213,10 +213,10 @@ class _Run:
     @classmethod
     def of(cls, io: FileIO, definition: LiveTable, source: int, file: DataFile, share: float) -> _Run | None:
         """With its share of what may be in memory. None for an unsorted file that is too large to sort."""
-        row_bytes = _row_bytes(io, definition, file.path)
+        row_bytes = _row_bytes(io, definition, file)
         rows_at_once = max(int(share * min(ROWS_IN_MEMORY, BYTES_IN_MEMORY / row_bytes)), 1)
         deleted = read_deletes(io, file.deletes) if file.deletes is not None else None
-        pieces = placed_rows(io, definition, file.path, deleted, rows_at_once)
+        pieces = moved_rows(io, definition, file, deleted, rows_at_once)
         if not load_sparse_index(io, file.path, definition).is_sorted:
             if file.rows > UNSORTED_ROWS_MAX or file.rows * row_bytes > BYTES_IN_MEMORY:
                 return None
@@ -248,9 +248,9 @@ class _Run:
             self.rows = pa.concat_tables([self.rows, rows]) if self.rows.num_rows else rows
 
 
-def _row_bytes(io: FileIO, definition: LiveTable, path: str) -> float:
+def _row_bytes(io: FileIO, definition: LiveTable, file: DataFile) -> float:
     """What a row takes in memory, by the first ones of the file."""
-    _, rows = next(placed_rows(io, definition, path, None, ROW_GROUP_ROWS), (None, None))
+    _, rows = next(moved_rows(io, definition, file, None, ROW_GROUP_ROWS), (None, None))
     return 1.0 if rows is None else float(rows.nbytes / rows.num_rows)
 
 

@@ -116,6 +116,11 @@ class TableMeasure:
     snapshots: int = 0
     manifests: int = 0
     manifest_bytes: int = 0
+    data_manifests: int = 0
+    """Those that list data files."""
+    data_manifest_bytes: int = 0
+    metadata_bytes: int = 0
+    """What each reader of the snapshot loads at most: its manifests, their list, and the table's metadata."""
     buckets_written: int = 0
     """How many buckets new files have."""
 
@@ -178,19 +183,30 @@ class Measurer:
             spec_buckets(table),
             self.definition.buckets,
         )
+        manifest_bytes = sum(one.manifest_length for one in manifests)
+        of_data = [one for one in manifests if _lists_data(self._known[one.manifest_path])]
+        others = (snapshot.manifest_list, table.metadata_location)
         return TableMeasure(
             snapshot.snapshot_id,
             buckets,
             rows_per_hour=_rows_per_hour(lineage(table), now_ms),
             snapshots=len(table.metadata.snapshots),
             manifests=len(manifests),
-            manifest_bytes=sum(one.manifest_length for one in manifests),
+            manifest_bytes=manifest_bytes,
+            data_manifests=len(of_data),
+            data_manifest_bytes=sum(one.manifest_length for one in of_data),
+            metadata_bytes=manifest_bytes + sum(len(table.io.new_input(path)) for path in others),
             buckets_written=self.definition.buckets_written,
         )
 
     def _listed(self, table: Table, manifest: ManifestFile) -> tuple[ListedFile, ...]:
         known = self._known.get(manifest.manifest_path)
         return tuple(listed_files(table.io, manifest)) if known is None else known
+
+
+def _lists_data(files: Sequence[ListedFile]) -> bool:
+    """All that one manifest lists is data, or none of it."""
+    return any(file.content == "data" for file in files[:1])
 
 
 def depth_of(files: Sequence[FileMeasure]) -> float:
