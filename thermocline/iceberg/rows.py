@@ -51,10 +51,14 @@ def placed_rows(
     """The same, each piece with the positions of its rows in the file."""
     positions_deleted = np.asarray(() if deleted is None else deleted.to_array(), np.int64)
     for start, rows in pieces(io, path, rows_schema(definition).names, rows_at_once):
+        first, end = np.searchsorted(positions_deleted, (start, start + rows.num_rows))
         positions = np.arange(start, start + rows.num_rows)
-        is_live = ~np.isin(positions, positions_deleted, assume_unique=True)
-        if is_live.any():
-            yield positions[is_live], with_keys(definition, rows.filter(pa.array(is_live)))
+        if end > first:
+            is_live = np.ones(rows.num_rows, bool)
+            is_live[positions_deleted[first:end] - start] = False
+            positions, rows = positions[is_live], rows.filter(pa.array(is_live))
+        if rows.num_rows:
+            yield positions, with_keys(definition, rows)
 
 
 def with_keys(definition: LiveTable, rows: pa.Table) -> pa.Table:
