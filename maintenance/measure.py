@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID
 
 from pyiceberg.conversions import from_bytes
 from pyiceberg.types import PrimitiveType
@@ -250,8 +249,6 @@ def _common_prefix(texts: Sequence[bytes]) -> int:
 
 
 def _text(value: Any) -> bytes:
-    if isinstance(value, UUID):
-        return value.bytes
     return value.encode() if isinstance(value, str) else bytes(value)
 
 

@@ -9,7 +9,7 @@ is rewritten in any case, and one that waits for long gains weight.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -34,6 +34,8 @@ FORCED_HOURS_MIN: Final = 1.0
 """Where ingest will have merged the files before that by itself, dead rows force nothing."""
 TASK_BYTES_MAX: Final = 4 << 30
 """Of the inputs of one task: what is done again where it fails."""
+_SIZES: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
+"""Of the sets of files that are compared, beside all files of a bucket."""
 TASK_FILES_MAX: Final = 128
 """All of them are open at once, each with rows in memory."""
 
@@ -214,9 +216,9 @@ class CostModel:
         """To look for a key in the files that may hold it."""
         return depth_of(files) * self.costs.lookup_file_ms
 
-    def task(self, chosen: Sequence[FileMeasure], reason: str) -> PlannedTask:
-        """What a rewrite of these files saves and costs."""
-        now, after = self.now_ms(), self.after_ms(chosen)
+    def task(self, chosen: Sequence[FileMeasure], reason: str, now: ReadCosts) -> PlannedTask:
+        """What a rewrite of these files saves and costs, with what the bucket costs now."""
+        after = self.after_ms(chosen)
         saves_ms = self.scans_per_hour * (now.scan - after.scan)
         saves_ms += self.lookups_per_hour * (now.lookup - after.lookup)
         cost_ms, lasts_hours = self.cost_ms(chosen), self.lasts_hours(chosen)
@@ -268,27 +270,45 @@ class CostModel:
         )
 
     def candidates(self) -> Iterator[tuple[list[FileMeasure], str]]:
-        """Sets of files whose rewrite may be worth it, with why."""
-        files = sorted(self.measure.files, key=lambda file: file.live_bytes)
-        small = [file for file in files if file.live_bytes < self.target_bytes // 2]
-        if len(small) > 1:
-            yield _bounded(small), f"{len(small)} files are below half of the target size"
-        dead = [file for file in files if file.dead_rows > FORCED_DEAD_RATIO * file.rows]
-        if dead:
-            dead.sort(key=lambda file: -file.dead_rows)
-            yield _bounded(dead), f"{len(dead)} files have more than {FORCED_DEAD_RATIO:.0%} dead rows"
+        """Sets of files whose rewrite may be worth it, with why: those first that cost readers most a byte.
+
+        Where dead rows force a rewrite, also those first that have most of them.
+        """
+        yield from self._leading(self._read_ms_of_a_byte)
+        if self._is_forced:
+            yield from self._leading(lambda file: file.dead_rows / max(file.bytes, 1))
+
+    def _leading(self, weight: Callable[[FileMeasure], float]) -> Iterator[tuple[list[FileMeasure], str]]:
+        files = _bounded(sorted(self.measure.files, key=weight, reverse=True))
+        for count in _SIZES:
+            if count >= len(files):
+                break
+            yield files[:count], self._reason(files[:count])
         if len(files) > 1 or self.measure.dead_rows:
-            dead_share = f"{self.measure.dead_ratio:.0%} of the rows are dead"
-            reason = f"a key may be in {self.measure.depth:.1f} files, {dead_share}"
-            by_deadness = sorted(
-                files, key=lambda file: (file.live_bytes >= self.target_bytes // 2, -file.dead_rows)
-            )
-            yield _bounded(by_deadness), reason
+            yield files, self._reason(files)
+
+    @property
+    def _is_forced(self) -> bool:
+        return self.measure.dead_ratio > FORCED_DEAD_RATIO
+
+    def _read_ms_of_a_byte(self, file: FileMeasure) -> float:
+        """What readers pay for its being a file of its own, and for its dead rows, in an hour."""
+        scan_ms = self.scan_ms([file]) - file.live_bytes / self.costs.scan_bytes_per_ms
+        read_ms = self.scans_per_hour * scan_ms + self.lookups_per_hour * self.costs.lookup_file_ms
+        return read_ms / max(file.bytes, 1)
+
+    def _reason(self, chosen: Sequence[FileMeasure]) -> str:
+        rows, dead = sum(file.rows for file in chosen), sum(file.dead_rows for file in chosen)
+        return (
+            f"a key may be in {self.measure.depth:.1f} of {len(self.measure.files)} files, "
+            f"and {dead / max(rows, 1):.0%} of the rows of {len(chosen)} are dead"
+        )
 
     def best(self) -> PlannedTask | None:
         """The rewrite with the best score, if one is worth it or forced."""
-        tasks = [self.task(chosen, reason) for chosen, reason in self.candidates()]
-        if self.measure.dead_ratio > FORCED_DEAD_RATIO:
+        now = self.now_ms()
+        tasks = [self.task(chosen, reason, now) for chosen, reason in self.candidates()]
+        if self._is_forced:
             deadest = max(tasks, key=_dead_rows_per_ms, default=None)
             if deadest is not None and deadest.lasts_hours >= FORCED_HOURS_MIN:
                 return replace(deadest, is_forced=True)
