@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
 FRESH = "fresh"
 INTERVAL_SECONDS = 10.0
-LOOKUP_SECONDS = 10.0
+LOOKUP_ROUNDS = 3
+LOOKUP_SECONDS = 5.0
 SCANS = 5
 # Everything is worth a rewrite; and a table of the same definition for the comparison, filled by one batch.
 SETTINGS = """
@@ -217,7 +218,7 @@ class WatchedUpkeep(TableUpkeep):
 
 def _ours(stack: Stack, load: Load, options: argparse.Namespace) -> dict[str, Any]:
     write(stack, load.rows())
-    maintenance.upkeep.PLAN_SECONDS = 1.0  # a rewrite waits for no plan
+    setattr(maintenance.upkeep, "PLAN_SECONDS", 1.0)  # noqa: B010  a constant; no rewrite shall wait for a plan
     upkeep = WatchedUpkeep(stack.settings.maintenance, SystemClock())
     owner = WatchedOwner.open(stack.settings, TABLE, SystemClock())
     assert isinstance(owner, WatchedOwner)
@@ -292,9 +293,14 @@ def _reads(stack: Stack, load: Load) -> dict[str, Any]:
     server = stack.serve()
     stack.wait_until_ready(server)
     figures: dict[str, Any] = {name: {} for name in (TABLE, FRESH)}
-    entities, half = load.entities(), load.users // 2
-    for name, some in ((TABLE, entities[:half]), (FRESH, entities[half:])):
-        figures[name]["lookup"] = load_of(stack, some, 1, LOOKUP_SECONDS, name)
+    entities = load.entities()
+    part = len(entities) // (2 * LOOKUP_ROUNDS)
+    for turn in range(LOOKUP_ROUNDS):  # by turns: what else the machine does is for both alike
+        for name, first in ((TABLE, 2 * turn * part), (FRESH, (2 * turn + 1) * part)):
+            found = load_of(stack, entities[first : first + part], 1, LOOKUP_SECONDS, name)
+            figures[name].setdefault("lookup_rounds", []).append(found)
+    for found in figures.values():
+        found["lookup"] = min(found.pop("lookup_rounds"), key=lambda one: one["p99_ms"])
     for name, found in figures.items():
         found["extract_seconds"] = _fastest(partial(_extract, stack, name))
     server.stop()
@@ -371,7 +377,10 @@ def _beside_rewrites(
 
     def rewrite() -> None:
         while not stop.is_set():
+            files_before = rewrites.files
             rewrites.attempt(lambda: _rewrite(spark, call))
+            if rewrites.files == files_before:
+                stop.wait(1.0)  # nothing to do, or a conflict
 
     beside = threading.Thread(target=rewrite)
     beside.start()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.tiers import FANOUT, MERGED_BYTES_MAX, SMALL_ROWS
 from maintenance.measure import BucketMeasure, FileMeasure, TableMeasure, depth_of, files_at_best
+from thermocline.iceberg.data_file import ROW_GROUP_ROWS
 
 if TYPE_CHECKING:
     from thermocline.iceberg.read_counts import ReadRates
@@ -42,16 +43,25 @@ TASK_FILES_MAX: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The model's constants: of local disks and of object stores they differ, their ratios do so little."""
+    """The model's constants: of local disks and of object stores they differ, their ratios do so little.
+
+    ``benchmarks/policy.py`` measures them on this machine's disk.
+    """
 
     open_ms: float = 3.0
     """To open a file of rows or of deletes, and read its footer."""
-    scan_bytes_per_ms: float = 200_000.0
+    scan_bytes_per_ms: float = 1_000_000.0
+    scan_row_ms: float = 0.00015
     dead_row_ms: float = 0.00005
-    lookup_file_ms: float = 0.3
-    """To look for a key in a file that may hold it."""
-    rewrite_bytes_per_ms: float = 12_000.0
-    """Read, merge and write, of what is read."""
+    """To leave it out, beside reading it."""
+    lookup_file_ms: float = 0.25
+    """To look for a key in a file that may hold it, with short rows."""
+    lookup_bytes_per_ms: float = 2_000_000.0
+    """Of the row group that is unpacked for that."""
+    rewrite_bytes_per_ms: float = 400_000.0
+    """Of what is read, with writing about as much."""
+    rewrite_row_ms: float = 0.0008
+    """To decode, merge and encode a row of some columns: of short rows, that is nearly all."""
     commit_ms: float = 1_000.0
     """A commit, and what each reader does about a new snapshot."""
 
@@ -97,6 +107,10 @@ class Budget:
         """Whether there is enough for it, by what it is expected to take."""
         is_short = self.seconds is not None and task.cost_ms > 1000 * self.seconds
         return not is_short and (self.bytes is None or task.bytes <= self.bytes)
+
+    def rank(self, task: PlannedTask) -> float:
+        """What readers save for each unit of what is short: bytes where these are bounded, else time."""
+        return task.score if self.bytes is None else task.score * task.cost_ms / max(task.bytes, 1)
 
     def less(self, task: PlannedTask) -> Budget:
         """What is left after it."""
@@ -160,14 +174,15 @@ def plan_of(
     ``waiting_hours`` says for how long buckets have been worth a rewrite, where that is known.
     """
     wanted: list[PlannedTask] = []
+    budget = budget or Budget()
     for bucket in measured.buckets.values():
         model = CostModel.of(bucket, measured, target_bytes, reads, costs)
-        best = model.best()
+        best = model.best(budget.rank)
         if best is not None:
             waited = (waiting_hours or {}).get(bucket.bucket, 0.0)
             wanted.append(replace(best, score=best.score * (1 + waited / STARVED_HOURS)))
-    wanted.sort(key=lambda task: (not task.is_forced, -task.score, task.bucket))
-    return Plan(tuple(_within(wanted, budget or Budget())), tuple(wanted))
+    wanted.sort(key=lambda task: (not task.is_forced, -budget.rank(task), task.bucket))
+    return Plan(tuple(_within(wanted, budget)), tuple(wanted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,33 +225,53 @@ class CostModel:
         opened = len(files) + sum(file.dead_rows > 0 for file in files)
         dead = sum(file.dead_rows for file in files)
         read = sum(file.bytes for file in files) / self.costs.scan_bytes_per_ms
+        read += sum(file.rows for file in files) * self.costs.scan_row_ms
         return opened * self.costs.open_ms + read + dead * self.costs.dead_row_ms
 
     def lookup_ms(self, files: Sequence[FileMeasure]) -> float:
         """To look for a key in the files that may hold it."""
-        return depth_of(files) * self.costs.lookup_file_ms
+        return depth_of(files) * self._lookup_file_ms
+
+    @property
+    def _lookup_file_ms(self) -> float:
+        group_bytes = ROW_GROUP_ROWS * self.measure.bytes / max(self.measure.rows, 1)
+        return self.costs.lookup_file_ms + group_bytes / self.costs.lookup_bytes_per_ms
 
     def task(self, chosen: Sequence[FileMeasure], reason: str, now: ReadCosts) -> PlannedTask:
         """What a rewrite of these files saves and costs, with what the bucket costs now."""
-        after = self.after_ms(chosen)
-        saves_ms = self.scans_per_hour * (now.scan - after.scan)
-        saves_ms += self.lookups_per_hour * (now.lookup - after.lookup)
-        cost_ms, lasts_hours = self.cost_ms(chosen), self.lasts_hours(chosen)
+        saves_ms, cost_ms = self._saves_ms(chosen, now), self.cost_ms(chosen)
+        lasts_hours = self._lasts_hours(chosen, saves_ms, now)
         score = saves_ms * lasts_hours / cost_ms
         return PlannedTask(self.measure.bucket, tuple(chosen), reason, saves_ms, lasts_hours, cost_ms, score)
 
-    def lasts_hours(self, chosen: Sequence[FileMeasure]) -> float:
+    def _saves_ms(self, chosen: Sequence[FileMeasure], now: ReadCosts) -> float:
+        after = self.after_ms(chosen)
+        scans_ms = self.scans_per_hour * (now.scan - after.scan)
+        return scans_ms + self.lookups_per_hour * (now.lookup - after.lookup)
+
+    def _lasts_hours(self, chosen: Sequence[FileMeasure], saves_ms: float, now: ReadCosts) -> float:
         """For how long readers save: until ingest would have merged these files into the largest by itself.
 
-        It merges small ones when so many rows came that they are as many as the file has, `FANOUT` times.
+        What would be saved without the files that it merges within a day lasts for all of it.
         """
-        smaller = sorted(chosen, key=lambda file: file.live_rows)[:-1] or chosen
-        return sum(self._merged_in_hours(file) for file in smaller) / max(len(smaller), 1)
+        hours = sorted(self._merged_in_hours(file) for file in chosen)
+        merged = [some for some in hours if some < HORIZON_HOURS]
+        lasting = [file for file in chosen if self._merged_in_hours(file) >= HORIZON_HOURS]
+        if not merged:
+            return HORIZON_HOURS
+        if not lasting:
+            merged = merged[:-1] or merged
+        until_merged = sum(merged) / len(merged)
+        if not lasting or saves_ms <= 0:
+            return until_merged
+        share = min(max(self._saves_ms(lasting, now), 0.0) / saves_ms, 1.0)
+        return share * HORIZON_HOURS + (1 - share) * until_merged
 
     def _merged_in_hours(self, file: FileMeasure) -> float:
+        """It merges a file when `FANOUT` times its rows came; on average, half of them have."""
         if file.bytes > MERGED_BYTES_MAX or not self.rows_per_hour:
             return HORIZON_HOURS
-        return min(HORIZON_HOURS, FANOUT * max(file.live_rows, SMALL_ROWS) / self.rows_per_hour)
+        return min(HORIZON_HOURS, FANOUT / 2 * max(file.live_rows, SMALL_ROWS) / self.rows_per_hour)
 
     def now_ms(self) -> ReadCosts:
         """What the bucket costs as it is."""
@@ -266,6 +301,7 @@ class CostModel:
         return (
             opened
             + sum(file.bytes for file in chosen) / self.costs.rewrite_bytes_per_ms
+            + sum(file.rows for file in chosen) * self.costs.rewrite_row_ms
             + self.costs.commit_ms
         )
 
@@ -293,8 +329,9 @@ class CostModel:
 
     def _read_ms_of_a_byte(self, file: FileMeasure) -> float:
         """What readers pay for its being a file of its own, and for its dead rows, in an hour."""
-        scan_ms = self.scan_ms([file]) - file.live_bytes / self.costs.scan_bytes_per_ms
-        read_ms = self.scans_per_hour * scan_ms + self.lookups_per_hour * self.costs.lookup_file_ms
+        live = FileMeasure(file.path, file.live_rows, file.live_bytes)
+        scan_ms = self.costs.open_ms + self.scan_ms([file]) - self.scan_ms([live])
+        read_ms = self.scans_per_hour * scan_ms + self.lookups_per_hour * self._lookup_file_ms
         return read_ms / max(file.bytes, 1)
 
     def _reason(self, chosen: Sequence[FileMeasure]) -> str:
@@ -304,16 +341,15 @@ class CostModel:
             f"and {dead / max(rows, 1):.0%} of the rows of {len(chosen)} are dead"
         )
 
-    def best(self) -> PlannedTask | None:
-        """The rewrite with the best score, if one is worth it or forced."""
+    def best(self, rank: Callable[[PlannedTask], float]) -> PlannedTask | None:
+        """The rewrite with the highest rank of those that are worth it, or a forced one."""
         now = self.now_ms()
         tasks = [self.task(chosen, reason, now) for chosen, reason in self.candidates()]
         if self._is_forced:
             deadest = max(tasks, key=_dead_rows_per_ms, default=None)
             if deadest is not None and deadest.lasts_hours >= FORCED_HOURS_MIN:
                 return replace(deadest, is_forced=True)
-        best = max(tasks, key=lambda task: task.score, default=None)
-        return best if best is not None and best.score >= 1 else None
+        return max((task for task in tasks if task.score >= 1), key=rank, default=None)
 
 
 def _dead_rows_per_ms(task: PlannedTask) -> float:

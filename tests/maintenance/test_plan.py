@@ -98,6 +98,24 @@ def test_the_small_files_are_taken_and_a_large_one_is_left_unless_its_dead_rows_
     assert task.paths == {"dead"}
 
 
+def test_with_so_many_bytes_to_spend_those_come_first_that_save_most_for_each() -> None:
+    buckets = [small(8, rows=100_000), small(3, rows=2_000)]
+    assert [task.bucket for task in plan(*buckets).wanted] == [0, 1]
+    assert [task.bucket for task in plan(*buckets, budget=Budget(bytes=10**12)).wanted] == [1, 0]
+
+
+def test_the_dead_rows_of_a_large_file_count_for_a_day_and_small_files_until_ingest_merges_them() -> None:
+    dead, alone = file("dead", 1_000_000, dead=300_000), small(3, rows=10_000)
+    often = Reads(scans_per_hour=1_000, lookups_per_hour=100_000)
+    lasts = [
+        next(iter(plan(bucket, rows_per_hour=10_000, reads=often).wanted)).lasts_hours
+        for bucket in ([dead], alone, [dead, *alone])
+    ]
+    assert lasts[0] == 24
+    assert lasts[1] == 2
+    assert lasts[1] < lasts[2] < lasts[0]
+
+
 def test_many_small_files_are_merged_and_a_bucket_that_is_well_kept_is_left_alone() -> None:
     found = plan(small(40), [file("large", 1_200_000)])
     (task,) = found.tasks
