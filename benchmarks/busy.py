@@ -243,7 +243,9 @@ def _followed(stack: Stack, load: Load, owner: Owner, options: argparse.Namespac
         target=partial(produce, config, TOPIC, load.changes(), Forgetful(), rate=options.rate, stop=stop)
     )
     producing.start()
-    threading.Timer(60 * options.minutes, stop.set).start()
+    timer = threading.Timer(60 * options.minutes, stop.set)
+    timer.daemon = True
+    timer.start()
     began = time.monotonic()
     try:
         owner.follow(stop)
