@@ -1,8 +1,8 @@
-"""Which rewrites are worth it: our planner against fixed thresholds, one budget for each, over a simulated day.
+"""Which rewrites are worth it: our planner against fixed thresholds, by one budget, over a simulated day.
 
-Nothing is written: files are numbers of rows, in buckets of which it is known in which file each key is. Batches
-merge small files as ingest does, whatever the policy. What reads and rewrites cost is measured on files of ours,
-once at the start: what a policy saves is counted by that, while the planner goes by its own constants.
+Nothing is written: files are numbers of rows, in buckets of which it is known in which file each key is.
+Batches merge small files as ingest does, whatever the policy. What reads and rewrites cost is measured on files
+of ours, once at the start: what a policy saves is counted by that, while the planner goes by its own constants.
 """
 
 from __future__ import annotations
@@ -287,7 +287,7 @@ def _local(rng: np.random.Generator) -> Iterator[dict[int, Keys]]:
 
 
 def _bursty(rng: np.random.Generator) -> Iterator[dict[int, Keys]]:
-    """Half of the changes come in one hour of six, to a quarter of the buckets; the others are spread evenly."""
+    """Half of the changes come in one hour of six, to a quarter of the buckets; the others are spread."""
     step = 0
     while True:
         keys = rng.integers(0, BUCKETS * KEYS * 8 // 10, _ROWS_PER_STEP * 6 // 10)
