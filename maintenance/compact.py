@@ -13,6 +13,7 @@ Knows nothing of Spark: it runs in a Spark worker, in a process of its own, or i
 from __future__ import annotations
 
 import uuid
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -231,7 +232,8 @@ class _Run:
 
     def take(self, cutoff: bytes) -> pa.Table:
         """The rows in memory up to a key; more are read where few are left."""
-        end = pc.sum(pc.less_equal(self.rows.column(KEY), pa.scalar(cutoff, pa.binary()))).as_py()
+        keys = self.rows.column(KEY)
+        end = bisect_right(range(len(keys)), cutoff, key=lambda place: keys[place].as_py())
         taken = self.rows.slice(0, end)
         self.rows = self.rows.slice(end)
         self._fill()
@@ -270,5 +272,5 @@ def _merged(runs: Sequence[_Run]) -> Iterator[pa.Table]:
         parts = [rows for run in live if (rows := run.take(cutoff)).num_rows]
         rows = pa.concat_tables(parts)
         if len(parts) > 1:
-            rows = rows.sort_by(KEY)
+            rows = rows.combine_chunks().sort_by(KEY)
         yield rows
