@@ -136,6 +136,8 @@ class PlannedTask:
     cost_ms: float
     score: float
     is_forced: bool = False
+    is_bucket_change: bool = False
+    """Files get the number of buckets that the table was altered to."""
 
     @property
     def paths(self) -> frozenset[str]:
@@ -157,8 +159,16 @@ class Plan:
 
     @cached_property
     def debt_seconds(self) -> float:
-        """How long all that is worth a rewrite would take one core: the sum of the costs of ``wanted``."""
-        return sum(task.cost_ms for task in self.wanted) / 1000
+        """How long all that is worth a rewrite would take one core: the sum of the costs of ``wanted``.
+
+        Without what a change of the table's buckets asks for: that is no sign that maintenance is behind.
+        """
+        return sum(task.cost_ms for task in self.wanted if not task.is_bucket_change) / 1000
+
+    @cached_property
+    def bucket_change_seconds(self) -> float:
+        """The same of the next rewrites that a change of the table's buckets asks for."""
+        return sum(task.cost_ms for task in self.wanted if task.is_bucket_change) / 1000
 
 
 def plan_of(
@@ -204,6 +214,8 @@ class CostModel:
     rows_per_hour: float
     """Written to the bucket."""
     costs: Costs
+    buckets_written: int = 0
+    """How many buckets new files have."""
 
     @classmethod
     def of(
@@ -218,6 +230,7 @@ class CostModel:
             reads.lookups_of(bucket.bucket, count),
             measured.rows_per_hour / max(count, 1),
             costs,
+            measured.buckets_written,
         )
 
     def scan_ms(self, files: Sequence[FileMeasure]) -> float:
@@ -344,12 +357,25 @@ class CostModel:
     def best(self, rank: Callable[[PlannedTask], float]) -> PlannedTask | None:
         """The rewrite with the highest rank of those that are worth it, or a forced one."""
         now = self.now_ms()
+        if (older := self._older(now)) is not None:
+            return older
         tasks = [self.task(chosen, reason, now) for chosen, reason in self.candidates()]
         if self._is_forced:
             deadest = max(tasks, key=_dead_rows_per_ms, default=None)
             if deadest is not None and deadest.lasts_hours >= FORCED_HOURS_MIN:
                 return replace(deadest, is_forced=True)
         return max((task for task in tasks if task.score >= 1), key=rank, default=None)
+
+    def _older(self, now: ReadCosts) -> PlannedTask | None:
+        """A rewrite of files with another number of buckets than new ones, whatever it saves."""
+        older = [file for file in self.measure.files if file.buckets != self.buckets_written]
+        if not older:
+            return None
+        chosen = _bounded(sorted(older, key=lambda file: file.live_bytes))
+        before = " or ".join(str(of) for of in sorted({file.buckets for file in older}))
+        left = f"{len(older)} of its files are left"
+        reason = f"the table is being changed from {before} to {self.buckets_written} buckets: {left}"
+        return replace(self.task(chosen, reason, now), is_forced=True, is_bucket_change=True)
 
 
 def _dead_rows_per_ms(task: PlannedTask) -> float:
