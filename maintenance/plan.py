@@ -359,6 +359,8 @@ class CostModel:
         if (older := self._older()) is not None:
             return older
         now = self.now_ms()
+        if (older := self._older(now)) is not None:
+            return older
         tasks = [self.task(chosen, reason, now) for chosen, reason in self.candidates()]
         if self._is_forced:
             deadest = max(tasks, key=_dead_rows_per_ms, default=None)
@@ -366,7 +368,7 @@ class CostModel:
                 return replace(deadest, is_forced=True)
         return max((task for task in tasks if task.score >= 1), key=rank, default=None)
 
-    def _older(self) -> PlannedTask | None:
+    def _older(self, now: ReadCosts) -> PlannedTask | None:
         """A rewrite of files with another number of buckets than new ones, whatever it saves."""
         older = [file for file in self.measure.files if file.buckets != self.buckets_written]
         if not older:
@@ -375,7 +377,7 @@ class CostModel:
         before = " or ".join(str(of) for of in sorted({file.buckets for file in older}))
         left = f"{len(older)} of its files are left"
         reason = f"the table is being changed from {before} to {self.buckets_written} buckets: {left}"
-        return replace(self.task(chosen, reason, self.now_ms()), is_forced=True, is_bucket_change=True)
+        return replace(self.task(chosen, reason, now), is_forced=True, is_bucket_change=True)
 
 
 def _dead_rows_per_ms(task: PlannedTask) -> float:

@@ -69,14 +69,11 @@ def _placed_rows(
     positions_deleted = np.asarray(() if deleted is None else deleted.to_array(), np.int64)
     for start, rows in pieces(io, path, wanted, rows_at_once):
         first, end = np.searchsorted(positions_deleted, (start, start + rows.num_rows))
-        positions = np.arange(start, start + rows.num_rows)
-        if first == end:
-            yield positions, rows
-            continue
         is_live = np.ones(rows.num_rows, bool)
         is_live[positions_deleted[first:end] - start] = False
-        if is_live.any():
-            yield positions[is_live], rows.filter(pa.array(is_live))
+        if end - first < rows.num_rows:
+            live = rows.filter(pa.array(is_live)) if end > first else rows
+            yield start + np.flatnonzero(is_live), with_keys(definition, live)
 
 
 def with_keys(definition: LiveTable, rows: pa.Table) -> pa.Table:
