@@ -122,5 +122,7 @@ def _check_schema(found: Schema, definition: LiveTable) -> None:
 
 
 def _columns(schema: Schema) -> Iterator[str]:
-    for field in schema.fields:
-        yield f"{field.field_id} {field.name} {field.field_type}{' not null' if field.required else ''}"
+    """Each column, and each field within one, whose ids the text of a list or a map leaves out."""
+    for field_id in sorted(schema.field_ids):
+        field, name = schema.find_field(field_id), schema.find_column_name(field_id)
+        yield f"{field_id} {name} {field.field_type}{' not null' if field.required else ''}"

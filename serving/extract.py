@@ -88,8 +88,8 @@ class Extract:
             raise NotReady(table=index.definition.name, detail=problem)
         self.read_point = ReadPoint(index.snapshot_id, index.seam, hot.end.merged_max(index.seam))
         metadata = {READ_POINT_METADATA: self.read_point.to_header()}
-        known = index.definition.table_schema
-        self.schema = pa.schema([known.field(name).remove_metadata() for name in columns], metadata)
+        known = index.definition.given_schema
+        self.schema = pa.schema([known.field(name) for name in columns], metadata)
         self._key_schema = pa.schema(
             [known.field(name).with_name(self._names[name]) for name in index.definition.identity]
         )

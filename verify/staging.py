@@ -14,6 +14,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from thermocline.rules.comparable import nested_as_bytes
 from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE
 from thermocline.rules.keys import buckets, decode_arrays
 from verify.log_decode import BATCH, MAYBE, SEGMENT, STATE, records_schema
@@ -193,4 +194,6 @@ def comparable(values: pa.Array) -> pa.Array:
     """
     if pa.types.is_floating(values.type) or pa.types.is_temporal(values.type):
         return values.view(_INTEGERS[values.type.bit_width])
+    if pa.types.is_nested(values.type):  # safety: verify-nested
+        return nested_as_bytes(values)
     return values.view(pa.binary()) if pa.types.is_string(values.type) else values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from thermocline.rules.column_types import Kind
-from thermocline.rules.definition import LiveTable
+from thermocline.rules.definition import Column, LiveTable
 
 __all__ = ["is_plain_key", "unreadable_in_sql"]
 
@@ -19,17 +19,19 @@ def unreadable_in_sql(definition: LiveTable) -> str | None:
     if definition.key_from == "key" and definition.key_format != "json" and not is_plain_key(definition):
         (column,) = (column for column in definition.columns if column.name in definition.key)
         return f'keys in key_format = "{definition.key_format}" can\'t be read in SQL as {column.type}'
-    days = [
-        column.name for column in definition.columns if column.type.kind is Kind.DATE and column.type.epoch
-    ]
-    if days:
-        return f"SQL can't read the days of column {days[0]}"
-    from_headers = [column.name for column in definition.columns if column.header]
-    if from_headers:
-        return f"column {from_headers[0]} comes from a header"
-    texts = [column.name for column in definition.columns if column.type.kind is Kind.JSON]
-    if texts:
-        return f"SQL can't take the text of column {texts[0]} out of a record as it stands there"
+    return next(filter(None, map(_unreadable, definition.columns)), None)
+
+
+def _unreadable(column: Column) -> str | None:
+    """Why SQL can't read a column out of a record, or None where it can."""
+    if column.type.kind is Kind.DATE and column.type.epoch:
+        return f"SQL can't read the days of column {column.name}"
+    if column.header:
+        return f"column {column.name} comes from a header"
+    if column.type.fields:  # safety: nested-in-sql
+        return f"SQL can't read the nested column {column.name}"
+    if column.type.kind is Kind.JSON:
+        return f"SQL can't take the text of column {column.name} out of a record as it stands there"
     return None
 
 

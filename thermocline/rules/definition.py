@@ -421,6 +421,14 @@ class LiveTable:
             for column in (*self.columns, *self._provenance_columns)
         )
 
+    @cached_property
+    def given_schema(self) -> pa.Schema:
+        """What is given out of all columns: those of a data file, without field ids."""
+        return pa.schema(
+            pa.field(column.name, column.type.arrow, column.name not in self.key)
+            for column in (*self.columns, *self._provenance_columns)
+        )
+
     def iceberg_schema(self) -> Schema:
         """The table's Iceberg schema, ordered as ``table_schema``; the key required and the identifier."""
         fields = [
