@@ -117,6 +117,8 @@ def test_nested_values_are_those_of_the_records_wherever_they_are_read(stack: St
     people.write_bad("f", BAD)
     people.ingest()
     server.stop()
+    server = stack.serve()
+    stack.wait_until_ready(server)
     assert people.looked_up() == people.extracted() == people.in_pyiceberg() == people.rows
     assert run(stack, "maintain", "run", NAME) == 0
     assert people.extracted() == people.in_pyiceberg() == people.in_duckdb() == people.rows

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -18,7 +19,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from thermocline.iceberg.files import DataFile
+from thermocline.iceberg.rewrite import NotARewrite, _Sums, column_ids
 from thermocline.rules.column_types import ColumnType
 from thermocline.rules.comparable import nested_as_bytes
 from thermocline.rules.decode import (
@@ -333,6 +337,31 @@ def written(schema: Any, value: Any) -> bytes:
     sink = io.BytesIO()
     fastavro.schemaless_writer(sink, schema, value)
     return sink.getvalue()
+
+
+def test_a_rewrite_proves_what_is_within_columns_too(tmp_path: Path) -> None:
+    """Method: files of the same rows, of another order of a map's entries, another value, and other ids."""
+    table = table_of({"v": "struct<a: map<string, double>>"})
+    decoded = decoder_for(table).decode([b"1", b"2"], [b'{"v":{"a":{"x":1,"y":-0.0}}}', b"{}"])
+    rows = records_table(table, decoded, "t", 0, [0, 1], [0, 0]).select(table.table_schema.names)
+    kept = rows.cast(table.table_schema)
+    ids = column_ids(table.iceberg_schema())
+
+    def sums(name: str, schema: pa.Schema, value: Any) -> Any:
+        at = schema.get_field_index("v")
+        changed = kept.set_column(at, schema.field("v"), pa.array([value, None], schema.field("v").type))
+        pq.write_table(changed.cast(schema), tmp_path / name)
+        file = DataFile((tmp_path / name).as_uri(), 0, 2, 0)
+        return _Sums(PyArrowFileIO(), table, ids).of([file])
+
+    before = sums("before", table.table_schema, {"a": {"x": 1.0, "y": -0.0}})
+    assert sums("other_order", table.table_schema, {"a": [("y", -0.0), ("x", 1.0)]}) == before
+    assert sums("another_zero", table.table_schema, {"a": {"x": 1.0, "y": 0.0}}) != before
+    bare = pa.schema([field.with_type(table.given_schema.field(field.name).type) for field in kept.schema])
+    with pytest.raises(NotARewrite, match="other columns"):
+        sums("other_ids", bare, {"a": {"x": 1.0, "y": -0.0}})
+    with pytest.raises(ValueError, match="duplicate"):
+        sums("a_key_twice", table.table_schema, {"a": [("x", 1.0), ("x", 1.0)]})
 
 
 ADDRESS = {

@@ -35,6 +35,7 @@ from thermocline.rules.definition import KEY
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
+    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
     from thermocline.rules.definition import LiveTable
@@ -109,7 +110,7 @@ def check_same_rows(table: Table, definition: LiveTable, ours: Link, others: Seq
     try:
         schema = table.schemas()[ours.snapshot.schema_id or 0]
         then = definition_by(definition, schema)
-        ids = {str(schema.find_column_name(number)): str(number).encode() for number in schema.field_ids}
+        ids = column_ids(schema)
         _check_partitions(table, definition, others[-1])
         before, after = _files(table, ours), _files(table, others[-1])
         # By file and deletes, each as often as it is listed.
@@ -123,6 +124,12 @@ def check_same_rows(table: Table, definition: LiveTable, ours: Link, others: Seq
         raise NotARewrite(f"a file can't be read: {first_line(error)}") from error
     except OSError as error:
         raise StorageFailed(table=definition.name, detail=first_line(error)) from error
+
+
+def column_ids(schema: Schema) -> dict[str, bytes]:
+    """The ids of columns and of the fields within them, by their full names, as a data file carries them."""
+    numbers = schema.field_ids  # safety: rewrite-nested-ids
+    return {str(schema.find_column_name(number)): str(number).encode() for number in numbers}
 
 
 def _since_ours(table: Table) -> list[Link]:
@@ -253,7 +260,7 @@ def _hashes(rows: pa.Table) -> Iterator[int]:
 
 def _exact(values: pa.Array) -> pa.Array:
     """Times as their numbers, which takes a tenth of the time; doubles as their bits: -0.0 is not 0.0."""
-    if pa.types.is_nested(values.type):  # safety: rewrite-nested
+    if pa.types.is_nested(values.type):
         return nested_as_bytes(values)
     if pa.types.is_temporal(values.type) or pa.types.is_floating(values.type):
         return values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())

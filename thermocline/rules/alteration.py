@@ -181,7 +181,7 @@ def _problem_of_type(current: LiveTable, column: Column, wanted: ColumnType) -> 
     change = f"the column {column.name} can't become {wanted} from {column.type}"
     if column.name in current.key:  # safety: key-type
         yield f"{change}: it is part of the key, whose bytes stand in the index of every file"
-    elif column.type.fields and wanted.fields:  # safety: nested-type
+    elif column.type.fields and wanted.fields:
         yield f"{change}: what is nested in a column can't be altered"
     elif not _is_widening(column.type, wanted):  # safety: widening-only
         yield f"{change}: only int to long and a higher precision of a decimal leave every value as it is"

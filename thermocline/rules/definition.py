@@ -322,7 +322,7 @@ class LiveTable:
             ids = {column: spec.pop("id") for column, spec in columns.items() if "id" in spec}
             within = {column: spec.pop("ids") for column, spec in columns.items() if "ids" in spec}
             types = {column: spec["type"] if len(spec) == 1 else spec for column, spec in columns.items()}
-            # safety: stored-field-ids
+            # safety: stored-field-ids, stored-nested-ids
             return cls.build(name=name, columns=types, field_ids=ids, nested_ids=within, **fields)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             problem = f"the definition stored in the table can't be read: {first_line(error)}"
