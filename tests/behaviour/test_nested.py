@@ -27,6 +27,7 @@ from embedded.stack import Stack
 from ingest.owner import Owner
 from serving import private
 from thermocline.cli import entry
+from thermocline.errors import ExitCode
 from thermocline.iceberg.catalog import definition_of, load_table, open_catalog
 from thermocline.iceberg.files import plan_files
 from thermocline.process.clock import SystemClock
@@ -49,10 +50,11 @@ tags = "list<string>"
 scores = "map<string, double>"
 visits = "list<struct<at: timestamptz, from: map<string, list<uuid>>, paid: decimal(10,2)>>"
 born = "timestamp"
+size = "int"
 city = {{ type = "string", path = "address.city" }}
 """
 ADDED = 'notes = "list<struct<text: string, by: list<int>>>"'
-FIELDS = ("address", "tags", "scores", "visits", "born", "city")
+FIELDS = ("address", "tags", "scores", "visits", "born", "size", "city")
 UUID = "f79c3e09-677c-4bbd-a479-3f349cb785e7"
 FULL: dict[str, Any] = {
     "address": {"city": "Oslo", "zip": "0150", "since": "2024-02-29T23:59:59.999999"},
@@ -65,7 +67,9 @@ FULL: dict[str, Any] = {
     ],
     "born": "0001-01-01T00:00:00",
 }
+KEYS = [*"abcefg", *(f"d{number}" for number in range(5))]
 BAD = {"tags": "b"}
+TOO_LARGE = {"size": 1 << 40, "tags": ["large", None], "scores": {"x": 1.0}}
 Rows = dict[str, dict[str, Any]]
 
 
@@ -109,13 +113,17 @@ def test_nested_values_are_those_of_the_records_wherever_they_are_read(stack: St
     people.ingest()
     assert people.offset_of("a") == people.offset, "a zero of another sign is another value"
 
-    configure(stack, SECTION + ADDED)
+    people.write_bad("f", BAD)
+    people.write_bad("g", TOO_LARGE)
+    people.ingest()
+    configure(stack, SECTION.replace('size = "int"', 'size = "long"') + ADDED)
     assert run(stack, "table", "alter", NAME) == 0
     has_the_definitions_field_ids(stack)
     people.columns = (*FIELDS, "notes")
     people.write("e", {"notes": [{"text": "new", "by": [1, None]}]})
-    people.write_bad("f", BAD)
     people.ingest()
+    assert run(stack, "quarantine", "replay", NAME, "--all") == ExitCode.PARTLY_DONE, "a text is no list"
+    people.written["g"] = TOO_LARGE
     server.stop()
     server = stack.serve()
     stack.wait_until_ready(server)
@@ -160,9 +168,7 @@ class Told:
     def looked_up(self) -> Rows:
         answer = httpx.post(
             f"{self.stack.url}/v1/tables/{NAME}/rows:batch",
-            json={
-                "entities": [{"id": key} for key in ("a", "b", "c", "d0", "d1", "d2", "d3", "d4", "e", "f")]
-            },
+            json={"entities": [{"id": key} for key in KEYS]},
             headers={"Thermocline-Read-After": f"{NAME}/0@{self.offset}"},
             timeout=30,
         )

@@ -21,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from thermocline.cli.read import _value
 from thermocline.iceberg.files import DataFile
 from thermocline.iceberg.rewrite import NotARewrite, _Sums, column_ids
 from thermocline.rules.column_types import ColumnType
@@ -337,6 +338,22 @@ def written(schema: Any, value: Any) -> bytes:
     sink = io.BytesIO()
     fastavro.schemaless_writer(sink, schema, value)
     return sink.getvalue()
+
+
+def test_the_lookup_command_shows_what_is_nested_as_json() -> None:
+    assert _value({"city": None, "tags": ["a", True]}).plain == '{"city": null, "tags": ["a", true]}'
+
+
+def test_the_schema_of_answers_has_what_is_within_columns() -> None:
+    of = ColumnType.parse("struct<a: list<int>, b: map<string, timestamptz>>")
+    integers = {"type": ["array", "null"], "items": {"type": ["integer", "null"], "format": "int32"}}
+    times = {"type": ["string", "null"], "format": "date-time"}
+    assert of.json_schema == {
+        "type": "object",
+        "properties": {"a": integers, "b": {"type": ["object", "null"], "additionalProperties": times}},
+        "required": ["a", "b"],
+        "additionalProperties": False,
+    }
 
 
 def test_a_rewrite_proves_what_is_within_columns_too(tmp_path: Path) -> None:
