@@ -122,7 +122,8 @@ def _check_schema(found: Schema, definition: LiveTable) -> None:
 
 
 def _columns(schema: Schema) -> Iterator[str]:
-    """Each column, and each field within one, whose ids the text of a list or a map leaves out."""
-    for field_id in sorted(schema.field_ids):
+    """The columns in their order, then the fields within them: a list's and a map's text lacks their ids."""
+    columns = [field.field_id for field in schema.fields]
+    for field_id in (*columns, *sorted(set(schema.field_ids) - set(columns))):
         field, name = schema.find_field(field_id), schema.find_column_name(field_id)
         yield f"{field_id} {name} {field.field_type}{' not null' if field.required else ''}"

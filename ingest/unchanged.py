@@ -84,6 +84,6 @@ def _comparable(values: pa.ChunkedArray, column: Column) -> pa.Array:
     if array.type != column.type.arrow:
         array = array.cast(column.type.arrow)
     if column.type.fields:
-        return nested_as_bytes(array)
+        return nested_as_bytes(column.type, array)
     # safety: doubles-are-compared-as-bits
     return array.view(pa.int64()) if column.type.kind is Kind.DOUBLE else array

@@ -627,7 +627,7 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         parsed=lambda of: dict[str, nullable(of.fields[1].type.parsed)],  # type: ignore[misc]
         convert=partial(nested_types.rebuilt_map, inside=_CONVERT),
         stored=where_needed(nested_types.rebuilt_map, _STORED),
-        natural=where_needed(nested_types.rebuilt_map, _NATURAL),
+        natural=partial(nested_types.map_of_pairs, inside=_NATURAL),
     ),
 }
 EPOCHS: Final[dict[Kind, tuple[Epoch, ...]]] = {

@@ -7,20 +7,19 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
+from thermocline.rules.column_types import ColumnType
+from thermocline.rules.decode import natural_values
+
 __all__ = ["nested_as_bytes"]
 
-# In MessagePack a double is its bits, so that -0.0 is not 0.0 and NaN is itself. The entries of a map have no
-# order of their own; those of a struct are always the same.
-_PACK: Final = msgspec.msgpack.Encoder(order="sorted").encode
+# In MessagePack a double is its bits, so that -0.0 is not 0.0 and NaN is itself.
+_PACK: Final = msgspec.msgpack.Encoder(uuid_format="bytes").encode
 
 
-def nested_as_bytes(values: pa.Array) -> pa.Array:
-    """Values of a struct, a list or a map, of one type; null stays null.
+def nested_as_bytes(of: ColumnType, values: pa.Array) -> pa.Array:
+    """Values of a nested type, null where they are; the entries of a map have no order.
 
     Raises `ValueError` for a map that has a key twice, as only another writer stores it.
     """
-    try:
-        found = values.to_pylist(maps_as_pydicts="strict")
-    except KeyError as error:
-        raise ValueError(f"a map has a key twice: {error}") from error
+    found = natural_values(of, values)
     return pa.array([None if value is None else _PACK(value) for value in found], pa.binary())

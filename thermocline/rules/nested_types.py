@@ -26,6 +26,7 @@ __all__ = [
     "iceberg_list",
     "iceberg_map",
     "iceberg_struct",
+    "map_of_pairs",
     "msgspec_struct",
     "names_within",
     "nullable",
@@ -114,7 +115,7 @@ def iceberg_map(of: ColumnType) -> types.IcebergType:
 def msgspec_struct(of: ColumnType, inside: Inside) -> Any:
     """A type of dictionaries that may lack fields, to decode by."""
     fields = {field.name: nullable(inside(field.type)) for field in of.fields}
-    return TypedDict("object", fields, total=False)  # type: ignore[operator]
+    return TypedDict("Struct", fields, total=False)  # type: ignore[operator]
 
 
 def nullable(parsed: Any) -> Any:
@@ -171,6 +172,19 @@ def rebuilt_map(of: ColumnType, inside: Inside) -> Convert:
         return {key: None if one is None else convert(one) for key, one in entries}
 
     return rebuild
+
+
+def map_of_pairs(of: ColumnType, inside: Inside) -> Convert:
+    """A map, ordered by key, of the pairs that Arrow gives. Raises `ValueError` where a key comes twice."""
+    rebuild = rebuilt_map(of, inside)
+
+    def make(pairs: Any) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise ValueError("a map has a key twice")  # as only another writer stores it
+        return rebuild(found)  # type: ignore[no-any-return]
+
+    return make
 
 
 def where_needed(rebuilt: Callable[[ColumnType, Inside], Convert | None], inside: Inside) -> Inside:

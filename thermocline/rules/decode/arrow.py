@@ -74,6 +74,6 @@ def arrow_array(of: ColumnType, values: Sequence[Any]) -> pa.Array:
 
 def natural_values(of: ColumnType, values: pa.Array | pa.ChunkedArray) -> list[Any]:
     """The values of an array of the declared type."""
-    found: list[Any] = values.to_pylist(maps_as_pydicts="strict")
+    found: list[Any] = values.to_pylist()
     natural = of.natural
     return found if natural is None else [None if value is None else natural(value) for value in found]
