@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from thermocline.rules.column_types import Kind
 from thermocline.rules.definition import Column, LiveTable
 
@@ -10,16 +12,22 @@ __all__ = ["is_plain_key", "unreadable_in_sql"]
 
 def unreadable_in_sql(definition: LiveTable) -> str | None:
     """Why no view can read the table's records, or None where one can: a view is exact, or there is none."""
+    return next(_reasons(definition), None)
+
+
+def _reasons(definition: LiveTable) -> Iterator[str]:
     if definition.envelope != "plain":
-        return f'records in envelope = "{definition.envelope}" can\'t be read in SQL'
+        yield f'records in envelope = "{definition.envelope}" can\'t be read in SQL'
     if definition.delete_when is not None:
-        return "what delete_when says can't be read in SQL"
+        yield "what delete_when says can't be read in SQL"
+    if definition.partial_updates:
+        yield "records that set only some columns (partial_updates) are not laid over each other in SQL"
     if definition.format != "json":
-        return f'values in format = "{definition.format}" can\'t be read in SQL'
+        yield f'values in format = "{definition.format}" can\'t be read in SQL'
     if definition.key_from == "key" and definition.key_format != "json" and not is_plain_key(definition):
         (column,) = (column for column in definition.columns if column.name in definition.key)
-        return f'keys in key_format = "{definition.key_format}" can\'t be read in SQL as {column.type}'
-    return next(filter(None, map(_unreadable, definition.columns)), None)
+        yield f'keys in key_format = "{definition.key_format}" can\'t be read in SQL as {column.type}'
+    yield from filter(None, map(_unreadable, definition.columns))
 
 
 def _unreadable(column: Column) -> str | None:

@@ -184,6 +184,15 @@ def test_a_bad_type_says_what_is_wrong(text: Any, says: str) -> None:
             {"delete_when": {"header": "h", "values": ["D"]}, "key_from": "value"},
             "delete_when needs key_from",
         ),
+        (
+            {"key": [], "entity": [], "key_from": "value", "partial_updates": True},
+            "partial_updates needs a key",
+        ),
+        (
+            {"columns": {"app_id": "int", "user_id": "string", "key": "string"}, "partial_updates": True},
+            "a column outside the key",
+        ),
+        ({"format": "avro", "partial_updates": True}, 'partial_updates needs format = "json", not "avro"'),
         ({"envelope": "maxwell"}, 'envelope is "maxwell", not plain or debezium'),
         ({"envelope": "debezium", "key_from": "value"}, 'envelope = "debezium" needs key_from = "key"'),
         ({"key_from": "header"}, "not key or value"),

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from thermocline.cli.read import _value
+from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import DataFile
 from thermocline.iceberg.rewrite import NotARewrite, _Sums, column_ids
 from thermocline.rules.column_types import ColumnType
@@ -369,7 +370,7 @@ def test_a_rewrite_proves_what_is_within_columns_too(tmp_path: Path) -> None:
         at = schema.get_field_index("v")
         changed = kept.set_column(at, schema.field("v"), pa.array([value, None], schema.field("v").type))
         pq.write_table(changed.cast(schema), tmp_path / name)
-        file = DataFile((tmp_path / name).as_uri(), 0, 2, 0)
+        file = DataFile((tmp_path / name).as_uri(), 0, 2, 0, part=FileBucket(0, 1))
         return _Sums(PyArrowFileIO(), table, ids).of([file])
 
     before = sums("before", table.table_schema, {"a": {"x": 1.0, "y": -0.0}})

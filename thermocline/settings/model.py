@@ -281,6 +281,7 @@ class TableSettings(_Section):
     key_schema_file: Path | None = None
     value_schema_file: Path | None = None
     schema_framed: bool = False
+    partial_updates: bool = False
     views: Annotated[tuple[Literal["live", "live_by_key", "cold"], ...], BeforeValidator(_names)] = (
         "live",
         "live_by_key",
@@ -318,6 +319,7 @@ class TableSettings(_Section):
             key_schema=_text_of(name, "key_schema_file", self.key_schema_file),
             value_schema=_text_of(name, "value_schema_file", self.value_schema_file),
             schema_framed=self.schema_framed,
+            partial_updates=self.partial_updates,
         )
 
 

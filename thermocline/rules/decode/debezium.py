@@ -14,6 +14,7 @@ from uuid import UUID
 
 import msgspec
 
+from thermocline.rules.decode.absent import with_nulls
 from thermocline.rules.decode.envelopes import Parts
 from thermocline.rules.decode.json_object import REFUSALS
 from thermocline.rules.decode.record import Bad, HeadersOf, Stage
@@ -34,6 +35,7 @@ _UNAVAILABLE_BYTES: Final = (
     *(text.encode() for text in _UNAVAILABLE_TEXTS),
     ",".join(map(str, _UNAVAILABLE_NUMBERS)).encode(),
 )
+_NOT_THERE: Final = "the change did not touch this value, and the event does not have it"
 _UPSERTS: Final = frozenset({"c", "r", "u"})  # created, read by a snapshot, updated
 _DELETE: Final = "d"
 _TRUNCATE: Final = "t"
@@ -53,7 +55,8 @@ class DebeziumEnvelope:
 
     def __init__(self, definition: LiveTable) -> None:
         """For the records of that table, which has its key in the record's key."""
-        self._columns = definition.value_columns
+        self._columns = [column for column in definition.value_columns if not column.header]
+        self._is_partial = definition.partial_updates
         self._event = msgspec.json.Decoder(_Event).decode
         self._document = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
         # A key of the database may have such names itself.
@@ -65,13 +68,21 @@ class DebeziumEnvelope:
         rows: list[bytes | None] = []
         deletes: list[bool] = []
         bad: list[Bad] = []
+        absent: dict[int, tuple[str, ...]] = {}
         for index, value in enumerate(values):
             row, problem = self._row(value) if value else (None, None)
+            if row is not None and (missing := self._missing(row)):
+                if self._is_partial:
+                    absent[index] = tuple(column.name for column in missing)
+                    row = with_nulls(row, [column.read_from for column in missing])
+                else:
+                    row, problem = None, (Stage.CONTRACT, f"{missing[0].name}: {_NOT_THERE}")
             if problem is not None:
                 bad.append(Bad(index, *problem))
             rows.append(row)
             deletes.append(row is None and problem is None)
-        return Parts([self._key(key) for key in keys] if self._may_have_schema else keys, rows, deletes, bad)
+        in_order = [self._key(key) for key in keys] if self._may_have_schema else keys
+        return Parts(in_order, rows, deletes, bad, absent)
 
     def _row(self, value: bytes) -> tuple[bytes | None, tuple[Stage, str] | None]:
         """The row after the change, None where it is gone; and what is wrong."""
@@ -90,15 +101,15 @@ class DebeziumEnvelope:
         row = bytes(event.after)
         if row == b"null":
             return None, (Stage.DECODE, f"a change event with op {event.op}, and without the row after it")
-        if any(text in row for text in _UNAVAILABLE_BYTES):
-            missing = next(self._unavailable(row), None)
-            if missing is not None:  # safety: debezium-unavailable
-                why = f"{missing.name}: the change did not touch this value, and the event does not have it"
-                return None, (Stage.CONTRACT, why)
         return row, None
 
+    def _missing(self, row: bytes) -> list[Column]:
+        """The columns whose value is not there; most rows are told at a glance to have all."""
+        if any(text in row for text in _UNAVAILABLE_BYTES):  # safety: debezium-unavailable
+            return list(self._unavailable(row))
+        return []
+
     def _unavailable(self, row: bytes) -> Iterator[Column]:
-        """The columns whose value is not there."""
         try:
             fields = msgspec.json.decode(row, type=dict[str, Any])
         except REFUSALS:  # which the format says better
