@@ -206,9 +206,19 @@ COLUMN_TYPES: Final[Mapping[Kind, str]] = {
         "an RFC 3339 date-time with its zone, at most 6 fraction digits; or, declared as "
         '`{ type = "timestamptz", epoch = "ms" }` (`s`, `ms`, `us`), an integer'
     ),
+    Kind.TIMESTAMP: (
+        "the same without a zone: a wall clock's time; or, declared as "
+        '`{ type = "timestamp", epoch = "us" }` (`s`, `ms`, `us`), an integer'
+    ),
     Kind.UUID: "a string of the form 8-4-4-4-12",
     Kind.BINARY: "a string of padded base64",
     Kind.JSON: "anything; the column has its text",
+    Kind.STRUCT: (
+        "`struct<city: string, zip: string>`: an object; a field that is missing is null, unknown ones are "
+        "ignored"
+    ),
+    Kind.LIST: "`list<string>`: an array; nulls in it are values",
+    Kind.MAP: "`map<string, double>`: an object; its keys are strings, and have no order; nulls are values",
 }
 
 EXIT_CODES: Final[Mapping[ExitCode, str]] = {
@@ -414,8 +424,8 @@ refuses a file that says otherwise; `serve` warns."""
 
 _TYPES_INTRODUCTION: Final = """\
 A value that is missing or null is null. Any other value that is not of the column's type makes its record
-bad. Nested types (struct, list, map) are not supported: a column may be read from inside an object by its
-`path`, or have the text of what is nested (`json`). See [formats](../formats.md).
+bad. Structs, lists and maps hold values of any type, also of each other, up to 16 levels deep; a time as a
+number is spelled `timestamptz epoch ms` in them. See [formats](../formats.md#nested-columns).
 
 A column's name may not begin with `_`. Nor may that of a new column begin with `$`, since Trino's hidden
 columns have such names."""

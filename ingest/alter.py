@@ -161,5 +161,8 @@ def _check_schema(found: Schema, definition: LiveTable) -> None:
 
 
 def _columns(schema: Schema) -> Iterator[str]:
-    for field in schema.fields:
-        yield f"{field.field_id} {field.name} {field.field_type}{' not null' if field.required else ''}"
+    """The columns in their order, then the fields within them: a list's and a map's text lacks their ids."""
+    columns = [field.field_id for field in schema.fields]
+    for field_id in (*columns, *sorted(set(schema.field_ids) - set(columns))):
+        field, name = schema.find_field(field_id), schema.find_column_name(field_id)
+        yield f"{field_id} {name} {field.field_type}{' not null' if field.required else ''}"

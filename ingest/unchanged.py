@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from ingest.stored_rows import rows_at
 from thermocline.rules.column_types import Kind
+from thermocline.rules.comparable import nested_as_bytes
 from thermocline.rules.definition import TOMBSTONE
 
 if TYPE_CHECKING:
@@ -82,5 +83,7 @@ def _comparable(values: pa.ChunkedArray, column: Column) -> pa.Array:
         array = array.storage
     if array.type != column.type.arrow:
         array = array.cast(column.type.arrow)
+    if column.type.fields:
+        return nested_as_bytes(column.type, array)
     # safety: doubles-are-compared-as-bits
     return array.view(pa.int64()) if column.type.kind is Kind.DOUBLE else array

@@ -356,8 +356,6 @@ class CostModel:
 
     def best(self, rank: Callable[[PlannedTask], float]) -> PlannedTask | None:
         """The rewrite with the highest rank of those that are worth it, or a forced one."""
-        if (older := self._older()) is not None:
-            return older
         now = self.now_ms()
         if (older := self._older(now)) is not None:
             return older

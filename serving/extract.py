@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,15 +31,17 @@ from thermocline.errors import BadParameter, NotReady
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.files import local_path
 from thermocline.rules import fold
-from thermocline.rules.decode import unpack_arrays
+from thermocline.rules.decode import arrow_array, unpack_arrays
 from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE, LiveTable
 from thermocline.rules.keys import decode_arrays
+from thermocline.rules.nested_types import nullable
 from thermocline.rules.read_point import ReadPoint
 
 if TYPE_CHECKING:
     from serving.cold.index import ColdFile
     from serving.hot.pinned import PinnedHot
     from serving.lookup import ColdSide
+    from thermocline.rules.column_types import ColumnType
     from thermocline.rules.fold import Flags, Indexes
 
 # Large enough that the cost per batch doesn't show, small enough that a few in flight are a few megabytes.
@@ -112,8 +115,9 @@ class Extract:
             raise NotReady(table=index.definition.name, detail=problem)
         self.read_point = ReadPoint(index.snapshot_id, index.seam, hot.end.merged_max(index.seam))
         metadata = {READ_POINT_METADATA: self.read_point.to_header()}
-        known = index.definition.table_schema
-        self.schema = pa.schema([known.field(name).remove_metadata() for name in columns], metadata)
+        known = index.definition.given_schema
+        self.schema = pa.schema([known.field(name) for name in columns], metadata)
+        self._nested = {column.name: column.type for column in index.definition.columns if column.type.fields}
         self._key_schema = pa.schema(
             [known.field(name).with_name(self._names[name]) for name in index.definition.identity]
         )
@@ -216,7 +220,8 @@ class Extract:
             for batch in reader:
                 if batch.num_rows:
                     arrays = [
-                        _cast(column, field.type) for column, field in zip(batch, self.schema, strict=True)
+                        conformed(column, field.type, self._nested.get(field.name))
+                        for column, field in zip(batch, self.schema, strict=True)
                     ]
                     yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -336,6 +341,18 @@ def _readable(file: ColdFile) -> str:
             table=file.data.path, detail="extracts read local files only; this warehouse is remote"
         )
     return "".join(f"[{character}]" if character in "*?[" else character for character in path)
+
+
+def conformed(found: pa.Array, wanted: pa.DataType, nested: ColumnType | None) -> pa.Array:
+    """A column as DuckDB gives it, of the wanted type; ``nested`` is the column's, where it is nested."""
+    if nested is None:
+        return _cast(found, wanted)
+    try:
+        return _cast(found, wanted)
+    except pa.ArrowInvalid:
+        # UUIDs in it that another writer stored as such: DuckDB gives their text.
+        values = found.to_pylist(maps_as_pydicts="strict")
+        return arrow_array(nested, msgspec.convert(values, list[nullable(nested.python)]))  # type: ignore[misc]
 
 
 def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:

@@ -19,6 +19,7 @@ from thermocline.errors import (
     UnknownTable,
 )
 from thermocline.rules.definition import PROVENANCE
+from thermocline.rules.nested_types import nullable_schema
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -102,16 +103,12 @@ def _key_parameters(definition: LiveTable) -> list[Document]:
 
 
 def _keys(definition: LiveTable) -> Document:
-    return {column.name: column.type.entry.json_schema for column in definition.key_columns}
+    return {column.name: column.type.json_schema for column in definition.key_columns}
 
 
 def _rows(definition: LiveTable) -> Document:
     keys = _keys(definition)
-    values = {
-        column.name: {**schema, "type": [schema["type"], "null"]}
-        for column in definition.value_columns
-        for schema in (column.type.entry.json_schema,)
-    }
+    values = {column.name: nullable_schema(column.type) for column in definition.value_columns}
     row = {column.name: {**values, **keys}[column.name] for column in definition.columns}
     return {"type": "array", "items": {**_object(row), "required": list(row)}}
 

@@ -103,12 +103,12 @@ def _text(column: Column | None, value: object) -> str:
     """A JSON value as ``parse_value`` takes it; which type of JSON it is, is checked here."""
     if column is None:
         return ""
-    if column.type.entry.python is int:
+    if column.type.python is int:
         if type(value) is int:
             return str(value)
     elif isinstance(value, str):
         return value
-    wanted = "an integer" if column.type.entry.python is int else "a string"
+    wanted = "an integer" if column.type.python is int else "a string"
     raise BadParameter(name=column.name, problem=f"{msgspec.json.encode(value).decode()} is not {wanted}")
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from thermocline.rules.column_types import Kind
-from thermocline.rules.decode import json_row
+from thermocline.rules.decode import json_row, natural_values
 from thermocline.rules.definition import ABSENT, KEY, PROVENANCE, TOMBSTONE, Column
 from thermocline.rules.fold import order_of
 from thermocline.rules.keys import bucket_of, decode_one, parse_value
@@ -217,23 +216,19 @@ class Entities:
         return max(ranks, key=lambda pair: pair[0])[1]
 
     def _known(self, rows: pa.Table) -> Iterator[tuple[bytes, bytes, _Known]]:
-        names = [column.name for column in self.definition.columns]
-        values = rows.select(names).to_pylist()
+        columns = self.definition.columns
+        natural = [natural_values(column.type, rows.column(column.name)) for column in columns]
+        names = [column.name for column in columns]
+        values = (dict(zip(names, row, strict=True)) for row in zip(*natural, strict=True))
         topics, partitions, offsets = (rows.column(name).to_pylist() for name in PROVENANCE[:3])
         times = rows.column(PROVENANCE[3]).cast(pa.int64()).to_pylist()
         entities = entities_of(self.definition, rows).to_pylist()
         keys = rows.column(KEY).to_pylist()
         absent = rows.column(ABSENT).to_pylist() if ABSENT in rows.column_names else [()] * rows.num_rows
-        columns = zip(entities, keys, values, topics, partitions, offsets, times, absent, strict=True)
-        for entity, key, row, topic, partition, offset, time, kept in columns:
+        known = zip(entities, keys, values, topics, partitions, offsets, times, absent, strict=True)
+        for entity, key, row, topic, partition, offset, time, kept in known:
             place = None if topic is None or partition is None else (topic, partition)
-            yield entity, key, _Known(place, offset or 0, time or 0, self._natural(row), tuple(kept))
-
-    def _natural(self, row: Row) -> Row:
-        for column in self.definition.columns:
-            if column.type.kind is Kind.UUID and row[column.name] is not None:
-                row[column.name] = UUID(bytes=row[column.name])
-        return row
+            yield entity, key, _Known(place, offset or 0, time or 0, row, tuple(kept))
 
 
 def _in_order(records: Sequence[_Known], row: _Known | None) -> _Known:

@@ -14,6 +14,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from thermocline.rules.comparable import nested_as_bytes
 from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE
 from thermocline.rules.fold import absent_columns
 from thermocline.rules.keys import buckets, decode_arrays
@@ -21,6 +22,7 @@ from verify.log_decode import BATCH, MAYBE, SEGMENT, STATE, records_schema
 from verify.sample import entities_of
 
 if TYPE_CHECKING:
+    from thermocline.rules.column_types import ColumnType
     from thermocline.rules.definition import LiveTable
     from verify.sample import Chosen
 
@@ -196,9 +198,10 @@ class Staging:
 
     def _comparable(self, side: str, rows: pa.Table) -> pa.Table:
         columns = {name: rows.column(name) for name in (KEY, *PROVENANCE[:3])}
-        names = (PROVENANCE[3], *(column.name for column in self.definition.value_columns))
-        for column, name in zip((PROVENANCE[3], *value_names(self.definition)), names, strict=True):
-            columns[column] = comparable(rows.column(name).combine_chunks())
+        columns[PROVENANCE[3]] = comparable(rows.column(PROVENANCE[3]).combine_chunks())
+        values = self.definition.value_columns
+        for name, column in zip(value_names(self.definition), values, strict=True):
+            columns[name] = comparable(rows.column(column.name).combine_chunks(), column.type)
         of_bucket = buckets(self.definition, rows.column(self.definition.bucket_column.name))
         added = {name: rows.column(name) for name in _ADDED[side]}
         if self.definition.partial_updates and side in (LOG, HOT):
@@ -236,11 +239,13 @@ def absent_names(definition: LiveTable) -> list[str]:
     return [f"a{number}" for number in range(count)]
 
 
-def comparable(values: pa.Array) -> pa.Array:
+def comparable(values: pa.Array, of: ColumnType | None = None) -> pa.Array:
     """The same values in a form that is equal exactly where they are.
 
     0.0 is not -0.0, which a reader tells apart, and NaN is itself; a string is whatever bytes it has.
     """
     if pa.types.is_floating(values.type) or pa.types.is_temporal(values.type):
         return values.view(_INTEGERS[values.type.bit_width])
+    if of is not None and of.fields:  # safety: verify-nested
+        return nested_as_bytes(of, values)
     return values.view(pa.binary()) if pa.types.is_string(values.type) else values

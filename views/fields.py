@@ -25,6 +25,7 @@ _TIME: Final = "([01][0-9]|2[0-3]):[0-5][0-9]"
 _TIMESTAMP: Final = (
     f'^"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T{_TIME}:[0-5][0-9](\\.[0-9]{{1,6}})?(Z|[-+]{_TIME})"$'
 )
+_LOCAL: Final = f'^"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T{_TIME}:[0-5][0-9](\\.[0-9]{{1,6}})?"$'
 _UUID: Final = '^"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"$'
 _YEARS: Final = ("TIMESTAMP '0001-01-01 00:00:00 UTC'", "TIMESTAMP '9999-12-31 23:59:59.999999 UTC'")
 _EPOCH_RANGES: Final = {
@@ -143,6 +144,13 @@ IF({is_timestamp},
       moved -> moved BETWEEN {_YEARS[0]} AND {_YEARS[1]}), 1)))"""
 
 
+def _local_timestamp(column: Column, found: str, text: str) -> str:
+    if column.type.epoch is not None:
+        return f"CAST({_instant(column, found, text)} AT TIME ZONE 'UTC' AS timestamp(6))"
+    is_timestamp = f"regexp_like({found}, {sql.literal(_LOCAL)}) AND substr({found}, 2, 4) <> '0000'"
+    return f"IF({is_timestamp}, TRY_CAST(replace({_content(found)}, 'T', ' ') AS timestamp(6)))"
+
+
 def _instant(column: Column, found: str, _: str) -> str:
     assert column.type.epoch is not None
     per_second, first, last = _EPOCH_RANGES[column.type.epoch]
@@ -174,6 +182,7 @@ _VALUES: Final[dict[Kind, Callable[[Column, str, str], str]]] = {
     Kind.BOOLEAN: _boolean,
     Kind.DATE: _date,
     Kind.TIMESTAMPTZ: _timestamp,
+    Kind.TIMESTAMP: _local_timestamp,
     Kind.UUID: _uuid,
     Kind.BINARY: _binary,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from thermocline.rules.column_types import Kind
-from thermocline.rules.definition import LiveTable
+from thermocline.rules.definition import Column, LiveTable
 
 __all__ = ["is_plain_key", "unreadable_in_sql"]
 
@@ -27,17 +27,20 @@ def _reasons(definition: LiveTable) -> Iterator[str]:
     if definition.key_from == "key" and definition.key_format != "json" and not is_plain_key(definition):
         (column,) = (column for column in definition.columns if column.name in definition.key)
         yield f'keys in key_format = "{definition.key_format}" can\'t be read in SQL as {column.type}'
-    days = [
-        column.name for column in definition.columns if column.type.kind is Kind.DATE and column.type.epoch
-    ]
-    if days:
-        yield f"SQL can't read the days of column {days[0]}"
-    from_headers = [column.name for column in definition.columns if column.header]
-    if from_headers:
-        yield f"column {from_headers[0]} comes from a header"
-    texts = [column.name for column in definition.columns if column.type.kind is Kind.JSON]
-    if texts:
-        yield f"SQL can't take the text of column {texts[0]} out of a record as it stands there"
+    yield from filter(None, map(_unreadable, definition.columns))
+
+
+def _unreadable(column: Column) -> str | None:
+    """Why SQL can't read a column out of a record, or None where it can."""
+    if column.type.kind is Kind.DATE and column.type.epoch:
+        return f"SQL can't read the days of column {column.name}"
+    if column.header:
+        return f"column {column.name} comes from a header"
+    if column.type.fields:  # safety: nested-in-sql
+        return f"SQL can't read the nested column {column.name}"
+    if column.type.kind is Kind.JSON:
+        return f"SQL can't take the text of column {column.name} out of a record as it stands there"
+    return None
 
 
 def is_plain_key(definition: LiveTable) -> bool:

@@ -26,7 +26,8 @@ from thermocline.bounded import Bounded
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import local_path, open_input
-from thermocline.rules.column_types import Kind
+from thermocline.rules.column_types import ColumnType, Kind
+from thermocline.rules.decode import natural_values
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import bucket_of, encode_one, prefix_end
 
@@ -41,7 +42,6 @@ FOOTER_ROW_GROUPS_MAX: Final = 30_000
 DELETES_BYTES_MAX: Final = 64 * 1024 * 1024
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-TIMES: Final = pa.timestamp("us", "UTC")
 
 AS_PYTHON: Final = methodcaller("as_py")
 
@@ -188,13 +188,13 @@ def _matching(
     matches = find([_storage(batch.column(name)) for name in compared], definition, entity)
     if not matches:
         return [], [[] for _ in definition.columns]
-    values = {name: _values(batch.column(name), matches) for name in batch.schema.names}
-    rest = [name for name in declared if name not in values]
+    found = {name: _at(batch.column(name), matches) for name in batch.schema.names}
+    rest = [name for name in declared if name not in found]
     if rest:
         others = _read(parquet, group, rest)
-        values |= {name: _values(others.column(name), matches) for name in rest}
+        found |= {name: _at(others.column(name), matches) for name in rest}
     columns: list[list[Any]] = [
-        _natural(column.type.kind, values[column.name]) if column.name in values else [None] * len(matches)
+        _natural(column.type, found[column.name]) if column.name in found else [None] * len(matches)
         for column in definition.columns
     ]
     return matches, columns
@@ -236,24 +236,29 @@ def _stored(entity: Entity) -> list[Any]:
     return [value.bytes if isinstance(value, UUID) else value for value in entity.values]
 
 
-def _values(array: pa.Array, positions: Sequence[int]) -> list[Any]:
+def _at(array: pa.Array, positions: Sequence[int]) -> pa.Array:
     if isinstance(positions, range):
-        found = array.slice(positions.start, len(positions))
-    else:
-        found = array.take(pa.array(positions))
-    return _storage(found).to_pylist()  # type: ignore[no-any-return]
+        return array.slice(positions.start, len(positions))
+    return array.take(pa.array(positions))
 
 
 def _storage(array: pa.Array) -> pa.Array:
     """What stands for the values in memory; of times the microseconds, since Arrow makes datetimes slowly."""
     if pa.types.is_timestamp(array.type):
-        return (array if array.type == TIMES else array.cast(TIMES)).view(pa.int64())
+        wanted = pa.timestamp("us", array.type.tz)
+        return (array if array.type == wanted else array.cast(wanted)).view(pa.int64())
     return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
-def _natural(kind: Kind, values: list[Any]) -> list[Any]:
-    if kind is Kind.TIMESTAMPTZ:
-        return [None if value is None else EPOCH + timedelta(microseconds=value) for value in values]
-    if kind is Kind.UUID:
-        return [None if value is None else UUID(bytes=value) for value in values]
-    return values
+def _natural(of: ColumnType, array: pa.Array) -> list[Any]:
+    """Natural values of what a file has, whose type may differ where it was widened or nested."""
+    epoch = _EPOCHS.get(of.kind)
+    if epoch is not None:
+        microseconds = _storage(array).to_pylist()
+        return [None if one is None else epoch + timedelta(microseconds=one) for one in microseconds]
+    if of.fields and array.type != of.arrow:
+        array = array.cast(of.arrow)
+    return natural_values(of, _storage(array))
+
+
+_EPOCHS: Final = {Kind.TIMESTAMPTZ: EPOCH, Kind.TIMESTAMP: EPOCH.replace(tzinfo=None)}

@@ -48,6 +48,9 @@ DEFINITION = LiveTable.build(
         "ratio": "double",
         "day": "date",
         "at": "timestamptz",
+        "local": "timestamp",
+        "inside": "struct<city: string, deeper: struct<number: long>, some: list<string>>",
+        "some": "map<string, long>",
     },
     buckets=1,
     format_version=2,
@@ -234,8 +237,34 @@ def test_bounds_hide_no_row_that_fits_and_claim_none_that_does_not(tmp_path: Pat
 
 def test_only_columns_without_an_order_or_a_greater_value_lack_bounds(tmp_path: Path) -> None:
     file = written(tmp_path, **{column: [values[0], values[-1]] for column, values in VALUES.items()})
-    assert {column for column in IDS if IDS[column] not in file.lower_bounds} == {"raw"}
-    assert {column for column in IDS if IDS[column] not in file.upper_bounds} == {"raw", "text"}
+    assert {column for column in VALUES if IDS[column] not in file.lower_bounds} == {"raw"}
+    assert {column for column in VALUES if IDS[column] not in file.upper_bounds} == {"raw", "text"}
+
+
+CITIES: Final[dict[str, list[Any]]] = {
+    "all null": [None, {"city": None}],
+    "some null": [None, {"city": "Oslo"}, {"city": "Rome", "deeper": {"number": 7}}],
+    "none null": [{"city": "Oslo", "deeper": {"number": 7}}, {"city": "b" * 20}],
+}
+
+
+@pytest.mark.parametrize("case", CITIES)
+def test_nulls_within_structs_are_found(tmp_path: Path, case: str) -> None:
+    """A struct that is null has none of its fields; lists and maps have no counts."""
+    file = listed(written(tmp_path, inside=CITIES[case], some=[{"a": 1}] * len(CITIES[case])))
+    cities = [one and one.get("city") for one in CITIES[case]]
+    may_be_null, must_be_null = judges(condition("IsNull", "inside.city"))
+    assert (may_be_null(file), must_be_null(file)) == (None in cities, not any(cities))
+    schema = DEFINITION.iceberg_schema()
+    counted = {schema.find_column_name(number) for number in file.null_value_counts}
+    assert counted & {"inside.city", "inside.deeper.number", "inside.some.element", "inside", "some"} == {
+        "inside.city",
+        "inside.deeper.number",
+    }
+    number = schema.find_field("inside.deeper.number").field_id
+    assert (number in file.lower_bounds) == (case != "all null")
+    may_fit, must_fit = judges(condition("GreaterThan", "inside.deeper.number", 8))
+    assert (may_fit(file), must_fit(file)) == (False, False)
 
 
 @pytest.mark.parametrize("texts", [[None], [None, "a"], ["a", None], ["a"]])

@@ -35,6 +35,9 @@ COLUMNS = {
     "moment": "timestamptz",
     "token": "uuid",
     "blob": "binary",
+    "local": "timestamp",
+    "many": "list<struct<real: double, when: timestamptz>>",
+    "map": "map<string, double>",
 }
 TOMBSTONE = None
 Row = dict[str, Any]
@@ -180,6 +183,12 @@ def test_a_replayed_record_leaves_its_row_though_the_same_was_there(table: OneBu
         ("moment", 1, 2),
         ("token", b"0123456789abcdef", b"0123456789abcdeF"),
         ("blob", b"a", b"b"),
+        ("local", 1, 2),
+        ("many", [{"real": 0.0, "when": 5}, None], [{"real": -0.0, "when": 5}, None]),
+        ("many", [{"real": None, "when": 5}], [None]),
+        ("many", [], [None]),
+        ("map", {"a": 1.0}, {"a": 1.0, "b": None}),
+        ("map", {}, {"a": None}),
     ],
 )
 def test_each_type_is_compared(tmp_path: Path, name: str, value: object, other: object) -> None:

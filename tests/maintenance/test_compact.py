@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +18,10 @@ from maintenance.landing import landing
 from tests.ingest.one_bucket import DEFINITION, IO, Key, OneBucketTable, Record, live_rows, records_of
 from thermocline.iceberg.data_file import ROW_GROUP_ROWS, DataFileWriter, WrittenFile
 from thermocline.iceberg.files import DataFile, local_path
+from thermocline.iceberg.rewrite import _field_ids, column_ids
 from thermocline.iceberg.sparse_index import load_sparse_index
+from thermocline.rules.decode import decoder_for, json_row, natural_values, records_table
+from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import encode_table
 
 
@@ -158,3 +163,33 @@ def test_a_task_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: py
         _task(table, list(table.files[0]), 1).run()
     assert finished
     assert {path for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_nested_values_and_the_ids_of_their_fields_are_carried_over(tmp_path: Path) -> None:
+    """Method: files of more than one row group, every third row of them replaced, into one."""
+    columns = {"id": "long", "v": "list<struct<of: map<string, double>, when: timestamp>>"}
+    definition = LiveTable.build(
+        name="nested", identifier="app.nested", topics=["nested"], key=["id"], buckets=1, columns=columns
+    )
+    table = OneBucketTable(tmp_path, definition, merges=False)
+    expected: dict[int, Any] = {}
+    for first, step in ((0, 1), (0, 3), (1, 6)):
+        ids = range(first, 3_000, step)
+        values = [None if one % 5 == 0 else _nested_value(one, step) for one in ids]
+        expected |= dict(zip(ids, values, strict=True))
+        keys = [json.dumps({"id": one}).encode() for one in ids]
+        decoded = decoder_for(definition).decode(
+            keys, [json.dumps({"v": value}).encode() for value in values]
+        )
+        table.run(records_table(definition, decoded, "nested", 0, range(len(keys)), [0] * len(keys)))
+    done = _task(table, list(table.files[0])).run()
+    _land(table, done)
+    (file,) = table.files[0]
+    stored = pq.read_table(local_path(file.path), partitioning=None)
+    found = json.loads(json_row({"v": natural_values(definition.columns[1].type, stored.column("v"))}))
+    assert dict(zip(stored.column("id").to_pylist(), found["v"], strict=True)) == expected
+    assert dict(_field_ids(stored.schema)) == column_ids(definition.iceberg_schema())
+
+
+def _nested_value(number: int, step: int) -> Any:
+    return [{"of": {"a": number / 2, "b": None}, "when": f"2026-01-01T00:00:{number % 60:02}"}, None] * step

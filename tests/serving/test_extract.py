@@ -6,10 +6,14 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
 from operator import itemgetter
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import duckdb
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,15 +21,15 @@ import pytest
 
 from serving.encode import MEDIA_TYPES, READ_POINT_METADATA
 from serving.entity import entity_of
-from serving.extract import Extract, columns_of
+from serving.extract import Extract, columns_of, conformed
 from serving.tables import ServedTable
 from tests.thermocline.profiles import PROFILES
 from thermocline.errors import BadParameter, NotReady
 from thermocline.iceberg import leases
 from thermocline.iceberg.leases import write_lease
 from thermocline.process.clock import SystemClock
-from thermocline.rules.column_types import Kind
-from thermocline.rules.decode import json_row
+from thermocline.rules.column_types import ColumnType, Kind
+from thermocline.rules.decode import arrow_array, json_row
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
@@ -459,3 +463,23 @@ def test_an_extract_that_fails_to_begin_lets_go_of_its_pin(
     with pytest.raises(ZeroDivisionError):
         table.extract(("key",), world.seam)
     assert set((world.hot_folder / "leases").iterdir()) == leases
+
+
+def test_uuids_within_a_column_that_another_writer_stored_as_such_are_ours(tmp_path: Path) -> None:
+    """DuckDB gives the text of Parquet's UUIDs; of a file of ours it gives their bytes."""
+    of = ColumnType.parse("list<struct<id: uuid, at: timestamptz, price: decimal(4,2)>>")
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    ours = arrow_array(of, [[{"id": UUID(int=5), "at": at, "price": Decimal("1.50")}, None], None, []])
+    items = ours.flatten()
+    ids = pa.ExtensionArray.from_storage(pa.uuid(), items.field(0))
+    theirs = pa.ListArray.from_arrays(
+        ours.offsets,
+        pa.StructArray.from_arrays(
+            [ids, items.field(1), items.field(2)], ["id", "at", "price"], mask=items.is_null()
+        ),
+        mask=ours.is_null(),
+    )
+    for name, stored in (("ours", ours), ("theirs", theirs)):
+        pq.write_table(pa.table({"v": stored}), tmp_path / name)
+        found = duckdb.read_parquet(str(tmp_path / name)).to_arrow_table().column("v").combine_chunks()
+        assert conformed(found, of.arrow, of).equals(ours)

@@ -29,11 +29,11 @@ DEFINITION = LiveTable.build(
     identifier="a.t",
     topics=["t"],
     key=["k"],
-    columns={"v": "long", "k": "string", "w": "string", "x": "timestamptz"},
+    columns={"v": "long", "k": "string", "w": "string", "x": "timestamptz", "y": "list<string>"},
     buckets=1,
     partial_updates=True,
 )
-COLUMNS = ("v", "w", "x")
+COLUMNS = ("v", "w", "x", "y")
 # One is stored as a beginning and a hash.
 KEYS = ("a", "b", "c", "long" * KEY_BYTES_MAX)
 NULLS: dict[str, object] = dict.fromkeys(COLUMNS)
@@ -81,8 +81,9 @@ class Chains:
         draw, offset = self.draw, self.ends[partition]
         self.ends[partition] += 1
         key = draw.choice(KEYS if self.wanders else KEYS[partition::2])
-        names = draw.sample(COLUMNS, draw.choice([0, 1, 1, 2, 2, 3]))
-        values = {"v": offset, "w": f"w{offset}", "x": f"2026-01-01T00:00:{offset % 60:02}Z"}
+        names = draw.sample(COLUMNS, draw.choice([0, 1, 1, 2, 2, 3, 4]))
+        values: Sets = {"v": offset, "w": f"w{offset}", "x": f"2026-01-01T00:00:{offset % 60:02}Z"}
+        values["y"] = [f"y{offset}", None][: draw.randrange(3)]
         sets: Sets = {name: draw.choice([values[name], values[name], None]) for name in names}
         return Record(key, partition, offset, draw.randrange(3), None if draw.random() < 0.15 else sets)
 
@@ -201,7 +202,7 @@ def test_partial_records_are_laid_over_each_other_whatever_the_seam(
 
 def test_whole_records_of_a_partial_table_are_stored_as_in_any_other() -> None:
     plain = replace(DEFINITION, partial_updates=False)
-    chunk = RecordChunk("t", 0, [b'{"k": "a"}'], [b'{"v": 1, "w": "w", "x": null}'], [7], [0])
+    chunk = RecordChunk("t", 0, [b'{"k": "a"}'], [b'{"v": 1, "w": "w", "x": null, "y": null}'], [7], [0])
     stored = [
         list(stored_records(one, chunk, decoder_for(one).decode(chunk.keys, chunk.values)))
         for one in (DEFINITION, plain)

@@ -66,6 +66,23 @@ def test_new_columns_get_ids_that_the_table_never_gave() -> None:
     assert ids == {0: [last + 1, last + 2], last: [last + 1, last + 2], last + 7: [last + 8, last + 9]}
 
 
+def test_the_fields_within_new_columns_have_ids_after_them_and_those_within_old_ones_keep_theirs() -> None:
+    last = ORDERS.provenance_id + len(PROVENANCE) - 1
+    more: dict[str, Any] = {"tags": "list<string>", "size": "struct<a: list<int>, b: map<string, int>>"}
+    first = plan_alteration(ORDERS, wanted(columns=COLUMNS | more))
+    assert [(c.field_id, c.nested_ids) for c in first.added] == [
+        (last + 1, (last + 2,)),
+        (last + 3, tuple(range(last + 4, last + 9))),
+    ]
+    second = plan_alteration(first.definition, wanted(columns={**COLUMNS, "n": "list<int>", **more}))
+    assert [(c.field_id, c.nested_ids) for c in second.added] == [(last + 9, (last + 10,))]
+    assert [c for c in second.definition.columns if c.name in more] == list(first.added)
+    with pytest.raises(
+        AlterationRefused, match="tags can't become list<long> from list<string>: what is nested"
+    ):
+        plan_alteration(first.definition, wanted(columns=COLUMNS | more | {"tags": "list<long>"}))
+
+
 def test_a_second_alteration_goes_on_where_the_first_one_ended() -> None:
     first = plan_alteration(ORDERS, wanted(columns=columns(score="double"))).definition
     second = plan_alteration(first, wanted(columns=columns(score="double", note="string")))
@@ -133,6 +150,8 @@ def test_topics_in_another_order_are_a_change_and_no_new_topics() -> None:
             "the column count can't become string from int: only int to long",
         ),
         ({"columns": columns(count="double")}, "only int to long"),
+        ({"columns": columns(count="list<int>")}, "only int to long"),
+        ({"columns": columns(at="timestamp")}, "only int to long"),
         ({"columns": columns(price="decimal(5,2)")}, "can't become decimal(5,2) from decimal(6,2)"),
         ({"columns": columns(price="decimal(9,3)")}, "can't become decimal(9,3) from decimal(6,2)"),
         ({"columns": columns(price="long")}, "can't become long from decimal(6,2)"),

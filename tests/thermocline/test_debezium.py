@@ -31,6 +31,10 @@ CUSTOMERS = LiveTable.build(
         "born": {"type": "date", "epoch": "d"},
         "changed": {"type": "timestamptz", "epoch": "us"},
         "notes": "json",
+        "tags": "list<string>",
+        "sizes": "list<long>",
+        "owners": "list<uuid>",
+        "labels": "map<string, string>",
     },
 )
 ANN = {"id": 7, "name": "Ann", "born": 7_300, "changed": 1_700_000_000_000_000, "notes": {"a": 1}}
@@ -139,13 +143,17 @@ def test_with_partial_updates_a_value_that_is_not_there_is_absent_and_all_others
         {"name": UNAVAILABLE},
         {"photo": base64.b64encode(UNAVAILABLE.encode()).decode()},
         {"notes": UNAVAILABLE},
+        {"tags": [UNAVAILABLE]},
+        {"sizes": list(UNAVAILABLE.encode())},
+        {"owners": ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]},
+        {"labels": {UNAVAILABLE: UNAVAILABLE}},
     ],
 )
 def test_a_value_that_the_event_leaves_out_is_not_taken_for_a_text(left_out: dict[str, Any]) -> None:
     (bad,) = decode((7, event("u", after=ANN | left_out))).bad
     assert bad.stage is Stage.CONTRACT
     assert next(iter(left_out)) in bad.reason
-    inside = {"name": f"about {UNAVAILABLE}", "other": UNAVAILABLE}
+    inside = {"name": f"about {UNAVAILABLE}", "other": UNAVAILABLE, "sizes": [*UNAVAILABLE.encode(), 1]}
     assert decode((7, event("u", after=ANN | inside))).columns["name"] == [inside["name"]]
 
 

@@ -40,7 +40,13 @@ def problems_of(**changes: Any) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(
-    "text", [*(kind for kind in Kind if kind is not Kind.DECIMAL), "decimal(38,38)", "decimal(10,2)"]
+    "text",
+    [
+        *(kind for kind in Kind if kind not in (Kind.DECIMAL, Kind.STRUCT, Kind.LIST, Kind.MAP)),
+        *("decimal(38,38)", "decimal(10,2)", "list<string>", "map<string, list<timestamptz epoch ms>>"),
+        "struct<Street: string, no: list<struct<of: decimal(3,1), a b: map<string, json>>>>",
+        "list<" * 16 + "int" + ">" * 16,
+    ],
 )
 def test_a_type_reads_back_from_what_it_declares(text: str) -> None:
     parsed = ColumnType.parse(text)
@@ -54,6 +60,44 @@ def test_an_epoch_reads_back_from_what_it_declares() -> None:
     assert ColumnType.parse(parsed.declared) == parsed
 
 
+def test_a_nested_type_may_be_spelled_with_any_blanks_and_capitals() -> None:
+    parsed = ColumnType.parse(" STRUCT < a:LIST<Decimal( 3 , 1 )>,b :map<STRING,int> >")
+    assert str(parsed) == "struct<a: list<decimal(3,1)>, b: map<string, int>>"
+
+
+def test_fields_within_columns_have_the_ids_that_follow_and_keep_them() -> None:
+    """Those of one level come first: so Iceberg numbers a new table, and an added column."""
+    columns = {"app_id": "int", "a": "struct<x: list<int>, y: map<string, int>>", "b": "list<string>"}
+    built = LiveTable.build(**SETTINGS | {"key": ["app_id"], "entity": [], "columns": columns})
+    schema = built.iceberg_schema()
+    assert [(column.field_id, column.nested_ids) for column in built.columns] == [
+        (1, ()),
+        (2, (8, 9, 10, 11, 12)),
+        (3, (13,)),
+    ]
+    assert [schema.find_column_name(number) for number in range(1, 14)] == [
+        *("app_id", "a", "b", *PROVENANCE),
+        *("a.x", "a.y", "a.x.element", "a.y.key", "a.y.value", "b.element"),
+    ]
+    moved = replace(
+        built,
+        columns=tuple(replace(c, nested_ids=tuple(n + 50 for n in c.nested_ids)) for c in built.columns),
+    )
+    assert LiveTable.from_json(moved.to_json(), built.name) == moved
+    with pytest.raises(ConfigInvalid, match="1 ids for the fields within it"):
+        LiveTable.from_json(
+            moved.to_json().replace("[63]", "[63,64]").replace('"ids":[58,59,60,61,62]', '"ids":[58]'), "t"
+        )
+
+
+def test_a_column_has_no_name_that_iceberg_has_for_a_field_within_another() -> None:
+    columns = SETTINGS["columns"] | {"a": "struct<b: list<int>>", "A.B": "int", "a.b.element": "int"}
+    assert problems_of(columns=columns) == (
+        'the column "A.B" has the name of a field within a',
+        'the column "a.b.element" has the name of a field within a',
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -65,14 +109,28 @@ def test_an_epoch_reads_back_from_what_it_declares() -> None:
         ("decimal(0,0)", "1 to 38"),
         ({"type": "timestamptz", "epoch": "ns"}, "none of s, ms, us"),
         ({"type": "string", "epoch": "ms"}, "belongs to timestamptz"),
-        ("struct<street: string>", '"struct<street: string>": nested types are not supported'),
-        ("list", '"list": nested types are not supported'),
-        ("Map<string, int>", '"Map<string, int>": nested types are not supported'),
-        ("array(int)", "nested types are not supported"),
-        ("row(a int)", "nested types are not supported"),
+        ("list", '"list": nested types are spelled'),
+        ("array<int>", '"array<int>": nested types are spelled'),
+        ("array(int)", "nested types are spelled"),
+        ("row(a int)", "nested types are spelled"),
         ("lists", "known: "),
-        ({"type": "list", "element": "string"}, '"list": nested types are not supported'),
-        ({"street": "string"}, "nested types are not supported"),
+        ("list<lists>", '"lists" is not a column type; known: '),
+        ("list<strin>", 'did you mean "string"?'),
+        ("list<int>>", 'did you mean "int"?'),
+        ("list<int, int>", "not of the form list<string>"),
+        ("list<>", '"" is not a column type'),
+        ("map<string>", "not of the form map<string, double>"),
+        ("map<int, int>", "the keys of a map can't be a int"),
+        ("map<list<string>, int>", "the keys of a map can't be a list<string>"),
+        ("struct<>", '"" is no field of a struct'),
+        ("struct<street>", '"street" is no field of a struct'),
+        ("struct<a.b: int>", '"a.b: int" is no field of a struct'),
+        ("struct<a: int, A: int>", 'two fields of a struct are called "a" but for case'),
+        ("list<" * 17 + "int" + ">" * 17, "more than 16 levels"),
+        ("list<date epoch ms>", 'the epoch "ms" is none of d'),
+        ({"type": "list<date>", "epoch": "d"}, "within it, times as numbers are spelled"),
+        ({"type": "list", "element": "string"}, "is not of the form"),
+        ({"street": "string"}, "nested types are spelled"),
         ({"kind": "string"}, "form"),
         ({"epoch": "ms"}, "form"),
     ],

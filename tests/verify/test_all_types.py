@@ -62,6 +62,8 @@ DEFINITION = LiveTable.build(
         "price": "decimal(12,3)",
         "flag": "boolean",
         "at": "timestamptz",
+        "local": "timestamp",
+        "nested": "list<struct<id: uuid, of: map<string, double>>>",
     },
 )
 END = 40
@@ -69,8 +71,11 @@ PLACE = ("kinds", 0)
 IO = PyArrowFileIO()
 
 
-def chunk(changed: int | None = None) -> RecordChunk:
-    """Upserts of 20 keys, each twice, some as tombstones; ``changed`` is an offset with another value."""
+def chunk(changed: int | None = None, within: str = "ratio") -> RecordChunk:
+    """Upserts of 20 keys, each twice, some as tombstones; at the offset ``changed`` a zero has another sign.
+
+    ``within`` is the column that has it.
+    """
     keys, values = [], []
     for offset in range(END):
         number = offset % 20
@@ -87,10 +92,18 @@ def chunk(changed: int | None = None) -> RecordChunk:
             "other_day": "1969-12-31",
             "small": -offset,
             "large": 2**40 + offset,
-            "ratio": -0.0 if offset != changed else 0.0,
+            "ratio": -0.0 if (offset, within) != (changed, "ratio") else 0.0,
             "price": 12.125,
             "flag": offset % 2 == 0,
             "at": "2026-03-01T12:00:00.000001Z",
+            "local": "2026-03-01T12:00:00.000001",
+            "nested": [
+                {
+                    "id": str(UUID(int=offset)),
+                    "of": {"a": -0.0 if (offset, within) != (changed, "nested") else 0.0},
+                },
+                None,
+            ],
         }
         if offset % 7 == 3:
             value = {}
@@ -122,9 +135,9 @@ def staged(seam: int) -> Iterator[Staging]:
         yield staging
 
 
-def stored(folder: Path, seam: int, changed: int | None = None) -> pa.Table:
+def stored(folder: Path, seam: int, changed: int | None = None, within: str = "ratio") -> pa.Table:
     """The rows of a data file that holds all before a seam, as verify reads them."""
-    records = LogDecoder(reading(seam), []).decode(chunk(changed)).slice(0, seam)
+    records = LogDecoder(reading(seam), []).decode(chunk(changed, within)).slice(0, seam)
     last = winners(records)
     rows = last.filter(pc.invert(last.column("_tombstone"))).sort_by(KEY)
     path = (folder / "rows.parquet").as_uri()
@@ -151,8 +164,9 @@ def test_rows_in_files_are_what_the_log_says(tmp_path: Path, seam: int) -> None:
     assert report.agreed == rows.num_rows > 10
 
 
-def test_a_zero_of_another_sign_is_another_value(tmp_path: Path) -> None:
-    report = checked(stored(tmp_path, 20, changed=7), 20)
+@pytest.mark.parametrize("within", ["ratio", "nested"])
+def test_a_zero_of_another_sign_is_another_value(tmp_path: Path, within: str) -> None:
+    report = checked(stored(tmp_path, 20, 7, within), 20)
     assert report.counts == {"row-differs": 1}
     assert report.findings[0].key is not None
     assert report.findings[0].key["id"] == UUID(int=7)

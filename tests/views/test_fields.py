@@ -9,8 +9,11 @@ from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.definition import Column
 from views.fields import token, value
 
+UNREAD = (Kind.JSON, Kind.STRUCT, Kind.LIST, Kind.MAP)
+"""By no expression: a table that has such a column has no view of its log."""
 
-@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.JSON])
+
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in UNREAD])
 def test_every_kind_of_column_is_read(kind: Kind) -> None:
     column = Column("it", ColumnType.parse("decimal(10,2)" if kind is Kind.DECIMAL else str(kind)), 1)
     text = value(column, "_c0", "_message")

@@ -17,6 +17,7 @@ from rich.text import Text
 from thermocline.cli.output import counted, say, show, table
 from thermocline.cli.session import AsJson, TableName, Url, session_of
 from thermocline.errors import BadParameter, refusal
+from thermocline.text.shown import json_text
 from thermocline.text.typed import again
 
 if TYPE_CHECKING:
@@ -233,6 +234,8 @@ def _value(value: object) -> Text:
     """A column's value. Numbers are as in JSON: most are names of something, which no separator may break."""
     if value is None:
         return Text("null", style="dim")
+    if isinstance(value, dict | list):
+        return Text(json_text(value))
     return Text(str(value).lower() if isinstance(value, bool) else str(value))
 
 

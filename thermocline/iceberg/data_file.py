@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -9,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.conversions import to_bytes
-from pyiceberg.types import PrimitiveType
+from pyiceberg.types import NestedField, PrimitiveType, StructType
 
 from thermocline.failpoints import failstep
 from thermocline.iceberg.file_buckets import UNPLACED, FileBucket
@@ -75,12 +77,13 @@ class DataFileWriter:
         self._part = part
         self._path = path
         self._definition = definition
+        self._schema = definition.iceberg_schema()
         self._sink = io.new_output(path).create()
         self._parquet: pq.ParquetWriter | None = None
         self._first_keys: list[bytes] = []
         self._pending: pa.Table | None = None
-        self._null_counts = dict.fromkeys(definition.table_schema.names, 0)
-        self._edges: dict[str, list[pa.Array]] = {name: [] for name in self._null_counts}
+        self._null_counts: dict[int, int] = defaultdict(int)
+        self._edges: dict[int, list[pa.Array]] = defaultdict(list)
 
     def __enter__(self) -> Self:
         return self
@@ -119,35 +122,46 @@ class DataFileWriter:
         starts = pa.array(range(0, rows.num_rows, ROW_GROUP_ROWS))
         self._first_keys += rows.column(KEY).take(starts).to_pylist()
         schema = self._definition.table_schema
-        known = schema.names
         if LINEAGE.names[0] in rows.column_names:
             schema = pa.schema([*schema, *LINEAGE])
         table = rows.select(schema.names).cast(schema)
         if self._parquet is None:
             self._parquet = pq.ParquetWriter(self._sink, schema, write_page_index=True, **_encodings(table))
         self._parquet.write_table(table, row_group_size=ROW_GROUP_ROWS)
-        for name in known:
-            column = table.column(name)
-            self._null_counts[name] += column.null_count  # safety: bounds-nulls
-            if column.null_count < len(column) and any(is_type(column.type) for is_type in _ORDERED):
-                low_high = pc.min_max(column)
-                self._edges[name].append(pa.array([low_high["min"], low_high["max"]], column.type))
+        for field in self._schema.fields:
+            for scalar, values in _scalars(field, table.column(field.name)):
+                self._null_counts[scalar.field_id] += values.null_count  # safety: bounds-nulls
+                if values.null_count < len(values) and any(is_type(values.type) for is_type in _ORDERED):
+                    low_high = pc.min_max(values)
+                    edges = pa.array([low_high["min"], low_high["max"]], values.type)
+                    self._edges[scalar.field_id].append(edges)
 
     def _described(self, file_bytes: int) -> WrittenFile:
-        nulls: dict[int, int] = {}
         lower: dict[int, bytes] = {}
         upper: dict[int, bytes] = {}
-        for field in self._definition.iceberg_schema().fields:
-            nulls[field.field_id] = self._null_counts[field.name]
-            assert isinstance(field.field_type, PrimitiveType)
-            if not self._edges[field.name]:
-                continue
-            bounds = pc.min_max(pa.chunked_array(self._edges[field.name]))
+        for field_id, edges in self._edges.items():
+            bounds = pc.min_max(pa.chunked_array(edges))
             low, high = _lower(bounds["min"].as_py()), _upper(bounds["max"].as_py())  # safety: bounds-lower
-            lower[field.field_id] = to_bytes(field.field_type, low)
+            field_type = self._schema.find_type(field_id)
+            assert isinstance(field_type, PrimitiveType)
+            lower[field_id] = to_bytes(field_type, low)
             if high is not None:
-                upper[field.field_id] = to_bytes(field.field_type, high)
-        return WrittenFile(self._path, file_bytes, self.rows, nulls, lower, upper, self._part)
+                upper[field_id] = to_bytes(field_type, high)
+        return WrittenFile(
+            self._path, file_bytes, self.rows, dict(self._null_counts), lower, upper, self._part
+        )
+
+
+def _scalars(field: NestedField, values: pa.ChunkedArray) -> Iterator[tuple[NestedField, pa.ChunkedArray]]:
+    """A column, if it is a scalar; of a struct the scalars in it, of which each row has one.
+
+    A list or a map has as many as it likes: no manifest counts them.
+    """
+    if isinstance(field.field_type, PrimitiveType):
+        yield field, values
+    elif isinstance(field.field_type, StructType):
+        for place, inner in enumerate(field.field_type.fields):
+            yield from _scalars(inner, pc.struct_field(values, place))  # safety: bounds-nested
 
 
 def _encodings(table: pa.Table) -> dict[str, Any]:
@@ -155,14 +169,31 @@ def _encodings(table: pa.Table) -> dict[str, Any]:
 
     A dictionary of values that hardly repeat is one more page to decode: without it, such a column takes a
     tenth fewer bytes and a third less time to read. Where values do repeat, so little is left to compress
-    that Zstandard would cost a lookup more to set up than it saves in bytes.
+    that Zstandard would cost a lookup more to set up than it saves in bytes. What is nested is not looked
+    into, and has both.
     """
     sample = table.slice(max(0, table.num_rows - ROW_GROUP_ROWS) // 2, ROW_GROUP_ROWS)
-    repeating = [
-        name for name in table.column_names if 2 * pc.count_distinct(sample[name]).as_py() <= sample.num_rows
-    ]
-    codecs = {name: "snappy" if name in repeating else "zstd" for name in table.column_names}
-    return {"use_dictionary": repeating, "compression": codecs}
+    nested = [path for field in table.schema if pa.types.is_nested(field.type) for path in _paths(field)]
+    flat = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
+    repeating = [name for name in flat if 2 * pc.count_distinct(sample[name]).as_py() <= sample.num_rows]
+    codecs = {name: "snappy" if name in repeating else "zstd" for name in (*flat, *nested)}
+    return {"use_dictionary": [*repeating, *nested], "compression": codecs}
+
+
+def _paths(field: pa.Field) -> Iterator[str]:
+    """What Parquet calls the columns that a field is stored as."""
+    if pa.types.is_struct(field.type):
+        inner = list(field.type)
+    elif pa.types.is_list(field.type):
+        inner = [field.type.value_field.with_name("list.element")]
+    elif pa.types.is_map(field.type):
+        inner = [field.type.key_field.with_name("key_value.key")]
+        inner += [field.type.item_field.with_name("key_value.value")]
+    else:
+        yield field.name
+        return
+    for one in inner:
+        yield from (f"{field.name}.{path}" for path in _paths(one))
 
 
 def _lower(value: Any) -> Any:

@@ -30,13 +30,16 @@ from thermocline.iceberg.lineage import Link, link_of
 from thermocline.iceberg.rows import live_rows, rows_schema
 from thermocline.process.logs import fields
 from thermocline.rules.alteration import definition_by
+from thermocline.rules.comparable import nested_as_bytes
 from thermocline.rules.definition import KEY
 from thermocline.rules.keys import buckets
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
+    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
+    from thermocline.rules.column_types import ColumnType
     from thermocline.rules.definition import LiveTable
 
 __all__ = ["NotARewrite", "Rewrite", "check_same_rows", "standing"]
@@ -109,7 +112,7 @@ def check_same_rows(table: Table, definition: LiveTable, ours: Link, others: Seq
     try:
         schema = table.schemas()[ours.snapshot.schema_id or 0]
         then = definition_by(definition, schema)
-        ids = {field.name: str(field.field_id).encode() for field in schema.fields}
+        ids = column_ids(schema)
         _check_partitions(table, definition, others[-1])
         before, after = _files(table, ours), _files(table, others[-1])
         # By file and deletes, each as often as it is listed.
@@ -127,6 +130,12 @@ def check_same_rows(table: Table, definition: LiveTable, ours: Link, others: Seq
         raise NotARewrite(f"a file can't be read: {first_line(error)}") from error
     except OSError as error:
         raise StorageFailed(table=definition.name, detail=first_line(error)) from error
+
+
+def column_ids(schema: Schema) -> dict[str, bytes]:
+    """The ids of columns and of the fields within them, by their full names, as a data file carries them."""
+    numbers = schema.field_ids  # safety: rewrite-nested-ids
+    return {str(schema.find_column_name(number)): str(number).encode() for number in numbers}
 
 
 def _since_ours(table: Table) -> list[Link]:
@@ -176,6 +185,7 @@ class _Sums:
         self._io = io
         self._definition = definition
         self._columns = [name for name in rows_schema(definition).names if name != KEY]
+        self._nested = {column.name: column.type for column in definition.columns if column.type.fields}
         self._ids = ids or {}
 
     def rows_listed(self, files: Counter[DataFile]) -> int:
@@ -198,7 +208,7 @@ class _Sums:
             count += rows.num_rows
             if self._ids:
                 self._check_bucket(file, rows)
-            total += sum(_hashes(rows.select(self._columns)))
+            total += sum(_hashes(rows.select(self._columns), self._nested))
         if count != _live(file):
             raise NotARewrite(f"{file.path} has {count} live rows, and its manifest says {_live(file)}")
         return count, total
@@ -213,7 +223,7 @@ class _Sums:
         with open_input(self._io, file.path) as source:
             parquet = pq.ParquetFile(source)
             footer: pq.FileMetaData = parquet.metadata
-            fields = {one.name: (one.metadata or {}).get(_FIELD_ID) for one in parquet.schema_arrow}
+            fields = dict(_field_ids(parquet.schema_arrow))
         if footer.num_rows != file.rows:
             raise NotARewrite(f"{file.path} has {footer.num_rows} rows, and its manifest says {file.rows}")
         # Our readers go by a column's name, others by its id.
@@ -227,19 +237,39 @@ class _Sums:
 _FIELD_ID: Final = b"PARQUET:field_id"
 
 
+def _field_ids(fields: Iterable[pa.Field], before: str = "") -> Iterator[tuple[str, bytes | None]]:
+    """The ids that a file has by the full names that Iceberg has: those of what is within columns, too."""
+    for field in fields:
+        name = before + field.name
+        yield name, (field.metadata or {}).get(_FIELD_ID)
+        yield from _field_ids(_fields_within(field.type), f"{name}.")
+
+
+def _fields_within(of: pa.DataType) -> list[pa.Field]:
+    """The fields of a nested type, called as Iceberg calls them, however a file does."""
+    if pa.types.is_map(of):
+        return [of.key_field.with_name("key"), of.item_field.with_name("value")]
+    if pa.types.is_list(of) or pa.types.is_large_list(of):
+        return [of.value_field.with_name("element")]
+    return list(of) if pa.types.is_struct(of) else []
+
+
 def _live(file: DataFile) -> int:
     return file.rows - (file.deletes.cardinality if file.deletes is not None else 0)
 
 
-def _hashes(rows: pa.Table) -> Iterator[int]:
+def _hashes(rows: pa.Table, nested: Mapping[str, ColumnType]) -> Iterator[int]:
     """A number for each row: the same one for the same values of the same types alone."""
     encode = msgspec.msgpack.Encoder().encode
-    for row in zip(*(_exact(column.combine_chunks()).to_pylist() for column in rows.columns), strict=True):
+    columns = (_exact(rows.column(name).combine_chunks(), nested.get(name)) for name in rows.column_names)
+    for row in zip(*(values.to_pylist() for values in columns), strict=True):
         yield int.from_bytes(hashlib.blake2b(encode(row), digest_size=_HASH_BYTES).digest())
 
 
-def _exact(values: pa.Array) -> pa.Array:
+def _exact(values: pa.Array, nested: ColumnType | None) -> pa.Array:
     """Times as their numbers, which takes a tenth of the time; doubles as their bits: -0.0 is not 0.0."""
+    if nested is not None:
+        return nested_as_bytes(nested, values)
     if pa.types.is_temporal(values.type) or pa.types.is_floating(values.type):
         return values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())
     return values

@@ -73,7 +73,7 @@ def _placed_rows(
         is_live[positions_deleted[first:end] - start] = False
         if end - first < rows.num_rows:
             live = rows.filter(pa.array(is_live)) if end > first else rows
-            yield start + np.flatnonzero(is_live), with_keys(definition, live)
+            yield start + np.flatnonzero(is_live), live
 
 
 def with_keys(definition: LiveTable, rows: pa.Table) -> pa.Table:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from pyiceberg import types
@@ -16,7 +17,14 @@ from pyiceberg import types
 from thermocline.errors import AlterationRefused
 from thermocline.rules.bucket_change import problems_of_buckets, with_buckets
 from thermocline.rules.column_types import ColumnType, Kind
-from thermocline.rules.definition import PROVENANCE, Column, LiveTable, problems_of_new_names, spelled_schema
+from thermocline.rules.definition import (
+    PROVENANCE,
+    Column,
+    LiveTable,
+    problems_of_new_names,
+    spelled_schema,
+    with_next_ids,
+)
 from thermocline.text.shown import json_text
 
 if TYPE_CHECKING:
@@ -188,6 +196,8 @@ def _problem_of_type(current: LiveTable, column: Column, wanted: ColumnType) -> 
     change = f"the column {column.name} can't become {wanted} from {column.type}"
     if column.name in current.key:  # safety: key-type
         yield f"{change}: it is part of the key, whose bytes stand in the index of every file"
+    elif column.type.fields and wanted.fields:
+        yield f"{change}: what is nested in a column can't be altered"
     elif not _is_widening(column.type, wanted):  # safety: widening-only
         yield f"{change}: only int to long and a higher precision of a decimal leave every value as it is"
 
@@ -212,12 +222,16 @@ def _type_by(now: ColumnType, then: types.IcebergType) -> ColumnType:
 
 def _columns_with_ids(current: LiveTable, wanted: LiveTable, last_column_id: int) -> Iterator[Column]:
     """The wanted columns with the ids they have, or, for new ones, those that Iceberg gives next."""
-    ids = {column.name: column.field_id for column in current.columns}
-    last = max([last_column_id, *ids.values(), current.provenance_id + len(PROVENANCE) - 1])
+    known = {column.name: column for column in current.columns}
+    used = [number for column in current.columns for number in (column.field_id, *column.nested_ids)]
+    ids = count(max([last_column_id, *used, current.provenance_id + len(PROVENANCE) - 1]) + 1)
     for column in wanted.columns:
-        if column.name not in ids:
-            last += 1
-        yield replace(column, field_id=ids.get(column.name, last))  # safety: kept-ids
+        before = known.get(column.name)
+        if before is None:
+            yield with_next_ids(replace(column, field_id=next(ids)), ids)
+        else:
+            # safety: kept-ids
+            yield replace(column, field_id=before.field_id, nested_ids=before.nested_ids)
 
 
 def _changed_topics(current: LiveTable, wanted: LiveTable, added: Sequence[str]) -> Iterator[str]:

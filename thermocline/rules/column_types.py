@@ -9,30 +9,35 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
+from functools import partial
+from operator import attrgetter
 from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
 import msgspec
 import pyarrow as pa
 from pyiceberg import types
-from pyiceberg.types import PrimitiveType
+from pyiceberg.types import IcebergType
 
 from thermocline.errors import did_you_mean
-from thermocline.rules import scalars
+from thermocline.rules import nested_types, scalars
+from thermocline.rules.nested_types import Convert, nullable, where_needed
 
 __all__ = [
     "ESCAPED_ZERO",
     "KEY_END",
-    "NESTED_REFUSED",
+    "NESTED_SPELLED",
     "TIMESTAMP",
     "TYPES",
     "ColumnType",
     "Kind",
+    "NestedField",
     "Packing",
     "TypeEntry",
     "TypeText",
@@ -43,11 +48,15 @@ Epoch = Literal["s", "ms", "us", "d"]
 TypeText = str | Mapping[str, str]
 DECIMAL_PRECISION_MAX: Final = 38  # Iceberg's limit, and that of a 128-bit decimal
 DECIMAL_TYPE: Final = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)")
-NESTED_TYPE: Final = re.compile(r"(struct|list|map|array|row)\b")  # as Iceberg, Spark and Trino spell them
-NESTED_REFUSED: Final = (
-    'nested types are not supported: read one field by { type = "string", path = "address.city" }, or all of '
-    'it as "json", its text'
+OTHER_SPELLING: Final = re.compile(r"(struct|list|map|array|row)\b")  # unfinished, or another program's
+NESTED_SPELLED: Final = (
+    'nested types are spelled "struct<city: string, zip: string>", "list<string>" or "map<string, double>"; '
+    'one field alone is read by { type = "string", path = "address.city" }, and anything as its text by '
+    '"json"'
 )
+FIELD_NAME: Final = re.compile(r"""[^"'`\\\x00-\x1f\x7f<>(),:.]+""")  # what needs no escapes anywhere
+LEVELS_MAX: Final = 16
+"""Of structs, lists and maps within each other: more than people read, and few enough for every reader."""
 TIMESTAMP: Final = pa.timestamp("us", "UTC")
 ESCAPED_ZERO: Final = b"\x00\xff"
 KEY_END: Final = b"\x00\x01"
@@ -64,9 +73,13 @@ class Kind(StrEnum):
     BOOLEAN = "boolean"
     DATE = "date"
     TIMESTAMPTZ = "timestamptz"
+    TIMESTAMP = "timestamp"
     UUID = "uuid"
     BINARY = "binary"
     JSON = "json"
+    STRUCT = "struct"
+    LIST = "list"
+    MAP = "map"
 
 
 class Packing(StrEnum):
@@ -77,6 +90,8 @@ class Packing(StrEnum):
     BYTES = "bytes"
     BOOLEAN = "boolean"
     TIMESTAMP = "timestamp"
+    NESTED = "nested"
+    """MessagePack itself, as bytes: so that each cell of a row says how long it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,48 +117,76 @@ class TypeEntry:
 
     ``arrow`` of every table of ours (a UUID is its 16 bytes); ``python``, the natural value; ``parsed``, what
     msgspec checks and gives for a JSON value, and ``convert``, what makes the natural value of that;
+    ``stored`` makes of a natural value what Arrow takes, ``natural`` the other way round; None: as it is.
     ``json_schema``, of the JSON that is given out; ``key``, where it may be a key column.
     """
 
     arrow: Callable[[ColumnType], pa.DataType]
-    iceberg: Callable[[ColumnType], PrimitiveType]
+    iceberg: Callable[[ColumnType], IcebergType]
     duckdb: str
     trino: str
-    python: type
+    python: Callable[[ColumnType], Any]
     packing: Packing
-    json_schema: dict[str, Any]
-    parsed: Any
-    convert: Callable[[Any, ColumnType], Any] | None = None
+    json_schema: Callable[[ColumnType], dict[str, Any]]
+    parsed: Callable[[ColumnType], Any]
+    convert: Callable[[ColumnType], Convert | None] = lambda _: None
+    stored: Callable[[ColumnType], Convert | None] = lambda _: None
+    natural: Callable[[ColumnType], Convert | None] = lambda _: None
     key: KeyForm | None = None
 
 
 @dataclass(frozen=True, slots=True)
+class NestedField:
+    """A field within a nested type; ``field_id`` is 0 where the type is not that of a column of a table."""
+
+    name: str
+    type: ColumnType
+    field_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ColumnType:
-    """The type of a column. ``precision`` and ``scale`` belong to decimals, ``epoch`` to times as numbers."""
+    """The type of a column.
+
+    ``precision`` and ``scale`` belong to decimals, ``epoch`` to times as numbers, ``fields`` to nested types.
+    """
 
     kind: Kind
     precision: int | None = None
     scale: int | None = None
     epoch: Epoch | None = None
+    fields: tuple[NestedField, ...] = ()
 
     @classmethod
     def parse(cls, text: TypeText) -> ColumnType:
-        """Reads ``"decimal(10,2)"`` or ``{"type": "timestamptz", "epoch": "ms"}``.
+        """Reads ``"decimal(10,2)"``, ``"list<string>"`` or ``{"type": "timestamptz", "epoch": "ms"}``.
+
+        Within a nested type, the latter is spelled ``timestamptz epoch ms``.
 
         Raises:
             ValueError: with one plain sentence, when it is no type of ours.
         """
-        if not isinstance(text, str):
-            return _parse_with_epoch(text)
-        word = text.strip().lower()
-        if NESTED_TYPE.match(word):
-            raise ValueError(f'"{text}": {NESTED_REFUSED}')
-        if word.startswith(Kind.DECIMAL):
-            return _parse_decimal(word)
-        if word not in set(Kind):
-            known = [*(kind for kind in Kind if kind is not Kind.DECIMAL), "decimal(10,2)"]
-            raise ValueError(f'"{text}" is not a column type{closest(word, known)}')
-        return cls(Kind(word))
+        return _parse(text, 0) if isinstance(text, str) else _parse_with_epoch(text)
+
+    def with_ids(self, ids: Iterator[int]) -> ColumnType:
+        """The same with field ids for all fields within it, in the order in which Iceberg gives them.
+
+        Those of one level come first, then those within each of them.
+        Source: Apache Iceberg, ``org.apache.iceberg.types.AssignFreshIds``.
+        """
+        taken = [next(ids) for _ in self.fields]
+        return replace(
+            self,
+            fields=tuple(
+                replace(field, type=field.type.with_ids(ids), field_id=field_id)
+                for field, field_id in zip(self.fields, taken, strict=True)
+            ),
+        )
+
+    @property
+    def fields_within(self) -> int:
+        """How many fields it has, at all levels."""
+        return sum(1 + field.type.fields_within for field in self.fields)
 
     @property
     def entry(self) -> TypeEntry:
@@ -161,23 +204,60 @@ class ColumnType:
         return self.entry.arrow(self)
 
     @property
-    def iceberg(self) -> PrimitiveType:
+    def iceberg(self) -> IcebergType:
         """The Iceberg type of the column."""
         return self.entry.iceberg(self)
 
     @property
     def duckdb(self) -> str:
         """What DuckDB calls the type of ``arrow``."""
-        return self.entry.duckdb.format(self=self)
+        fields = ", ".join(f'"{field.name}" {field.type.duckdb}' for field in self.fields)
+        return self.entry.duckdb.format(self=self, fields=fields)
 
     @property
     def trino(self) -> str:
         """The type that Trino has for the column in an Iceberg table."""
-        return self.entry.trino.format(self=self)
+        fields = ", ".join(f'"{field.name}" {field.type.trino}' for field in self.fields)
+        return self.entry.trino.format(self=self, fields=fields)
+
+    @property
+    def python(self) -> Any:
+        """The type of natural values."""
+        return self.entry.python(self)
+
+    @property
+    def parsed(self) -> Any:
+        """What msgspec checks and gives for a JSON value."""
+        return self.entry.parsed(self)
+
+    @property
+    def convert(self) -> Convert | None:
+        """What makes the natural value of that; None where it is that already."""
+        return self.entry.convert(self)
+
+    @property
+    def stored(self) -> Convert | None:
+        """What makes of a natural value what Arrow takes; None where it takes that."""
+        return self.entry.stored(self)
+
+    @property
+    def natural(self) -> Convert | None:
+        """What makes the natural value of what Arrow gives; None where it gives that."""
+        return self.entry.natural(self)
+
+    @property
+    def json_schema(self) -> dict[str, Any]:
+        """The JSON schema of the values, none of them null, that are given out."""
+        return self.entry.json_schema(self)
 
     def __str__(self) -> str:
-        if self.kind is Kind.DECIMAL:
-            return f"decimal({self.precision},{self.scale})"
+        match self.kind:
+            case Kind.DECIMAL:
+                return f"decimal({self.precision},{self.scale})"
+            case Kind.STRUCT:
+                return f"struct<{', '.join(f'{field.name}: {field.type}' for field in self.fields)}>"
+            case Kind.LIST | Kind.MAP:
+                return f"{self.kind}<{', '.join(str(field.type) for field in self.fields)}>"
         return str(self.kind) if self.epoch is None else f"{self.kind} epoch {self.epoch}"
 
 
@@ -186,25 +266,77 @@ def closest(word: str, known: Sequence[str]) -> str:
     return did_you_mean(word, known) or f"; known: {', '.join(known)}"
 
 
+def _parse(text: str, level: int) -> ColumnType:
+    parts = nested_types.parts_of(text)
+    if parts is not None:
+        if level >= LEVELS_MAX:
+            raise ValueError(f"a type is nested more than {LEVELS_MAX} levels deep")
+        word, inside = parts
+        return _NESTED[word](inside, level + 1)
+    word = text.strip().lower()
+    if OTHER_SPELLING.match(word):
+        raise ValueError(f'"{text}": {NESTED_SPELLED}')
+    if word.startswith(Kind.DECIMAL):
+        return _parse_decimal(word)
+    scalar, _, epoch = word.partition(" epoch ")
+    if scalar not in set(Kind):
+        spelled = {Kind.DECIMAL: "decimal(10,2)", Kind.LIST: "list<string>", Kind.MAP: "map<string, double>"}
+        known = [spelled.get(kind, str(kind)) for kind in Kind if kind is not Kind.STRUCT]
+        raise ValueError(f'"{text}" is not a column type{closest(word, known)}')
+    return _with_epoch(ColumnType(Kind(scalar)), epoch.strip()) if epoch else ColumnType(Kind(scalar))
+
+
+def _parse_struct(parts: Sequence[str], level: int) -> ColumnType:
+    fields = []
+    for part in parts:
+        name, colon, text = part.partition(":")
+        if not colon or not FIELD_NAME.fullmatch(name.strip()):
+            raise ValueError(
+                f'"{part.strip()}" is no field of a struct: it is of the form "city: string", and a name has '
+                "no quotes, backslashes, brackets, dots, colons, commas or control characters"
+            )
+        fields.append(NestedField(name.strip(), _parse(text, level)))
+    # Spark and Trino match names without regard to case.
+    name, count = Counter(field.name.casefold() for field in fields).most_common(1)[0]
+    if count > 1:
+        raise ValueError(f'two fields of a struct are called "{name}" but for case')
+    return ColumnType(Kind.STRUCT, fields=tuple(fields))
+
+
+def _parse_list(parts: Sequence[str], level: int) -> ColumnType:
+    if len(parts) != 1:
+        raise ValueError(f'"list<{",".join(parts)}>" is not of the form list<string>')
+    return ColumnType(Kind.LIST, fields=(NestedField("element", _parse(parts[0], level)),))
+
+
+def _parse_map(parts: Sequence[str], level: int) -> ColumnType:
+    if len(parts) != 2:
+        raise ValueError(f'"map<{",".join(parts)}>" is not of the form map<string, double>')
+    key, value = (_parse(part, level) for part in parts)
+    if key.kind is not Kind.STRING:
+        raise ValueError(f"the keys of a map can't be a {key}: they are strings, as in JSON and Avro")
+    return ColumnType(Kind.MAP, fields=(NestedField("key", key), NestedField("value", value)))
+
+
 def _parse_with_epoch(fields: Mapping[str, str]) -> ColumnType:
     declared = fields.get("type")
     unknown = sorted(set(fields) - {"type", "epoch"})
-    if isinstance(declared, str) and NESTED_TYPE.match(declared.strip().lower()):
-        raise ValueError(f'"{declared}": {NESTED_REFUSED}')
     if unknown or not isinstance(declared, str):
-        hint = f"; {NESTED_REFUSED}" if declared is None and "path" not in fields else ""
+        hint = f"; {NESTED_SPELLED}" if declared is None and "path" not in fields else ""
         spelled = json.dumps(dict(fields), ensure_ascii=False)
         raise ValueError(f'{spelled} is not of the form {{ type = "...", epoch = "ms" }}{hint}')
     column_type = ColumnType.parse(declared)
-    epoch = fields.get("epoch")
-    if epoch is None:
-        return column_type
-    known = EPOCHS.get(column_type.kind)
+    return column_type if "epoch" not in fields else _with_epoch(column_type, fields["epoch"])
+
+
+def _with_epoch(of: ColumnType, epoch: str) -> ColumnType:
+    known = EPOCHS.get(of.kind)
     if known is None:
-        raise ValueError(f"an epoch belongs to {' and '.join(EPOCHS)}, not to {column_type}")
+        hint = '; within it, times as numbers are spelled "timestamptz epoch ms"' if of.fields else ""
+        raise ValueError(f"an epoch belongs to {' and '.join(EPOCHS)}, not to {of}{hint}")
     if epoch not in known:
         raise ValueError(f'the epoch "{epoch}" is none of {", ".join(known)}')
-    return ColumnType(column_type.kind, epoch=known[known.index(epoch)])
+    return ColumnType(of.kind, epoch=known[known.index(epoch)])
 
 
 def _parse_decimal(word: str) -> ColumnType:
@@ -225,27 +357,34 @@ def _decimal_type(of: ColumnType) -> types.DecimalType:
     return types.DecimalType(of.precision, of.scale)
 
 
-def _decimal(raw: msgspec.Raw, of: ColumnType) -> Decimal | None:
-    token = bytes(raw)
-    if token == b"null":
-        return None
-    assert of.precision is not None
-    assert of.scale is not None
-    text = msgspec.json.decode(token, type=str) if token.startswith(b'"') else token.decode()
-    return scalars.decimal(text, of.precision, of.scale)
+def _decimal_reader(of: ColumnType) -> Convert:
+    precision, scale = of.precision, of.scale
+    assert precision is not None
+    assert scale is not None
+
+    def read(raw: msgspec.Raw) -> Decimal | None:
+        token = bytes(raw)
+        if token == b"null":
+            return None
+        text = msgspec.json.decode(token, type=str) if token.startswith(b'"') else token.decode()
+        return scalars.decimal(text, precision, scale)
+
+    return read
 
 
-def _json_text(raw: msgspec.Raw, _: ColumnType) -> str | None:
+def _json_text(raw: msgspec.Raw) -> str | None:
     text = bytes(raw).decode()
     return None if text == "null" else text
 
 
-def _instant(number: int, of: ColumnType) -> datetime:
+def _instant_reader(of: ColumnType) -> Convert:
     assert of.epoch is not None
-    return scalars.instant(number * _MICROSECONDS[of.epoch])
+    make = scalars.instant if of.kind is Kind.TIMESTAMPTZ else scalars.local_instant
+    factor = _MICROSECONDS[of.epoch]
+    return lambda number: make(number * factor)
 
 
-def _day(number: int, _: ColumnType) -> date:
+def _day(number: int) -> date:
     try:
         return date.fromordinal(number + _EPOCH_DAY)
     except (ValueError, OverflowError):
@@ -272,6 +411,11 @@ _MICROSECONDS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _INT_BIAS: Final = 2**31
 _LONG_BIAS: Final = 2**63
+_INT: Final = _within(*scalars.INT_RANGE)
+_LONG: Final = _within(*scalars.LONG_RANGE)
+_PYTHON, _PARSED, _CONVERT = attrgetter("python"), attrgetter("parsed"), attrgetter("convert")
+_STORED, _NATURAL = attrgetter("stored"), attrgetter("natural")
+_NESTED: Final = {"struct": _parse_struct, "list": _parse_list, "map": _parse_map}
 _pack_int: Final = struct.Struct(">I").pack
 _pack_long: Final = struct.Struct(">Q").pack
 
@@ -281,10 +425,10 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         iceberg=lambda _: types.IntegerType(),
         duckdb="INTEGER",
         trino="integer",
-        python=int,
+        python=lambda _: int,
         packing=Packing.NUMBER,
-        json_schema={"type": "integer", "format": "int32"},
-        parsed=_within(*scalars.INT_RANGE),
+        json_schema=lambda _: {"type": "integer", "format": "int32"},
+        parsed=lambda _: _INT,
         key=KeyForm(
             encode=lambda value: _pack_int(value + _INT_BIAS),
             decode=lambda part: int.from_bytes(part) - _INT_BIAS,
@@ -299,10 +443,10 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         iceberg=lambda _: types.LongType(),
         duckdb="BIGINT",
         trino="bigint",
-        python=int,
+        python=lambda _: int,
         packing=Packing.NUMBER,
-        json_schema={"type": "integer", "format": "int64"},
-        parsed=_within(*scalars.LONG_RANGE),
+        json_schema=lambda _: {"type": "integer", "format": "int64"},
+        parsed=lambda _: _LONG,
         key=KeyForm(
             encode=lambda value: _pack_long(value + _LONG_BIAS),
             decode=lambda part: int.from_bytes(part) - _LONG_BIAS,
@@ -317,10 +461,10 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         iceberg=lambda _: types.StringType(),
         duckdb="VARCHAR",
         trino="varchar",
-        python=str,
+        python=lambda _: str,
         packing=Packing.TEXT,
-        json_schema={"type": "string"},
-        parsed=str,
+        json_schema=lambda _: {"type": "string"},
+        parsed=lambda _: str,
         key=KeyForm(
             encode=lambda value: _escape(value.encode()),
             decode=lambda part: _unescape(part).decode(),
@@ -333,42 +477,42 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         iceberg=lambda _: types.DoubleType(),
         duckdb="DOUBLE",
         trino="double",
-        python=float,
+        python=lambda _: float,
         packing=Packing.NUMBER,
-        json_schema={"type": "number", "format": "double"},
-        parsed=float,
+        json_schema=lambda _: {"type": "number", "format": "double"},
+        parsed=lambda _: float,
     ),
     Kind.DECIMAL: TypeEntry(
         arrow=lambda of: pa.decimal128(of.precision, of.scale),
         iceberg=_decimal_type,
         duckdb="DECIMAL({self.precision},{self.scale})",
         trino="decimal({self.precision}, {self.scale})",
-        python=Decimal,
+        python=lambda _: Decimal,
         packing=Packing.TEXT,
-        json_schema={"type": "string", "format": "decimal"},
-        parsed=msgspec.Raw,  # a float would round it
-        convert=_decimal,
+        json_schema=lambda _: {"type": "string", "format": "decimal"},
+        parsed=lambda _: msgspec.Raw,  # a float would round it
+        convert=_decimal_reader,
     ),
     Kind.BOOLEAN: TypeEntry(
         arrow=lambda _: pa.bool_(),
         iceberg=lambda _: types.BooleanType(),
         duckdb="BOOLEAN",
         trino="boolean",
-        python=bool,
+        python=lambda _: bool,
         packing=Packing.BOOLEAN,
-        json_schema={"type": "boolean"},
-        parsed=bool,
+        json_schema=lambda _: {"type": "boolean"},
+        parsed=lambda _: bool,
     ),
     Kind.DATE: TypeEntry(
         arrow=lambda _: pa.date32(),
         iceberg=lambda _: types.DateType(),
         duckdb="DATE",
         trino="date",
-        python=date,
+        python=lambda _: date,
         packing=Packing.TEXT,
-        json_schema={"type": "string", "format": "date"},
-        parsed=str,
-        convert=lambda text, _: scalars.calendar_date(text),
+        json_schema=lambda _: {"type": "string", "format": "date"},
+        parsed=lambda _: str,
+        convert=lambda _: scalars.calendar_date,
         key=KeyForm(
             encode=lambda value: _pack_int(value.toordinal() - _EPOCH_DAY + _INT_BIAS),
             decode=lambda part: date.fromordinal(int.from_bytes(part) - _INT_BIAS + _EPOCH_DAY),
@@ -383,22 +527,35 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         iceberg=lambda _: types.TimestamptzType(),
         duckdb="TIMESTAMPTZ",
         trino="timestamp(6) with time zone",
-        python=datetime,
+        python=lambda _: datetime,
         packing=Packing.TIMESTAMP,
-        json_schema={"type": "string", "format": "date-time"},
-        parsed=str,
-        convert=lambda text, _: scalars.timestamp(text),
+        json_schema=lambda _: {"type": "string", "format": "date-time"},
+        parsed=lambda _: str,
+        convert=lambda _: scalars.timestamp,
+    ),
+    Kind.TIMESTAMP: TypeEntry(
+        arrow=lambda _: pa.timestamp("us"),
+        iceberg=lambda _: types.TimestampType(),
+        duckdb="TIMESTAMP",
+        trino="timestamp(6)",
+        python=lambda _: datetime,
+        packing=Packing.TEXT,
+        json_schema=lambda _: {"type": "string", "pattern": scalars.LOCAL_TIMESTAMP},
+        parsed=lambda _: str,
+        convert=lambda _: scalars.local_timestamp,
     ),
     Kind.UUID: TypeEntry(
         arrow=lambda _: pa.binary(16),
         iceberg=lambda _: types.UUIDType(),
         duckdb="BLOB",
         trino="uuid",
-        python=UUID,
+        python=lambda _: UUID,
         packing=Packing.BYTES,
-        json_schema={"type": "string", "format": "uuid"},
-        parsed=str,
-        convert=lambda text, _: scalars.uuid(text),
+        json_schema=lambda _: {"type": "string", "format": "uuid"},
+        parsed=lambda _: str,
+        convert=lambda _: scalars.uuid,
+        stored=lambda _: attrgetter("bytes"),
+        natural=lambda _: lambda content: UUID(bytes=content),
         key=KeyForm(
             encode=lambda value: bytes(value.bytes),
             decode=lambda part: UUID(bytes=part),
@@ -412,11 +569,11 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         iceberg=lambda _: types.BinaryType(),
         duckdb="BLOB",
         trino="varbinary",
-        python=bytes,
+        python=lambda _: bytes,
         packing=Packing.BYTES,
-        json_schema={"type": "string", "contentEncoding": "base64"},
-        parsed=str,
-        convert=lambda text, _: scalars.binary(text),
+        json_schema=lambda _: {"type": "string", "contentEncoding": "base64"},
+        parsed=lambda _: str,
+        convert=lambda _: scalars.binary,
         key=KeyForm(encode=_escape, decode=_unescape, hashed=bytes, parse=scalars.binary),
     ),
     Kind.JSON: TypeEntry(
@@ -424,16 +581,63 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         iceberg=lambda _: types.StringType(),
         duckdb="VARCHAR",
         trino="varchar",
-        python=str,
+        python=lambda _: str,
         packing=Packing.TEXT,
-        json_schema={"type": "string", "contentMediaType": "application/json"},
-        parsed=msgspec.Raw,
-        convert=_json_text,
+        json_schema=lambda _: {"type": "string", "contentMediaType": "application/json"},
+        parsed=lambda _: msgspec.Raw,
+        convert=lambda _: _json_text,
+    ),
+    Kind.STRUCT: TypeEntry(
+        arrow=nested_types.arrow_struct,
+        iceberg=nested_types.iceberg_struct,
+        duckdb="STRUCT({fields})",
+        trino="row({fields})",
+        python=lambda of: nested_types.msgspec_struct(of, _PYTHON),
+        packing=Packing.NESTED,
+        json_schema=nested_types.struct_schema,
+        parsed=lambda of: nested_types.msgspec_struct(of, _PARSED),
+        convert=partial(nested_types.rebuilt_struct, inside=_CONVERT),
+        stored=where_needed(nested_types.rebuilt_struct, _STORED),
+        natural=where_needed(nested_types.rebuilt_struct, _NATURAL),
+    ),
+    Kind.LIST: TypeEntry(
+        arrow=nested_types.arrow_list,
+        iceberg=nested_types.iceberg_list,
+        duckdb="{self.fields[0].type.duckdb}[]",
+        trino="array({self.fields[0].type.trino})",
+        python=lambda of: list[nullable(of.fields[0].type.python)],  # type: ignore[misc]
+        packing=Packing.NESTED,
+        json_schema=lambda of: {"type": "array", "items": nested_types.nullable_schema(of.fields[0].type)},
+        parsed=lambda of: list[nullable(of.fields[0].type.parsed)],  # type: ignore[misc]
+        convert=partial(nested_types.rebuilt_list, inside=_CONVERT),
+        stored=partial(nested_types.rebuilt_list, inside=_STORED),
+        natural=partial(nested_types.rebuilt_list, inside=_NATURAL),
+    ),
+    Kind.MAP: TypeEntry(
+        arrow=nested_types.arrow_map,
+        iceberg=nested_types.iceberg_map,
+        duckdb="MAP({self.fields[0].type.duckdb}, {self.fields[1].type.duckdb})",
+        trino="map({self.fields[0].type.trino}, {self.fields[1].type.trino})",
+        python=lambda of: dict[str, nullable(of.fields[1].type.python)],  # type: ignore[misc]
+        packing=Packing.NESTED,
+        json_schema=lambda of: {
+            "type": "object",
+            "additionalProperties": nested_types.nullable_schema(of.fields[1].type),
+        },
+        parsed=lambda of: dict[str, nullable(of.fields[1].type.parsed)],  # type: ignore[misc]
+        convert=partial(nested_types.rebuilt_map, inside=_CONVERT),
+        stored=where_needed(nested_types.rebuilt_map, _STORED),
+        natural=partial(nested_types.map_of_pairs, inside=_NATURAL),
     ),
 }
-EPOCHS: Final[dict[Kind, tuple[Epoch, ...]]] = {Kind.TIMESTAMPTZ: ("s", "ms", "us"), Kind.DATE: ("d",)}
+EPOCHS: Final[dict[Kind, tuple[Epoch, ...]]] = {
+    Kind.TIMESTAMPTZ: ("s", "ms", "us"),
+    Kind.TIMESTAMP: ("s", "ms", "us"),
+    Kind.DATE: ("d",),
+}
 """The units since 1970-01-01 in which a number says when."""
 _EPOCH_ENTRIES: Final = {
-    Kind.TIMESTAMPTZ: replace(TYPES[Kind.TIMESTAMPTZ], parsed=_within(*scalars.LONG_RANGE), convert=_instant),
-    Kind.DATE: replace(TYPES[Kind.DATE], parsed=_within(*scalars.INT_RANGE), convert=_day),
+    Kind.TIMESTAMPTZ: replace(TYPES[Kind.TIMESTAMPTZ], parsed=lambda _: _LONG, convert=_instant_reader),
+    Kind.TIMESTAMP: replace(TYPES[Kind.TIMESTAMP], parsed=lambda _: _LONG, convert=_instant_reader),
+    Kind.DATE: replace(TYPES[Kind.DATE], parsed=lambda _: _INT, convert=lambda _: _day),
 }

@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import count
 from typing import Final, Literal
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from pyiceberg.schema import Schema
 from thermocline.errors import ConfigInvalid, first_line
 from thermocline.rules.avro_schema import SchemaInvalid, schema_text
 from thermocline.rules.column_types import TYPES, ColumnType, Kind, closest
+from thermocline.rules.nested_types import names_within
 
 __all__ = [
     "ABSENT",
@@ -37,6 +39,7 @@ __all__ = [
     "OnErrorMode",
     "problems_of_new_names",
     "spelled_schema",
+    "with_next_ids",
 ]
 
 PROVENANCE: Final = ("_kafka_topic", "_kafka_partition", "_kafka_offset", "_kafka_timestamp")
@@ -54,6 +57,7 @@ ONE_COLUMN: Final[dict[str, tuple[Kind, ...]]] = {
         Kind.LONG,
         Kind.DATE,
         Kind.TIMESTAMPTZ,
+        Kind.TIMESTAMP,
         Kind.UUID,
         Kind.DECIMAL,
     ),
@@ -84,6 +88,7 @@ ColumnText = str | Mapping[str, str | Sequence[str]]
 class Column:
     """A column; ``field_id`` is what Iceberg knows it by, whatever it is called.
 
+    ``nested_ids`` are those of the fields within its type, in the order of `ColumnType.with_ids`.
     ``path`` leads to its value in a record: the names of the objects around it, then its own. Or it is the
     value of a ``header``.
     """
@@ -93,6 +98,12 @@ class Column:
     field_id: int
     path: tuple[str, ...] = ()
     header: str = ""
+    nested_ids: tuple[int, ...] = ()
+
+    @property
+    def numbered_type(self) -> ColumnType:
+        """Its type with the ids of the fields within it."""
+        return self.type.with_ids(iter(self.nested_ids))
 
     @property
     def read_from(self) -> tuple[str, ...]:
@@ -257,19 +268,23 @@ class LiveTable:
         file_buckets: int | None = None,
         partial_updates: bool = False,
         field_ids: Mapping[str, int] | None = None,
+        nested_ids: Mapping[str, Sequence[int]] | None = None,
         provenance_id: int | None = None,
         version: int = 1,
     ) -> LiveTable:
         """A definition as a person writes it, checked; no ``entity`` means the whole key.
 
-        Without field ids, columns are numbered from 1 in declared order, then provenance: as in a new table.
+        Without field ids, columns are numbered from 1 in declared order, then provenance, then what is within
+        columns: as in a new table.
 
         Raises:
             ConfigInvalid: with every problem found, not only the first.
         """
         problems: list[str] = []
+        is_new = not field_ids
         field_ids = field_ids or {column: place for place, column in enumerate(columns, start=1)}
         parsed = tuple(_parse_columns(columns, field_ids, problems))
+        parsed = _numbered_within(parsed) if is_new else _with_nested_ids(parsed, nested_ids or {})
         live_table = cls(
             name=name,
             identifier=identifier,
@@ -296,6 +311,7 @@ class LiveTable:
             file_buckets=file_buckets,
             partial_updates=partial_updates,
         )
+        problems += _problems_of_nested_names(parsed)
         problems += _problems_of_key(live_table, declared=list(columns))
         problems += _problems_of_choices(live_table)
         problems += _problems_of_formats(live_table, key_format)
@@ -316,8 +332,10 @@ class LiveTable:
             fields = json.loads(text)
             columns = {column.pop("name"): column for column in fields.pop("columns")}
             ids = {column: spec.pop("id") for column, spec in columns.items() if "id" in spec}
+            within = {column: spec.pop("ids") for column, spec in columns.items() if "ids" in spec}
             types = {column: spec["type"] if len(spec) == 1 else spec for column, spec in columns.items()}
-            return cls.build(name=name, columns=types, field_ids=ids, **fields)  # safety: stored-field-ids
+            # safety: stored-field-ids, stored-nested-ids
+            return cls.build(name=name, columns=types, field_ids=ids, nested_ids=within, **fields)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             problem = f"the definition stored in the table can't be read: {first_line(error)}"
             raise ConfigInvalid(of=f"of table {name}", problems=(problem,)) from error
@@ -340,7 +358,7 @@ class LiveTable:
             if not fields[field]:
                 del fields[field]
         fields["columns"] = [
-            {"name": column.name, "id": column.field_id, **_declared(column)} for column in self.columns
+            {"name": column.name, **_stored_ids(column), **_declared(column)} for column in self.columns
         ]
         return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
@@ -423,10 +441,18 @@ class LiveTable:
         return pa.schema(
             pa.field(
                 column.name,
-                column.type.arrow,
+                column.numbered_type.arrow,
                 column.name not in self.key,
                 {"PARQUET:field_id": str(column.field_id)},
             )
+            for column in (*self.columns, *self._provenance_columns)
+        )
+
+    @cached_property
+    def given_schema(self) -> pa.Schema:
+        """What is given out of all columns: those of a data file, without field ids."""
+        return pa.schema(
+            pa.field(column.name, column.type.arrow, column.name not in self.key)
             for column in (*self.columns, *self._provenance_columns)
         )
 
@@ -434,7 +460,10 @@ class LiveTable:
         """The table's Iceberg schema, ordered as ``table_schema``; the key required and the identifier."""
         fields = [
             types.NestedField(
-                column.field_id, column.name, column.type.iceberg, required=column.name in self.key
+                column.field_id,
+                column.name,
+                column.numbered_type.iceberg,
+                required=column.name in self.key,
             )
             for column in (*self.columns, *self._provenance_columns)
         ]
@@ -498,6 +527,34 @@ def _declared(column: Column) -> dict[str, object]:
     return fields | {name: value for name, value in origin.items() if value}
 
 
+def _stored_ids(column: Column) -> dict[str, object]:
+    return {"id": column.field_id} | ({"ids": column.nested_ids} if column.nested_ids else {})
+
+
+def _numbered_within(columns: Sequence[Column]) -> tuple[Column, ...]:
+    """New columns with ids for the fields within them: after those of all columns and of provenance."""
+    ids = count(len(columns) + len(PROVENANCE) + 1)
+    return tuple(with_next_ids(column, ids) for column in columns)
+
+
+def with_next_ids(column: Column, ids: Iterator[int]) -> Column:
+    """A column whose type's fields have the ids that come next."""
+    return replace(column, nested_ids=tuple(next(ids) for _ in range(column.type.fields_within)))
+
+
+def _with_nested_ids(
+    columns: Sequence[Column], nested_ids: Mapping[str, Sequence[int]]
+) -> tuple[Column, ...]:
+    """Columns with the ids that are known. Raises `ValueError` where they are not those of its fields."""
+    found = tuple(replace(column, nested_ids=tuple(nested_ids.get(column.name, ()))) for column in columns)
+    for column in found:
+        if len(column.nested_ids) != column.type.fields_within:
+            raise ValueError(
+                f"column {column.name} has {len(column.nested_ids)} ids for the fields within it"
+            )
+    return found
+
+
 def _parse_column(name: str, text: ColumnText, field_id: int) -> Column:
     """What is said of a column: its type, and where it is read from."""
     if isinstance(text, str):
@@ -537,6 +594,15 @@ def _parse_columns(
     # Spark and Trino match names without regard to case.
     folded = Counter(name.casefold() for name in columns)
     problems += [f'two columns are called "{name}" but for case' for name, n in folded.items() if n > 1]
+
+
+def _problems_of_nested_names(columns: Sequence[Column]) -> Iterable[str]:
+    """Iceberg's names of fields within columns have dots, as a column's own name may have."""
+    names = {column.name.casefold(): column.name for column in columns}
+    for column in columns:
+        for name in names_within(column.type, column.name):
+            if name.casefold() in names:
+                yield f'the column "{names[name.casefold()]}" has the name of a field within {column.name}'
 
 
 def _problems_of_key(table: LiveTable, declared: Sequence[str]) -> Iterable[str]:

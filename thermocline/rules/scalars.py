@@ -15,6 +15,7 @@ from uuid import UUID
 
 __all__ = [
     "INT_RANGE",
+    "LOCAL_TIMESTAMP",
     "LONG_RANGE",
     "NUMBER",
     "NUMBER_LENGTH_MAX",
@@ -24,6 +25,8 @@ __all__ = [
     "fitted",
     "instant",
     "integer",
+    "local_instant",
+    "local_timestamp",
     "timestamp",
     "uuid",
 ]
@@ -32,6 +35,8 @@ INT_RANGE: Final = (-(2**31), 2**31 - 1)
 LONG_RANGE: Final = (-(2**63), 2**63 - 1)
 NUMBER: Final = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?"
 """A decimal's text, as a regular expression of what all of it must match."""
+LOCAL_TIMESTAMP: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?$"
+"""A time without a zone, as a regular expression."""
 NUMBER_LENGTH_MAX: Final = 1_000
 """Of a decimal's text, in characters: what reads digits can take time by the square of their number."""
 
@@ -48,6 +53,7 @@ _OFFSET: Final = re.compile(r".*[+-]([01][0-9]|2[0-3]):[0-5][0-9]")
 _DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 _FRACTIONS: Final = ("", *("." + "0" * digits for digits in range(1, 7)))
 _UTC_SHAPES: Final = frozenset(f"0000-00-00T00:00:00{fraction}Z".encode() for fraction in _FRACTIONS)
+_LOCAL_SHAPES: Final = frozenset(f"0000-00-00T00:00:00{fraction}".encode() for fraction in _FRACTIONS)
 _OFFSET_SHAPES: Final = frozenset(
     f"0000-00-00T00:00:00{fraction}{sign}00:00".encode() for fraction in _FRACTIONS for sign in "+-"
 )
@@ -83,6 +89,21 @@ def timestamp(text: str) -> datetime:
     except (ValueError, OverflowError):
         raise ValueError("not a time of the calendar from year 1 to 9999") from None
     raise ValueError("not an RFC 3339 time with its zone and at most 6 fraction digits")
+
+
+def local_timestamp(text: str) -> datetime:
+    """A date and a time of day, as RFC 3339 has them, without a zone; no leap second, at most 6 digits."""
+    if text.encode().translate(_DIGITS) not in _LOCAL_SHAPES:
+        raise ValueError("not an RFC 3339 time without its zone, and at most 6 fraction digits")
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("not a time of the calendar from year 1 to 9999") from None
+
+
+def local_instant(microseconds: int) -> datetime:
+    """The same by how many microseconds it is after the beginning of 1970."""
+    return instant(microseconds).replace(tzinfo=None)
 
 
 def instant(microseconds: int) -> datetime:

@@ -21,7 +21,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from thermocline.errors import ConfigInvalid, UnknownTable
 from thermocline.process.masking import MASK, mask_password
-from thermocline.rules.column_types import NESTED_REFUSED
+from thermocline.rules.column_types import NESTED_SPELLED
 from thermocline.rules.definition import LiveTable
 from thermocline.schema_registry import SchemaRegistry
 
@@ -82,7 +82,7 @@ def _column(value: object) -> object:
         isinstance(part, str) or (name == "path" and _is_list_of_names(part)) for name, part in value.items()
     ):
         return value
-    hint = f"; {NESTED_REFUSED}" if isinstance(value, dict | list) else ""
+    hint = f"; {NESTED_SPELLED}" if isinstance(value, dict | list) else ""
     raise ValueError(f'a column is a type such as "int", or {{ type = "timestamptz", epoch = "ms" }}{hint}')
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 
 from thermocline.errors import ConfigInvalid
-from thermocline.rules.decode.arrow import key_table, records_table
+from thermocline.rules.decode.arrow import arrow_array, key_table, natural_values, records_table
 from thermocline.rules.decode.avro import AvroDocuments, OneSchema, SchemaId, WriterSchema, WriterSchemas
 from thermocline.rules.decode.debezium import DebeziumEnvelope
 from thermocline.rules.decode.envelopes import Envelope, PlainEnvelope
@@ -35,9 +35,11 @@ __all__ = [
     "Stage",
     "Unpacker",
     "WriterSchemas",
+    "arrow_array",
     "decoder_for",
     "json_row",
     "key_table",
+    "natural_values",
     "pack_rows",
     "records_table",
     "unpack_arrays",

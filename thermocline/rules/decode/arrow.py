@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from thermocline.rules import keys
-from thermocline.rules.column_types import Kind
+from thermocline.rules.column_types import ColumnType
 from thermocline.rules.decode.record import Decoded
-from thermocline.rules.definition import ABSENT, Column, LiveTable
+from thermocline.rules.definition import ABSENT, LiveTable
 
-__all__ = ["key_table", "records_table"]
+__all__ = ["arrow_array", "key_table", "natural_values", "records_table"]
 
 MICROSECONDS: Final = 1000  # in one of Kafka's milliseconds
 
@@ -30,7 +30,7 @@ def records_table(
 
     The offsets and timestamps are those of the whole chunk that was decoded, bad records included.
     """
-    row = [_array(column, decoded.columns[column.name]) for column in definition.columns]
+    row = [arrow_array(column.type, decoded.columns[column.name]) for column in definition.columns]
     places = _places(decoded, topic, partition, offsets)
     times = np.asarray(timestamps_ms, np.int64)[np.asarray(decoded.good, np.int64)] * MICROSECONDS
     schema = definition.records_schema
@@ -53,7 +53,7 @@ def key_table(
     if not definition.has_key:
         places = _places(decoded, topic, partition, offsets)
         return pa.Table.from_arrays(places, names=list(definition.identity))
-    arrays = [_array(column, decoded.columns[column.name]) for column in definition.key_columns]
+    arrays = [arrow_array(column.type, decoded.columns[column.name]) for column in definition.key_columns]
     return pa.Table.from_arrays(arrays, names=list(definition.identity))
 
 
@@ -67,7 +67,16 @@ def _places(decoded: Decoded, topic: str, partition: int, offsets: Sequence[int]
     ]
 
 
-def _array(column: Column, values: list[Any]) -> pa.Array:
-    if column.type.kind is Kind.UUID:
-        values = [None if value is None else value.bytes for value in values]
-    return pa.array(values, column.type.arrow)
+def arrow_array(of: ColumnType, values: Sequence[Any]) -> pa.Array:
+    """Natural values of a type, or None, as an array."""
+    stored = of.stored
+    if stored is not None:
+        values = [None if value is None else stored(value) for value in values]
+    return pa.array(values, of.arrow)
+
+
+def natural_values(of: ColumnType, values: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """The values of an array of the declared type."""
+    found: list[Any] = values.to_pylist()
+    natural = of.natural
+    return found if natural is None else [None if value is None else natural(value) for value in found]

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import md5
 from typing import Any, Final
+from uuid import UUID
 
 import msgspec
 
@@ -22,8 +24,17 @@ __all__ = ["UNAVAILABLE", "DebeziumEnvelope"]
 
 UNAVAILABLE: Final = "__debezium_unavailable_value"
 """What stands in place of a large value that the change left alone, and the database did not log."""
-_UNAVAILABLE_TEXTS: Final = frozenset({UNAVAILABLE, base64.b64encode(UNAVAILABLE.encode()).decode()})
-_UNAVAILABLE_BYTES: Final = tuple(text.encode() for text in _UNAVAILABLE_TEXTS)
+# Of an array of integers it is the numbers of its bytes, of one of UUIDs the UUID that Java makes of it.
+# Source: Debezium, ``UnchangedToastedPlaceholder`` of the PostgreSQL connector.
+_UNAVAILABLE_NUMBERS: Final = list(UNAVAILABLE.encode())
+_UNAVAILABLE_UUID: Final = UUID(bytes=md5(UNAVAILABLE.encode(), usedforsecurity=False).digest(), version=3)
+_UNAVAILABLE_TEXTS: Final = frozenset(
+    {UNAVAILABLE, base64.b64encode(UNAVAILABLE.encode()).decode(), str(_UNAVAILABLE_UUID)}
+)
+_UNAVAILABLE_BYTES: Final = (
+    *(text.encode() for text in _UNAVAILABLE_TEXTS),
+    ",".join(map(str, _UNAVAILABLE_NUMBERS)).encode(),
+)
 _NOT_THERE: Final = "the change did not touch this value, and the event does not have it"
 _UPSERTS: Final = frozenset({"c", "r", "u"})  # created, read by a snapshot, updated
 _DELETE: Final = "d"
@@ -107,7 +118,7 @@ class DebeziumEnvelope:
             found: Any = fields
             for name in column.read_from:
                 found = found.get(name) if isinstance(found, Mapping) else None
-            if isinstance(found, str) and found in _UNAVAILABLE_TEXTS:
+            if _is_unavailable(found):
                 yield column
 
     def _key(self, key: bytes | None) -> bytes | None:
@@ -119,3 +130,12 @@ class DebeziumEnvelope:
         except REFUSALS:
             return key
         return bytes(fields["payload"]) if fields.keys() == {"schema", "payload"} else key
+
+
+def _is_unavailable(found: Any) -> bool:
+    """Whether a value is the placeholder, or an array or a map that holds it."""
+    if isinstance(found, Mapping):
+        found = list(found.values())
+    if isinstance(found, list):
+        return found == _UNAVAILABLE_NUMBERS or any(map(_is_unavailable, found))  # safety: debezium-arrays
+    return isinstance(found, str) and found in _UNAVAILABLE_TEXTS

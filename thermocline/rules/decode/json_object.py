@@ -17,6 +17,7 @@ import msgspec
 from thermocline.rules.column_types import ColumnType
 from thermocline.rules.decode.formats import Refusals
 from thermocline.rules.definition import Column
+from thermocline.rules.nested_types import Convert, nullable
 
 __all__ = ["REFUSALS", "JsonObject"]
 
@@ -178,25 +179,23 @@ class _Field:
 
 def _parsed_type(type_: ColumnType, required: bool) -> Any:
     """What msgspec checks and gives for a column's JSON value."""
-    parsed = type_.entry.parsed
-    return parsed if required or parsed is msgspec.Raw else parsed | None
+    parsed = type_.parsed
+    return parsed if required else nullable(parsed)
 
 
 def _converted(column: Column, values: list[Any], refused: Refusals) -> list[Any]:
-    convert, type_ = column.type.entry.convert, column.type
+    convert = column.type.convert
     if convert is None:
         return values
     try:
-        return [None if value is None else convert(value, type_) for value in values]
+        return [None if value is None else convert(value) for value in values]
     except REFUSALS:
         return [_convert_one(column, convert, index, value, refused) for index, value in enumerate(values)]
 
 
-def _convert_one(
-    column: Column, convert: Callable[[Any, ColumnType], Any], index: int, value: Any, refused: Refusals
-) -> Any:
+def _convert_one(column: Column, convert: Convert, index: int, value: Any, refused: Refusals) -> Any:
     try:
-        return None if value is None else convert(value, column.type)
+        return None if value is None else convert(value)
     except REFUSALS as error:
         refused.setdefault(index, (column, _reason(column, error)))
         return None

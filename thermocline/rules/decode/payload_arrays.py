@@ -1,4 +1,4 @@
-"""Many packed rows as Arrow columns, without a Python object for each value.
+"""Many packed rows as Arrow columns, without a Python object for each value, save those of nested columns.
 
 A payload is a MessagePack array with one cell for each value column. The rows are walked cell by cell, all
 rows at once: a cell's first byte says what it is and how long.
@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from thermocline.rules.byte_columns import Bytes, Positions, big_endian, positions_and_bytes, text
 from thermocline.rules.column_types import ColumnType, Packing
+from thermocline.rules.decode.arrow import arrow_array
+from thermocline.rules.decode.payload import nested_unpacker
 from thermocline.rules.definition import LiveTable
 
 __all__ = ["unpack_arrays"]
@@ -106,7 +108,7 @@ _BEFORE_CONTENT: Final = _by_head(
 
 
 def _text(cells: _Cells, column_type: ColumnType) -> pa.Array:
-    """Strings, and what is packed as text: dates and decimals."""
+    """Strings, and what is packed as text: dates, times without a zone, and decimals."""
     strings = text(cells.data, cells.starts, cells.stops, cells.is_null).cast(pa.string())
     return strings if strings.type == column_type.arrow else strings.cast(column_type.arrow)
 
@@ -114,6 +116,13 @@ def _text(cells: _Cells, column_type: ColumnType) -> pa.Array:
 def _binary(cells: _Cells, column_type: ColumnType) -> pa.Array:
     values = text(cells.data, cells.starts, cells.stops, cells.is_null).cast(pa.binary())
     return values if values.type == column_type.arrow else values.cast(column_type.arrow)
+
+
+def _nested(cells: _Cells, column_type: ColumnType) -> pa.Array:
+    """One by one: how many values there are in it is only known by reading it."""
+    unpack = nested_unpacker(column_type)
+    packed = text(cells.data, cells.starts, cells.stops, cells.is_null).cast(pa.binary()).to_pylist()
+    return arrow_array(column_type, [None if one is None else unpack(one) for one in packed])
 
 
 def _number(cells: _Cells, column_type: ColumnType) -> pa.Array:
@@ -162,4 +171,5 @@ _CONVERTED: Final[dict[Packing, Callable[[_Cells, ColumnType], pa.Array]]] = {
     Packing.BYTES: _binary,
     Packing.BOOLEAN: _boolean,
     Packing.TIMESTAMP: _timestamp,
+    Packing.NESTED: _nested,
 }

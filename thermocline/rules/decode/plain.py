@@ -81,6 +81,7 @@ _OF_TEXT: Final[dict[Kind, Callable[[str], Any]]] = {
     Kind.LONG: lambda text: scalars.integer(text, *scalars.LONG_RANGE),
     Kind.DATE: scalars.calendar_date,
     Kind.TIMESTAMPTZ: scalars.timestamp,
+    Kind.TIMESTAMP: scalars.local_timestamp,
     Kind.UUID: scalars.uuid,
 }
 _READERS: Final[dict[str, Callable[[bytes, ColumnType], Any]]] = {

@@ -38,11 +38,14 @@ def conversion(of: AvroType, to: ColumnType) -> Convert | None:
     if to.epoch is not None and (of.kind, of.logical) in _NUMBERS:
         if to.kind is Kind.DATE:
             return _date
-        return partial(_of_epoch, factor=_MICROSECONDS[to.epoch])
+        make = _of_epoch if to.kind is Kind.TIMESTAMPTZ else _local_of_epoch
+        return partial(make, factor=_MICROSECONDS[to.epoch])
     if to.epoch is None and (to.kind, of.kind, of.logical) in _TAKEN:
         return _TAKEN[to.kind, of.kind, of.logical]
     if of.logical.startswith("local-timestamp") and to.kind is Kind.TIMESTAMPTZ:
         raise ValueError(f"the record has a {of}, which has no zone and so is no moment")
+    if of.logical.startswith("timestamp") and to.kind is Kind.TIMESTAMP:
+        raise ValueError(f"the record has a {of}, which is a moment: a timestamptz takes it")
     raise ValueError(f"the record has a value of type {of}")  # safety: avro-other-type
 
 
@@ -59,6 +62,10 @@ def _decimal(unscaled: bytes, scale: int, to: ColumnType) -> Decimal:
 
 def _of_epoch(number: int, factor: int) -> Any:
     return scalars.instant(number * factor)
+
+
+def _local_of_epoch(number: int, factor: int) -> Any:
+    return scalars.local_instant(number * factor)
 
 
 def finite(number: float) -> float:
@@ -100,6 +107,11 @@ _TAKEN: Final[dict[tuple[Kind, str, str], Convert | None]] = {
     (Kind.TIMESTAMPTZ, "long", "timestamp-millis"): partial(_of_epoch, factor=1_000),
     (Kind.TIMESTAMPTZ, "long", "timestamp-micros"): scalars.instant,
     (Kind.TIMESTAMPTZ, "long", "timestamp-nanos"): instant_of_nanoseconds,
+    (Kind.TIMESTAMP, "long", "local-timestamp-millis"): partial(_local_of_epoch, factor=1_000),
+    (Kind.TIMESTAMP, "long", "local-timestamp-micros"): scalars.local_instant,
+    (Kind.TIMESTAMP, "long", "local-timestamp-nanos"): lambda number: instant_of_nanoseconds(number).replace(
+        tzinfo=None
+    ),
     (Kind.UUID, "string", "uuid"): scalars.uuid,
     (Kind.UUID, "fixed", "uuid"): lambda value: UUID(bytes=value),
 }

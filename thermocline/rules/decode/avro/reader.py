@@ -20,6 +20,7 @@ from typing import Any, Final
 from thermocline.rules.avro_schema import AvroType, SchemaInvalid
 from thermocline.rules.column_types import Kind
 from thermocline.rules.decode.avro.fitting import Convert, conversion, finite, json_text
+from thermocline.rules.decode.avro.nested import fitted, nested_taker
 from thermocline.rules.decode.avro.values import WIDTHS, Malformed, branch_of, long_at, passer, taker
 from thermocline.rules.decode.formats import Refusals
 from thermocline.rules.definition import Column
@@ -243,6 +244,11 @@ class _Code:
         if target.column.type.kind is Kind.JSON:
             self._add(depth, f"t, p = {self._named(taker(of))}(b, p, {level})")
             self._give(depth, target, "t", json_text)
+            return
+        if target.column.type.fields:
+            take = self._named(nested_taker(of, target.column.type))
+            self._add(depth, f"t, p = {take}(b, p, {level})")
+            self._give(depth, target, "t", fitted)
             return
         try:
             convert = conversion(of, target.column.type)

@@ -25,10 +25,15 @@ __all__ = [
     "Taker",
     "Unfit",
     "branch_of",
+    "check_level",
     "decimal_of",
     "instant_of_nanoseconds",
     "long_at",
     "passer",
+    "scalar_taker",
+    "take_array",
+    "take_map",
+    "take_union",
     "taker",
 ]
 
@@ -117,14 +122,14 @@ def _pass_union(branches: list[Passer], data: bytes, at: int, level: int) -> int
 
 
 def _pass_record(fields: list[Passer], data: bytes, at: int, level: int) -> int:
-    _check_level(level)
+    check_level(level)
     for field in fields:
         at = field(data, at, level + 1)
     return at
 
 
 def _pass_blocks(item: Passer, is_empty: bool, is_map: bool, data: bytes, at: int, level: int) -> int:
-    _check_level(level)
+    check_level(level)
     while True:
         count, end, at = _block(data, at, is_empty)
         if not count:
@@ -149,7 +154,7 @@ def _taker(of: AvroType, known: dict[int, Taker]) -> Taker:
     match of.kind:
         case "union":
             branches = [taker(branch, known) for branch in of.branches]
-            return lambda data, at, level: _take_union(branches, data, at, level)
+            return lambda data, at, level: take_union(branches, data, at, level)
         case "record":
             fields = [(name, taker(type_, known)) for name, type_ in of.fields]
             return lambda data, at, level: _take_record(fields, data, at, level)
@@ -157,9 +162,9 @@ def _taker(of: AvroType, known: dict[int, Taker]) -> Taker:
             assert of.items is not None
             item, is_empty = taker(of.items, known), of.items.is_empty
             if of.kind == "map":
-                return lambda data, at, level: _take_map(item, data, at, level)
-            return lambda data, at, level: _take_array(item, is_empty, data, at, level)
-    take, convert = _scalar(of), _JSON_OF.get(of.logical)
+                return lambda data, at, level: take_map(item, data, at, level)
+            return lambda data, at, level: take_array(item, is_empty, data, at, level)
+    take, convert = scalar_taker(of), _JSON_OF.get(of.logical)
     if convert is None:
         return take
 
@@ -173,7 +178,8 @@ def _taker(of: AvroType, known: dict[int, Taker]) -> Taker:
     return converted
 
 
-def _scalar(of: AvroType) -> Taker:
+def scalar_taker(of: AvroType) -> Taker:
+    """Takes values of a type that has none within it, whatever their logical type says."""
     if of.kind == "fixed":
         return lambda data, at, _: (data[at : at + of.size], at + of.size)
     if of.kind == "enum":
@@ -203,7 +209,8 @@ def _take_symbol(symbols: tuple[str, ...], data: bytes, at: int) -> tuple[str, i
     return symbols[branch_of(number, len(symbols))], at
 
 
-def _take_union(branches: list[Taker], data: bytes, at: int, level: int) -> tuple[Any, int]:
+def take_union(branches: list[Taker], data: bytes, at: int, level: int) -> tuple[Any, int]:
+    """The value of the branch that is there."""
     number, at = long_at(data, at)
     return branches[branch_of(number, len(branches))](data, at, level)
 
@@ -211,15 +218,16 @@ def _take_union(branches: list[Taker], data: bytes, at: int, level: int) -> tupl
 def _take_record(
     fields: list[tuple[str, Taker]], data: bytes, at: int, level: int
 ) -> tuple[dict[str, Any], int]:
-    _check_level(level)
+    check_level(level)
     record = {}
     for name, take in fields:
         record[name], at = take(data, at, level + 1)
     return record, at
 
 
-def _take_array(item: Taker, is_empty: bool, data: bytes, at: int, level: int) -> tuple[list[Any], int]:
-    _check_level(level)
+def take_array(item: Taker, is_empty: bool, data: bytes, at: int, level: int) -> tuple[list[Any], int]:
+    """Its items; ``is_empty``: their type's values take no bytes."""
+    check_level(level)
     items: list[Any] = []
     while True:
         count, end, at = _block(data, at, is_empty)
@@ -231,9 +239,9 @@ def _take_array(item: Taker, is_empty: bool, data: bytes, at: int, level: int) -
         _check_block(at, end)
 
 
-def _take_map(item: Taker, data: bytes, at: int, level: int) -> tuple[dict[str, Any], int]:
+def take_map(item: Taker, data: bytes, at: int, level: int) -> tuple[dict[str, Any], int]:
     """Its entries by their names, the last of equal ones: producers write them in any order."""
-    _check_level(level)
+    check_level(level)
     entries: dict[str, Any] = {}
     while True:
         count, end, at = _block(data, at, is_empty=False)
@@ -281,7 +289,8 @@ def _check_block(at: int, end: int | None) -> None:
         raise Malformed("a block of items is not as long as it says")
 
 
-def _check_level(level: int) -> None:
+def check_level(level: int) -> None:
+    """Raises `Malformed` where a record, an array or a map is nested too deeply."""
     if level >= LEVELS_MAX:  # safety: avro-levels
         raise Malformed(f"nested more than {LEVELS_MAX} levels deep")
 
@@ -320,10 +329,6 @@ def _with_nanoseconds(nanoseconds: int, suffix: str) -> str:
     return f"{text}{rest:03}{suffix}"
 
 
-def _local(microseconds: int) -> datetime:
-    return scalars.instant(microseconds).replace(tzinfo=None)
-
-
 def _time_of_day(microseconds: int) -> time:
     day = timedelta(days=1)
     since = timedelta(microseconds=microseconds)
@@ -352,7 +357,7 @@ _JSON_OF: Final[dict[str, Callable[[Any, AvroType], Any]]] = {
     "timestamp-millis": lambda value, _: scalars.instant(value * 1_000),
     "timestamp-micros": lambda value, _: scalars.instant(value),
     "timestamp-nanos": lambda value, _: _with_nanoseconds(value, "Z"),
-    "local-timestamp-millis": lambda value, _: _local(value * 1_000),
-    "local-timestamp-micros": lambda value, _: _local(value),
+    "local-timestamp-millis": lambda value, _: scalars.local_instant(value * 1_000),
+    "local-timestamp-micros": lambda value, _: scalars.local_instant(value),
     "local-timestamp-nanos": lambda value, _: _with_nanoseconds(value, ""),
 }
