@@ -158,7 +158,9 @@ def files_after(files: tuple[DataFile, ...], change: TableChange) -> tuple[DataF
             by_path[path] = replace(by_path[path], deletes=deletes)
         for added in done.added:
             moved = done.deletes.get(added.path)
-            by_path[added.path] = DataFile(added.path, done.bucket, added.rows, added.file_bytes, moved)
+            by_path[added.path] = DataFile(
+                added.path, done.bucket, added.rows, added.file_bytes, moved, part=added.part
+            )
     return tuple(by_path.values())
 
 

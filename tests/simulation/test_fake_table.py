@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -140,8 +140,9 @@ def test_batches_leave_the_same_files_and_history(stores: Both) -> None:
     for _ in range(6):
         change, _ = stores.ingest.batch()
         stores.commit(stores.change(change.files))
-    for kind in get_args(ChangeKind):  # a batch may put old files into the one that it writes, too
+    for kind in ("row-delta", "rewrite"):  # a batch may put old files into the one that it writes, too
         stores.commit(stores.change(stores.ingest.rewrite().files, kind))
+    stores.commit(replace(stores.change(kind="manifests"), buckets_together=1))
     stores.commit(stores.change(), onto=2)
     assert stores.same(lambda store, which: store.is_in_history(stores.ids[2][which]))
     assert not stores.same(lambda store, which: store.is_in_history(stores.ids[3][which]))
