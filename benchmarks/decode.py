@@ -20,7 +20,8 @@ import fastavro
 
 from benchmarks._report import report, say
 from thermocline.rules.decode import decoder_for
-from thermocline.rules.decode.avro import SchemaId, WriterSchema
+from thermocline.rules.decode.framing import SchemaId
+from thermocline.rules.decode.schema_documents import WriterSchema
 from thermocline.rules.definition import LiveTable
 
 COLUMNS: Final = {

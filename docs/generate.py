@@ -46,7 +46,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "kafka.bootstrap_servers": "Where the brokers are: `host:port`, several with commas.",
     "kafka.client": "Any librdkafka setting by its own name: SASL, TLS and so on. Quote names with dots.",
     "registry.url": (
-        "Where a Confluent-compatible schema registry is, for Avro records that name their schemas; empty: "
+        "Where a Confluent-compatible schema registry is, for records that name their schemas; empty: "
         "there is none."
     ),
     "registry.user": "The user of HTTP's basic authentication; empty: none is sent.",
@@ -115,7 +115,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     ),
     "tables.NAME.format": (
         "What values are written in: `json`; or, where a value is one column, Kafka's `string`, `int`, "
-        "`long`, `uuid` or `bytes`; or `avro`. See [formats](../formats.md)."
+        "`long`, `uuid` or `bytes`; or, by the schemas of their writers, `avro` or `json_schema`. See "
+        "[formats](../formats.md)."
     ),
     "tables.NAME.envelope": "What a record says: `plain`, a row or its end; `debezium`, a change event.",
     "tables.NAME.delete_when": (

@@ -1,4 +1,4 @@
-"""A schema registry: what the ids mean that records have before their Avro bodies.
+"""A schema registry: what the ids mean that records have before their bodies, or in headers.
 
 `SchemaRegistry` is a value that travels beside the Kafka client's settings, into Spark's workers, too. Each
 process asks for an id once, since it means the same for ever. What the registry doesn't know is asked for
@@ -21,7 +21,8 @@ import msgspec
 from thermocline.errors import RegistryUnreachable
 from thermocline.process.clock import SystemClock
 from thermocline.process.masking import mask_password
-from thermocline.rules.decode.avro import SchemaId, WriterSchema
+from thermocline.rules.decode.framing import SchemaId
+from thermocline.rules.decode.schema_documents import WriterSchema
 
 __all__ = ["SchemaRegistry"]
 
@@ -54,6 +55,21 @@ class SchemaRegistry:
             RegistryUnreachable: the registry gives no answer that says whether it knows it.
         """
         return _client(self).of(id_)
+
+
+def _has_transforms(found: Mapping[str, Any]) -> bool:
+    """Whether readers are to change what is written: then it is not what the schema says of it."""
+    rule_set = found.get("ruleSet")
+    if not isinstance(rule_set, dict):
+        return False
+    rules = [rule for rules in rule_set.values() if isinstance(rules, list) for rule in rules]
+    return any(
+        isinstance(rule, dict)
+        and rule.get("kind") == "TRANSFORM"
+        and rule.get("mode") in ("READ", "WRITEREAD")
+        and not rule.get("disabled")
+        for rule in rules
+    )
 
 
 @lru_cache(maxsize=REGISTRIES_MAX)
@@ -106,9 +122,13 @@ class _Client:
         found = self._get(path)
         if found is None:
             return f"the schema registry knows no schema {id_}"
-        kind = found.get("schemaType") or "AVRO"
+        if _has_transforms(found):  # safety: registry-rules
+            return WriterSchema(
+                problem=f"schema {id_} has rules that change values, as encryption does, and none is run here"
+            )
+        kind = str(found.get("schemaType") or "AVRO")[:40]
         if kind != "AVRO":
-            return WriterSchema(problem=f"schema {id_} is one of {str(kind)[:40]}, not of Avro")
+            return WriterSchema(kind=kind)
         referred: dict[tuple[str, str], str] = {}
         for missing in self._refer(found, referred):
             return f"schema {id_} refers to {missing}, which the schema registry does not know"

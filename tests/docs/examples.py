@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from thermocline.rules.decode.schema_documents import WriterSchema
 from thermocline.settings import TableSettings
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "formats.md"
 _EXAMPLE: Final = re.compile(
-    r"```toml\n(?P<toml>.*?)```\n+"
+    r"```toml\n(?P<toml>(?:(?!```).)*)```\n+"
+    r"(?:```json\n(?P<schemas>(?:(?!```).)*)```\n+)?"
     r"\| key \| value \| (?:headers \| )?becomes \|\n\| --- .*?\n(?P<rows>(?:\|[^\n]*\n)+)",
     re.DOTALL,
 )
@@ -39,12 +41,19 @@ class Example:
     toml: str
     settings: TableSettings
     records: tuple[Record, ...]
+    schemas: Mapping[int, WriterSchema]
 
 
 def _examples() -> Iterator[Example]:
     for match in _EXAMPLE.finditer(PAGE.read_text()):
         ((name, section),) = tomllib.loads(match["toml"])["tables"].items()
-        yield Example(name, match["toml"], TableSettings(**section), tuple(_records(match["rows"])))
+        records = tuple(_records(match["rows"]))
+        kind = "JSON" if section.get("format") == "json_schema" else "AVRO"
+        schemas = {
+            int(id_): WriterSchema((json.dumps(schema),), kind=kind)
+            for id_, schema in json.loads(match["schemas"] or "{}").items()
+        }
+        yield Example(name, match["toml"], TableSettings(**section), records, schemas)
 
 
 def _records(rows: str) -> Iterator[Record]:
@@ -57,7 +66,7 @@ def _records(rows: str) -> Iterator[Record]:
             _bytes(key),
             _bytes(value),
             word or json.loads(becomes),
-            tuple((name, text.encode()) for name, text in pairs),
+            tuple((name, _bytes(text) or b"") for name, text in pairs),
         )
 
 

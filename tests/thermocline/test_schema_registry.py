@@ -17,7 +17,7 @@ from tests.thermocline.registry_server import RegistryServer
 from thermocline import schema_registry
 from thermocline.errors import RegistryUnreachable
 from thermocline.rules.decode import decoder_for
-from thermocline.rules.decode.avro import WriterSchema
+from thermocline.rules.decode.schema_documents import WriterSchema
 from thermocline.rules.definition import LiveTable
 from thermocline.schema_registry import UNKNOWN_SECONDS, SchemaRegistry
 
@@ -152,8 +152,30 @@ def _text(schema: Any) -> str:
 def test_a_schema_of_another_kind_is_a_problem_of_its_records(
     server: RegistryServer, registry: SchemaRegistry
 ) -> None:
-    server.add(11, "syntax", schemaType="PROTOBUF")
-    assert registry.of(11).problem == "schema 11 is one of PROTOBUF, not of Avro"
+    """Of one that can't be read at all, too."""
+    server.add(11, {}, schemaType="JSON")
+    server.add(12, "thrift", schemaType="THRIFT")
+    table = LiveTable.build(
+        name="t", identifier="app.t", topics=["t"], key=[], key_from="value", format="avro",
+        columns={"a": "int"},
+    )  # fmt: skip
+    decoded = decoder_for(table, registry).decode([None] * 2, [b"\0\0\0\0\x0b{}", b"\0\0\0\0\x0c"])
+    assert [bad.reason for bad in decoded.bad] == [
+        "schema 11 is one of JSON Schema, not of Avro",
+        "schema 12 is one of THRIFT, not of Avro",
+    ]
+
+
+def test_rules_that_change_what_is_read_make_records_bad_and_others_do_not(
+    server: RegistryServer, registry: SchemaRegistry
+) -> None:
+    """Encrypted fields would be kept as they are, and nobody would know."""
+    encrypt = {"name": "pii", "kind": "TRANSFORM", "mode": "WRITEREAD", "type": "ENCRYPT"}
+    check = {"name": "even", "kind": "CONDITION", "mode": "WRITEREAD", "type": "CEL"}
+    server.add(20, ROW, ruleSet={"domainRules": [check], "migrationRules": None})
+    server.add(21, ROW, ruleSet={"domainRules": [check, encrypt]})
+    server.add(22, ROW, ruleSet={"domainRules": [{**encrypt, "disabled": True}]})
+    assert [bool(registry.of(id_).problem) for id_ in (20, 21, 22)] == [False, True, False]
 
 
 def test_a_user_and_a_password_are_sent_and_never_shown(server: RegistryServer) -> None:

@@ -43,7 +43,12 @@ TOMBSTONE: Final = "_tombstone"
 KEY: Final = "_key"
 BUCKET_FIELD: Final = "bucket"
 
-FORMATS: Final = ("json", "string", "int", "long", "uuid", "bytes", "avro")
+SCHEMA_FORMATS: Final = ("avro", "json_schema")
+"""What is read by the schemas of writers."""
+FORMATS: Final = ("json", "string", "int", "long", "uuid", "bytes", *SCHEMA_FORMATS)
+DEBEZIUM_FORMATS: Final = ("json", "json_schema", "avro")
+FILE_FORMATS: Final = ("avro",)
+"""Of which a file may have the one schema of all records."""
 # What a record's key or value is as a whole, and which column it can be then.
 ONE_COLUMN: Final[dict[str, tuple[Kind, ...]]] = {
     "string": (
@@ -349,8 +354,9 @@ class LiveTable:
     @property
     def needs_registry(self) -> bool:
         """Whether only a schema registry knows the schemas of its records' writers."""
-        of_keys = self.key_from == "key" and self.key_format == "avro" and self.key_schema is None
-        return of_keys or (self.format == "avro" and self.value_schema is None)
+        in_keys = self.key_from == "key" and self.key_format in SCHEMA_FORMATS
+        in_values = self.format in SCHEMA_FORMATS
+        return (in_keys and self.key_schema is None) or (in_values and self.value_schema is None)
 
     @property
     def has_key(self) -> bool:
@@ -559,12 +565,14 @@ def _problems_of_formats(table: LiveTable, key_format: str | None) -> Iterable[s
         kinds = (*ONE_COLUMN["string"], Kind.BINARY)
         if column.header and (column.type.kind not in kinds or column.type.epoch is not None):
             yield f"a header makes no {column.type}, as column {column.name} is: use {', '.join(kinds)}"
-    if table.envelope == "debezium" and not (in_key and table.format == table.key_format == "json"):
-        yield 'envelope = "debezium" needs key_from = "key", and JSON in keys and values'
+    formats = {table.format, table.key_format}
+    if table.envelope == "debezium" and not (in_key and formats <= set(DEBEZIUM_FORMATS)):
+        known = ", ".join(DEBEZIUM_FORMATS)
+        yield f'envelope = "debezium" needs key_from = "key", and keys and values in one of {known}'
     if table.delete_when is not None and not (in_key and table.envelope == "plain"):
         yield 'delete_when needs key_from = "key", which says whose row goes, and envelope = "plain"'
-    if table.delete_when is not None and table.delete_when.path and table.format != "json":
-        yield f'delete_when has a path, and format = "{table.format}" is not JSON: use a header'
+    if table.delete_when is not None and table.delete_when.path and table.format in ONE_COLUMN:
+        yield f'delete_when has a path, and format = "{table.format}" has no fields: use a header'
     if key_format is not None and not in_key:
         yield f'key_format is "{key_format}", and key_from = "{table.key_from}" says that keys are not read'
     if in_key:
@@ -576,9 +584,9 @@ def _problems_of_formats(table: LiveTable, key_format: str | None) -> Iterable[s
 
 
 def _problems_of_schemas(table: LiveTable) -> Iterable[str]:
-    if table.value_schema is not None and table.format != "avro":
-        yield f'value_schema_file is given, and format is "{table.format}", not "avro"'
-    if table.key_schema is not None and (table.key_from != "key" or table.key_format != "avro"):
+    if table.value_schema is not None and table.format not in FILE_FORMATS:
+        yield f'value_schema_file is given, and format is "{table.format}", not "{" or ".join(FILE_FORMATS)}"'
+    if table.key_schema is not None and (table.key_from != "key" or table.key_format not in FILE_FORMATS):
         why = f'key_format is "{table.key_format}"' if table.key_from == "key" else "keys are not read"
         yield f"key_schema_file is given, and {why}"
     if table.schema_framed and table.value_schema is None and table.key_schema is None:

@@ -17,7 +17,7 @@ from uuid import UUID
 import msgspec
 
 from thermocline.rules import scalars
-from thermocline.rules.avro_schema import AvroType
+from thermocline.rules.avro_schema import DEBEZIUM_TIME, VARIABLE_DECIMAL, AvroType
 from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.decode.avro.values import EPOCH_DAY, Unfit, decimal_of, instant_of_nanoseconds
 
@@ -35,7 +35,9 @@ def conversion(of: AvroType, to: ColumnType) -> Convert | None:
     """
     if to.kind is Kind.DECIMAL and of.logical == "decimal":
         return partial(_decimal, scale=of.scale, to=to)
-    if to.epoch is not None and (of.kind, of.logical) in _NUMBERS:
+    if to.kind is Kind.DECIMAL and of.logical == VARIABLE_DECIMAL:
+        return partial(_variable_decimal, to=to)
+    if to.epoch is not None and ((of.kind, of.logical) in _NUMBERS or _EPOCHS.get(of.logical) == to.epoch):
         if to.kind is Kind.DATE:
             return _date
         return partial(_of_epoch, factor=_MICROSECONDS[to.epoch])
@@ -55,6 +57,13 @@ def _decimal(unscaled: bytes, scale: int, to: ColumnType) -> Decimal:
     assert to.precision is not None
     assert to.scale is not None
     return scalars.fitted(decimal_of(unscaled, scale), to.precision, to.scale)
+
+
+def _variable_decimal(fields: dict[str, Any], to: ColumnType) -> Decimal:
+    scale, unscaled = fields.get("scale"), fields.get("value")
+    if not isinstance(scale, int) or not isinstance(unscaled, bytes):
+        raise ValueError("a decimal without a scale and a value")  # noqa: TRY004  (see `Convert`)
+    return _decimal(unscaled, scale, to)
 
 
 def _of_epoch(number: int, factor: int) -> Any:
@@ -82,6 +91,11 @@ def _refuse(value: object) -> object:
 
 
 _NUMBERS: Final = (("int", ""), ("long", ""))
+_EPOCHS: Final = {
+    f"{DEBEZIUM_TIME}Date": "d",
+    f"{DEBEZIUM_TIME}Timestamp": "ms",
+    f"{DEBEZIUM_TIME}MicroTimestamp": "us",
+}
 _MICROSECONDS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _JSON: Final = msgspec.json.Encoder(decimal_format="string", uuid_format="canonical", enc_hook=_refuse)
 _TAKEN: Final[dict[tuple[Kind, str, str], Convert | None]] = {
@@ -100,6 +114,15 @@ _TAKEN: Final[dict[tuple[Kind, str, str], Convert | None]] = {
     (Kind.TIMESTAMPTZ, "long", "timestamp-millis"): partial(_of_epoch, factor=1_000),
     (Kind.TIMESTAMPTZ, "long", "timestamp-micros"): scalars.instant,
     (Kind.TIMESTAMPTZ, "long", "timestamp-nanos"): instant_of_nanoseconds,
+    (Kind.STRING, "string", f"{DEBEZIUM_TIME}ZonedTimestamp"): None,
+    (Kind.STRING, "string", "io.debezium.data.Uuid"): None,
+    (Kind.DATE, "int", f"{DEBEZIUM_TIME}Date"): _date,
+    # Without a zone in the database: Debezium writes them as UTC has them.
+    (Kind.TIMESTAMPTZ, "long", f"{DEBEZIUM_TIME}Timestamp"): partial(_of_epoch, factor=1_000),
+    (Kind.TIMESTAMPTZ, "long", f"{DEBEZIUM_TIME}MicroTimestamp"): scalars.instant,
+    (Kind.TIMESTAMPTZ, "long", f"{DEBEZIUM_TIME}NanoTimestamp"): instant_of_nanoseconds,
+    (Kind.TIMESTAMPTZ, "string", f"{DEBEZIUM_TIME}ZonedTimestamp"): scalars.timestamp,
+    (Kind.UUID, "string", "io.debezium.data.Uuid"): scalars.uuid,
     (Kind.UUID, "string", "uuid"): scalars.uuid,
     (Kind.UUID, "fixed", "uuid"): lambda value: UUID(bytes=value),
 }

@@ -21,7 +21,7 @@ from thermocline.rules.avro_schema import AvroType, SchemaInvalid
 from thermocline.rules.column_types import Kind
 from thermocline.rules.decode.avro.fitting import Convert, conversion, finite, json_text
 from thermocline.rules.decode.avro.values import WIDTHS, Malformed, branch_of, long_at, passer, taker
-from thermocline.rules.decode.formats import Refusals
+from thermocline.rules.decode.formats import PRESENCE, Refusals
 from thermocline.rules.definition import Column
 
 __all__ = ["RecordReader"]
@@ -240,6 +240,10 @@ class _Code:
     def _leaf(self, of: AvroType, target: _Target, depth: int, level: int) -> None:
         if of.kind == "null":
             return
+        if target.column.name == PRESENCE:
+            self._pass(of, depth, level)
+            self._give(depth, target, "True", None)
+            return
         if target.column.type.kind is Kind.JSON:
             self._add(depth, f"t, p = {self._named(taker(of))}(b, p, {level})")
             self._give(depth, target, "t", json_text)
@@ -255,6 +259,8 @@ class _Code:
             count = len(of.symbols)
             before = (*_NUMBER, f"if n & 1 or n >= {2 * count}: branch_of(n, {count})")
             value = f"{self._named(of.symbols)}[n >> 1]"
+        elif of.kind == "record":
+            before, value = (f"t, p = {self._named(taker(of))}(b, p, {level})",), "t"
         elif of.kind == "fixed":
             value, behind = f"b[p:p + {of.size}]", f"p += {of.size}"
         self._add(depth, *before)

@@ -301,7 +301,7 @@ def decimal_of(unscaled: bytes, scale: int) -> Decimal:
     if not unscaled:
         raise ValueError("a decimal without bytes")
     number = int.from_bytes(unscaled, signed=True)
-    if number.bit_length() > DECIMAL_BITS_MAX or scale > DECIMAL_BITS_MAX:
+    if number.bit_length() > DECIMAL_BITS_MAX or abs(scale) > DECIMAL_BITS_MAX:
         raise ValueError("a decimal out of range")
     return Decimal(number).scaleb(-scale, _EXACT)
 
