@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from thermocline.rules.decode.framing import SchemaId
 from thermocline.rules.decode.schema_documents import WriterSchema
 from thermocline.settings import TableSettings
 
@@ -41,7 +42,7 @@ class Example:
     toml: str
     settings: TableSettings
     records: tuple[Record, ...]
-    schemas: Mapping[int, WriterSchema]
+    schemas: Mapping[SchemaId, WriterSchema]
 
 
 def _examples() -> Iterator[Example]:
@@ -49,7 +50,7 @@ def _examples() -> Iterator[Example]:
         ((name, section),) = tomllib.loads(match["toml"])["tables"].items()
         records = tuple(_records(match["rows"]))
         kind = "JSON" if section.get("format") == "json_schema" else "AVRO"
-        schemas = {
+        schemas: dict[SchemaId, WriterSchema] = {
             int(id_): WriterSchema((json.dumps(schema),), kind=kind)
             for id_, schema in json.loads(match["schemas"] or "{}").items()
         }

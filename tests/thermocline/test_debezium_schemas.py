@@ -18,6 +18,7 @@ from tests.thermocline.registered import Registered, framed
 from tests.thermocline.test_avro import events, spoiled, written
 from thermocline.rules.decode import Decoded, Stage, decoder_for
 from thermocline.rules.decode.debezium import UNAVAILABLE
+from thermocline.rules.decode.framing import SchemaId
 from thermocline.rules.definition import LiveTable
 
 FUZZED, FUZZED_FULL = 5_000, 200_000
@@ -90,9 +91,9 @@ TRANSACTION = {
     "fields": [{"name": "status", "type": "string"}, {"name": "id", "type": "string"}],
 }
 ODD_OP = {"type": "record", "name": "Odd", "fields": [{"name": "op", "type": "int"}]}
-SCHEMAS = {1: KEY, 2: ENVELOPE, 3: HEARTBEAT, 4: TRANSACTION, 5: ODD_OP}
+SCHEMAS: dict[SchemaId, Any] = {1: KEY, 2: ENVELOPE, 3: HEARTBEAT, 4: TRANSACTION, 5: ODD_OP}
 PARSED = {number: fastavro.parse_schema(json.loads(json.dumps(one))) for number, one in SCHEMAS.items()}
-REGISTRY = Registered(dict(SCHEMAS))
+REGISTRY = Registered(SCHEMAS)
 COLUMNS: dict[str, Any] = {
     "id": "int",
     "name": "string",
@@ -239,7 +240,9 @@ def test_events_in_json_schema_are_what_they_are_in_json() -> None:
     columns = COLUMNS | {"born": {"type": "date", "epoch": "d"}}
     for name in ("any_price", "exact", "coarse"):
         columns.pop(name)
-    expected = decoder_for(customers("json", columns)).decode(*map(list, zip(*plain, strict=True)))
+    expected = decoder_for(customers("json", columns)).decode(
+        [key for key, _ in plain], [value for _, value in plain]
+    )
     schemas = Registered({1: {}, 2: {}}, "JSON")
     found = decoder_for(customers("json_schema", columns), schemas).decode(
         [key and framed(1, key) for key, _ in plain], [value and framed(2, value) for _, value in plain]

@@ -77,11 +77,8 @@ def test_malformed_records_are_good_or_bad_alone_as_together(count: int) -> None
     seed = random.SystemRandom().getrandbits(64)
     print("seed", seed)
     chance = random.Random(seed)
-    whole = [
-        framed(chance.choice([7, GUID, 8]), case.value)
-        for case in CASES
-        if case.value and len(case.value) < 500
-    ]
+    ids: list[SchemaId] = [7, GUID, 8]
+    whole = [framed(chance.choice(ids), case.value) for case in CASES if case.value and len(case.value) < 500]
     decoder = decoder_for(table(key_format="json"), REGISTRY)
     for first in range(0, count, 500):
         values = [spoiled(chance, chance.choice(whole)) for _ in range(first, min(first + 500, count))]
