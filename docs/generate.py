@@ -115,8 +115,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     ),
     "tables.NAME.format": (
         "What values are written in: `json`; or, where a value is one column, Kafka's `string`, `int`, "
-        "`long`, `uuid` or `bytes`; or, by the schemas of their writers, `avro` or `json_schema`. See "
-        "[formats](../formats.md)."
+        "`long`, `uuid` or `bytes`; or, by the schemas of their writers, `avro`, `protobuf` or "
+        "`json_schema`. See [formats](../formats.md)."
     ),
     "tables.NAME.envelope": "What a record says: `plain`, a row or its end; `debezium`, a change event.",
     "tables.NAME.delete_when": (
@@ -161,13 +161,17 @@ SETTINGS: Final[Mapping[str, str]] = {
         "its older provenance."
     ),
     "tables.NAME.value_schema_file": (
-        "A file with the Avro schema of all values, where they do not name their own. Its text becomes part "
-        "of the table's definition, and can't be altered."
+        "A file with the schema of all values, where they do not name their own: Avro's in JSON; a `.proto` "
+        "or a compiled one. It becomes part of the table's definition, and can't be altered."
     ),
     "tables.NAME.key_schema_file": "The same for keys.",
+    "tables.NAME.value_message": (
+        "Which message of such a file of Protobuf all values are, by its full name; empty: the only one."
+    ),
+    "tables.NAME.key_message": "The same for keys.",
     "tables.NAME.schema_framed": (
-        "With such a file: a zero byte and a 4-byte id, or a byte 1 and a 16-byte GUID, stand before each "
-        "record, and are left aside."
+        "With such a file: records name a schema nevertheless, before their bodies or in headers, and that "
+        "is left aside."
     ),
     "tables.NAME.views": "Which of the views `live`, `live_by_key` and `cold` to publish.",
     "tables.NAME.views_bounded": (

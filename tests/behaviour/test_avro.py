@@ -51,7 +51,7 @@ tags = "json"
 MOMENT = {"type": "long", "logicalType": "timestamp-millis"}
 SITE = {"type": "record", "name": "Site", "fields": [{"name": "name", "type": "string"}]}
 SCHEMAS: dict[int, Any] = {
-    1: "string",  # of keys
+    1: {"type": "string"},  # of keys
     2: {
         "type": "record",
         "name": "Reading",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from thermocline.protobuf_compiler import compiled
 from thermocline.rules.decode.framing import SchemaId
 from thermocline.rules.decode.schema_documents import WriterSchema
 from thermocline.settings import TableSettings
@@ -18,6 +19,7 @@ PAGE: Final = Path(__file__).parents[2] / "docs" / "formats.md"
 _EXAMPLE: Final = re.compile(
     r"```toml\n(?P<toml>(?:(?!```).)*)```\n+"
     r"(?:```json\n(?P<schemas>(?:(?!```).)*)```\n+)?"
+    r"(?:```protobuf\n(?P<protobuf>(?:(?!```).)*)```\n+)?"
     r"\| key \| value \| (?:headers \| )?becomes \|\n\| --- .*?\n(?P<rows>(?:\|[^\n]*\n)+)",
     re.DOTALL,
 )
@@ -54,6 +56,9 @@ def _examples() -> Iterator[Example]:
             int(id_): WriterSchema((json.dumps(schema),), kind=kind)
             for id_, schema in json.loads(match["schemas"] or "{}").items()
         }
+        if match["protobuf"]:
+            descriptors = compiled({"shown.proto": match["protobuf"]}, "shown.proto")
+            schemas[1] = WriterSchema(kind="PROTOBUF", descriptors=descriptors)
         yield Example(name, match["toml"], TableSettings(**section), records, schemas)
 
 

@@ -31,7 +31,9 @@ def test_each_record_becomes_what_the_page_says(example: Example) -> None:
 def test_the_page_has_every_way() -> None:
     definitions = [example.settings.definition(example.name) for example in EXAMPLES]
     assert {"string", "long", "json"} <= {definition.key_format for definition in definitions}
-    assert {"string", "json", "avro", "json_schema"} <= {definition.format for definition in definitions}
+    assert {"string", "json", "avro", "json_schema", "protobuf"} <= {
+        definition.format for definition in definitions
+    }
     assert {"plain", "debezium"} <= {definition.envelope for definition in definitions}
     assert any(column.header for definition in definitions for column in definition.columns)
     assert any(column.path for definition in definitions for column in definition.columns)

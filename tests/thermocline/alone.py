@@ -5,7 +5,7 @@ from __future__ import annotations
 from thermocline.rules.decode import Decoder
 
 
-def alone_and_together_are_the_same(decoder: Decoder, key: bytes, values: list[bytes]) -> None:
+def alone_and_together_are_the_same(decoder: Decoder, key: bytes | None, values: list[bytes]) -> None:
     """Nothing raises, good + bad = given, and no record touches another."""
     together = decoder.decode([key] * len(values), values)
     assert sorted([*together.good, *(bad.index for bad in together.bad)]) == list(range(len(values)))

@@ -10,15 +10,18 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from tests.manual_clock import ManualClock
 from tests.thermocline.avro_poison import number, string
 from tests.thermocline.registry_server import RegistryServer
-from thermocline import schema_registry
+from thermocline import protobuf_compiler, schema_registry
 from thermocline.errors import RegistryUnreachable
+from thermocline.protobuf_compiler import compiled
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.decode.schema_documents import WriterSchema
 from thermocline.rules.definition import LiveTable
+from thermocline.rules.protobuf_schema import message_at
 from thermocline.schema_registry import UNKNOWN_SECONDS, SchemaRegistry
 
 GUID = UUID("89791762-2336-186f-9674-299b90a8e2e7")
@@ -205,3 +208,80 @@ def test_a_decoder_says_nothing_of_records_while_it_can_not_ask(
     assert (decoded.columns, len(decoded.bad)) == ({"a": [1]}, 1)
     server.stop()
     assert decoder.decode([None], values[:1]).columns == {"a": [1]}
+
+
+MONEY = 'syntax = "proto3"; package shop; message Money { int64 cents = 1; }'
+BILL = 'syntax = "proto3"; package shop; import "m/money.proto"; message Bill { Money sum = 1; }'
+OF_MONEY = "/subjects/money/versions/2?deleted=true"
+
+
+def add_bill(server: RegistryServer, id_: int, money: str, bill: str, form: str = "") -> None:
+    reference = {"name": "m/money.proto", "subject": "money", "version": 2}
+    server.add(id_, bill, form and f"?{form}", schemaType="PROTOBUF", references=[reference])
+    server.schemas[f"{OF_MONEY}{form and '&'}{form}"] = {"schema": money, "schemaType": "PROTOBUF"}
+
+
+def cents(schema: WriterSchema) -> int:
+    assert not schema.problem
+    found: int = message_at(schema.descriptors, (0,)).FromString(b"\x0a\x02\x08\x05").sum.cents
+    return found
+
+
+def test_a_schema_of_protobuf_is_compiled_of_its_text_and_of_those_that_it_refers_to(
+    server: RegistryServer, registry: SchemaRegistry
+) -> None:
+    add_bill(server, 31, MONEY, BILL)
+    assert cents(registry.of(31)) == 5
+    add_bill(server, 32, MONEY, "message {")
+    assert registry.of(32).problem.startswith("schema 32 can't be compiled: schema-32.proto")
+
+
+def test_descriptors_are_asked_for_first_and_need_no_compiler(
+    server: RegistryServer, registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"m/money.proto": MONEY, "bill.proto": BILL}
+    compiled_files = FileDescriptorSet.FromString(compiled(files, "bill.proto")).file
+    money, bill = (base64.b64encode(file.SerializeToString()).decode() for file in compiled_files)
+    monkeypatch.setattr(schema_registry, "compiled", None)
+    add_bill(server, 33, "none", BILL)
+    add_bill(server, 33, money, bill, "format=serialized")
+    assert cents(registry.of(33)) == 5
+    add_bill(server, 34, "bm9uZQ==", bill, "format=serialized")
+    server.add(34, BILL, schemaType="PROTOBUF")
+    assert registry.of(34).problem.startswith("schema 34 can't be compiled")
+
+
+@pytest.mark.parametrize(
+    ("status", "is_held"), [(422, False), (404, False), (403, True), (429, True), (500, True)]
+)
+def test_a_registry_that_has_no_descriptors_gives_the_text(
+    server: RegistryServer,
+    registry: SchemaRegistry,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    is_held: bool,
+) -> None:
+    server.add(35, MONEY, schemaType="PROTOBUF")
+    answer = server.answer
+
+    def without_forms(path: str, authorization: str) -> tuple[int, Any]:
+        return (status, {}) if "format=" in path else answer(path, authorization)
+
+    monkeypatch.setattr(server, "answer", without_forms)
+    if is_held:
+        with pytest.raises(RegistryUnreachable):
+            registry.of(35)
+    else:
+        assert not registry.of(35).problem
+
+
+def test_a_compiler_that_says_nothing_holds_back(
+    server: RegistryServer, registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.add(36, MONEY, schemaType="PROTOBUF")
+    monkeypatch.setattr(protobuf_compiler, "TIMEOUT_SECONDS", 1e-6)
+    with pytest.raises(RegistryUnreachable) as held:
+        registry.of(36)
+    assert "protoc did not come to an end" in held.value.cause
+    monkeypatch.undo()
+    assert not registry.of(36).problem

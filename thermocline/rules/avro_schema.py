@@ -56,7 +56,7 @@ documentation, "Data type mappings"."""
 
 
 class SchemaInvalid(ValueError):
-    """Why a text is no Avro schema, or none that records are read by."""
+    """Why something is no schema of its format, or none that records are read by."""
 
 
 @dataclass(slots=True, eq=False)

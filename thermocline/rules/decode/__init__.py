@@ -64,8 +64,10 @@ def decoder_for(definition: LiveTable, registry: WriterSchemas | None = None) ->
     ``registry`` knows the schemas of their writers, where the definition does not have them
     (``needs_registry``). Where it can't be asked, decoding raises its error.
     """
-    key_format = _format(definition, definition.key_format, definition.key_schema, registry)
-    value_format = _format(definition, definition.format, definition.value_schema, registry)
+    key_schema = _own_schema(definition.key_format, definition.key_schema, definition.key_message)
+    value_schema = _own_schema(definition.format, definition.value_schema, definition.value_message)
+    key_format = _format(definition, definition.key_format, key_schema, registry)
+    value_format = _format(definition, definition.format, value_schema, registry)
     envelope, row_format = _opened(definition, value_format)
     return RecordDecoder(definition, envelope, key_format, row_format, DeclaredColumns(definition))
 
@@ -79,16 +81,36 @@ def _opened(definition: LiveTable, value_format: Format) -> tuple[Envelope, Form
     return DebeziumEnvelope(definition, value_format), partial(RowAfter, value_format)
 
 
-def _format(definition: LiveTable, name: str, schema: str | None, registry: WriterSchemas | None) -> Format:
+def _own_schema(format_: str, text: str | None, message: str | None) -> WriterSchema | None:
+    """The schema that the definition has for all keys or values, if it does."""
+    if text is None:
+        return None
+    if format_ == "protobuf":
+        from thermocline.rules.protobuf_schema import unpacked_schema  # noqa: PLC0415  (see `_schema_format`)
+
+        return WriterSchema(kind="PROTOBUF", descriptors=unpacked_schema(text), message=message or "")
+    return WriterSchema((text,))
+
+
+def _format(
+    definition: LiveTable, name: str, schema: WriterSchema | None, registry: WriterSchemas | None
+) -> Format:
     if name in _FORMATS:
         return _FORMATS[name]
-    of_schemas = _SCHEMA_FORMATS[name]
+    of_schemas = _schema_format(name)
     if schema is not None:
-        one = OneSchema(WriterSchema((schema,)))
-        return partial(SchemaDocuments, of_schemas, one, definition.schema_framed)
+        return partial(SchemaDocuments, of_schemas, OneSchema(schema), definition.schema_framed)
     return partial(
         SchemaDocuments, of_schemas, _NoRegistry(definition) if registry is None else registry, True
     )
+
+
+def _schema_format(name: str) -> SchemaFormat:
+    if name != "protobuf":
+        return _SCHEMA_FORMATS[name]
+    from thermocline.rules.decode.protobuf import PROTOBUF  # noqa: PLC0415  (few need it; it takes long to load)
+
+    return PROTOBUF
 
 
 class _NoRegistry:

@@ -10,7 +10,7 @@ from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.decode.formats import Format, Refusals
 from thermocline.rules.decode.framing import VALUE_HEADER, heads_in
 from thermocline.rules.decode.record import Bad, HeadersOf, Stage, last_header
-from thermocline.rules.definition import ONE_COLUMN, Column, DeleteRule, LiveTable
+from thermocline.rules.definition import EMPTY_FORMATS, ONE_COLUMN, Column, DeleteRule, LiveTable
 
 __all__ = ["Envelope", "Parts", "PlainEnvelope"]
 
@@ -49,7 +49,7 @@ class PlainEnvelope:
     def __init__(self, definition: LiveTable, value_format: Format) -> None:
         """For the records of that table, whose values are in a format."""
         self._can_delete = definition.key_from == "key"
-        self._may_be_empty = definition.format in ONE_COLUMN
+        self._may_be_empty = definition.format in (*ONE_COLUMN, *EMPTY_FORMATS)
         # Whose row a tombstone is about would stand in the value.
         self._stage = Stage.KEY if definition.has_key else Stage.DECODE
         self._rule = definition.delete_when

@@ -11,7 +11,7 @@ from thermocline.rules.decode.formats import Format, Refusals, SchemaSource
 from thermocline.rules.decode.framing import KEY_HEADER, VALUE_HEADER, HeadOf, heads_in
 from thermocline.rules.decode.plain import header_value
 from thermocline.rules.decode.record import Bad, Decoded, HeadersOf, Stage, last_header, no_headers
-from thermocline.rules.definition import Column, LiveTable
+from thermocline.rules.definition import EMPTY_FORMATS, Column, LiveTable
 
 __all__ = ["RecordDecoder"]
 
@@ -69,8 +69,9 @@ class RecordDecoder:
         columns = self._key.read(keys, refused, head_of)
         for index, (_, reason) in refused.items():
             bad[index] = Bad(index, Stage.KEY, reason)
+        may_be_empty = self._definition.key_format in EMPTY_FORMATS
         for index, key in enumerate(keys):
-            if not key:  # safety: empty-key
+            if not key and not (key is not None and may_be_empty):  # safety: empty-key
                 bad[index] = Bad(index, Stage.KEY, "the record has no key")
         return columns
 

@@ -23,13 +23,15 @@ class WriterSchema:
     """A schema, after those that it refers to; or the reason why no record of it can be read.
 
     ``kind`` as registries have it: ``AVRO``, ``JSON`` or ``PROTOBUF``. ``texts`` are of Avro and JSON;
-    ``descriptors`` of Protobuf: a FileDescriptorSet, the schema's own file last.
+    ``descriptors`` of Protobuf: a FileDescriptorSet, the schema's own file last. ``message``: which of its
+    messages all records are, unless each says so; empty for the only one.
     """
 
     texts: tuple[str, ...] = ()
     problem: str = ""
     kind: str = "AVRO"
     descriptors: bytes = b""
+    message: str | None = None
 
 
 class WriterSchemas(Protocol):

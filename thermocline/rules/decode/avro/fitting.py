@@ -10,7 +10,6 @@ from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from functools import partial
-from math import isfinite
 from typing import Any, Final
 from uuid import UUID
 
@@ -19,9 +18,10 @@ import msgspec
 from thermocline.rules import scalars
 from thermocline.rules.avro_schema import DEBEZIUM_TIME, VARIABLE_DECIMAL, AvroType
 from thermocline.rules.column_types import ColumnType, Kind
-from thermocline.rules.decode.avro.values import EPOCH_DAY, Unfit, decimal_of, instant_of_nanoseconds
+from thermocline.rules.decode.avro.values import EPOCH_DAY, Unfit
+from thermocline.rules.decode.exact import decimal_of, finite, instant_of_nanoseconds
 
-__all__ = ["Convert", "conversion", "finite", "json_text"]
+__all__ = ["Convert", "conversion", "json_text"]
 
 Convert = Callable[[Any], Any]
 """Makes a column's value of what is read; raises `ValueError` with a plain phrase where it can't be one."""
@@ -68,13 +68,6 @@ def _variable_decimal(fields: dict[str, Any], to: ColumnType) -> Decimal:
 
 def _of_epoch(number: int, factor: int) -> Any:
     return scalars.instant(number * factor)
-
-
-def finite(number: float) -> float:
-    """A number that every read path can give. Raises `ValueError`."""
-    if not isfinite(number):  # safety: avro-finite
-        raise ValueError(f"{number} is none of the numbers that JSON, and so an answer, can have")
-    return number
 
 
 def _date(days: int) -> date:

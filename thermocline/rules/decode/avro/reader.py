@@ -19,8 +19,9 @@ from typing import Any, Final
 
 from thermocline.rules.avro_schema import AvroType, SchemaInvalid
 from thermocline.rules.column_types import Kind
-from thermocline.rules.decode.avro.fitting import Convert, conversion, finite, json_text
+from thermocline.rules.decode.avro.fitting import Convert, conversion, json_text
 from thermocline.rules.decode.avro.values import WIDTHS, Malformed, branch_of, long_at, passer, taker
+from thermocline.rules.decode.exact import finite
 from thermocline.rules.decode.formats import PRESENCE, Refusals
 from thermocline.rules.definition import Column
 
