@@ -118,7 +118,9 @@ SETTINGS: Final[Mapping[str, str]] = {
         "`long`, `uuid` or `bytes`; or, by the schemas of their writers, `avro`, `protobuf` or "
         "`json_schema`. See [formats](../formats.md)."
     ),
-    "tables.NAME.envelope": "What a record says: `plain`, a row or its end; `debezium`, a change event.",
+    "tables.NAME.envelope": (
+        "What a record says: `plain`, a row or its end; `debezium` or `maxwell`, a change event."
+    ),
     "tables.NAME.delete_when": (
         "Which records delete their row, beside those without a value: "
         '`{ path = "op", values = ["D"] }`, or `header` instead of `path`.'

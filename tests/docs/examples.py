@@ -19,7 +19,7 @@ PAGE: Final = Path(__file__).parents[2] / "docs" / "formats.md"
 _EXAMPLE: Final = re.compile(
     r"```toml\n(?P<toml>(?:(?!```).)*)```\n+"
     r"(?:```json\n(?P<schemas>(?:(?!```).)*)```\n+)?"
-    r"(?:```protobuf\n(?P<protobuf>(?:(?!```).)*)```\n+)?"
+    r"(?:```protobuf\n// schema (?P<id>\d+)\n(?P<protobuf>(?:(?!```).)*)```\n+)?"
     r"\| key \| value \| (?:headers \| )?becomes \|\n\| --- .*?\n(?P<rows>(?:\|[^\n]*\n)+)",
     re.DOTALL,
 )
@@ -44,22 +44,33 @@ class Example:
     toml: str
     settings: TableSettings
     records: tuple[Record, ...]
-    schemas: Mapping[SchemaId, WriterSchema]
+    registered: Mapping[int, tuple[str, str]]
+    """What the registry has, by ids: the kind of each schema, and its text."""
+
+    @property
+    def schemas(self) -> dict[SchemaId, WriterSchema]:
+        return {id_: _schema(kind, text) for id_, (kind, text) in self.registered.items()}
 
 
 def _examples() -> Iterator[Example]:
     for match in _EXAMPLE.finditer(PAGE.read_text()):
         ((name, section),) = tomllib.loads(match["toml"])["tables"].items()
         records = tuple(_records(match["rows"]))
-        kind = "JSON" if section.get("format") == "json_schema" else "AVRO"
-        schemas: dict[SchemaId, WriterSchema] = {
-            int(id_): WriterSchema((json.dumps(schema),), kind=kind)
-            for id_, schema in json.loads(match["schemas"] or "{}").items()
-        }
-        if match["protobuf"]:
-            descriptors = compiled({"shown.proto": match["protobuf"]}, "shown.proto")
-            schemas[1] = WriterSchema(kind="PROTOBUF", descriptors=descriptors)
-        yield Example(name, match["toml"], TableSettings(**section), records, schemas)
+        yield Example(name, match["toml"], TableSettings(**section), records, _registered(match, section))
+
+
+def _registered(match: re.Match[str], section: Mapping[str, object]) -> dict[int, tuple[str, str]]:
+    kind = "JSON" if section.get("format") == "json_schema" else "AVRO"
+    found = {int(id_): (kind, json.dumps(one)) for id_, one in json.loads(match["schemas"] or "{}").items()}
+    if match["protobuf"]:
+        found[int(match["id"])] = ("PROTOBUF", match["protobuf"])
+    return found
+
+
+def _schema(kind: str, text: str) -> WriterSchema:
+    if kind == "PROTOBUF":
+        return WriterSchema(kind=kind, descriptors=compiled({"shown.proto": text}, "shown.proto"))
+    return WriterSchema((text,), kind=kind)
 
 
 def _records(rows: str) -> Iterator[Record]:

@@ -46,7 +46,6 @@ BUCKET_FIELD: Final = "bucket"
 SCHEMA_FORMATS: Final = ("avro", "json_schema", "protobuf")
 """What is read by the schemas of writers."""
 FORMATS: Final = ("json", "string", "int", "long", "uuid", "bytes", *SCHEMA_FORMATS)
-DEBEZIUM_FORMATS: Final = ("json", "json_schema", "avro")
 FILE_FORMATS: Final = ("avro", "protobuf")
 """Of which a file may have the one schema of all records."""
 EMPTY_FORMATS: Final = ("protobuf",)
@@ -67,7 +66,8 @@ ONE_COLUMN: Final[dict[str, tuple[Kind, ...]]] = {
     "uuid": (Kind.UUID,),
     "bytes": (Kind.BINARY, Kind.UUID),
 }
-ENVELOPES: Final = ("plain", "debezium")
+ENVELOPES: Final = ("plain", "debezium", "maxwell")
+ENVELOPED_FORMATS: Final = {"debezium": ("json", "json_schema", "avro"), "maxwell": ("json",)}
 KEY_SOURCES: Final = ("key", "value")
 FORMAT_VERSIONS: Final = (2, 3)
 BUCKETS_MAX: Final = 4096  # beyond it, a commit of every bucket writes more files than a manifest should list
@@ -587,10 +587,10 @@ def _problems_of_formats(table: LiveTable, key_format: str | None) -> Iterable[s
         kinds = (*ONE_COLUMN["string"], Kind.BINARY)
         if column.header and (column.type.kind not in kinds or column.type.epoch is not None):
             yield f"a header makes no {column.type}, as column {column.name} is: use {', '.join(kinds)}"
-    formats = {table.format, table.key_format}
-    if table.envelope == "debezium" and not (in_key and formats <= set(DEBEZIUM_FORMATS)):
-        known = ", ".join(DEBEZIUM_FORMATS)
-        yield f'envelope = "debezium" needs key_from = "key", and keys and values in one of {known}'
+    known = ENVELOPED_FORMATS.get(table.envelope)
+    if known and not (in_key and {table.format, table.key_format} <= set(known)):
+        needs = f'key_from = "key", and keys and values in {" or ".join(known)}'
+        yield f'envelope = "{table.envelope}" needs {needs}'
     if table.delete_when is not None and not (in_key and table.envelope == "plain"):
         yield 'delete_when needs key_from = "key", which says whose row goes, and envelope = "plain"'
     if table.delete_when is not None and table.delete_when.path and table.format in ONE_COLUMN:

@@ -22,6 +22,7 @@ from thermocline.rules.decode.formats import DeclaredColumns, Format
 from thermocline.rules.decode.framing import SchemaId
 from thermocline.rules.decode.json_documents import JsonDocuments
 from thermocline.rules.decode.json_schema import JSON_SCHEMA
+from thermocline.rules.decode.maxwell import MaxwellEnvelope
 from thermocline.rules.decode.payload import Unpacker, json_row, pack_rows
 from thermocline.rules.decode.payload_arrays import unpack_arrays
 from thermocline.rules.decode.plain import PlainDocuments
@@ -76,6 +77,8 @@ def _opened(definition: LiveTable, value_format: Format) -> tuple[Envelope, Form
     """The envelope, and how the rows are read in what it gives."""
     if definition.envelope == "plain":
         return PlainEnvelope(definition, value_format), value_format
+    if definition.envelope == "maxwell":
+        return MaxwellEnvelope(), value_format
     if definition.format == "json":
         return JsonDebeziumEnvelope(definition), value_format
     return DebeziumEnvelope(definition, value_format), partial(RowAfter, value_format)
