@@ -1,7 +1,11 @@
-"""A day of commits, one a minute, with and without maintenance: what commits and reads cost at its end.
+"""A day of commits, one per minute: what commits and reads cost at its end, with and without maintenance.
 
 The commits follow each other as fast as they can, and maintenance has as much time as it takes, as it would
-have within a minute. Its clock goes a minute a commit.
+have within a minute. Its clock advances by a minute per commit.
+
+    maintained       as it ships: batches merge small files, rewrites run beside them
+    rewrites_only    no merges in batches: compacting small files is left to rewrites
+    not_maintained   neither
 """
 
 from __future__ import annotations
@@ -14,15 +18,22 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import trino.dbapi
 
 from benchmarks._report import report, say
 from benchmarks._table import KEYS_PER_USER, write
+from benchmarks.extract import seconds_of_extract
 from benchmarks.lookup import load_of, users_of
-from embedded.stack import TABLE, Stack
+from embedded.stack import TABLE, TRINO_ADMIN, Stack
 from embedded.workload import Event, Workload
+from ingest import tiers
 from ingest.owner import Owner
+from maintenance import plan
 from maintenance.measure import Measurer
 from maintenance.upkeep import TableUpkeep
 from thermocline.iceberg.catalog import load_table, open_catalog
@@ -34,6 +45,23 @@ MARKS = (10, 100)
 WINDOW = 10
 LOOKUP_SECONDS = 8.0
 SCANS = 5
+TRINO_GB: Final = 2
+SCAN: Final = f"SELECT count(*), count(value), max(updated_at) FROM lake.app.{TABLE}"
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """What keeps the table's files few."""
+
+    merges: bool
+    rewrites: bool
+
+
+VARIANTS: Final = {
+    "maintained": Variant(merges=True, rewrites=True),
+    "rewrites_only": Variant(merges=False, rewrites=True),
+    "not_maintained": Variant(merges=False, rewrites=False),
+}
 
 
 class MinuteClock(SystemClock):
@@ -57,22 +85,42 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--commits", type=int, default=1_440)
     parser.add_argument("--records", type=int, default=2_000)
+    parser.add_argument("--format-version", type=int, choices=(2, 3), default=3)
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
-    figures: dict[str, Any] = {"rows": options.rows, "records_per_commit": options.records}
-    for name, is_maintained in (("maintained", True), ("not_maintained", False)):
+    figures: dict[str, Any] = {
+        "rows": options.rows,
+        "records_per_commit": options.records,
+        "format_version": options.format_version,
+    }
+    merged_bytes_max = tiers.MERGED_BYTES_MAX
+    for name in options.variants:
         say(f"{name}: {options.commits:,} commits")
-        figures[name] = _day(options, is_maintained)
+        variant = VARIANTS[name]
+        for module in (tiers, plan):
+            vars(module)["MERGED_BYTES_MAX"] = merged_bytes_max if variant.merges else 0
+        figures[name] = _day(options, variant)
     report("day", options.seed, figures)
 
 
-def _day(options: argparse.Namespace, is_maintained: bool) -> dict[str, Any]:
+def _day(options: argparse.Namespace, variant: Variant) -> dict[str, Any]:
     rng = random.Random(options.seed)
+    trino_gb = TRINO_GB if options.format_version == 2 else 0  # Trino 476 doesn't read version 3
     with (
         tempfile.TemporaryDirectory() as folder,
-        Stack(Path(folder), partitions=8, buckets=16, workers=2, engine="local", is_measured=True) as stack,
+        Stack(
+            Path(folder),
+            partitions=8,
+            buckets=16,
+            workers=2,
+            engine="local",
+            trino_gb=trino_gb,
+            is_measured=True,
+        ) as stack,
     ):
-        stack.start()
+        stack.start_broker()
+        stack.create_table()
         load = list(Workload(options.seed, options.rows // KEYS_PER_USER, KEYS_PER_USER).load())
         write(stack, load, quietly=True)
         owner = Owner.open(stack.settings, TABLE, SystemClock())
@@ -81,7 +129,7 @@ def _day(options: argparse.Namespace, is_maintained: bool) -> dict[str, Any]:
         try:
             owner.catch_up(threading.Event())
             figures: dict[str, Any] = {"fresh": _reads(stack, options)}
-            if is_maintained:
+            if variant.rewrites:
                 owner.upkeep = upkeep
             steps: list[float] = []
             for number in range(WARM_UP + options.commits):
@@ -90,17 +138,18 @@ def _day(options: argparse.Namespace, is_maintained: bool) -> dict[str, Any]:
                 owner.step()
                 steps.append(time.perf_counter() - started)
                 clock.minutes += 1
-                if is_maintained:
+                if variant.rewrites:
                     _keep_up(owner, upkeep)
                 if number % 100 == 0:
                     say(f"  commit {number}: {steps[-1]:.2f} s, {upkeep.done}")
             figures |= _commit_seconds(steps[WARM_UP:]) | _sizes(owner, stack)
             figures["after"] = _reads(stack, options)
-            if is_maintained:
+            if variant.rewrites:
                 figures["maintenance"] = {
                     "rewrites": upkeep.done.rewrites,
                     "seconds": round(upkeep.done.seconds, 1),
                     "read_bytes": upkeep.done.read_bytes,
+                    "written_bytes": upkeep.done.written_bytes,
                     "expired_snapshots": upkeep.done.expired,
                     "deleted_files": upkeep.done.swept_files,
                     "dropped": upkeep.done.dropped,
@@ -156,16 +205,35 @@ def _sizes(owner: Owner, stack: Stack) -> dict[str, Any]:
 
 
 def _reads(stack: Stack, options: argparse.Namespace) -> dict[str, Any]:
-    """Cold lookups over HTTP, and whole scans."""
+    """Cold lookups over HTTP, and scans of the whole table."""
     table = load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}")
     users = users_of(options.seed, options.rows)
     random.Random(options.seed).shuffle(users)
     server = stack.serve()
     stack.wait_until_ready(server)
     found: dict[str, Any] = {"lookup": load_of(stack, users, 1, LOOKUP_SECONDS)}
+    found["extract_by_duckdb_seconds"] = _fastest(lambda: seconds_of_extract(stack, "arrow"))
     server.stop()
     found["pyiceberg_scan_seconds"] = _fastest(lambda: table.scan().to_arrow().num_rows)
+    if stack.trino is not None:
+        found["trino_scan_seconds"] = _trino_seconds(stack)
     return found
+
+
+def _trino_seconds(stack: Stack) -> float:
+    assert stack.trino is not None
+    stack.start_trino()
+    stack.trino.wait()
+    with (
+        closing(
+            trino.dbapi.connect(host=stack.trino.host, port=stack.trino.port, user=TRINO_ADMIN)
+        ) as connection,
+        closing(connection.cursor()) as cursor,
+    ):
+        # Java compiles the first ones.
+        seconds = min(_fastest(lambda: cursor.execute(SCAN).fetchall()) for _ in range(SCANS))
+    stack.trino.stop()
+    return seconds
 
 
 def _fastest(scan: Any) -> float:

@@ -43,146 +43,149 @@ ROUTES_END: Final = "<!-- end of routes -->"
 HELP_COLUMNS: Final = 100
 
 SETTINGS: Final[Mapping[str, str]] = {
-    "kafka.bootstrap_servers": "Where the brokers are: `host:port`, several with commas.",
-    "kafka.client": "Any librdkafka setting by its own name: SASL, TLS and so on. Quote names with dots.",
+    "kafka.bootstrap_servers": "Kafka brokers, as `host:port`, separated by commas.",
+    "kafka.client": "Any librdkafka setting by its own name (SASL, TLS, ...). Quote names with dots.",
     "registry.url": (
-        "Where a Confluent-compatible schema registry is, for records that name their schemas; empty: "
-        "there is none."
+        "URL of a Confluent-compatible schema registry, for records that name their schemas. Empty: none."
     ),
-    "registry.user": "The user of HTTP's basic authentication; empty: none is sent.",
-    "registry.password": "Its password, sent over https only; best set as `THERMOCLINE_REGISTRY__PASSWORD`.",
-    "registry.ca_file": "A file of the certificates to trust, instead of the system's.",
-    "registry.timeout_seconds": "How long an answer may take; then reading waits, and it is asked again.",
-    "catalog.name": "What Spark and PyIceberg call the catalog.",
-    "catalog.type": "The kind of catalog. `sql` is a database that SQLAlchemy knows.",
-    "catalog.uri": "Where the catalog is. Needed for `sql`, `rest` and `hive`.",
-    "catalog.warehouse": "Where tables are kept: a folder or a URI. Needed for `sql`.",
-    "catalog.properties": "More settings of the catalog and of its file access, in PyIceberg's names.",
-    "spark.master": "Where Spark runs.",
-    "spark.conf": "Any Spark setting by its own name; it has the last word over Thermocline's own.",
+    "registry.user": "User for HTTP basic authentication. Empty: none.",
+    "registry.password": "Password, sent over https only. Best set as `THERMOCLINE_REGISTRY__PASSWORD`.",
+    "registry.ca_file": "File with CA certificates to trust instead of the system's.",
+    "registry.timeout_seconds": "Timeout of a request. After it, reading waits and the request is repeated.",
+    "catalog.name": "Name of the catalog in Spark and PyIceberg.",
+    "catalog.type": "Kind of catalog. `sql` is a database supported by SQLAlchemy.",
+    "catalog.uri": "Address of the catalog. Required for `sql`, `rest` and `hive`.",
+    "catalog.warehouse": "Location of the tables: a folder or a URI. Required for `sql`.",
+    "catalog.properties": "Further settings of the catalog and of file access, by PyIceberg's names.",
+    "spark.master": "Spark master URL.",
+    "spark.conf": "Any Spark setting by its own name. Overrides Thermocline's own.",
     "ingest.engine": (
-        "What runs the tasks of a batch: `spark`, or `local`, which runs them in the process of `ingest "
-        "run`, one after the other, without Spark: for small tables."
+        "Where a batch's tasks run: on `spark`, or `local`, one after the other in the process of `ingest"
+        " run`, without Spark: for small tables."
     ),
     "ingest.lease_seconds": (
-        "How long an owner may be silent before another takes its table. Renewed three times as often."
+        "How long an owner may be silent before another process may take its table. It renews its lease "
+        "three times in this period."
     ),
     "maintenance.enabled": "Whether `ingest run` maintains its table between batches.",
-    "maintenance.target_file_bytes": "The size of the files that a rewrite writes.",
+    "maintenance.target_file_bytes": "Target size of the files that a rewrite writes.",
     "maintenance.snapshots_seconds": (
-        "For how long a snapshot can be asked for, by its id or a read point; then it leaves the metadata, "
-        "unless a view's lease, a tag or a branch names it. At most 500 are kept."
+        "How long snapshots are kept, for reads by snapshot id or read point. Those that a lease, tag or "
+        "branch names are kept longer. At most 500 are kept."
     ),
     "maintenance.files_seconds": (
-        "For how much longer an expired snapshot's files stay, for those who read it: longer than any query, "
-        "extract or lookup takes."
+        "How much longer the files of expired snapshots are kept, for readers that still use them. Must "
+        "exceed the longest query, extract or copy."
     ),
     "maintenance.scans_per_hour": (
-        "How often engines read the table whole: what rewrites are weighed by. Servers count extracts."
+        "Full scans of the table per hour by other engines; used to decide which rewrites are worthwhile."
+        " Servers count extracts themselves."
     ),
     "maintenance.lookups_per_second": (
-        "How often keys are looked up, where no server counts that: what rewrites are weighed by."
+        "Lookups per second, if no server counts them; used to decide which rewrites are worthwhile."
     ),
-    "serving.host": "The address to listen on.",
-    "serving.port": "The port to listen on.",
-    "serving.workers": "API processes that share the port.",
-    "serving.state_dir": "Where the hot tier and the cold index are kept; on a local disk.",
+    "serving.host": "Address to listen on.",
+    "serving.port": "Port to listen on.",
+    "serving.workers": "Number of API processes, which share the port.",
+    "serving.state_dir": "Folder for the hot tier and the cold index, on a local disk.",
     "serving.hot_bytes_max": (
-        "What one table's hot tier may take on disk. At it, the tailer pauses; a command without a server "
-        "stops."
+        "Maximum size of a table's hot tier on disk. When it is reached, the tailer pauses; a command "
+        "without a server stops."
     ),
-    "serving.read_after_seconds_max": "How long a request with `Thermocline-Read-After` waits.",
+    "serving.read_after_seconds_max": "Maximum time that a request with `Thermocline-Read-After` waits.",
     "serving.expose_without_authentication": (
-        "Serve other machines, too. Without it `serving.host` must be a loopback address: there is no "
-        "authentication yet, so whoever reaches the port reads every table."
+        "Allow other machines to connect. Otherwise `serving.host` must be a loopback address: there is "
+        "no authentication yet, so anyone who can reach the port can read every table."
     ),
-    "serving.stale_after_seconds": "The age from which an answer is marked stale.",
+    "serving.stale_after_seconds": "Age from which answers are marked as stale.",
     "views.enabled": "Whether `ingest run` publishes the tables' views in Trino after each commit.",
-    "views.url": "Where Trino is: `https://host:port`.",
-    "views.user": "Whom to publish as. The views run with this user's rights.",
-    "views.password": "Its password, sent over https only; best set as `THERMOCLINE_VIEWS__PASSWORD`.",
-    "views.lake": "What Trino calls the catalog of the tables.",
-    "views.kafka": "What Trino calls the Kafka catalog.",
+    "views.url": "URL of Trino: `https://host:port`.",
+    "views.user": "Trino user that publishes the views. They run with this user's privileges.",
+    "views.password": "Password, sent over https only. Best set as `THERMOCLINE_VIEWS__PASSWORD`.",
+    "views.lake": "Name of the tables' catalog in Trino.",
+    "views.kafka": "Name of the Kafka catalog in Trino.",
     "views.margin_seconds": (
-        "How old a record must be to be in the view `_live`, so that both its scans of the log see the same; "
-        "more than the clocks of Trino and of the brokers differ by, and than a record takes to its replicas."
+        "Minimum age of records in the view `_live`, so that both of its scans of the log see the same "
+        "records. Must exceed the clock difference between Trino and the brokers, and the replication "
+        "delay."
     ),
     "tables.NAME.identifier": "`namespace.table` in the catalog.",
-    "tables.NAME.topics": "The topics that feed the table.",
+    "tables.NAME.topics": "Topics that feed the table.",
     "tables.NAME.start": (
-        "Where a new table begins: `earliest`, `latest` or an ISO 8601 time with its zone. Read once, by "
-        "`table create`."
+        "Where a new table starts reading: `earliest`, `latest` or an ISO 8601 time with time zone. Used "
+        "once, by `table create`."
     ),
     "tables.NAME.format": (
-        "What values are written in: `json`; or, where a value is one column, Kafka's `string`, `int`, "
-        "`long`, `uuid` or `bytes`; or, by the schemas of their writers, `avro`, `protobuf` or "
-        "`json_schema`. See [formats](../formats.md)."
+        "Format of values: `json`; `avro`, `protobuf` or `json_schema`, by the writer's schema; or Kafka's "
+        "`string`, `int`, `long`, `uuid` or `bytes`, if the value is one column. See "
+        "[formats](../formats.md)."
     ),
     "tables.NAME.envelope": (
-        "What a record says: `plain`, a row or its end; `debezium` or `maxwell`, a change event."
+        "Kind of record: `plain` (a row, or its deletion), or `debezium` or `maxwell` (a change event)."
     ),
     "tables.NAME.delete_when": (
-        "Which records delete their row, beside those without a value: "
-        '`{ path = "op", values = ["D"] }`, or `header` instead of `path`.'
+        'Which records delete their row, besides those without a value: `{ path = "op", values = ["D"] '
+        "}`, or `header` instead of `path`."
     ),
-    "tables.NAME.key_format": "The same for keys, where they are not written as values are.",
+    "tables.NAME.key_format": "Format of keys, if it differs from that of values.",
     "tables.NAME.key": (
-        "The columns that identify a row. `[]` makes a table to which every record adds a row; it needs "
-        '`key_from = "value"`, and has extracts but no lookups.'
+        "The columns that identify a row. With `[]`, every record adds a row; this needs `key_from = "
+        '"value"`, and allows extracts but no lookups.'
     ),
-    "tables.NAME.key_from": "Where key columns are: the record's `key` or `value`. Tombstones need `key`.",
-    "tables.NAME.entity": "The leading key columns that a lookup must give.",
+    "tables.NAME.key_from": (
+        "Where the key columns are: in the record's `key` or `value`. Tombstones need `key`."
+    ),
+    "tables.NAME.entity": "The leading key columns that a lookup must specify.",
     "tables.NAME.buckets": "Partitions of the table, by a hash of the entity's last column; 1 to 4,096.",
     "tables.NAME.format_version": (
-        "Of the Iceberg table: 3 has deletion vectors, 2 is for engines that can't read those."
+        "Iceberg format version: 3 has deletion vectors; use 2 for engines that can't read them."
     ),
-    "tables.NAME.commit_interval_seconds": "From one batch's start to the next's, unless ingest is behind.",
-    "tables.NAME.batch_records_max": "The most offsets that a batch spans.",
-    "tables.NAME.batch_bytes_max": "The most bytes of values in a batch, by the mean of the batch before.",
+    "tables.NAME.commit_interval_seconds": "Time between the starts of two batches, unless ingest is behind.",
+    "tables.NAME.batch_records_max": "Maximum number of offsets in a batch.",
+    "tables.NAME.batch_bytes_max": "Maximum size of a batch's values, estimated from the previous batch.",
     "tables.NAME.on_error": (
-        "What becomes of a bad record: `quarantine` keeps it in the companion table, `skip` only counts it, "
-        '`fail` stops ingest on it. A word for all, or one a stage: `{ key = "fail", contract = "skip" }`; '
-        "a stage that is left out has `quarantine`."
+        "What to do with bad records: `quarantine` keeps them in the companion table, `skip` only counts "
+        'them, `fail` stops ingest. One word for all, or one per stage: `{ key = "fail", contract = '
+        '"skip" }`; the default for each stage is `quarantine`.'
     ),
     "tables.NAME.errors_ratio_max": (
-        "A batch ends ingest when a greater part of its records is bad; it counts once 100 of them are."
+        "Maximum share of bad records in a batch; beyond it, ingest stops. Applies from 100 bad records on."
     ),
     "tables.NAME.errors_count_max": (
-        "A batch ends ingest when more of its records are bad. Empty: no such bound."
+        "Maximum number of bad records in a batch; beyond it, ingest stops. Empty: no limit."
     ),
     "tables.NAME.dead_letter_topic": (
-        "An existing Kafka topic that bad records are also written to: their key, value and headers, and "
-        "where they come from."
+        "An existing Kafka topic to which bad records are also written, with their key, value, headers "
+        "and origin."
     ),
     "tables.NAME.transactional": (
-        "Says that producers write in transactions. With or without it, records count only once their "
-        "transaction is committed."
+        "Set to true if producers use transactions. Either way, records count only once their transaction"
+        " is committed."
     ),
     "tables.NAME.suppress_unchanged": (
-        "Writes nothing for a record whose row is in the table with the same values already; the row keeps "
-        "its older provenance."
+        "Write nothing for records that change no value of their row; the row keeps its older provenance."
     ),
     "tables.NAME.value_schema_file": (
-        "A file with the schema of all values, where they do not name their own: Avro's in JSON; a `.proto` "
-        "or a compiled one. It becomes part of the table's definition, and can't be altered."
+        "File with the schema of all values, if they don't name their own: Avro's JSON, a `.proto` file or a "
+        "compiled one. It becomes part of the table's definition, and can't be altered."
     ),
     "tables.NAME.key_schema_file": "The same for keys.",
     "tables.NAME.value_message": (
-        "Which message of such a file of Protobuf all values are, by its full name; empty: the only one."
+        "Full name of the Protobuf message in that file that all values are. Empty: the only one."
     ),
     "tables.NAME.key_message": "The same for keys.",
     "tables.NAME.schema_framed": (
-        "With such a file: records name a schema nevertheless, before their bodies or in headers, and that "
-        "is left aside."
+        "With such a file: records nevertheless name a schema, before the body or in a header, which is "
+        "ignored."
     ),
     "tables.NAME.views": "Which of the views `live`, `live_by_key` and `cold` to publish.",
     "tables.NAME.views_bounded": (
-        "Ends the view `_live` at literal offsets, replaced every two seconds; so it is by itself where a "
-        "topic has producers' times, or producers use transactions."
+        "End the view `_live` at literal offsets, replaced every two seconds. Always so if a topic has "
+        "producers' timestamps, or producers use transactions."
     ),
     "tables.NAME.view_filter": (
-        "A condition in Trino's SQL that each row of every view must meet for the user who asks: "
-        '`"app_id = current_user"`. Not for lookups and extracts.'
+        "A condition in Trino's SQL that every row of a view must meet for the querying user: `\"app_id = "
+        'current_user"`. Does not apply to lookups and extracts.'
     ),
     "tables.NAME.columns": 'Every column with its type: `app_id = "int"`.',
 }
@@ -207,14 +210,14 @@ COLUMN_TYPES: Final[Mapping[Kind, str]] = {
 
 EXIT_CODES: Final[Mapping[ExitCode, str]] = {
     ExitCode.DONE: "done",
-    ExitCode.BAD_ANSWER: "answered, and the answer is bad: no such row, or the demo disagrees",
+    ExitCode.BAD_ANSWER: "negative answer: no such row, or `verify` or the demo found a difference",
     ExitCode.USAGE: "the command line, the configuration or the request is wrong",
-    ExitCode.UNAVAILABLE: "could not answer: a source is away or not ready",
+    ExitCode.UNAVAILABLE: "could not answer or check: something is unavailable or not ready",
     ExitCode.COMMIT_UNKNOWN: "a commit may or may not have landed; `ingest reconcile` says which",
-    ExitCode.NOTHING_TO_DO: "nothing to do: all is committed, settled, altered or replayed already",
-    ExitCode.PARTLY_DONE: "partly done: stopped before the end, or some records were refused",
+    ExitCode.NOTHING_TO_DO: "nothing to do",
+    ExitCode.PARTLY_DONE: "partly done: stopped early, or some records were refused",
     ExitCode.NOT_OWNER: "another process owns the table",
-    ExitCode.STOPPED: "stopped rather than guess",
+    ExitCode.STOPPED: "stopped, since continuing could lose or corrupt data",
     ExitCode.BUG: "a bug in Thermocline",
 }
 
@@ -287,7 +290,7 @@ def errors_page() -> str:
     tree = []
     families = {one.title(): one.__subclasses__() for one in ThermoclineError.__subclasses__()}
     ours = [one for one in ThermoclineError.__subclasses__() if not one.__subclasses__()]
-    for title, family in {**families, "Thermocline itself is wrong": ours}.items():
+    for title, family in {**families, "Bugs in Thermocline": ours}.items():
         rows = [
             (
                 f"[`{error.code}`](#{error.code})",
@@ -304,11 +307,11 @@ def errors_page() -> str:
     parts = [
         "# Errors",
         NOTE,
-        "`thermocline explain CODE` prints the same pages. *Retry* says whether it can pass by itself.",
+        "`thermocline explain CODE` prints the same pages. *Retry*: whether it can go away by itself.",
         *tree,
         "## Exit codes",
         _table(("exit code", "meaning"), exits),
-        "130 is Ctrl-C, and 141 an output that nobody reads any more.",
+        "130 means Ctrl-C; 141 means that the reader of the output went away.",
     ]
     for code, error in errors.items():
         parts += [f"## {code}", error.page()]

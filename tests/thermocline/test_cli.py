@@ -171,7 +171,7 @@ def test_a_missing_part_of_the_installation_is_named_with_how_to_get_it(call: Ca
     serving.lookup = without_lmdb
     code, _, err = call("lookup", "profiles", "id=1")
     assert code == 2
-    assert "the Python package lmdb is needed" in err
+    assert "the Python package lmdb is required" in err
     assert "pip install 'thermocline[serving]'" in err
 
 

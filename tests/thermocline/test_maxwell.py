@@ -19,7 +19,7 @@ KEY = b'{"database":"shop","table":"users","pk.id":7}'
 
 
 def users(**options: Any) -> LiveTable:
-    columns = {"id": {"type": "int", "path": ["pk.id"]}, "name": "string", "born": "date"}
+    columns: dict[str, Any] = {"id": {"type": "int", "path": ["pk.id"]}, "name": "string", "born": "date"}
     return LiveTable.build(
         name="users", identifier="app.users", topics=["users"], key=["id"], columns=columns,
         **({"envelope": "maxwell"} | options),

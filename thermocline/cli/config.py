@@ -20,7 +20,7 @@ app = typer.Typer(help="Check and show the configuration.", no_args_is_help=True
 
 @app.command()
 def check(context: typer.Context, as_json: AsJson = False) -> None:
-    """Check the configuration file and environment variables; report every problem.
+    """Check the configuration, and report every problem.
 
     Also checks that its folders are writable from here. Contacts no server.
     """

@@ -10,20 +10,23 @@ from thermocline.cli.session import AsJson
 
 
 def demo(
-    rows: Annotated[int, typer.Option(min=1, help="Rows in the table before the traffic starts.")] = 50_000,
-    rate: Annotated[int, typer.Option(min=1, help="Messages a second.")] = 2_000,
-    seconds: Annotated[int, typer.Option(min=1, help="How long the traffic lasts.")] = 60,
+    rows: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Rows in the table before the traffic starts.")
+    ] = 50_000,
+    rate: Annotated[int, typer.Option(metavar="N", min=1, help="Messages per second.")] = 2_000,
+    seconds: Annotated[int, typer.Option(metavar="N", min=1, help="Duration of the traffic.")] = 60,
     users: Annotated[
-        int | None, typer.Option(min=1, help="How many users the rows belong to. Default: one for ten rows.")
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="Number of users that the rows belong to. Default: one for ten rows."
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same traffic.")] = 1,
-    with_trino: Annotated[
-        bool, typer.Option("--trino", help="With Trino beside the server, and the live views in it.")
-    ] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Stay up after the verdict, until Ctrl-C.")] = False,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Random seed of the traffic.")] = 1,
+    with_trino: Annotated[bool, typer.Option("--trino", help="Also run Trino, with the live views.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep everything running until Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Start everything here, generate traffic, and verify what the table holds and what was answered."""
+    """Run everything here, generate traffic, and verify the results."""
     if with_trino:
         # Before anything starts: its client is an optional package.
         import views.trino_client  # noqa: F401

@@ -49,7 +49,7 @@ def dev(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Run a Kafka broker on this machine until Ctrl-C or SIGTERM. For development, not for production.
+    """Run a Kafka broker on this machine, for development.
 
     Creates the topics of the configured tables, if there is a configuration, and those of --topic. Existing
     topics are not changed. Listens on loopback only. Needs Java.

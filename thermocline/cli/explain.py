@@ -18,7 +18,10 @@ def explain(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain an error code: what happened, the state of the data, what to do. Without CODE, list them."""
+    """Explain an error code, or list all codes.
+
+    Says what happened, what state the data is in, and what to do next.
+    """
     if code is None:
         _list(as_json)
         return

@@ -41,7 +41,10 @@ def run(
     metrics_port: MetricsPort = None,
     as_json: AsJson = False,
 ) -> int:
-    """Take ownership of the table and commit records from its topics until SIGTERM or Ctrl-C."""
+    """Own the table, and commit the records of its topics.
+
+    Runs until SIGTERM or Ctrl-C. Only one process owns a table; it also maintains it.
+    """
     session = session_of(context)
     settings = session.settings()
     settings.table(name)
@@ -101,7 +104,7 @@ def plan(context: typer.Context, name: TableName, as_json: AsJson = False) -> No
 
 @app.command()
 def offsets(context: typer.Context, name: TableName, as_json: AsJson = False) -> None:
-    """Show each partition's log start and end, seam, lag, and records held back by open transactions."""
+    """Show each partition's offsets, seam, lag and open transactions."""
     settings = session_of(context).settings()
     from ingest.progress import offsets as offsets_of
 
@@ -153,7 +156,10 @@ def rebase(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Resume after a replaced cluster or topic, a truncated log, or a rollback. Needs the error's facts."""
+    """Resume after a replaced topic or cluster, or a rollback.
+
+    Also after the log was truncated. Needs the facts that the error printed.
+    """
     settings = _resuming(context, name)
     from ingest import resume
     from thermocline.process.clock import SystemClock

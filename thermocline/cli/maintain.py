@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 
 BudgetSeconds = Annotated[
     float | None,
-    typer.Option("--budget-seconds", min=0, help="Stop starting rewrites after this many seconds of them."),
+    typer.Option(
+        "--budget-seconds",
+        metavar="SECONDS",
+        min=0,
+        help="Start no rewrite that exceeds this total of seconds.",
+    ),
 ]
 BudgetBytes = Annotated[
     str | None,
-    typer.Option(
-        "--budget-bytes", metavar="SIZE", help="Rewrite files of at most this size in total, such as 10GB."
-    ),
+    typer.Option("--budget-bytes", metavar="SIZE", help="Rewrite at most this much in total, such as 10GB."),
 ]
 
 _OUTCOMES = {
@@ -53,12 +56,15 @@ def run(
         int | None,
         typer.Option(
             metavar="COUNT",
-            help="Delete up to this many orphans, though they are surprisingly many; see maintain orphans.",
+            help="Allow deleting up to this many orphans, as printed by `maintain orphans`.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Do what is worth doing, and exit: for cron. `ingest run` does it for the table that it owns."""
+    """Do all worthwhile maintenance once, then exit (for cron).
+
+    `ingest run` maintains its table by itself.
+    """
     session = session_of(context)
     settings = session.settings()
     settings.table(name)
@@ -94,7 +100,10 @@ def plan(
     budget_bytes: BudgetBytes = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what is worth a rewrite, why, what it saves and what it costs. Changes nothing."""
+    """Show worthwhile rewrites, with reasons, gains and costs.
+
+    Changes nothing.
+    """
     settings = session_of(context).settings()
     from maintenance.plan import Budget
     from maintenance.status import examine
@@ -129,10 +138,10 @@ def plan(
 def explain(
     context: typer.Context,
     name: TableName,
-    bucket: Annotated[int, typer.Argument(help="Number of the bucket, from 0.")],
+    bucket: Annotated[int, typer.Argument(metavar="BUCKET", help="Bucket number, from 0.")],
     as_json: AsJson = False,
 ) -> None:
-    """Explain what one bucket costs its readers, what it would cost at best, and what is done about it."""
+    """Explain what reads of one bucket cost, and what would help."""
     settings = session_of(context).settings()
     from maintenance.status import examine
 
@@ -183,7 +192,7 @@ def explain(
 
 @app.command()
 def status(context: typer.Context, name: TableName, as_json: AsJson = False) -> None:
-    """Show the table's files, its debt, and when it was last maintained."""
+    """Show the table's files, maintenance debt and last runs."""
     settings = session_of(context).settings()
     from maintenance.status import examine
 
@@ -226,7 +235,10 @@ def status(context: typer.Context, name: TableName, as_json: AsJson = False) -> 
 
 @app.command()
 def orphans(context: typer.Context, name: TableName, as_json: AsJson = False) -> None:
-    """List files that no snapshot has, and when each will be deleted. Changes nothing."""
+    """List orphaned files, and when each will be deleted.
+
+    An orphan is a file that no snapshot refers to. Changes nothing.
+    """
     settings = session_of(context).settings()
     from maintenance.orphans import SEEN_APART_MS, find_orphans
     from thermocline.iceberg.catalog import open_table

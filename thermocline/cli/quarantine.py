@@ -56,11 +56,14 @@ def list_records(
         str | None, typer.Option(metavar="TIME", help="Only records since TIME (ISO 8601 with time zone).")
     ] = None,
     limit: Annotated[
-        int, typer.Option(min=1, max=LIST_MAX, help="Maximum number of records, newest first.")
+        int, typer.Option(metavar="N", min=1, max=LIST_MAX, help="Maximum number of records, newest first.")
     ] = 100,
     as_json: AsJson = False,
 ) -> None:
-    """List quarantined records, newest first, with counts per stage."""
+    """List quarantined records, newest first.
+
+    With counts per stage.
+    """
     settings = session_of(context).settings()
     quarantine = _opened(settings, name)
     wanted = _Filter(stage, reason, topic, _time("--since", since) if since else None)
@@ -124,10 +127,10 @@ def replay(
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Apply quarantined records that are valid now, unless newer data exists for their key.
+    """Apply quarantined records that are valid now.
 
-    A record is applied as if it had been good when it was read: never over newer data, never over a deletion.
-    Where the log no longer tells whether there was one, the record stays, and the reason is given.
+    The result is as if the record had been valid when it was first read: it never overwrites newer data, and
+    never brings back a deleted row. If the log can't tell, the record stays in quarantine, with the reason.
     """
     session = session_of(context)
     settings = session.settings()
@@ -159,7 +162,10 @@ def purge(
     yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Delete records from quarantine. Older snapshots of it keep them until they expire."""
+    """Delete records from quarantine.
+
+    Older snapshots of the quarantine keep them until they expire.
+    """
     session = session_of(context)
     settings = session.settings()
     if (before is not None) + everything + bool(records) != 1:

@@ -58,7 +58,10 @@ def lookup(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the current rows of one entity, or one row, e.g. `lookup profiles app_id=7 user_id=u1`."""
+    """Show the current rows of one entity, or one row.
+
+    Example: `thermocline lookup profiles app_id=7 user_id=u1`
+    """
     values = parse_key(key)
     answer = _asked(url, name, values, read_after) if url else _read(context, name, values, read_after)
     rows: list[dict[str, Any]] = answer["rows"]
@@ -75,11 +78,13 @@ def lookup(
 def refused(
     context: typer.Context,
     name: TableName,
-    limit: Annotated[int, typer.Option(min=1, max=REFUSED_MAX, help="Maximum number of records.")] = 100,
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=1, max=REFUSED_MAX, help="Maximum number of records.")
+    ] = 100,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List records not yet ingested that don't match the table's definition.
+    """List bad records that are not in quarantine yet.
 
     Kafka accepted them, but no answer includes them. After ingest, `quarantine list` shows them.
     """
@@ -105,7 +110,7 @@ def extract(
     context: typer.Context,
     name: TableName,
     columns: Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")] = None,
-    format: Annotated[Format | None, typer.Option(help="Default: from PATH's extension, else arrow.")] = None,  # noqa: A002
+    format: Annotated[Format | None, typer.Option(help="Default: PATH's extension, else arrow.")] = None,  # noqa: A002
     at: Annotated[
         str | None,
         typer.Option(metavar="READ_POINT", help="Read as of this read point (from an earlier answer)."),
@@ -122,7 +127,10 @@ def extract(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the whole table, as of one read point, as an Arrow stream or Parquet file."""
+    """Write all rows as of one read point to a file or stdout.
+
+    As an Arrow stream or a Parquet file.
+    """
     chosen = format or _format_of(output)
     wanted = [column.strip() for column in columns.split(",")] if columns else None
     if url and at:

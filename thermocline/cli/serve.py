@@ -15,7 +15,10 @@ LOG_LEVEL: Final[logs.Level] = "info"
 
 
 def serve(context: typer.Context, as_json: AsJson = False) -> int:  # noqa: ARG001 -- its errors are JSON then
-    """Serve lookups and extracts of all configured tables over HTTP until SIGTERM or Ctrl-C."""
+    """Serve lookups and extracts of all tables over HTTP.
+
+    Runs until SIGTERM or Ctrl-C.
+    """
     session = session_of(context)
     settings = session.settings()
     session.configure_logs(LOG_LEVEL)

@@ -26,7 +26,10 @@ app = typer.Typer(help="Create, alter, show, list and drop live tables.", no_arg
 
 @app.command()
 def create(context: typer.Context, name: TableName, as_json: AsJson = False) -> None:
-    """Create the table from its configuration, and fix the offsets to start from."""
+    """Create the table from its configuration.
+
+    Also determines the offsets to start from.
+    """
     settings = session_of(context).settings()
     identifier = settings.table(name).identifier
     from ingest.create import create_table
@@ -47,7 +50,10 @@ def alter(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes without making them.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Apply changes of the configuration to the table: new columns, wider types, new topics, on_error."""
+    """Apply configuration changes to the table.
+
+    Such as new columns, wider types, new topics and on_error.
+    """
     session = session_of(context)
     settings = session.settings()
     settings.table(name)
@@ -87,7 +93,10 @@ def drop(
     yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Remove the table and its quarantine from the catalog. Files stay, unless --purge."""
+    """Remove the table and its quarantine from the catalog.
+
+    Files stay, unless --purge is given.
+    """
     session = session_of(context)
     settings = session.settings()
     settings.table(name)
@@ -114,7 +123,7 @@ def drop(
 
 @app.command("show")
 def show_table(context: typer.Context, name: TableName, as_json: AsJson = False) -> None:
-    """Show the table's definition (as stored in the table), current snapshot and seam."""
+    """Show the table's definition, current snapshot and seam."""
     settings = session_of(context).settings()
     identifier = settings.table(name).identifier
     from thermocline.iceberg.catalog import ACCEPTED_PROPERTY, current_state, definition_of, open_table

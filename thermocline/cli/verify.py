@@ -35,42 +35,49 @@ def verify(  # noqa: PLR0913, PLR0917  (a command has as many options)
     context: typer.Context,
     name: TableName,
     key: Annotated[
-        list[str] | None, typer.Argument(metavar="[COLUMN=VALUE...]", help="More columns of --entity.")
+        list[str] | None, typer.Argument(metavar="[COLUMN=VALUE...]", help="Further columns of --entity.")
     ] = None,
     entity: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN=VALUE...", help="Only the rows of that entity.")
+        list[str] | None, typer.Option(metavar="COLUMN=VALUE...", help="Check only this entity.")
     ] = None,
     sample: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Only the rows of so many entities.")
+        int | None, typer.Option(min=1, metavar="N", help="Check only N random entities.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="The same seed gives the same entities.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Random seed of --sample and --watch.")
+    ] = None,
     url: Url = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on with random entities until stopped.")] = False,
-    rounds: Annotated[int | None, typer.Option(min=1, help="With --watch: so many, then stop.")] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Keep checking random entities until stopped.")
+    ] = False,
+    rounds: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="With --watch: stop after this many rounds.")
+    ] = None,
     keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="With --watch: go on after a difference.")
+        bool, typer.Option("--keep-going", help="With --watch: continue after a difference.")
     ] = False,
     shown: Annotated[
         int,
         typer.Option(
-            "--show", min=0, max=SHOWN_MAX, metavar="N", help="Tell the history of so many keys that differ."
+            "--show", min=0, max=SHOWN_MAX, metavar="N", help="Show the history of up to N differing keys."
         ),
     ] = 10,
     memory_mb: Annotated[
-        int, typer.Option(min=64, help="Memory of the joins; the rest goes to the temporary folder.")
+        int, typer.Option(metavar="N", min=64, help="Memory budget; beyond it, data spills to $TMPDIR.")
     ] = 512,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document; with --watch one line for each round.")
+        bool, typer.Option("--json", help="Print one JSON document; with --watch, one line per round.")
     ] = False,
 ) -> int:
-    """Fold the log again and compare it with the table, the hot tier, lookups and an extract.
+    """Replay the log and compare it with all read paths.
 
-    Nothing is changed. Exit code 0: they agree; 1: they differ; 3: not everything could be compared, or
-    nothing was left in the log to judge the rows by.
+    Compares the table, the hot tier, lookups and an extract with the log, key by key. Changes nothing. Exit
+    codes: 0 they agree; 1 they differ; 3 not everything could be compared, or the log holds nothing to
+    compare the rows with.
 
-    The temporary folder ($TMPDIR) takes the rows of an extract, uncompressed, and then, compressed, these
-    rows, those of the table and all records that the log holds; with --sample and --entity the extract alone.
-    Without --url, the records that are not committed yet come on top.
+    Uses $TMPDIR for the rows of an extract (uncompressed), and then for these, the table's rows and all
+    records of the log (compressed); with --sample or --entity, only for the extract. Without --url, also for
+    the uncommitted records.
     """
     session = session_of(context)
     settings = session.settings()

@@ -39,7 +39,9 @@ def config(
     admin: Annotated[str | None, typer.Option(metavar="USER", help="Trino user with all rights.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write Trino's configuration: catalogs, topics as tables, access rules, limits. Contacts no server.
+    """Write the configuration files that Trino needs.
+
+    Catalogs, topics as tables, access rules and limits. Contacts no server.
 
     Copy the files into Trino's etc folder; DIR/README.md describes each. They contain no secrets: Trino reads
     those from environment variables, which are listed at the end.
@@ -71,7 +73,7 @@ def render(
     mode: Annotated[ViewMode | None, typer.Option(help="Only this view.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the SQL that would create the views now. Changes nothing."""
+    """Print the SQL that would create the views now."""
     settings = session_of(context).settings()
     settings.table(name)
     from thermocline.iceberg.catalog import open_table
@@ -109,7 +111,10 @@ def publish(
     metrics_port: MetricsPort = None,
     as_json: AsJson = False,
 ) -> int:
-    """Publish the views of the current snapshot in Trino. With views.enabled, `ingest run` does this."""
+    """Publish the views of the current snapshot in Trino.
+
+    With views.enabled, `ingest run` does this after each commit.
+    """
     session = session_of(context)
     settings = session.settings()
     interval_seconds = settings.table(name).commit_interval_seconds
@@ -141,7 +146,10 @@ def pin(
     called: Annotated[str, typer.Option("--name", metavar="NAME", help="Name the view TABLE_at_NAME.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Create a view fixed at one read point: the same rows as an extract of it."""
+    """Create a view fixed at one read point.
+
+    It has the same rows as an extract at that read point.
+    """
     settings = session_of(context).settings()
     settings.table(name)
     from thermocline.iceberg.catalog import open_table
@@ -215,7 +223,10 @@ def drop(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Drop the table's views, including pinned ones. With views.enabled, ingest creates the others again."""
+    """Drop the table's views, including pinned ones.
+
+    With views.enabled, ingest creates the others again.
+    """
     settings = session_of(context).settings()
     settings.table(name)
     from thermocline.iceberg.catalog import open_catalog

@@ -6,24 +6,24 @@ from thermocline.errors.root import ExitCode, Listing, ThermoclineError
 
 
 class ConfigurationError(ThermoclineError):
-    """Something must be written differently before a command can work."""
+    """The configuration or command line must be corrected."""
 
     http_status = 500
     exit_code = ExitCode.USAGE
 
 
 class ConfigFileMissing(ConfigurationError):
-    """There is no configuration file.
+    """The configuration file doesn't exist.
 
     Thermocline looks for one file, in this order: the --config option, the THERMOCLINE_CONFIG variable, and
-    thermocline.toml in the current folder. The first that is named is used, and must exist.
+    thermocline.toml in the current folder. The first one named is used, and must exist.
 
-    Nothing was read or written. Go to the folder that holds the file, or name the file.
+    Nothing was read or written. Go to the folder with the file, or pass its path.
     """
 
     code = "config-file-missing"
-    _what = "the configuration file {path} does not exist."
-    _cause = "looked for it in: {searched}."
+    _what = "the configuration file {path} doesn't exist."
+    _cause = "searched: {searched}."
     _next = "thermocline --config PATH config check"
 
     path: str
@@ -34,21 +34,21 @@ class ConfigInvalid(Listing, ConfigurationError):
     """The configuration has problems.
 
     All problems of the file and of the THERMOCLINE_* variables are listed together: unknown names (with the
-    closest known one), missing and wrong values, brokers without a port, databases that SQLAlchemy does not
-    know, and table definitions that cannot work. `thermocline config check` also lists the folders that this
-    machine is to write and can't. A value of a variable such as THERMOCLINE_KAFKA__BOOTSTRAP_SERVERS takes
-    precedence over the file's.
+    closest known one), missing and wrong values, brokers without a port, databases that SQLAlchemy doesn't
+    know, and table definitions that can't work. `thermocline config check` also lists folders that this
+    machine needs to write to and can't. A variable such as THERMOCLINE_KAFKA__BOOTSTRAP_SERVERS takes
+    precedence over the file.
 
     A table's definition says what a row is: columns and their types, the key, and the entity that services
-    look up by. Key columns must be declared and exact (no double, boolean, decimal or timestamptz), the
-    entity is a leading part of the key, and names that begin with "_" are reserved. Names that begin with "$"
-    are refused when a table is created or a column is added, since Trino's hidden columns have such names. A
-    table that has such a column already is still read and written.
+    look up by. Key columns must be declared, and can't be double, boolean, decimal or timestamptz. The entity
+    is the leading part of the key. Names that begin with "_" are reserved. Names that begin with "$" are
+    refused when a table is created or a column is added, since Trino's hidden columns have such names; a
+    table that already has such a column is still read and written.
 
-    The broker of `thermocline dev` refuses a topic whose name differs from that of another one only in "."
-    and "_", which Kafka does not tell apart.
+    The broker of `thermocline dev` refuses a topic whose name differs from another one's only in "." and "_",
+    which Kafka treats as the same.
 
-    Nothing was read or written. Correct them, and let `thermocline config check` say "ok".
+    Nothing was read or written. Correct the problems, and run `thermocline config check` until it says "ok".
     """
 
     code = "config-invalid"
@@ -60,24 +60,24 @@ class ConfigInvalid(Listing, ConfigurationError):
 
 
 class DefinitionDiffers(Listing, ConfigurationError):
-    """The configuration says something else than the table's own definition.
+    """The configuration differs from the definition stored in the table.
 
     `thermocline table create` wrote the definition (topics, format, key, entity, columns, buckets) into the
-    table, and everybody reads it from there, so that all read paths give the same answer. Ingest refuses to
+    table, and everything reads it from there, so that all read paths give the same answer. Ingest refuses to
     run with a file that disagrees, since one of the two is not what you mean.
 
-    Nothing was read or written; the table goes on as it is defined. `thermocline table alter` makes the table
-    say what the file says where that can be done (with --dry-run it only tells); else make the file say what
-    the table says, or create a new table with the new definition.
+    Nothing was read or written; the table keeps its definition. `thermocline table alter` changes the table
+    to match the file where possible (--dry-run only shows the changes). Otherwise change the file to match
+    the table, or create a new table with the new definition.
     """
 
     code = "definition-differs"
     _what = "the configuration of {table}, against the definition in the table, has {_problems}"
     _listed = "differences"
-    _state = "nothing was read or written; the table's own definition stands."
+    _state = "nothing was read or written; the table keeps its definition."
     _next = (
-        "thermocline table alter {table}      (if the file is right: makes the table say the same)\n"
-        "thermocline table show {table}      (if the table is right: make [tables.{table}] say the same)"
+        "thermocline table alter {table}      (if the file is right: changes the table to match)\n"
+        "thermocline table show {table}      (if the table is right: change [tables.{table}] to match)"
     )
 
     table: str
@@ -85,39 +85,39 @@ class DefinitionDiffers(Listing, ConfigurationError):
 
 
 class AlterationRefused(Listing, ConfigurationError):
-    """A table cannot be altered to what the configuration says.
+    """The table can't be altered to match the configuration.
 
-    `thermocline table alter` adds columns (rows that are there have null in them), widens int to long and the
+    `thermocline table alter` adds columns (existing rows have null in them), widens int to long and the
     precision of decimals, adds topics, and changes on_error, suppress_unchanged and transactional. Everything
-    else would change what the rows, keys, indexes and deletes in the table mean. Every change that can't be
-    made is listed with its reason.
+    else would change the meaning of existing rows, keys, indexes and deletes. Every change that can't be made
+    is listed with its reason.
 
-    Nothing was written; the table stands as it is defined. Take those changes back in the file; `thermocline
-    table show` says what the table has. Where they are needed, create a new table under another name and
+    Nothing was written; the table keeps its definition. Undo those changes in the file; `thermocline table
+    show` prints the table's definition. If you need them, create a new table under another name and
     identifier, and let it read the log from the start.
     """
 
     code = "alteration-refused"
     http_status = 409
-    _what = "the alteration of {table} to what the configuration says has {_problems}"
-    _state = "nothing was written; the table stands as it is defined."
-    _next = "thermocline table show {table}      (make [tables.{table}] say the same, or use a new table)"
+    _what = "altering {table} to match the configuration has {_problems}"
+    _state = "nothing was written; the table keeps its definition."
+    _next = "thermocline table show {table}      (change [tables.{table}] to match, or use a new table)"
 
     table: str
     problems: tuple[str, ...]
 
 
 class ConfirmationMissing(ConfigurationError):
-    """A command that destroys something was not confirmed.
+    """A destructive command was not confirmed.
 
-    At a terminal it asks; where nobody can answer it wants --yes, so that no script destroys by accident.
+    At a terminal it asks. Without one it needs --yes, so that no script destroys data by accident.
 
-    Nothing was changed. Look at what would go, and run the command again as it is printed.
+    Nothing was changed. Check what would be removed, then run the printed command.
     """
 
     code = "confirmation-missing"
     http_status = 409
-    _what = "{what_goes} would be destroyed, and nobody confirmed it."
+    _what = "{what_goes} would be deleted, and this was not confirmed."
     _state = "nothing was changed."
     _next = "{command}"
 
@@ -126,16 +126,16 @@ class ConfirmationMissing(ConfigurationError):
 
 
 class PurgeRefused(ConfigurationError):
-    """The files of a table cannot be deleted with it.
+    """The table's files can't be deleted safely.
 
-    `thermocline table drop --purge` deletes what lies in the folders data, metadata and thermocline below a
-    table's location, and nothing else. It refuses where that could hit other tables' files: another table of
-    the catalog has its place there, above or below (it was renamed, or is named below this one); metadata of
-    another table lies there (it was dropped earlier, or is of another catalog); gc.enabled is false; or paths
-    of the table's own point elsewhere. It refuses, too, where that can't be told.
+    `thermocline table drop --purge` deletes only the folders data, metadata and thermocline below the table's
+    location. It refuses if that could hit another table's files: another table of the catalog has its
+    location there, above or below (it was renamed, or its name is below this one); metadata of another table
+    is there (one dropped earlier, or of another catalog); gc.enabled is false; or the table's own paths point
+    elsewhere. It also refuses if this can't be determined.
 
-    Nothing was dropped or deleted. Drop the table without --purge, and delete its files by the means of the
-    storage.
+    Nothing was dropped or deleted. Drop the table without --purge, and delete its files with your storage's
+    own tools.
     """
 
     code = "purge-refused"
@@ -151,28 +151,29 @@ class PurgeRefused(ConfigurationError):
 
 
 class PortTaken(ConfigurationError):
-    """Another process listens on the address that the server should use.
+    """The server's port is in use.
 
-    It may be a server that is already running: `thermocline status` says what answers there.
+    A server may be running already: `thermocline status` says what answers there.
 
     No data was touched. Stop the other process, or choose another port.
     """
 
     code = "port-taken"
     _what = "{host}:{port} is in use by another process."
-    _next = "thermocline status      (says what answers there; or choose another port)"
+    _next = "thermocline status      (shows what answers there; or choose another port)"
 
     host: str
     port: int
 
 
 class StateDirUnusable(ConfigurationError):
-    """The folder of a server's state can't be used.
+    """The server's state folder can't be used.
 
-    serving.state_dir holds what the server has read of the log, and the indexes of the tables' files. The
-    server must be able to write there, and no other server may use the same folder.
+    serving.state_dir holds what the server has read from the log, and the indexes of the tables' files. The
+    server needs write access, and no other server may use the same folder.
 
-    No data was touched. Free the folder or make it writable, or set serving.state_dir to another one.
+    No data was touched. Make the folder writable, stop the other server, or set serving.state_dir to another
+    folder.
     """
 
     code = "state-dir-unusable"
@@ -186,14 +187,14 @@ class StateDirUnusable(ConfigurationError):
 class DependencyMissing(ConfigurationError):
     """A program or package that this command needs is not installed.
 
-    Ingest needs PySpark and a JDK, serving needs its own packages; each is an optional part, so that a
-    machine that only reads needs no JVM.
+    Ingest needs PySpark and a JDK, and serving needs packages of its own. Each is an optional extra, so that
+    a machine that only reads needs no JVM.
 
-    No data was touched. Install what is missing as the message says, and repeat the command.
+    No data was touched. Install what the message names, and repeat the command.
     """
 
     code = "dependency-missing"
-    _what = "{what_is_missing} is needed here and was not found."
+    _what = "{what_is_missing} is required and was not found."
     _next = "{how_to_get}"
 
     what_is_missing: str

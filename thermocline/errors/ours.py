@@ -11,8 +11,8 @@ from thermocline.process.masking import mask_password
 class VerdictBad(ThermoclineError):
     """The demo found a wrong answer.
 
-    The demo runs `thermocline verify` on what it wrote, and compares the lookups under way and the views with
-    a plain replay of the log. All must agree, and all must have been compared; a difference is a bug in
+    The demo runs `thermocline verify` on the data that it wrote, and compares lookups and views with a plain
+    replay of the log. All must agree, and everything must have been compared; a difference is a bug in
     Thermocline.
 
     Run it again with the same --seed and with --keep, and report the difference that it prints.
@@ -30,8 +30,8 @@ class VerdictBad(ThermoclineError):
 class InternalError(ThermoclineError):
     """A bug in Thermocline.
 
-    Something happened that the code does not expect. Commits are atomic, so the table holds a batch with its
-    seam entirely or not at all, and repeating the command is safe.
+    Something unexpected happened. Commits are atomic, so the table contains a batch and its seam entirely or
+    not at all, and it is safe to repeat the command.
 
     Repeat it with THERMOCLINE_TRACEBACK=1 in the environment, and please report what it prints.
     """

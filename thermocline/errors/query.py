@@ -6,20 +6,19 @@ from thermocline.errors.root import ExitCode, ThermoclineError
 
 
 class QueryError(ThermoclineError):
-    """Trino, which answers queries on the views."""
+    """Trino, which runs queries on the views."""
 
     http_status = 503
     exit_code = ExitCode.UNAVAILABLE
 
 
 class TrinoUnreachable(QueryError):
-    """Trino did not answer.
+    """Trino didn't answer.
 
-    Its address or the network is wrong, or it is down or still starting. An embedded Trino that ended by
-    itself says so with the end of its log.
+    Its address or the network is wrong, or it is down or still starting. If an embedded Trino has exited, the
+    message ends with the last lines of its log.
 
-    No data is concerned: tables, lookups and extracts do not need Trino. The views stand in the catalog as
-    they were last published.
+    No data is affected: tables, lookups and extracts don't need Trino. The views are as last published.
     """
 
     code = "trino-unreachable"
@@ -27,21 +26,21 @@ class TrinoUnreachable(QueryError):
     _what = "Trino did not answer at {url}."
     _state = "tables and views are as last committed and published."
     _cause = "{detail}"
-    _next = "start Trino, or correct its address, then repeat the command"
+    _next = "start Trino or correct its address, then repeat the command"
 
     url: str
     detail: str
 
 
 class TrinoRefused(QueryError):
-    """Trino took a statement and answered with an error.
+    """Trino answered a statement with an error.
 
-    Most often the user that publishes (`views.user`) lacks a right, or a catalog or a topic's table is
-    missing: `thermocline views config` writes the files that give all of these, and `thermocline views check`
-    says what is not as it must be.
+    Usually the publishing user (`views.user`) lacks a privilege, or a catalog or a topic's table is missing.
+    `thermocline views config` writes the files that provide all of these, and `thermocline views check` says
+    what is wrong.
 
-    No data is concerned: tables, lookups and extracts do not need Trino. The views stand in the catalog as
-    they were last published: older, and right until they expire.
+    No data is affected: tables, lookups and extracts don't need Trino. The views are as last published:
+    older, but correct until they expire.
     """
 
     code = "trino-refused"
@@ -60,20 +59,20 @@ class TrinoRefused(QueryError):
 
 
 class ViewContended(QueryError):
-    """A view was replaced by somebody else at the same moment, again and again.
+    """Another process kept replacing the same view at the same moment.
 
-    The catalog swaps a view's definition for another one only if nobody did so meanwhile. One process at a
-    time should publish a table's views: the owner, or `thermocline views publish --watch`.
+    The catalog replaces a view only if nobody else has changed it meanwhile. Only one process at a time
+    should publish a table's views: the owner, or `thermocline views publish --watch`.
 
-    The view is whole, and as one of the publishers made it.
+    The view is intact, as one of the publishers left it.
     """
 
     code = "view-contended"
     retryable = True
-    _what = "view {view} could not be replaced: others changed the catalog at the same moment."
-    _state = "the view is as another publisher made it, or as it was."
+    _what = "view {view} could not be replaced: another process changed it at the same moment."
+    _state = "the view is as another publisher left it, or unchanged."
     _cause = "{detail}"
-    _next = "thermocline views publish {_of_table}      (where no other process publishes; safe to repeat)"
+    _next = "thermocline views publish {_of_table}      (if no other process publishes; safe to repeat)"
 
     view: str
     detail: str
@@ -85,18 +84,17 @@ class ViewContended(QueryError):
 
 
 class ViewForeign(QueryError):
-    """Something that Thermocline did not publish has the name of one of its views.
+    """A view name is taken by something that Thermocline didn't publish.
 
-    The views of a table stand beside it, by the names TABLE_live, TABLE_live_by_key, TABLE_cold and
-    TABLE_at_NAME. What Thermocline publishes carries its read point in the comment; this one does not, so it
-    is somebody else's, and is not replaced.
+    A table's views are next to it, named TABLE_live, TABLE_live_by_key, TABLE_cold and TABLE_at_NAME. Views
+    that Thermocline publishes carry their read point in the comment. This one doesn't, so it is not replaced.
 
     Nothing was changed. Rename or drop it in Trino, or leave that view out of the table's `views`.
     """
 
     code = "view-foreign"
     exit_code = ExitCode.STOPPED
-    _what = "{view} is there and is no view that Thermocline published."
+    _what = "{view} exists, and Thermocline didn't publish it."
     _state = "it was not changed."
     _next = "rename or drop it in Trino, then: thermocline views publish {table}"
 
@@ -105,22 +103,23 @@ class ViewForeign(QueryError):
 
 
 class ViewsLate(QueryError):
-    """The log may have dropped what a live view shows of it.
+    """The log may have dropped records that a live view needs.
 
-    What a view shows of the log must be there for as long as the view answers. Kafka may drop a record once
-    it is older than the topic keeps it, a tombstone of a compacted topic after delete.retention.ms, and a
-    record that a later one replaced after min.compaction.lag.ms, which is 0 unless it is set. A view without
-    such a record would show the row of before, and could not know.
+    A view needs its part of the log for as long as it answers. Kafka may drop a record once it is older than
+    the topic's retention, a tombstone of a compacted topic after delete.retention.ms, and a superseded record
+    after min.compaction.lag.ms (0 unless set). A view without such a record would silently show the previous
+    row.
 
-    Such a view fails with this reason; the one with the table as last committed goes on to answer. Where
-    ingest is behind, run it. Where a topic promises too little, `thermocline views check` prints the command
-    that sets it: views with literal ends and pinned views of a compacted topic need min.compaction.lag.ms.
+    So the view fails with this reason instead; the view of the table as last committed keeps answering. If
+    ingest is behind, run it. If the topic guarantees too little, `thermocline views check` prints the command
+    that sets it: views with literal end offsets and pinned views of a compacted topic need
+    min.compaction.lag.ms.
     """
 
     code = "views-late"
     exit_code = ExitCode.STOPPED
     _what = "a live view of table {table} could be wrong: {because} is over since {until}."
-    _state = "nothing is lost, as far as the log shows; the view refuses to answer."
+    _state = "nothing is known to be lost; the view refuses to answer."
     _next = (
         "thermocline views check {table}      (prints the command for a topic that promises too little)\n"
         "thermocline ingest run {table}      (if ingest is behind)"

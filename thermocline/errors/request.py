@@ -10,7 +10,7 @@ from thermocline.process.masking import mask_password
 
 
 class RequestError(ThermoclineError):
-    """The request is wrong, or cannot be answered now."""
+    """The request is wrong, or can't be answered now."""
 
     http_status = 422
     exit_code = ExitCode.USAGE
@@ -22,7 +22,7 @@ class UnknownTable(Misnaming, RequestError):
     TABLE is the name of a [tables.NAME] section of the configuration, not the identifier in the catalog. A
     server lists its tables at GET /v1/tables.
 
-    Nothing was read or written. Use one of the names that exist, or add a section.
+    Nothing was read or written. Use one of the existing names, or add a section.
     """
 
     code = "unknown-table"
@@ -36,15 +36,15 @@ class UnknownTable(Misnaming, RequestError):
 
 
 class BadParameter(RequestError):
-    """A parameter of the request cannot be used.
+    """A request parameter is invalid.
 
-    It is missing, unknown, of the wrong type, out of range, or not in the form that it must have.
+    It is missing, unknown, malformed, of the wrong type or out of range.
 
-    Rows are looked up by key columns only: by those of the entity, and optionally the key columns that follow
-    them. GET /v1/tables/TABLE and `thermocline table show TABLE` list the columns; those of provenance
-    (_kafka_topic, _kafka_partition, _kafka_offset, _kafka_timestamp) are given only when asked for by name.
+    Rows are looked up by key columns only: those of the entity, and optionally the key columns after them.
+    GET /v1/tables/TABLE and `thermocline table show TABLE` list the columns. The provenance columns
+    (_kafka_topic, _kafka_partition, _kafka_offset, _kafka_timestamp) are returned only if requested by name.
     Text must be UTF-8, percent-encoded in a URL: invalid bytes are refused, since replacing them would look
-    up another key. Without --format, the extension of an extract's file decides its format.
+    up another key. Without --format, an extract's format follows from the file's extension.
 
     Nothing was read or written.
     """
@@ -59,7 +59,7 @@ class BadParameter(RequestError):
 
     @property
     def _correction(self) -> str:
-        forms = "correct it; the forms are in /docs of the server and in thermocline COMMAND --help"
+        forms = "correct it; see /docs of the server, or thermocline COMMAND --help"
         return self.correction or forms
 
     @classmethod
@@ -72,16 +72,15 @@ class BadParameter(RequestError):
 
 
 class NoKey(RequestError):
-    """The table has no key, so that none of its rows can be looked up.
+    """The table has no key, so its rows can't be looked up.
 
-    Its definition says `key = []`: every record adds a row, and nothing but the record's place in the log
-    tells one row from another.
+    Its definition says `key = []`: every record adds a row, identified only by its place in the log.
 
-    The rows are there, and an extract gives them, those that are not committed yet included.
+    Extracts include all of its rows, including those not committed yet.
     """
 
     code = "no-key"
-    _what = "table {table} has no key, so that none of its rows can be looked up."
+    _what = "table {table} has no key, so its rows can't be looked up."
     _next = "thermocline extract {table}"
 
     table: str
@@ -90,13 +89,13 @@ class NoKey(RequestError):
 class RowNotFound(RequestError):
     """The table has no row with that key.
 
-    It was never written, or it was deleted, or its record was refused, which the answer then says. The answer
-    is exact as of the read point that it names. To read your own write, send its place in the log as
+    It was never written, it was deleted, or its record was refused (the answer then says so). The answer is
+    exact as of the read point that it names. To read your own write, pass its place in the log as
     Thermocline-Read-After (--read-after).
 
-    A refused record is one that the table's definition can't take: its key or value is not as declared. Kafka
-    acknowledged it all the same. GET /v1/tables/TABLE/refused and `thermocline refused TABLE` list those
-    that are not committed yet, `thermocline quarantine list TABLE` the others.
+    A refused record doesn't match the table's definition: its key or value is not as declared. Kafka accepted
+    it nevertheless. GET /v1/tables/TABLE/refused and `thermocline refused TABLE` list refused records that
+    are not committed yet, `thermocline quarantine list TABLE` the others.
     """
 
     code = "row-not-found"
@@ -126,10 +125,10 @@ class RowNotFound(RequestError):
 
 
 class NotQuarantined(RequestError):
-    """The quarantine of the table holds no such record.
+    """The table's quarantine has no such record.
 
-    It was never bad, or it was replayed or purged. A record is named by its place in the log, as `thermocline
-    quarantine list` shows it: TOPIC/PARTITION@OFFSET.
+    It was never bad, or it was replayed or purged. Records are named by their place in the log,
+    TOPIC/PARTITION@OFFSET, as in `thermocline quarantine list`.
 
     Nothing was changed.
     """
@@ -137,7 +136,7 @@ class NotQuarantined(RequestError):
     code = "not-quarantined"
     http_status = 404
     exit_code = ExitCode.BAD_ANSWER
-    _what = "the quarantine of table {table} does not hold {records}."
+    _what = "the quarantine of table {table} doesn't contain {records}."
     _state = "nothing was changed."
     _next = "thermocline quarantine list {table}"
 
@@ -146,28 +145,28 @@ class NotQuarantined(RequestError):
 
 
 class RouteNotFound(RequestError):
-    """The server has nothing at that path.
+    """The server has no such path.
 
-    The paths are listed at /docs and in /openapi.json.
+    All paths are listed at /docs and in /openapi.json.
     """
 
     code = "route-not-found"
     http_status = 404
-    _what = "there is nothing at {path}."
+    _what = "the server has no path {path}."
     _next = "the paths are listed at /docs"
 
     path: str
 
 
 class MethodNotAllowed(RequestError):
-    """The path exists, but not for that method.
+    """The path doesn't support this method.
 
-    The Allow header of the answer and /docs say which methods it takes.
+    The Allow header of the answer and /docs list the supported methods.
     """
 
     code = "method-not-allowed"
     http_status = 405
-    _what = "{path} does not take {method}."
+    _what = "{path} doesn't support {method}."
     _next = "use one of: {allowed}"
 
     method: str
@@ -176,14 +175,14 @@ class MethodNotAllowed(RequestError):
 
 
 class NotAcceptable(RequestError):
-    """The server cannot answer in any format of the Accept header.
+    """The server supports none of the formats in the Accept header.
 
-    Leave the header out to get the first of those that are offered.
+    Leave the header out to get the default format.
     """
 
     code = "not-acceptable"
     http_status = 406
-    _what = 'none of the formats in "{accept}" is offered here.'
+    _what = 'none of the formats in "{accept}" is supported.'
     _next = "ask for one of: {offered}"
 
     accept: str
@@ -191,12 +190,12 @@ class NotAcceptable(RequestError):
 
 
 class ReadAfterTimeout(RequestError):
-    """The records that the request wants to see had not been read in time.
+    """The requested records weren't read in time.
 
-    Thermocline-Read-After names records, and the server waits until its answer includes them, at most
-    serving.read_after_seconds_max. Either they do not exist (yet), or the server lags behind the log.
+    With Thermocline-Read-After, the server waits until its answer includes the named records, for at most
+    serving.read_after_seconds_max. Either they don't exist (yet), or the server lags behind the log.
 
-    Ask again, or ask without it for an answer that says how old it is.
+    Ask again, or ask without the header for an answer that says how old it is.
     """
 
     code = "read-after-timeout"
@@ -204,8 +203,8 @@ class ReadAfterTimeout(RequestError):
     exit_code = ExitCode.UNAVAILABLE
     retryable = True
     _what = "{wanted} had not reached table {table} after {waited_seconds:.1f} s{_end}."
-    _state = "nothing is lost; the server goes on reading."
-    _cause = "the record does not exist yet, or its transaction is open, or the server lags behind the log."
+    _state = "nothing is lost; the server continues reading."
+    _cause = "the record doesn't exist yet, its transaction is open, or the server lags behind the log."
     _next = "ask again, or without Thermocline-Read-After; thermocline status shows the lag"
 
     table: str
@@ -219,13 +218,13 @@ class ReadAfterTimeout(RequestError):
 
 
 class NotReady(RequestError):
-    """The table cannot be answered for yet.
+    """The table is not ready.
 
-    A server that starts first reads the log from the seam up to the end that it found, and the index of the
-    table's files; before that its answers would be old. It also refuses when its hot data does not reach back
-    to the seam of the snapshot, since the answer would have a gap.
+    After its start, a server first reads the log from the seam to its end, and indexes the table's files;
+    until then, its answers would be old. It also refuses if its hot data doesn't reach back to the snapshot's
+    seam, since the answer would have a gap.
 
-    Ask again in a moment. GET /readyz says when it is ready, GET /status how far it is.
+    Ask again in a moment. GET /readyz says when the server is ready, GET /status how far it is.
     """
 
     code = "not-ready"
@@ -240,19 +239,19 @@ class NotReady(RequestError):
 
 
 class ReadPointGone(RequestError):
-    """A read point can no longer be read.
+    """The read point can't be read any more.
 
-    Its snapshot was expired, or the log no longer reaches back to its seam, or compaction may have dropped
-    records of it: once a later record of the same key exists, and min.compaction.lag.ms (0 by default) has
-    passed, Kafka keeps the later one alone.
+    Its snapshot has expired, the log no longer reaches back to its seam, or compaction may have dropped some
+    of its records: once a newer record of the same key exists, and min.compaction.lag.ms (0 by default) has
+    passed, Kafka keeps only the newer one.
 
-    Nothing is wrong with the table: read it at a newer read point, which every answer carries.
+    The table is fine: use a newer read point, such as that of any recent answer.
     """
 
     code = "read-point-gone"
     http_status = 410
     exit_code = ExitCode.UNAVAILABLE
-    _what = "table {table} can no longer be read there: {detail}"
+    _what = "table {table} can't be read at that read point any more: {detail}"
     _next = "{_again}"
 
     table: str
@@ -266,13 +265,13 @@ class ReadPointGone(RequestError):
 
 
 class HotBytesExceeded(RequestError):
-    """What is not committed yet is more than may be held for reading.
+    """There are too many uncommitted records to read them here.
 
-    A command without --url reads the uncommitted records into a temporary folder of its own, up to
+    Without --url, a command reads the uncommitted records into a temporary folder of its own, up to
     serving.hot_bytes_max. More than that is uncommitted: ingest is far behind, or not running.
 
-    Nothing was changed, and the temporary folder is gone. Ask a running server, let ingest catch up, or raise
-    serving.hot_bytes_max.
+    Nothing was changed, and the temporary folder was deleted. Ask a running server, let ingest catch up, or
+    raise serving.hot_bytes_max.
     """
 
     code = "hot-bytes-exceeded"
@@ -292,7 +291,7 @@ class ServerUnreachable(RequestError):
     It is not running, the URL is wrong, or something else listens there.
 
     No data was touched. Start one with `thermocline serve`, or leave --url out: the command then reads the
-    table and the log by itself.
+    table and the log itself.
     """
 
     code = "server-unreachable"

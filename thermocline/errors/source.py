@@ -9,7 +9,7 @@ from thermocline.errors.root import SAME_COMMAND, ExitCode, Resumable, Thermocli
 
 
 class SourceError(ThermoclineError):
-    """Kafka, or what it holds, is not as it must be."""
+    """Kafka, its topics or their records."""
 
     http_status = 503
     exit_code = ExitCode.UNAVAILABLE
@@ -20,14 +20,14 @@ class KafkaUnreachable(SourceError):
 
     The addresses, the network, or the security settings in [kafka.client] are wrong, or the cluster is down.
 
-    No record is lost by waiting, as long as the topic keeps its records: the table stays as last committed,
-    and ingest goes on from the table's seam. Servers answer from what they hold and say that it is stale.
+    Waiting loses no records, as long as the topic keeps them: the table stays as last committed, and ingest
+    continues from its seam. Servers answer from what they hold and mark their answers as stale.
     """
 
     code = "kafka-unreachable"
     retryable = True
     _what = "no Kafka broker answered at {bootstrap_servers}."
-    _state = "the table and its seam are as last committed; reading goes on from there."
+    _state = "the table and its seam are as last committed; reading continues from there."
     _cause = "{detail}"
     _next = "thermocline status      (after checking kafka.bootstrap_servers and [kafka.client])"
 
@@ -36,36 +36,36 @@ class KafkaUnreachable(SourceError):
 
 
 class RegistryUnreachable(SourceError):
-    """The schema registry did not say what a record's schema is.
+    """The schema registry didn't return a record's schema.
 
-    It is down, too slow, refuses the user, or something else answers at its address. A record of Avro can't
-    be read without the schema that wrote it, so nothing is said of it, bad or good.
+    It is down, too slow, rejects the user, or something else answers at its address. A record can't be
+    decoded without the schema that it was written with, so it is treated as neither good nor bad.
 
-    No record is lost by waiting, as long as the topic keeps its records: ingest and the tailer go on by
-    themselves once the registry answers. Schemas that a process has asked for once are not asked for again.
-    An id that the registry says it does not know is another matter: that record is bad (stage `decode`).
+    Waiting loses no records, as long as the topic keeps them: ingest and the tailer continue by themselves
+    once the registry answers. Each process asks for a schema only once. If the registry answers that it
+    doesn't know a schema id, the record is bad (stage `decode`).
     """
 
     code = "registry-unreachable"
     retryable = True
-    _what = "the schema registry at {url} can't be asked."
-    _state = "the table and its seam are as last committed; reading goes on from there."
+    _what = "the schema registry at {url} didn't answer as expected."
+    _state = "the table and its seam are as last committed; reading continues from there."
     _cause = "{detail}"
-    _next = "check [registry], and that the registry answers; ingest and serve try again by themselves"
+    _next = "check [registry], and that the registry answers; ingest and serve retry by themselves"
 
     url: str
     detail: str
 
 
 class TopicMissing(SourceError):
-    """A topic of the table does not exist.
+    """A topic of the table doesn't exist.
 
-    Its name is misspelt, the cluster is another one, or it has not been created yet. Thermocline never
-    creates a topic on your cluster, since its partitions and retention are the producers' decision (only the
-    broker that `thermocline dev` runs gets those of the configuration). A user without the right to describe
-    a topic sees it as missing, too.
+    Its name is misspelt, this is another cluster, or the topic hasn't been created yet. Thermocline never
+    creates topics on your cluster, since partitions and retention are the producers' decision (only the
+    broker of `thermocline dev` gets the configured topics). A topic that the user may not describe also
+    counts as missing.
 
-    Nothing was written. Create the topic, or correct `topics` and `kafka.bootstrap_servers`, and repeat the
+    Nothing was written. Create the topic, or correct `topics` or `kafka.bootstrap_servers`, and repeat the
     command.
     """
 
@@ -80,18 +80,18 @@ class TopicMissing(SourceError):
 
 
 class OffsetsGone(Resumable, SourceError):
-    """The log no longer holds records that were still needed.
+    """The log no longer holds records that are still needed.
 
-    Retention or a deletion removed records before they were read, so whoever goes on would miss them in
-    silence. Ingest stops instead. The table is complete up to its seam; what came after it and is gone cannot
-    be read again: a row may be older than the newest record of its key, and a row whose tombstone is gone
-    stays. A server goes on from what it holds.
+    Retention or a deletion removed records before they were read. Continuing would silently skip them, so
+    ingest stops. The table is complete up to its seam. The lost records after it can't be read again: a row
+    may be older than the newest record of its key, and a row whose tombstone was lost stays. Servers continue
+    from what they hold.
 
     If a copy of the records exists, restore it. If not, `thermocline ingest accept-gap`, with the lost ranges
-    repeated as its facts (the error prints the whole command), moves the seam to where the log begins now and
-    keeps a note of it in the table: all rows stay, and ingest goes on. If the topic still holds the newest
-    record of every key, as a compacted one does, nothing but tombstones can be missing. If it does not, have
-    the producer write the missing state again. Keep records for longer than ingest may ever be down.
+    repeated as facts (the error prints the whole command), moves the seam to where the log now begins, and
+    records that in the table: all rows stay, and ingest continues. If the topic still holds the newest record
+    of every key, as a compacted one does, only tombstones can be missing. If not, have the producer write the
+    missing state again. Set the topic's retention longer than ingest may ever be down.
     """
 
     code = "offsets-gone"
@@ -130,27 +130,26 @@ class OffsetsGone(Resumable, SourceError):
     def _next_lines(self) -> str:
         if not self.table or any(gap.endswith("?") for gap in self.gaps):
             return f"thermocline ingest offsets {self.table or 'TABLE'}"
-        return f"{self.resume}\nif the records cannot be restored: this goes on without them; all rows stay"
+        return f"{self.resume}\nif the records can't be restored: this continues without them; all rows stay"
 
 
 class TombstonesGone(Resumable, SourceError):
     """A compacted topic may have dropped tombstones before they were read.
 
-    Compaction keeps the newest record of a key for ever, but a tombstone only for `delete.retention.ms`.
-    Whoever is behind for longer than that may never see that a row was deleted, and would keep it. So ingest
-    stops when the table last held all of the log longer ago than that, and records wait to be read. (With a
-    user that may not describe the topic, it is taken for a compacted one with Kafka's default of a day. A
-    `delete.retention.ms` below ten minutes counts as ten minutes: less would not outlast a batch.)
+    Compaction keeps the newest record of a key for ever, but a tombstone only for `delete.retention.ms`. A
+    reader that is further behind than that may never see that a row was deleted, and would keep the row. So
+    ingest stops if records are waiting and the table last contained the whole log longer ago than that. (A
+    topic that the user may not describe is assumed to be compacted, with Kafka's default of one day. A
+    `delete.retention.ms` below ten minutes counts as ten minutes, since a batch can take that long.)
 
     The table is complete up to its seam; nothing was written. No upsert is lost. `thermocline ingest
-    accept-gap`, with each topic and its time repeated as its facts (the error prints the whole command),
-    goes on and keeps a note of it in the table; rows whose tombstones are gone then stay. To be rid of them,
-    create a new table from the topic, or have the producer delete these keys again.
+    accept-gap`, with each topic and its time repeated as facts (the error prints the whole command),
+    continues, and records that in the table; rows whose tombstones are gone stay. To get rid of them, create
+    a new table from the topic, or have the producer delete these keys again.
 
-    What is not seen: brokers before Kafka 3.1 count `delete.retention.ms` from when a segment was last
-    changed, not from when it was first cleaned. They may drop a tombstone sooner than this reckons, above all
-    one that an open transaction held back for long. Upgrade them, or end hanging transactions early
-    (transaction-open).
+    Not detected: brokers before Kafka 3.1 count `delete.retention.ms` from a segment's last change, not from
+    when it was first cleaned. They may drop a tombstone earlier than calculated here, especially one that an
+    open transaction held back for long. Upgrade them, or end hanging transactions early (transaction-open).
     """
 
     code = "tombstones-gone"
@@ -158,7 +157,7 @@ class TombstonesGone(Resumable, SourceError):
     _what = "tombstones may have been compacted away before table {table} read them: {_late}."
     _state = "the table is complete up to its seam; nothing was written."
     _cause = "ingest was behind for longer than delete.retention.ms."
-    _next = "{resume}\nthis goes on; a row whose tombstone is gone stays in the table"
+    _next = "{resume}\nthis continues; rows whose tombstones are gone stay in the table"
 
     table: str
     topics: tuple[str, ...]
@@ -180,37 +179,37 @@ class TombstonesGone(Resumable, SourceError):
         late = zip(self.topics, self.since, self.kept_ms, strict=True)
         return places.some(
             [
-                f"those of {topic} are kept for {timedelta(milliseconds=kept)}, and it is behind since {at}"
+                f"{topic} keeps them for {timedelta(milliseconds=kept)}, and ingest is behind since {at}"
                 for topic, at, kept in late
             ]
         )
 
 
 class SeamBeyondLog(Resumable, SourceError):
-    """The log ends before a place that was already read from it.
+    """The log ends before offsets that were already read.
 
-    The topic lost records that had been read: its cluster was restored from an older copy, an unclean leader
-    election cut it, or the catalog is of another cluster. New records take the offsets of the lost ones, so
-    going on from the seam would skip them in silence. Ingest stops instead.
+    The topic lost records that had been read: the cluster was restored from an older copy, an unclean leader
+    election truncated the log, or the catalog belongs to another cluster. New records take the offsets of the
+    lost ones, so continuing from the seam would silently skip them. Ingest stops instead.
 
-    It sees this while the log ends before the seam. Where producers have written beyond the seam again before
-    ingest looks (it was down, or the topic is a busy one), nothing shows that the log was cut, and the
-    records that took the lost ones' offsets are not read. Keep `unclean.leader.election.enable` at false, and
-    after such an election, or when a cluster was restored, stop the producers until ingest has looked.
+    This is only detected while the log ends before the seam. If producers have written past the seam again
+    before ingest looks (because it was down, or the topic is busy), nothing shows that the log was truncated,
+    and the records that took the lost ones' offsets are not read. Keep `unclean.leader.election.enable` at
+    false. After such an election, or after restoring a cluster, stop the producers until ingest has looked.
 
-    The table still holds everything that was committed to it. Bring the complete log back (the replica that
-    held it), or let `thermocline ingest rebase`, with the places that were read up to repeated as its facts
-    (the error prints the whole command), put the topic's seam to the log's beginning (`--to earliest`: what
-    the log holds is read again, which repeats no row), its end, or a time. All rows stay, those of the lost
-    records too.
+    The table still holds everything that was committed. Restore the complete log (from the replica that has
+    it). Otherwise `thermocline ingest rebase`, with the offsets read so far repeated as facts (the error
+    prints the whole command), moves the topic's seam to the beginning of the log (`--to earliest`: what the
+    log holds is read again, which repeats no row), to its end, or to a time. All rows stay, including those
+    of the lost records.
     """
 
     code = "seam-beyond-log"
     exit_code = ExitCode.STOPPED
-    _what = "table {table} has read further than the log reaches: {_cut}."
+    _what = "table {table} has read past the end of the log: {_cut}."
     _state = "the table keeps all that was committed; nothing was written."
     _cause = "the topic was restored from an older copy, or cut by an unclean leader election."
-    _next = "{resume}\nif the complete log cannot be brought back: this reads the topic again; all rows stay"
+    _next = "{resume}\nif the complete log can't be restored: this reads the topic again; all rows stay"
 
     table: str
     cut: tuple[str, ...]  # TOPIC/PARTITION@END-SEAM: where the log ends, and what was read before that
@@ -231,22 +230,22 @@ class SeamBeyondLog(Resumable, SourceError):
 
 
 class PartitionsShrunk(Resumable, SourceError):
-    """A topic no longer has a partition that was read before.
+    """A topic lost partitions that were read before.
 
-    Kafka never takes partitions away, so this is another topic or another state of the cluster: its metadata
-    was restored from an older copy. Keys live in other partitions now, and the seam says nothing about them.
+    Kafka never removes partitions, so this is another topic, or the cluster's metadata was restored from an
+    older copy. Keys are in other partitions now, so the seam no longer applies.
 
-    The table keeps everything that was committed; nothing was written. Check the cluster. If it is to stay as
-    it is, `thermocline ingest rebase`, with the partitions repeated as its facts (the error prints the whole
-    command), reads the topic from its beginning (`--to earliest`), its end or a time. All rows stay.
+    The table keeps everything that was committed; nothing was written. Check the cluster. To keep it as it
+    is, run `thermocline ingest rebase` with the partitions repeated as facts (the error prints the whole
+    command). It reads the topic from its beginning (`--to earliest`), its end, or a time. All rows stay.
     """
 
     code = "partitions-shrunk"
     exit_code = ExitCode.STOPPED
-    _what = "table {table} has read partitions that do not exist any more: {_gone}."
+    _what = "table {table} has read partitions that no longer exist: {_gone}."
     _state = "the table keeps all that was committed; nothing was written."
-    _cause = "the cluster was restored from an older copy, or the topic is another one."
-    _next = "{resume}\nif the topic is to stay as it is: this reads it again; all rows stay"
+    _cause = "the cluster was restored from an older copy, or this is another topic."
+    _next = "{resume}\nto keep the topic as it is: this reads it again; all rows stay"
 
     table: str
     gone: tuple[str, ...]  # TOPIC/PARTITION@SEAM
@@ -267,15 +266,15 @@ class PartitionsShrunk(Resumable, SourceError):
 
 
 class ClusterReplaced(Resumable, SourceError):
-    """The Kafka cluster is not the one that the table was fed from.
+    """This is not the Kafka cluster that the table was fed from.
 
-    Offsets mean nothing on another cluster, even when topic names are the same. Ingest compares the cluster's
-    id with the one in the table's newest snapshot, and stops when they differ.
+    Offsets have no meaning on another cluster, even if the topics have the same names. Ingest compares the
+    cluster's id with the one in the table's newest snapshot, and stops if they differ.
 
-    The table is untouched. Most often `kafka.bootstrap_servers` points to the wrong place: correct it. If the
-    cluster was really replaced, `thermocline ingest rebase`, with its id repeated as the fact (the error
-    prints the whole command), makes it the table's, and reads all topics from their beginning (`--to
-    earliest`), their end or a time. All rows stay, also those that the new cluster never heard of.
+    The table is untouched. Usually `kafka.bootstrap_servers` is wrong: correct it. If the cluster was really
+    replaced, `thermocline ingest rebase`, with the new id repeated as a fact (the error prints the whole
+    command), switches the table to it, and reads all topics from their beginning (`--to earliest`), their
+    end, or a time. All rows stay, including those that the new cluster never had.
     """
 
     code = "cluster-replaced"
@@ -283,7 +282,7 @@ class ClusterReplaced(Resumable, SourceError):
     _what = "table {table} was fed from cluster {recorded}, but cluster {found} answers."
     _state = "the table is complete up to its seam; nothing was written."
     _cause = "kafka.bootstrap_servers is the wrong cluster, or the cluster was replaced."
-    _next = "{resume}\nonly if the cluster was replaced for good; else correct kafka.bootstrap_servers"
+    _next = "{resume}\nonly if the cluster was really replaced; otherwise correct kafka.bootstrap_servers"
 
     table: str
     recorded: str
@@ -303,13 +302,13 @@ class ClusterReplaced(Resumable, SourceError):
 class TopicReplaced(Resumable, SourceError):
     """A topic was deleted and created again under the same name.
 
-    Its offsets began anew, so the table's seam does not belong to it. Ingest compares the topics' ids with
-    those in the table's newest snapshot, and stops when they differ.
+    Its offsets started over, so the table's seam doesn't apply to it. Ingest compares the topics' ids with
+    those in the table's newest snapshot, and stops if they differ.
 
-    The table keeps everything that was committed. Records of the old topic that had not been committed are
-    lost with it. `thermocline ingest rebase`, with the new ids repeated as its facts (the error prints the
-    whole command), goes on with the new topic from its beginning (`--to earliest`), its end or a time. All
-    rows stay, also those that the new topic never heard of; for a table without them, create a new one.
+    The table keeps everything that was committed. Uncommitted records of the old topic are lost with it.
+    `thermocline ingest rebase`, with the new ids repeated as facts (the error prints the whole command),
+    continues with the new topic from its beginning (`--to earliest`), its end, or a time. All rows stay,
+    including those that the new topic never had; for a table without them, create a new one.
     """
 
     code = "topic-replaced"
@@ -317,7 +316,7 @@ class TopicReplaced(Resumable, SourceError):
     _what = "{_topics} is not the one that fed table {table}."
     _state = "the table is complete up to its seam in the old topic; nothing was written."
     _cause = "it was deleted and created again."
-    _next = "{resume}\nthis goes on with the new topic from its beginning; all rows stay"
+    _next = "{resume}\nthis continues with the new topic from its beginning; all rows stay"
 
     table: str
     topics: tuple[str, ...]
@@ -342,18 +341,18 @@ class TopicReplaced(Resumable, SourceError):
 
 
 class FactsDiffer(SourceError):
-    """The facts given on the command line are not those that are found.
+    """The facts on the command line don't match the current state.
 
-    `accept-gap` and `rebase` give something up, so they act only on the very state that their user saw: the
-    facts that the error printed are repeated on the command line, all of them and no others. Meanwhile the
-    log may have been cut further, or it is another trouble that has to be dealt with first.
+    `accept-gap` and `rebase` give something up, so they act only on exactly the state that the user saw: all
+    facts that the error printed must be repeated on the command line, and no others. Since then, the log may
+    have lost more, or another problem must be solved first.
 
-    Nothing was written. Look at what is found now, and run the command that the error prints.
+    Nothing was written. Review the facts found now, and run the command that the error prints.
     """
 
     code = "facts-differ"
     exit_code = ExitCode.USAGE
-    _what = "the facts found of table {table} are {_found}, not {_given}."
+    _what = "the facts of table {table} are now {_found}, not {_given}."
     _state = "nothing was written."
     _cause = "{detail}"
     _next = "{command}"
@@ -374,19 +373,19 @@ class FactsDiffer(SourceError):
 
 
 class RebaseRefused(SourceError):
-    """A table without a key cannot go on with another log.
+    """A table without a key can't switch to another log.
 
-    Its rows are known by the place of their record: topic, partition and offset. A topic that was made again,
-    another cluster, or a log that lost its end gives these places to other records. Reading on would give
-    rows twice, or hide some behind others.
+    Its rows are identified by their record's place: topic, partition and offset. A recreated topic, another
+    cluster, or a truncated log gives these places to other records, so continuing would duplicate some rows
+    and hide others.
 
-    Nothing was written; the table keeps all that was committed. Create a new table for the log as it is now,
-    and query both.
+    Nothing was written; the table keeps everything that was committed. Create a new table for the current
+    log, and query both.
     """
 
     code = "rebase-refused"
     exit_code = ExitCode.USAGE
-    _what = "table {table} has no key: offsets that begin anew would be taken for rows that it holds."
+    _what = "table {table} has no key, so new records with old offsets would be taken for rows that it holds."
     _state = "nothing was written."
     _cause = "{detail}"
     _next = "thermocline table show {table}\nthen create a table with another identifier for the new log"
@@ -396,25 +395,25 @@ class RebaseRefused(SourceError):
 
 
 class TransactionOpen(SourceError):
-    """A producer's transaction is open, and holds back what follows it.
+    """An open transaction of a producer holds back later records.
 
-    Only records of finished transactions are read, so a partition stands still where its oldest open
+    Only records of finished transactions are read, so reading a partition stops where its oldest open
     transaction begins, until that one is committed or aborted. A running producer does so in a moment, and
-    the broker aborts for one that has died, after its `transaction.timeout.ms` (a minute, if not set). A
-    transaction that stays open for longer is hanging.
+    for a crashed one the broker aborts it after its `transaction.timeout.ms` (by default a minute). A
+    transaction that stays open longer is hanging.
 
-    Nothing is lost: the table is complete up to there, and ingest goes on by itself once the transaction has
-    ended. `thermocline ingest offsets` and `thermocline status` show where it begins, and how many offsets
-    wait behind it. Kafka's own tool finds and ends it: `kafka-transactions.sh --bootstrap-server HOST:PORT
-    describe-producers --topic TOPIC --partition N` shows the producer, and `kafka-transactions.sh
+    Nothing is lost: the table is complete up to there, and ingest continues by itself once the transaction
+    has ended. `thermocline ingest offsets` and `thermocline status` show where it begins, and how many
+    offsets wait behind it. Kafka's own tool finds and ends it: `kafka-transactions.sh --bootstrap-server
+    HOST:PORT describe-producers --topic TOPIC --partition N` shows the producer, and `kafka-transactions.sh
     --bootstrap-server HOST:PORT abort --topic TOPIC --partition N --start-offset OFFSET` aborts it, where
-    OFFSET is the one at which it begins. Abort only what no producer is going to commit.
+    OFFSET is where it begins. Only abort what no producer is going to commit.
     """
 
     code = "transaction-open"
     retryable = True
     _what = "an open transaction holds back table {table}: {_held}."
-    _state = "the table is complete up to there; ingest goes on by itself once the transaction has ended."
+    _state = "the table is complete up to there; ingest continues by itself once the transaction has ended."
     _cause = "a producer has neither committed nor aborted it."
     _next = (
         "thermocline ingest offsets {table}\n"
@@ -430,10 +429,10 @@ class TransactionOpen(SourceError):
 
 
 class RangeIncomplete(SourceError):
-    """A planned range of a partition could not be read to its end.
+    """A planned range of a partition couldn't be read to its end.
 
-    Nothing more arrived for a while, and nothing said that the end had been reached, so the batch would have
-    had a hole. Mostly a broker is slow, or the partition has no leader.
+    Nothing arrived for a while, and the end wasn't reached, so the batch would have had a gap. Usually a
+    broker is slow, or the partition has no leader.
 
     The batch was not committed, and its records are still in the log. Run ingest again: it plans from the
     seam.
@@ -441,10 +440,12 @@ class RangeIncomplete(SourceError):
 
     code = "range-incomplete"
     retryable = True
-    _what = "{topic}/{partition} was read up to offset {reached:,} only, of {first:,} to {end:,}."
+    _what = "{topic}/{partition} was read only up to offset {reached:,}, of {first:,} to {end:,}."
     _state = "the batch was not committed; its records are still in the log."
     _cause = "the broker stopped sending before the end of the range."
-    _next = f"{SAME_COMMAND}      (safe to repeat)\nthermocline status      (says whether the brokers answer)"
+    _next = (
+        f"{SAME_COMMAND}      (safe to repeat)\nthermocline status      (shows whether the brokers answer)"
+    )
 
     topic: str
     partition: int
@@ -454,24 +455,27 @@ class RangeIncomplete(SourceError):
 
 
 class BadRecord(SourceError):
-    """A record that the table's definition refuses, at a stage for which the table says on_error = "fail".
+    """A record doesn't match the table's definition, which says on_error = "fail" for this stage.
 
-    The stage says how far the record came: its key (key), its value as a whole (decode), or the types of its
-    columns (contract). Ingest stops before it, as the table's definition asks.
+    The stage says how far decoding got: the key (key), the value as a whole (decode), or the types of its
+    columns (contract). Ingest stops before the record, as the definition asks.
 
-    The table is complete up to its seam, and the record will be met again. Correct the producer and have it
-    cut from the log, or let such records wait in quarantine while the good ones go on: write `on_error =
-    "quarantine"` for that stage, and let `thermocline table alter` put it into the table.
+    The table is complete up to its seam, and ingest will meet the record again. Fix the producer and have the
+    record removed from the log. Or let such records go to quarantine: set `on_error = "quarantine"` for that
+    stage, and run `thermocline table alter`.
     """
 
     code = "bad-record"
     exit_code = ExitCode.STOPPED
-    _what = "the record at {topic}/{partition}@{offset} is refused by table {table} ({stage}): {reason}"
+    _what = (
+        "the record at {topic}/{partition}@{offset} doesn't match the definition of table {table} "
+        "({stage}): {reason}"
+    )
     _state = "its batch was not committed; the table is complete up to its seam."
     _cause = 'the table\'s definition says on_error = "fail" for the stage {stage}.'
     _next = (
         "thermocline table show {table}      (what the columns must be)\n"
-        'then correct the producer; or write on_error = "quarantine", and: thermocline table alter {table}'
+        'then fix the producer; or set on_error = "quarantine", and: thermocline table alter {table}'
     )
 
     table: str
@@ -483,26 +487,26 @@ class BadRecord(SourceError):
 
 
 class TooManyBadRecords(SourceError):
-    """A batch has more bad records than the table bears.
+    """A batch has more bad records than allowed.
 
-    A few bad records are put aside one by one. Many of them at once are mostly something else: a producer
-    that changed its format, or a definition that does not fit. Then ingest stops before it empties the topic
-    into the quarantine. `errors_count_max` bounds how many records of a batch may be bad, `errors_ratio_max`
-    which share of those that it read (once a hundred are bad). Skipped ones count, too.
+    A few bad records are quarantined one by one. Many at once usually have another cause: a producer changed
+    its format, or the definition is wrong. So ingest stops before it moves the whole topic into quarantine.
+    `errors_count_max` limits how many records of a batch may be bad, `errors_ratio_max` their share of the
+    records read (from 100 bad records on). Skipped records count, too.
 
-    The table is complete up to its seam, nothing was added to the quarantine, and the records will be met
-    again. Correct the definition or the producer; or, if the records are to be put aside, raise the limit in
-    the table's section of the configuration, and run ingest again.
+    The table is complete up to its seam, nothing was added to the quarantine, and ingest will meet the
+    records again. Fix the definition or the producer. To quarantine the records nevertheless, raise the limit
+    in the table's section of the configuration, and run ingest again.
     """
 
     code = "too-many-bad-records"
     exit_code = ExitCode.STOPPED
     _what = "{bad:,} of the {read:,} records of a batch of table {table} are bad ({stages}), above {limits}."
-    _state = "the batch was not committed, and nothing was put into quarantine; the records are in the log."
+    _state = "the batch was not committed, and nothing was quarantined; the records are still in the log."
     _cause = "a producer changed its format, or the definition does not fit. Among the first:{_examples}"
     _next = (
         "thermocline table show {table}      (what the columns must be)\n"
-        "if the records are to be put aside, raise the limit in [tables.{table}], then:\n"
+        "to quarantine them nevertheless, raise the limit in [tables.{table}], then:\n"
         "thermocline ingest run {table}"
     )
 
@@ -519,20 +523,20 @@ class TooManyBadRecords(SourceError):
 
 
 class DeadLetterRefused(SourceError):
-    """The dead-letter topic does not take a record, however often it is sent.
+    """The dead-letter topic rejects a record, even after retries.
 
-    It is larger than the topic's `max.message.bytes` (a dead letter is its record with some headers more), or
-    the user may not write there. A bad record that the topic's readers would never see must not pass, so
-    ingest stops.
+    The record exceeds the topic's `max.message.bytes` (a dead letter is its record plus some headers), or the
+    user may not write there. Ingest stops, since the topic's readers would otherwise never see that bad
+    record.
 
-    The table is complete up to its seam, and the record will be met again. Some of the batch's bad records
-    may stand in the topic already, and will stand there once more. Raise the topic's limit, grant the right,
-    or take `dead_letter_topic` out of the table's section, and run ingest again.
+    The table is complete up to its seam, and ingest will meet the record again. Some bad records of the batch
+    may already be in the dead-letter topic, and will be written there once more. Raise the topic's limit,
+    grant write access, or remove `dead_letter_topic` from the table's section, and run ingest again.
     """
 
     code = "dead-letter-refused"
     exit_code = ExitCode.STOPPED
-    _what = "the dead-letter topic {topic} of table {table} does not take the record {record}."
+    _what = "the dead-letter topic {topic} of table {table} rejects the record {record}."
     _state = "its batch was not committed; the table is complete up to its seam."
     _cause = "{detail}"
     _next = (

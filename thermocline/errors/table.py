@@ -8,19 +8,19 @@ from thermocline.process.masking import mask_password
 
 
 class TableError(ThermoclineError):
-    """The Iceberg table, its catalog or its ownership is not as it must be."""
+    """The Iceberg table, its catalog or its owner."""
 
     http_status = 503
     exit_code = ExitCode.UNAVAILABLE
 
 
 class CatalogUnreachable(TableError):
-    """The Iceberg catalog did not answer.
+    """The Iceberg catalog didn't answer.
 
-    The address in [catalog] is wrong, credentials are missing, or the service is down. For a SQLite catalog,
-    the folder does not exist or cannot be written.
+    The address in [catalog] is wrong, credentials are missing, or the service is down. Of a SQLite catalog,
+    the folder doesn't exist or isn't writable.
 
-    Nothing was committed by this attempt. Servers go on with the snapshot that they hold.
+    This attempt committed nothing. Servers continue with the snapshot that they hold.
     """
 
     code = "catalog-unreachable"
@@ -40,9 +40,9 @@ class CatalogUnreachable(TableError):
 class TableMissing(TableError):
     """The catalog has no such table.
 
-    It has not been created yet, it was dropped, or the catalog or the identifier is another one.
+    It hasn't been created yet, it was dropped, or the catalog or identifier is wrong.
 
-    Nothing was written. `thermocline table create` makes it, from its section in the configuration.
+    Nothing was written. `thermocline table create` creates it from its section in the configuration.
     """
 
     code = "table-missing"
@@ -56,9 +56,9 @@ class TableMissing(TableError):
 
 
 class TableExists(TableError):
-    """The catalog already has a table of that identifier.
+    """The catalog already has a table with that identifier.
 
-    Creating never replaces one: a table that exists is somebody's data.
+    Creating a table never replaces an existing one.
 
     The existing table is untouched. Use it as it is, or choose another identifier.
     """
@@ -75,31 +75,30 @@ class TableExists(TableError):
 
 
 class ForeignSnapshot(Resumable, TableError):
-    """The current snapshot of the table is not one that Thermocline can go on from.
+    """Thermocline can't continue from the table's current snapshot.
 
-    Every snapshot that Thermocline writes says up to which offsets it contains the log (its seam). This one
-    does not, or the table's properties say something else: somebody else wrote to the table, or rolled it
-    back. Going on would lose or repeat records, so ingest stops; servers go on from what they hold.
+    Each snapshot that Thermocline writes records up to which offsets it contains the log (its seam). This one
+    doesn't, or the table's properties disagree: another program wrote to the table, or rolled it back.
+    Continuing would lose or repeat records, so ingest stops; servers continue from what they hold.
 
-    Maintenance is no reason to stop: where all that others committed since are rewrites (Spark's
-    `rewrite_data_files`, Trino's `optimize`, rewritten manifests or deletes) and hold the very rows that the
-    newest snapshot with a seam holds, `thermocline ingest run` goes on from there by itself. It reads the
-    files that went and those that came, and compares every column; where something differs, the error says
-    what. Servers follow once it has gone on. Deletes that are bound to no data file are not accepted: a table
-    of format version 2 that an older release made needs the property `write.delete.granularity` = `file`
-    before another engine rewrites its deletes. Do not expire the newest snapshot with a seam before ingest
-    has gone on: without it, nothing can be proved.
+    Maintenance by other programs is fine: if everything that they committed are rewrites (Spark's
+    `rewrite_data_files`, Trino's `optimize`, rewritten manifests or deletes) with exactly the rows of the
+    newest snapshot with a seam, `thermocline ingest run` continues from there by itself. It reads the files
+    before and after, and compares every column; if anything differs, the error says what. Servers follow once
+    ingest has continued. Deletes that aren't bound to one data file are not accepted: a table of format
+    version 2 that an older release created needs the property `write.delete.granularity` = `file` before
+    another engine rewrites its deletes. Don't expire the newest snapshot with a seam before ingest has
+    continued: without it, nothing can be proved.
 
-    Nothing was written. Let only Thermocline commit to the table. `thermocline ingest rebase`, with the
-    current snapshot repeated as its fact and `--onto` (the error prints the whole command), goes on from the
-    newest snapshot that carries a seam. What others wrote after it is given up, since nobody can say where in
-    the log it belongs; what was read from the log after it is read again. Where nothing can be continued,
-    create a new table.
+    Nothing was written. Only Thermocline should commit to the table. `thermocline ingest rebase`, with the
+    current snapshot repeated as a fact and `--onto` (the error prints the whole command), continues from the
+    newest snapshot that has a seam. It discards what others wrote after it, since their rows have no place in
+    the log, and reads the log from there again. If there is no such snapshot, create a new table.
     """
 
     code = "foreign-snapshot"
     exit_code = ExitCode.STOPPED
-    _what = "table {table} cannot be continued{_from}: {detail}"
+    _what = "ingest of table {table} can't continue{_from}: {detail}"
     _state = "nothing was written."
     _cause = "another program committed to the table, or it was rolled back."
     _next = "{_next_lines}"
@@ -130,7 +129,7 @@ class ForeignSnapshot(Resumable, TableError):
     def _next_lines(self) -> str:
         if not self.resume:
             return f"thermocline table show {self.table}\nthen create a new table"
-        return f"{self.resume}\nthis gives up {self._lost}, and reads the log from there"
+        return f"{self.resume}\nthis discards {self._lost}, and reads the log from there"
 
     @property
     def _lost(self) -> str:
@@ -138,18 +137,18 @@ class ForeignSnapshot(Resumable, TableError):
 
 
 class DefinitionChanged(TableError):
-    """The table's definition was altered while it was ingested.
+    """The table's definition was altered during ingest.
 
-    Records were read by the old definition, so their batch must not land in a table that has another one.
-    Ingest stops before it commits.
+    The batch was decoded with the old definition, so it must not be committed to the altered table. Ingest
+    stops before that.
 
     Nothing of the batch is in the table, and its records are still in the log. Run ingest again: it starts
-    with the new definition, and reads the same records by it.
+    with the new definition, and reads the same records with it.
     """
 
     code = "definition-changed"
     exit_code = ExitCode.STOPPED
-    _what = "the definition of table {table} was altered: its version is {found} now, not {planned}."
+    _what = "the definition of table {table} was altered: it has version {found} now, not {planned}."
     _state = "nothing of the batch is in the table; its records are still in the log."
     _next = "thermocline ingest run {table}"
 
@@ -159,10 +158,10 @@ class DefinitionChanged(TableError):
 
 
 class CommitRejected(TableError):
-    """A commit certainly did not land.
+    """A commit definitely didn't land.
 
-    The catalog refused it, because the table had moved on from the snapshot that the batch was planned on, or
-    a check of ours failed before it was published.
+    The catalog rejected it because the table had moved on from the snapshot that the batch was planned on, or
+    one of our own checks failed before it was published.
 
     Nothing of the batch is in the table, and its records are still in the log. Run ingest again: it plans a
     new batch from the current seam.
@@ -173,7 +172,7 @@ class CommitRejected(TableError):
     _what = "the commit of batch {batch_id} to {table} was rejected."
     _state = "nothing of the batch is in the table; its records are still in the log."
     _cause = "{detail}"
-    _next = f"{SAME_COMMAND}      (safe to repeat: what it does is planned again)"
+    _next = f"{SAME_COMMAND}      (safe to repeat: it plans again)"
 
     table: str
     batch_id: str
@@ -181,15 +180,15 @@ class CommitRejected(TableError):
 
 
 class CommitUnknown(TableError):
-    """The catalog did not confirm a commit: it may or may not have landed.
+    """The catalog didn't confirm a commit: it may or may not have landed.
 
-    The connection broke or timed out after the request was sent. It is neither a success nor a failure, so
-    all files of the batch are kept: deleting them would destroy rows if the commit did land.
+    The connection broke or timed out after the request was sent. The commit may have landed, so all files of
+    the batch are kept: deleting them could destroy rows.
 
     Rows and seam are written together, so nothing can be lost or doubled. `thermocline ingest reconcile`
-    takes a new epoch, after which the commit can no longer land, and looks whether it had. If not, the files
-    of the batch are deleted, and its records are read again by the next ingest. `thermocline ingest run` does
-    the same at its start. Do not delete files by hand.
+    takes a new epoch, after which the commit can no longer land, and checks whether it did. If not, it
+    deletes the batch's files, and the next ingest reads its records again. `thermocline ingest run` does the
+    same when it starts. Don't delete files by hand.
     """
 
     code = "commit-unknown"
@@ -208,19 +207,19 @@ class CommitUnknown(TableError):
 class OwnerLost(TableError):
     """Another process owns the table now.
 
-    One process commits to a table. Each that starts takes a new number, the epoch, in a commit of its own,
-    and commits of an older epoch are impossible from then on.
+    Only one process commits to a table. Each one takes a new number, the epoch, in a commit of its own when
+    it starts; from then on, commits with an older epoch are impossible.
 
-    Nothing of this process's last batch is in the table; the new owner reads the same records. A process that
-    was frozen for longer than its lease (`ingest.lease_seconds`) meets this when it wakes up. If two are run
-    on purpose, keep one: `thermocline ingest run` refuses while another lives, and says who that is.
+    Nothing of this process's last batch is in the table; the new owner reads the same records. This happens
+    to a process that was frozen for longer than its lease (`ingest.lease_seconds`). If you run two on
+    purpose, keep one: `thermocline ingest run` refuses to start while another one lives, and says which.
     """
 
     code = "owner-lost"
     exit_code = ExitCode.NOT_OWNER
     _what = "another process owns table {table} now: its epoch is {epoch_found}, ours was {epoch_ours}."
     _state = "nothing of this process's last batch is in the table; the new owner reads the same records."
-    _next = f"{SAME_COMMAND}      (says who owns the table, or goes on where nobody does any more)"
+    _next = f"{SAME_COMMAND}      (says who owns the table, or continues if nobody does)"
 
     table: str
     epoch_ours: int
@@ -228,20 +227,20 @@ class OwnerLost(TableError):
 
 
 class TableHeld(TableError):
-    """Another process holds the table.
+    """Another process owns the table and is alive.
 
     Only one process at a time commits to a table. While it lives it renews a lease, a small file beside the
-    table's data (`thermocline/owner.json`) that says who it is; another process must not interfere.
+    table's data (`thermocline/owner.json`) that says who it is.
 
-    Nothing was written. Let that process work, or end it: a clean end frees the table at once, and so does a
-    crash on the same machine. After a crash elsewhere the table is free once its lease was not renewed for
-    the time that it promises (`ingest.lease_seconds`); `thermocline ingest run` waits that long.
+    Nothing was written. Let that process work, or stop it: a clean stop releases the table at once, and so
+    does a crash on the same machine. After a crash on another machine, the table is released once its lease
+    has expired (`ingest.lease_seconds`); `thermocline ingest run` waits that long.
     """
 
     code = "table-held"
     http_status = 409
     exit_code = ExitCode.NOT_OWNER
-    _what = "process {pid} on {host} holds table {table} since {since} (last renewed at {renewed})."
+    _what = "process {pid} on {host} has owned table {table} since {since} (last renewed at {renewed})."
     _state = "nothing was written."
     _next = f"{SAME_COMMAND}      (when that process has ended)"
 
@@ -254,21 +253,21 @@ class TableHeld(TableError):
 
 
 class StorageFailed(TableError):
-    """A disk or a store failed under the table.
+    """A disk or an object store failed.
 
-    The store of the table's files did not answer: credentials are missing or do not allow it, or the service
-    is down. Or the disk of serving.state_dir, or of the temporary folder of a command, is full or fails. A
-    tailer that says so in `thermocline status` stands still: what it holds stays readable and grows old.
+    The store of the table's files didn't answer: credentials are missing or insufficient, or the service is
+    down. Or the disk of serving.state_dir, or of a command's temporary folder, is full or fails. A tailer
+    that reports this in `thermocline status` has paused: what it holds stays readable and grows old.
 
-    Nothing was lost, and nothing was answered from half of the data: the table and the log are as they were.
-    Free the disk, or see that the store answers, and ask again; a server and a running ingest go on by
-    themselves. Ingest needs to read, write, list and delete below the table's location.
+    Nothing was lost, and no answer was given from partial data: the table and the log are unchanged. Free
+    disk space, or restore the store, and ask again; servers and a running ingest recover by themselves.
+    Ingest needs permission to read, write, list and delete below the table's location.
     """
 
     code = "storage-failed"
     retryable = True
-    _what = "a disk or a store failed under table {table}: {detail}."
-    _state = "nothing is lost; the table and the log are as they were."
+    _what = "a disk or store of table {table} failed: {detail}."
+    _state = "nothing is lost; the table and the log are unchanged."
     _next = f"{SAME_COMMAND}      (when it works again; safe to repeat)"
 
     table: str
@@ -278,8 +277,8 @@ class StorageFailed(TableError):
 class EngineFailed(TableError):
     """A job of the processing engine failed.
 
-    Spark reports only the last link of the chain; its log above the error tells more. Often memory, disk or
-    the object store ran out.
+    Spark reports only the last error of a chain; its log above the error says more. Often memory, disk or the
+    object store ran out.
 
     The batch was not committed, and its records are still in the log. Run ingest again: it plans from the
     seam.
@@ -289,28 +288,28 @@ class EngineFailed(TableError):
     _what = "a job of {engine} failed."
     _state = "the batch was not committed; its records are still in the log."
     _cause = "{detail}"
-    _next = f"{SAME_COMMAND}      (with --log-level debug, if it fails once more)"
+    _next = f"{SAME_COMMAND}      (with --log-level debug if it fails again)"
 
     engine: str
     detail: str
 
 
 class MaintenanceBehind(TableError):
-    """The table needs more rewriting than can be done.
+    """Maintenance can't keep up with ingest.
 
-    Each commit adds small files and deletes, and rewrites keep them few. What is worth a rewrite would take
-    one core more than a day by now, and has not grown less in about an hour, so readers grow slower with each
-    commit. Before that, ingest warned in its log (from six hours on), and committed a quarter as often (from
-    twelve hours on).
+    Each commit adds small files and deletes, and rewrites keep their number down. The rewrites that are
+    worthwhile now would take one core more than a day, and that has not decreased for about an hour, so reads
+    become slower with each commit. Before that, ingest logged a warning (from six hours on), and committed at
+    a quarter of the rate (from twelve hours on).
 
-    Nothing is lost: the table is as last committed, and its records wait in the log. `thermocline maintain
-    run` does the rewriting, on any machine or Spark cluster; then ingest goes on. To stay ahead, set a longer
+    Nothing is lost: the table is as last committed, and its records are still in the log. Run `thermocline
+    maintain run`, on any machine or Spark cluster, then ingest again. To stay ahead, set a longer
     commit_interval_seconds, or run ingest on a larger machine.
     """
 
     code = "maintenance-behind"
     exit_code = ExitCode.STOPPED
-    _what = "table {table} needs {hours} hours of rewriting, more than {max_hours:g}."
+    _what = "table {table} needs {hours} hours of rewrites; the limit is {max_hours:g}."
     _state = "the table is as last committed; its records wait in the log."
     _next = "thermocline maintain run {table}"
 
