@@ -17,6 +17,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
+from tests.thermocline.alone import alone_and_together_are_the_same
 from tests.thermocline.avro_poison import (
     AVRO_CASES,
     AVRO_POISONED,
@@ -44,7 +45,7 @@ from thermocline.rules.definition import LiveTable
 
 DECODER = decoder_for(AVRO_POISONED)
 NULLS = dict.fromkeys(column.name for column in AVRO_POISONED.value_columns)
-FUZZED, FUZZED_FULL = 4_000, 200_000
+FUZZED, FUZZED_FULL = 5_000, 200_000
 
 
 def is_bad(case: AvroCase) -> bool:
@@ -113,6 +114,7 @@ def test_malformed_records_are_bad_and_take_no_good_ones_down(count: int) -> Non
         assert all(row_at(decoded, places[index]) == GOOD.expected for index in range(0, len(chunk), 2))
         records_table(AVRO_POISONED, decoded, "t", 0, range(len(chunk)), [0] * len(chunk))
         pack_rows(AVRO_POISONED, decoded)
+        alone_and_together_are_the_same(DECODER, GOOD_KEY, values)
 
 
 def spoiled(chance: random.Random, value: bytes) -> bytes:

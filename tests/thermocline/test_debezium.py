@@ -110,6 +110,9 @@ def test_a_truncate_which_has_no_key_says_what_it_is() -> None:
         {"name": UNAVAILABLE},
         {"photo": base64.b64encode(UNAVAILABLE.encode()).decode()},
         {"notes": UNAVAILABLE},
+        {"notes": [UNAVAILABLE]},
+        {"notes": {UNAVAILABLE: UNAVAILABLE}},
+        {"notes": list(UNAVAILABLE.encode())},
     ],
 )
 def test_a_value_that_the_event_leaves_out_is_not_taken_for_a_text(left_out: dict[str, Any]) -> None:

@@ -71,6 +71,7 @@ message Mapped { map<string, string> m = 1; message Inner { string a = 1; } }
 OLD = """
 syntax = "proto2";
 package old;
+enum Mark { NONE = 0; SOME = 1; }
 enum Suit { CLUBS = 1; HEARTS = 2; }
 message Row {
   optional string text = 1;
@@ -78,6 +79,8 @@ message Row {
   optional Suit suit = 3;
   optional int32 five = 4 [default = 5];
   optional group Group = 5 { optional Suit suit = 1; }
+  repeated Suit suits = 6;
+  map<string, Mark> by_name = 7;
   extensions 100 to 200;
 }
 """
@@ -277,17 +280,36 @@ def test_unknown_fields_are_ignored_and_a_field_of_another_type_is_one() -> None
     assert only({"text": "string"}, body(text="a") + b"\xc2\x3e\x01x" + b"\x08\x01") == {"text": "a"}
 
 
+BY_NAME_OF_9 = b"\x3a\x05\x0a\x01a\x10\x09"
+
+
 def test_before_proto3_what_is_not_there_is_null_and_what_is_no_text_or_symbol_is_bad() -> None:
-    columns = {"text": "string", "small": "int", "suit": "string", "five": "int", "group": "json"}
+    columns = {
+        "text": "string",
+        "small": "int",
+        "suit": "string",
+        "five": "int",
+        "group": "json",
+        "suits": "json",
+    }
+    columns["by_name"] = "json"
     options: dict[str, Any] = {"text": OLD, "name": "old.Row"}
-    assert only(columns, b"", **options) == dict.fromkeys(columns)
+    lists = {"suits": "[]", "by_name": "{}"}
+    assert only(columns, b"", **options) == dict.fromkeys(columns) | lists
     good = message("old.Row", OLD)(text="a", small=1, suit="HEARTS", five=6, group={"suit": "CLUBS"})
     assert only(columns, good.SerializeToString(), **options) == {
         "text": "a", "small": 1, "suit": "HEARTS", "five": 6, "group": '{"suit":"CLUBS"}',
-    }  # fmt: skip
-    decoded = decode(columns, b"\x0a\x01\xff", b"\x18\x09", b"\x2b\x08\x09\x2c", b"\x18\x02", **options)
+    } | lists  # fmt: skip
+    hidden = [
+        b"\x18\x09",
+        b"\x18\x01\x18\x09",
+        b"\x2b\x08\x09\x2c",
+        b"\x30\x09",
+        b"\x3a\x05\x0a\x01a\x10\x09",
+    ]
+    decoded = decode(columns, b"\x0a\x01\xff", *hidden, b"\x18\x02", **options)
     assert [(bad.index, bad.stage) for bad in decoded.bad] == [
-        (0, Stage.DECODE), (1, Stage.CONTRACT), (2, Stage.CONTRACT),
+        (0, Stage.DECODE), *((index, Stage.CONTRACT) for index in range(1, 6)),
     ]  # fmt: skip
 
 

@@ -29,7 +29,10 @@ __all__ = ["UNAVAILABLE", "DebeziumEnvelope", "JsonDebeziumEnvelope", "RowAfter"
 UNAVAILABLE: Final = "__debezium_unavailable_value"
 """What stands in place of a large value that the change left alone, and the database did not log."""
 _UNAVAILABLE_TEXTS: Final = frozenset({UNAVAILABLE, base64.b64encode(UNAVAILABLE.encode()).decode()})
-_UNAVAILABLE_BYTES: Final = tuple(text.encode() for text in _UNAVAILABLE_TEXTS)
+_UNAVAILABLE_BYTES: Final = (
+    *(text.encode() for text in _UNAVAILABLE_TEXTS),
+    ",".join(map(str, UNAVAILABLE.encode())).encode(),  # of an array of numbers
+)
 _UPSERTS: Final = frozenset({"c", "r", "u"})  # created, read by a snapshot, updated
 _DELETE: Final = "d"
 _TRUNCATE: Final = "t"
@@ -107,7 +110,7 @@ class JsonDebeziumEnvelope:
             found: Any = fields
             for name in column.read_from:
                 found = found.get(name) if isinstance(found, Mapping) else None
-            if isinstance(found, str) and found in _UNAVAILABLE_TEXTS:
+            if json.dumps(found, separators=(",", ":")) in _UNAVAILABLE_JSON:
                 yield column
 
 

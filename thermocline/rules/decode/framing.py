@@ -51,7 +51,12 @@ def no_heads(_: int) -> None:
 
 def heads_in(headers_of: HeadersOf, name: str) -> HeadOf:
     """What the headers of that name say."""
-    return lambda index: last_header(headers_of(index), name)
+
+    def head_of(index: int) -> bytes | None:
+        headers = headers_of(index)
+        return last_header(headers, name) if headers else None
+
+    return head_of
 
 
 def schema_id(head: bytes) -> SchemaId:

@@ -26,6 +26,7 @@ __all__ = [
     "conversion",
     "date_of",
     "described",
+    "is_closed_enum",
     "is_map",
     "nanoseconds_of",
     "symbol",
@@ -83,6 +84,12 @@ def is_map(field: Any) -> bool:
     """Whether a repeated field is a map."""
     of = field.message_type
     return of is not None and bool(of.GetOptions().map_entry)
+
+
+def is_closed_enum(field: Any) -> bool:
+    """Whether the library hides numbers that the enum of a field, or of a map's values, does not have."""
+    enum = field.message_type.fields_by_name["value"].enum_type if is_map(field) else field.enum_type
+    return enum is not None and bool(enum.is_closed)
 
 
 def symbols_of(enum: Any) -> dict[int, str]:

@@ -22,6 +22,7 @@ from thermocline.rules.decode.protobuf.fitting import (
     WRAPPERS,
     checked_text,
     date_of,
+    is_closed_enum,
     is_map,
     nanoseconds_of,
     symbol,
@@ -42,7 +43,7 @@ def json_text_of(field: Any) -> Callable[[Any], str]:
 
 
 def check_closed_enum(message: Any, field: Any) -> None:
-    """Raises `ValueError` where a field that seems missing has a number that its closed enum lacks."""
+    """Raises `ValueError` where a field has a number that its closed enum lacks, which the library hides."""
     for unknown in UnknownFieldSet(message):
         if unknown.field_number == field.number:  # safety: protobuf-closed-enum
             raise ValueError("a number is none of its enum's")
@@ -77,20 +78,18 @@ def _message(of: Any, known: dict[str, Take]) -> Take:
 
 
 def _fields_taker(of: Any, known: dict[str, Take]) -> Take:
-    fields = [(field.name, field, _taker(field, known)) for field in of.fields]
-    return partial(_fields, fields=fields)
+    fields = [(field.name, field.has_presence, _taker(field, known)) for field in of.fields]
+    closed = [field for field in of.fields if is_closed_enum(field)]
+    return partial(_fields, fields=fields, closed=closed)
 
 
-def _fields(message: Any, fields: list[tuple[str, Any, Take]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, field, take in fields:
-        if field.has_presence and not message.HasField(name):
-            if field.enum_type is not None and field.enum_type.is_closed:
-                check_closed_enum(message, field)
-            found[name] = None
-        else:
-            found[name] = take(getattr(message, name))
-    return found
+def _fields(message: Any, fields: list[tuple[str, bool, Take]], closed: list[Any]) -> dict[str, Any]:
+    for field in closed:
+        check_closed_enum(message, field)
+    return {
+        name: None if has_presence and not message.HasField(name) else take(getattr(message, name))
+        for name, has_presence, take in fields
+    }
 
 
 def _map(entries: Any, take: Take) -> dict[str, Any]:

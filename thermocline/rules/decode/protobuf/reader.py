@@ -25,6 +25,7 @@ from thermocline.rules.decode.protobuf.fitting import (
     checked_text,
     conversion,
     described,
+    is_closed_enum,
 )
 from thermocline.rules.decode.protobuf.json_values import check_closed_enum, json_text_of
 from thermocline.rules.decode.schema_documents import SchemaFormat, WriterSchema
@@ -128,25 +129,23 @@ class _Leaf:
         """The column's values; what is refused is null."""
         if self.field.has_presence:
             values = _present(messages, self.field.name)
-            if self.field.enum_type is not None and self.field.enum_type.is_closed:
-                self._refuse_unknown(messages, values, column, refused)
         elif None in messages:
             values = [None if one is None else getattr(one, self.field.name) for one in messages]
         else:
             values = list(map(attrgetter(self.field.name), messages))
+        if is_closed_enum(self.field):
+            self._refuse_hidden(messages, column, refused)
         if self.is_wrapper:
             values = [None if value is None else value.value for value in values]
         return _converted(values, self.convert, column, refused)
 
-    def _refuse_unknown(
-        self, messages: Sequence[Any], values: Sequence[Any], column: Column, refused: Refusals
-    ) -> None:
-        for index, (message, value) in enumerate(zip(messages, values, strict=True)):
-            if message is not None and value is None:
-                try:
+    def _refuse_hidden(self, messages: Sequence[Any], column: Column, refused: Refusals) -> None:
+        for index, message in enumerate(messages):
+            try:
+                if message is not None:
                     check_closed_enum(message, self.field)
-                except ValueError as error:
-                    refused.setdefault(index, (column, _reason(column, error)))
+            except ValueError as error:
+                refused.setdefault(index, (column, _reason(column, error)))
 
 
 def _leaf(field: Any, column: Column) -> _Leaf:
