@@ -17,8 +17,8 @@ def unreadable_in_sql(definition: LiveTable) -> str | None:
     if definition.format != "json":
         return f'values in format = "{definition.format}" can\'t be read in SQL'
     if definition.key_from == "key" and definition.key_format != "json" and not is_plain_key(definition):
-        (column,) = (column for column in definition.columns if column.name in definition.key)
-        return f'keys in key_format = "{definition.key_format}" can\'t be read in SQL as {column.type}'
+        types = ", ".join(str(column.type) for column in definition.key_columns)
+        return f'keys in key_format = "{definition.key_format}" can\'t be read in SQL as {types}'
     days = [
         column.name for column in definition.columns if column.type.kind is Kind.DATE and column.type.epoch
     ]
