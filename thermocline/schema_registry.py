@@ -10,7 +10,7 @@ Source: Confluent Schema Registry API reference, "Schemas" and "Subjects"; wire 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
@@ -37,11 +37,8 @@ REFERENCES_MAX: Final = 200  # schemas that one refers to, those that they refer
 REGISTRIES_MAX: Final = 8  # a process reads by one
 _OK: Final = 200
 _NOT_FOUND: Final = 404
-_BAD_REQUEST: Final = 400
-_SERVER_ERROR: Final = 500
-_NOT_NOW: Final = (401, 403, 408, 429)  # not allowed, too slow, too often: they say nothing of a form
-_SERIALIZED: Final = "format=serialized"
 _Referred = dict[tuple[str, str], tuple[str, str]]  # by subject and version, name and text
+_Get = Callable[[str], dict[str, Any] | None]
 _UNKNOWN_CODES: Final = (40401, 40402, 40403)  # subject, version and schema not found
 
 
@@ -80,7 +77,7 @@ def _has_transforms(found: Mapping[str, Any]) -> bool:
 
 
 def _is_serialized(schema: str) -> bool:
-    """Whether a registry gave descriptors in base64: it ignores what it does not know, and gives the text."""
+    """Whether it is a descriptor in base64, and not the text of a schema."""
     return not any(sign in schema for sign in "{;")
 
 
@@ -141,48 +138,57 @@ class _Client:
         kind = str(found.get("schemaType") or "AVRO")[:40]
         if kind not in ("AVRO", "PROTOBUF"):
             return WriterSchema(kind=kind)
-        form = ""
         if kind == "PROTOBUF":
-            serialized = self._in_form(path, _SERIALIZED)
-            if serialized is not None and _is_serialized(self._text(serialized)):
-                found, form = serialized, _SERIALIZED
+            serialized = self._serialized(id_, path)
+            if serialized is not None:
+                return serialized
         referred: _Referred = {}
-        for missing in self._refer(found, referred, form):
+        for missing in self._refer(found, referred, self._get):
             return f"schema {id_} refers to {missing}, which the schema registry does not know"
         if len(referred) > REFERENCES_MAX:
             return WriterSchema(problem=f"schema {id_} refers to more than {REFERENCES_MAX} others")
-        if kind == "AVRO":
-            return WriterSchema((*(text for _, text in referred.values()), self._text(found)))
-        return self._protobuf(id_, dict(referred.values()), self._text(found), is_text=not form)
+        if kind == "PROTOBUF":
+            return self._of_texts(id_, dict(referred.values()), self._text(found))
+        return WriterSchema((*(text for _, text in referred.values()), self._text(found)))
 
-    def _protobuf(self, id_: SchemaId, texts: dict[str, str], main: str, is_text: bool) -> WriterSchema:
-        """A schema of Protobuf, from its text or, where the registry gives them, its descriptors."""
+    def _serialized(self, id_: SchemaId, path: str) -> WriterSchema | None:
+        """A schema of Protobuf from descriptors; None where the registry does not give all of them."""
         from thermocline.rules.protobuf_schema import canonical, descriptors_of  # noqa: PLC0415  (as httpx)
 
-        name = f"schema-{id_}.proto"
-        files = {**texts, name: main}
+        found, referred = self._in_form(path), _Referred()
+        if found is None or any(self._refer(found, referred, self._in_form)):
+            return None
+        files = dict(referred.values()) | {f"schema-{id_}.proto": self._text(found)}
         try:
-            descriptors = compiled(files, name) if is_text else descriptors_of(files)
-            return WriterSchema(kind="PROTOBUF", descriptors=canonical(descriptors))
+            return WriterSchema(kind="PROTOBUF", descriptors=canonical(descriptors_of(files)))
+        except SchemaInvalid:
+            return None
+
+    def _of_texts(self, id_: SchemaId, texts: dict[str, str], main: str) -> WriterSchema:
+        """A schema of Protobuf, compiled."""
+        from thermocline.rules.protobuf_schema import canonical  # noqa: PLC0415  (as httpx)
+
+        name = f"schema-{id_}.proto"
+        try:
+            return WriterSchema(kind="PROTOBUF", descriptors=canonical(compiled({**texts, name: main}, name)))
         except SchemaInvalid as error:
             return WriterSchema(problem=f"schema {id_} can't be compiled: {error}")
         except CompilerFailed as error:
             raise self._unreachable(f"schema {id_}: {error}") from error
 
-    def _refer(self, found: Mapping[str, Any], referred: _Referred, form: str = "") -> Iterator[str]:
+    def _refer(self, found: Mapping[str, Any], referred: _Referred, get: _Get) -> Iterator[str]:
         """Adds what a schema refers to, each before those that need it; gives what is missing of it."""
         for reference in found.get("references") or ():
             subject, version = str(reference["subject"]), str(reference["version"])
             if (subject, version) in referred or len(referred) > REFERENCES_MAX:
                 continue
-            at = f"/subjects/{quote(subject, safe='')}/versions/{quote(version)}?deleted=true"
-            inner = self._get(at if not form else f"{at}&{form}")
+            inner = get(f"/subjects/{quote(subject, safe='')}/versions/{quote(version)}?deleted=true")
             if inner is None:
                 yield f"version {version} of {subject}"
                 return
             name = str(reference.get("name", subject))
             referred[subject, version] = name, ""  # so that one that leads back to itself ends
-            yield from self._refer(inner, referred, form)
+            yield from self._refer(inner, referred, get)
             del referred[subject, version]
             referred[subject, version] = name, self._text(inner)
 
@@ -205,15 +211,15 @@ class _Client:
                 return None
         raise self._unreachable(f"it answers {status} to {path}")  # safety: registry-held-back
 
-    def _in_form(self, path: str, form: str) -> dict[str, Any] | None:
-        """A schema in another form than its text; None where the registry has none."""
-        status, content = self._answer(f"{path}?{form}")
+    def _in_form(self, path: str) -> dict[str, Any] | None:
+        """An answer with a descriptor instead of a text; None where there is none, for whatever reason.
+
+        Some registries ignore what they are asked for, and give the text; Apicurio fails on some schemas.
+        """
+        status, content = self._answer(f"{path}{'&' if '?' in path else '?'}format=serialized")
         body = self._json(content)
-        if status == _OK and isinstance(body, dict):
-            return body
-        if _BAD_REQUEST <= status < _SERVER_ERROR and status not in _NOT_NOW:
-            return None
-        raise self._unreachable(f"it answers {status} to {path}")
+        is_serialized = status == _OK and isinstance(body, dict) and _is_serialized(self._text(body))
+        return body if is_serialized else None
 
     def _is_registry(self) -> bool:
         """Whether schemas are served there at all. A registry may not know GUIDs, or not take every id."""
