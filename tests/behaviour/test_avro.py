@@ -77,8 +77,8 @@ SECOND = [
     ("d", 9, {"degrees": 9.0}),  # which is not registered yet
     ("e", 2, {"degrees": 5.0, "at": 4_000}),
     ("a", 0, None),
-    ("f", 9, {"degrees": 9.0}),  # nor is this, and the next one of its key is newer
-    ("f", 2, {"degrees": 6.0, "at": 5_000}),
+    ("f", 9, {"degrees": 9.0}),  # nor is this, and then its row is deleted
+    ("f", 0, None),
 ]
 HEADERS = (KEY_HEADER, VALUE_HEADER)
 IN_HEADERS = "f"  # its records name their schemas there
@@ -86,7 +86,6 @@ EXPECTED = {
     "b": (-3.25, "1970-01-01T00:00:02Z", "roof", '{"x":2,"y":1}'),
     "c": (None, "1970-01-01T00:00:03Z", None, "{}"),
     "e": (5.0, "1970-01-01T00:00:04Z", None, None),
-    "f": (6.0, "1970-01-01T00:00:05Z", None, None),
 }
 REPLAYED = EXPECTED | {"d": (9.0, None, None, None)}
 Rows = dict[str, tuple[Any, ...]]

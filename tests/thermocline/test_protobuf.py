@@ -446,35 +446,19 @@ def spoiled(chance: random.Random, value: bytes) -> bytes:
 
 
 def test_json_columns_say_what_the_librarys_own_json_says() -> None:
-    """Where ours differs on purpose, it is put as the library has it."""
+    """But for 64-bit integers, which are numbers here, and fields that have defaults or are not there."""
     one = full_row()
-    one.inner.ClearField("at")
-    one.inner.inner.ClearField("raw")
+    for name in ("price", "day", "took", "inner", "maybe"):  # which the library says otherwise, or not at all
+        one.ClearField(name)
     ours = json.loads(only({"inner": "json"}, row(inner=one).SerializeToString())["inner"])
-    theirs = json_format.MessageToDict(one, preserving_proto_field_name=True)
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {
-                name: plain(inner)
-                for name, inner in value.items()
-                if inner not in (None, "", [], {}, 0, False)
-            }
-        return value
-
-    found = plain(ours)
-    for name in ("large", "huge", "at_ms"):
+    theirs = json_format.MessageToDict(
+        one, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+    for name in ("large", "huge", "at_ms", "wrapped_number"):
         theirs[name] = int(theirs[name])
     theirs["counts"] = {name: int(number) for name, number in theirs["counts"].items()}
-    for name in ("price", "day", "took", "wrapped_number"):
-        found.pop(name)
-        theirs.pop(name)
-    found["suit"], theirs["maybe"], theirs["wrapped"] = "HEARTS", found.get("maybe"), found.get("wrapped")
-    for side in (found, theirs):
-        side.pop("inner")
-        side.pop("maybe", None)
-        side.pop("wrapped", None)
-    assert {**found, "right": found["right"]} == theirs
+    found = {name: value for name, value in ours.items() if value is not None}
+    assert found == theirs
 
 
 @pytest.mark.parametrize(
