@@ -136,7 +136,10 @@ SETTINGS: Final[Mapping[str, str]] = {
         "Where the key columns are: in the record's `key` or `value`. Tombstones need `key`."
     ),
     "tables.NAME.entity": "The leading key columns that a lookup must specify.",
-    "tables.NAME.buckets": "Partitions of the table, by a hash of the entity's last column; 1 to 4,096.",
+    "tables.NAME.buckets": (
+        "Partitions of the table, by a hash of the entity's last column; 1 to 4,096. Can be altered to a "
+        "multiple or a divisor."
+    ),
     "tables.NAME.format_version": (
         "Iceberg format version: 3 has deletion vectors; use 2 for engines that can't read them."
     ),
@@ -177,6 +180,11 @@ SETTINGS: Final[Mapping[str, str]] = {
     "tables.NAME.schema_framed": (
         "With such a file: records nevertheless name a schema, before the body or in a header, which is "
         "ignored."
+    ),
+    "tables.NAME.partial_updates": (
+        "A column whose field is missing in a record's value keeps its value; null sets null. In Debezium's "
+        "events, so does one with the placeholder of a value that is not there. JSON only; not on compacted "
+        "topics; can't be altered."
     ),
     "tables.NAME.views": "Which of the views `live`, `live_by_key` and `cold` to publish.",
     "tables.NAME.views_bounded": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,17 +11,23 @@ from pyiceberg.schema import Schema
 
 from ingest.change import TableChange
 from ingest.commit import landed
+from ingest.content_files import partition_specs
 from ingest.ownership import own_table
 from ingest.progress import offsets_of
 from thermocline.errors import AlterationRefused
 from thermocline.failpoints import failpoint
-from thermocline.iceberg.catalog import DEFINITION_PROPERTY, current_state, definition_of, open_table
+from thermocline.iceberg.catalog import current_state, definition_of, open_table
+from thermocline.iceberg.file_buckets import bucket_specs
+from thermocline.iceberg.files import plan_files
 from thermocline.kafka.log import Log
 from thermocline.rules.alteration import plan_alteration
-from thermocline.rules.identity import check_identity
+from thermocline.rules.definition import BUCKET_FIELD
+from thermocline.rules.identity import check_identity, check_not_compacted
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
     from ingest.lease import Say
     from ingest.ownership import Owned
     from thermocline.process.clock import Clock
@@ -39,25 +46,33 @@ def alter_table(
     Raises:
         AlterationRefused: something can't be changed; nothing was.
         TopicMissing: a new topic does not exist.
+        TopicCompacted: a topic is compacted, and the table has partial updates.
         ClusterReplaced: nor does a new topic of another cluster fit.
         TableHeld: an owner lives; stop it first.
         CommitUnknown: nobody can say whether it was altered. Safe to repeat.
     """
     wanted = settings.table(name).definition(name)
     table = open_table(settings, name)
-    planned = plan_alteration(definition_of(table, name), wanted, table.metadata.last_column_id)
+    planned = _planned(table, definition_of(table, name), wanted)
     if planned.topics:
         state = current_state(table, name)
         check_identity(name, state.cluster_id, state.topic_ids, Log(settings.kafka), planned.topics)
+        check_not_compacted(planned.definition, Log(settings.kafka))
     if dry_run or not planned.changes:
         return planned
     with own_table(settings, name, clock, say=say) as owned:
         # From now on nobody else alters it.
         # safety: alter-planned-again
-        planned = plan_alteration(owned.definition, wanted, owned.table.metadata.last_column_id)
+        planned = _planned(owned.table, owned.definition, wanted)
         if planned.changes:
             _commit(owned, planned, settings.table(name).start)
     return planned
+
+
+def _planned(table: Table, current: LiveTable, wanted: LiveTable) -> Alteration:
+    is_other = current.buckets_written != wanted.buckets_written
+    files = _file_counts(table, current.name) if is_other else None
+    return plan_alteration(current, wanted, table.metadata.last_column_id, files)
 
 
 def _commit(owned: Owned, planned: Alteration, start: str) -> None:
@@ -68,22 +83,23 @@ def _commit(owned: Owned, planned: Alteration, start: str) -> None:
         TableChange.carrying_on(state),
         seam=state.seam.merged_max(new),
         topic_ids={**state.topic_ids, **{topic: fact.topic_id for topic, fact in facts.items()}},
-        properties={DEFINITION_PROPERTY: definition.to_json()},
-        alter=_altering(owned.jvm, planned),
-        definition_version=definition.version,
+        alter=_altering(owned.jvm, owned.definition, planned),
+        definition=definition,
     )
     failpoint("alter.commit")
     landed(owned.committer.commit(state.snapshot_id, state.seam, change))
 
 
-def _altering(jvm: Any, planned: Alteration) -> Callable[[Any], None]:
-    """What makes an Iceberg transaction's schema that of the definition to come."""
+def _altering(jvm: Any, before: LiveTable, planned: Alteration) -> Callable[[Any], None]:
+    """What makes an Iceberg transaction's schema and partition spec those of the definition to come."""
 
     def alter(transaction: Any) -> None:
         if planned.added or planned.widened:
             _update_schema(jvm, transaction.updateSchema(), planned)
         json = jvm.org.apache.iceberg.SchemaParser.toJson(transaction.currentMetadata().schema())
         _check_schema(Schema.model_validate_json(json), planned.definition)  # safety: alter-schema-check
+        if planned.definition.buckets_written != before.buckets_written:
+            _update_spec(jvm, transaction, planned.definition)
 
     return alter
 
@@ -105,6 +121,29 @@ def _update_schema(jvm: Any, update: Any, planned: Alteration) -> None:
                 update.moveAfter(column.name, before)
         before = column.name
     update.commit()
+
+
+def _update_spec(jvm: Any, transaction: Any, definition: LiveTable) -> None:
+    """New files have the definition's number of buckets; files that are there keep their spec.
+
+    A number that the table had before gets its spec of then again. Another one gets a field with a name of
+    its own, since readers see the fields of all specs side by side; no column may have such a name.
+    """
+    count, metadata = definition.buckets_written, transaction.currentMetadata()
+    known = bucket_specs(partition_specs(jvm, metadata.specsById().values()))
+    name = known[count].fields[0].name if count in known else f"_{BUCKET_FIELD}_{count}"
+    bucket = jvm.org.apache.iceberg.expressions.Expressions.bucket(definition.bucket_column.name, count)
+    update = transaction.updateSpec()
+    for field in metadata.spec().fields():
+        update.removeField(field.name())
+    update.addField(name, bucket).commit()
+
+
+def _file_counts(table: Table, name: str) -> dict[int, int]:
+    """How many live files the table has, by how many buckets their partition spec has."""
+    snapshot = table.current_snapshot()
+    files = () if snapshot is None else plan_files(table, snapshot.snapshot_id, name)
+    return dict(Counter(file.part.of for file in files))
 
 
 def _check_schema(found: Schema, definition: LiveTable) -> None:

@@ -1,15 +1,16 @@
 """The bucket task: (a bucket, its files and deletes, new records) → the files it wrote.
 
 Knows nothing of Spark: it runs in a Spark worker, and in a test by a plain call. It holds the batch's records
-of its bucket, which ``batch_records_max`` and ``batch_bytes_max`` bound, whatever the size of the table, and
-the rows of the small files that it merges, bounded too (``tiers``); what else it reads of the table's files,
-it reads in pieces of a bounded size (``probe``, ``unchanged``).
+of its bucket, which ``batch_records_max`` and ``batch_bytes_max`` bound, whatever the size of the table, with
+what they leave of their rows as it is, and the rows of the small files that it merges, bounded too
+(``tiers``); what else it reads of the table's files, it reads in pieces of a bounded size (``probe``,
+``unchanged``).
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,16 +18,19 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from ingest.probe import deleted_positions, keep_deletes, keep_keys, probe
+from ingest.partial_updates import filled
+from ingest.probe import Replaced, deleted_positions, keep_deletes, keep_keys, probe
 from ingest.tiers import files_to_merge
-from ingest.unchanged import unchanged_keys
+from ingest.unchanged import Mask, unchanged_keys
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.data_file import WrittenFile, write_data_file
 from thermocline.iceberg.deletes import write_deletes
+from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import DataFile, Deletes
-from thermocline.iceberg.rows import live_rows
+from thermocline.iceberg.rows import live_rows, rows_schema
 from thermocline.rules.definition import KEY, TOMBSTONE
 from thermocline.rules.fold import fold
+from thermocline.rules.keys import buckets
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -45,7 +49,8 @@ class BucketResult:
     ``replaced`` those of before, which the commit removes. ``removed`` are live files whose rows are in
     ``added``, which are ``carried`` rows, or gone; their deletes go with them. The counts add up to the
     records that came in: applied + superseded + unchanged. Unchanged are tombstones for keys that are not
-    there, and, where the definition suppresses them, rows that are there already.
+    there, and, where the definition suppresses them, rows that are there already. ``parts`` are those of the
+    data files in ``deletes`` and ``replaced``.
     """
 
     bucket: int
@@ -59,6 +64,7 @@ class BucketResult:
     conflict_example: bytes | None = None
     removed: tuple[DataFile, ...] = ()
     carried: int = 0
+    parts: dict[str, FileBucket] = field(default_factory=dict)
 
     def dropped(self) -> dict[str, Deletes]:
         """The deletes of before that the commit removes, by data file."""
@@ -82,7 +88,8 @@ def run_bucket_task(
 ) -> BucketResult:
     """Fold the records, find the rows that they replace, write one sorted data file and the deletes.
 
-    Small files go into the one that is written, so that they do not pile up.
+    Small files go into the one that is written, so that they do not pile up. While the number of buckets is
+    being raised, it is a data file for each of the new buckets that have rows.
 
     Args:
         data_location: the folder of the table's data files, as a URI.
@@ -103,12 +110,59 @@ def run_bucket_task(
     was_live = np.zeros(len(keys), dtype=bool)
     for hit in hits:
         was_live[hit.key_indexes] = True
+    if definition.partial_updates:
+        winners = filled(io, definition, hits, winners)  # safety: ingest-fills
     is_unchanged = is_tombstone & ~was_live
     if definition.suppress_unchanged and not is_replay:  # safety: replay-leaves-its-row
         is_unchanged |= unchanged_keys(io, definition, hits, winners)
 
+    deleted, replaced, parts = _deleted(hits, is_unchanged)
+    rows = winners.filter(pa.array(~is_tombstone & ~is_unchanged))
+    # One name for the files of one run: a second attempt of the task writes others.
+    stem = f"{data_location}/bucket={bucket}/{uuid.uuid4()}"  # safety: attempts-have-files-of-their-own
+    added: list[WrittenFile] = []
+    removed: list[DataFile] = []
+    for part, its_files, its_rows in _by_part(definition, bucket, files, rows):
+        is_touched = its_rows.num_rows or any(file.path in deleted for file in its_files)
+        if is_touched and not is_replay:
+            its_rows, merged = _merged(io, definition, its_files, its_rows, deleted)  # noqa: PLW2901
+            removed += merged
+        if its_rows.num_rows:
+            path = f"{stem}-{part.number}.parquet"
+            added.append(write_data_file(io, path, definition, its_rows, part))
+            # safety: kept-keys-are-those-that-were-written
+            keep_keys(path, its_rows.column(KEY).combine_chunks())
+    deletes = write_deletes(io, stem, definition.format_version, deleted)
+    for path, written in deletes.items():
+        keep_deletes(written, deleted[path])
+    failpoint("bucket-task.done")
+    unchanged = int(np.count_nonzero(is_unchanged))
+    return BucketResult(
+        bucket=bucket,
+        added=tuple(added),
+        deletes=deletes,
+        replaced=replaced,
+        applied=len(keys) - unchanged,
+        superseded=folded.superseded,
+        unchanged=unchanged,
+        keys_in_several_partitions=folded.conflicts,
+        conflict_example=folded.conflict_example,
+        removed=tuple(removed),
+        carried=sum(file.rows for file in added) - rows.num_rows,
+        parts=parts,
+    )
+
+
+def _deleted(
+    hits: Sequence[Replaced], is_unchanged: Mask
+) -> tuple[dict[str, BitMap], dict[str, Deletes], dict[str, FileBucket]]:
+    """By data file: all its deleted positions, the deletes that they replace, and its bucket.
+
+    Of the files in which winners that are not unchanged have rows.
+    """
     deleted: dict[str, BitMap] = {}
     replaced: dict[str, Deletes] = {}
+    parts: dict[str, FileBucket] = {}
     for hit in hits:
         positions = hit.positions[~is_unchanged[hit.key_indexes]]  # safety: a-suppressed-row-keeps-its-place
         if not len(positions):
@@ -117,35 +171,27 @@ def run_bucket_task(
         deleted[hit.file.path] = BitMap(positions.astype(np.uint32)) | (hit.deleted_before or BitMap())
         if hit.file.deletes is not None:
             replaced[hit.file.path] = hit.file.deletes  # safety: deletes-of-before-are-replaced
-    rows = winners.filter(pa.array(~is_tombstone & ~is_unchanged))
-    new_rows = rows.num_rows
-    removed: tuple[DataFile, ...] = ()
-    if (new_rows or deleted) and not is_replay:
-        rows, removed = _merged(io, definition, files, rows, deleted)
-    # One name for the files of one run: a second attempt of the task writes others.
-    stem = f"{data_location}/bucket={bucket}/{uuid.uuid4()}"  # safety: attempts-have-files-of-their-own
-    deletes = write_deletes(io, stem, definition.format_version, deleted)
-    added = write_data_file(io, f"{stem}.parquet", definition, rows) if rows.num_rows else None
-    for path, written in deletes.items():
-        keep_deletes(written, deleted[path])
-    if added is not None:
-        # safety: kept-keys-are-those-that-were-written
-        keep_keys(added.path, rows.column(KEY).combine_chunks())
-    failpoint("bucket-task.done")
-    unchanged = int(np.count_nonzero(is_unchanged))
-    return BucketResult(
-        bucket=bucket,
-        added=() if added is None else (added,),
-        deletes=deletes,
-        replaced=replaced,
-        applied=len(keys) - unchanged,
-        superseded=folded.superseded,
-        unchanged=unchanged,
-        keys_in_several_partitions=folded.conflicts,
-        conflict_example=folded.conflict_example,
-        removed=removed,
-        carried=rows.num_rows - new_rows,
-    )
+        parts[hit.file.path] = hit.file.part
+    return deleted, replaced, parts
+
+
+def _by_part(
+    definition: LiveTable, bucket: int, files: Sequence[DataFile], rows: pa.Table
+) -> Iterator[tuple[FileBucket, Sequence[DataFile], pa.Table]]:
+    """The buckets that new files are in, each with the files that may join the rows for it, and these.
+
+    Files from before there were so many are in several of them: they are left to maintenance.
+    """
+    of = definition.buckets_written
+    if of == definition.buckets:
+        yield FileBucket(bucket, of), files, rows
+        return
+    numbers = buckets(definition, rows.column(definition.bucket_column.name), of)
+    for number in range(bucket, of, definition.buckets):
+        # safety: merged-within-a-bucket
+        its_files = [file for file in files if file.part.within(of) == number]
+        its_rows = rows.filter(pa.array(numbers == number))  # safety: rows-go-to-their-bucket
+        yield FileBucket(number, of), its_files, its_rows
 
 
 def _merged(
@@ -161,7 +207,7 @@ def _merged(
     are taken out.
     """
     live = {file.path: _live_count(file, deleted.get(file.path)) for file in files}
-    kept, removed = [rows.drop_columns([TOMBSTONE])], []
+    kept, removed = [rows.select(rows_schema(definition).names)], []
     for file in files_to_merge(files, live, rows.num_rows):
         if live[file.path]:
             positions = deleted.get(file.path) or deleted_positions(io, file)

@@ -25,6 +25,7 @@ from thermocline.iceberg.catalog import (
 
 if TYPE_CHECKING:
     from ingest.bucket_task import BucketResult
+    from thermocline.rules.definition import LiveTable
     from thermocline.rules.identity import Fed
     from thermocline.rules.seam import Seam
 
@@ -43,7 +44,7 @@ class TableChange:
     says of the batch. ``onto`` is a snapshot that becomes the current one first, so that the new one follows
     it. ``alter`` runs next, on the transaction of the store's library, to change the schema. ``summary`` and
     ``properties`` are the snapshot's and the table's, beside those that every commit of ours has
-    (`ingest.commit` adds them). ``definition_version`` is what the table has afterwards; None leaves it.
+    (`ingest.commit` adds them). ``definition`` is the table's afterwards; None leaves it as it is.
     ``expired`` are snapshots that leave the metadata with it; their files stay.
     """
 
@@ -60,7 +61,7 @@ class TableChange:
     properties: Mapping[str, str] = field(default_factory=dict)
     onto: int | None = None
     alter: Callable[[Any], None] | None = None
-    definition_version: int | None = None
+    definition: LiveTable | None = None
     expired: Sequence[int] = ()
     batch_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
@@ -83,12 +84,16 @@ class TableChange:
 
 @dataclass(frozen=True, slots=True)
 class Onto:
-    """A snapshot of ours that shall be the current one again, ``over`` the one that is, and notes of that."""
+    """A snapshot of ours that shall be the current one again, ``over`` the one that is, and notes of that.
+
+    ``definition`` is the table's from then on; None leaves it.
+    """
 
     snapshot_id: int
     over: int
     summary: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
+    definition: LiveTable | None = None
 
 
 def summary_fields(

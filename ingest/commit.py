@@ -169,8 +169,6 @@ class Committer:
             return Rejected(InternalError(detail=detail, where="ingest"))
         outcome = self._commit(_Plan(planned_on, planned_seam, self._epoch), change)
         match outcome:
-            case Landed() if change.definition_version is not None:
-                self._definition_version = change.definition_version
             case Rejected(error):
                 return Rejected(self._resumable(error))
             case Unknown(error):
@@ -203,6 +201,7 @@ class Committer:
             summary=onto.summary,
             properties=onto.properties,
             onto=parent.snapshot_id,
+            definition=onto.definition,
         )
         return _Plan(onto.over, None, epoch_seen, parent, gives_up=True), change  # safety: onto-over
 
@@ -223,6 +222,12 @@ class Committer:
         return snapshot
 
     def _commit(self, plan: _Plan, change: TableChange) -> Outcome:
+        outcome = self._attempt(plan, change)
+        if isinstance(outcome, Landed) and change.definition is not None:
+            self._definition_version = change.definition.version
+        return outcome
+
+    def _attempt(self, plan: _Plan, change: TableChange) -> Outcome:
         detail = ""
         tried: list[int] = []  # the snapshots that attempts asked for
         for _ in range(ATTEMPTS_MAX):
@@ -318,7 +323,9 @@ class Committer:
             raise ForeignSnapshot(table=self._name, snapshot_id=-1, detail=detail) from error
 
     def _build(self, start: Start, parent: StoredSnapshot, change: TableChange) -> Built:
-        version = change.definition_version or self._definition_version
+        definition, version = change.definition, self._definition_version
+        if definition is not None:
+            version = definition.version
         whole = replace(
             change,
             summary=summary_fields(change, self._epoch, version, self._state_of(parent).totals),
@@ -326,6 +333,7 @@ class Committer:
                 EPOCH_PROPERTY: str(self._epoch),
                 SEAM_PROPERTY: change.seam.to_json(),
                 BATCH_PROPERTY: change.batch_id,
+                **({} if definition is None else {DEFINITION_PROPERTY: definition.to_json()}),
                 **change.properties,
             },
         )

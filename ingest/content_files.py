@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from pyiceberg.partitioning import PartitionSpec
+
+from ingest.metadata import MetadataError
 from thermocline.iceberg.data_file import WrittenFile
+from thermocline.iceberg.file_buckets import FileBucket, bucket_specs
 from thermocline.iceberg.files import DELETED_PATH_FIELD_ID, DataFile, Deletes
 
 if TYPE_CHECKING:
@@ -25,10 +30,14 @@ _METHODS: Final[Mapping[ChangeKind, tuple[str, ...]]] = {
 
 
 class ContentFiles:
-    """Iceberg's ``ContentFileParser``, applied to whole lists. ``specs`` are the table's, by id."""
+    """Iceberg's ``ContentFileParser``, applied to whole lists. ``specs`` are the table's, by id.
+
+    ``placed`` says of a bucket what a file's description says of it.
+    """
 
     def __init__(self, jvm: Any, specs: Any) -> None:
         self._jvm = jvm
+        self.placed = Placing.of(jvm, specs)
         self._iceberg = jvm.org.apache.iceberg
         self._mapper = self._iceberg.util.JsonUtil.mapper()
         self._handles = jvm.java.lang.invoke.MethodHandles
@@ -48,11 +57,18 @@ class ContentFiles:
         interface, *methods = _METHODS[change.kind]
         described: tuple[list[_Json], ...] = ([], [], [], [])
         added, removed, deletes, dropped = described
-        for part in change.files:
-            added += [data_file_json(part.bucket, file) for file in part.added]
-            removed += [_live_file_json(file) for file in part.removed]
-            deletes += [deletes_json(part.bucket, *one) for one in part.deletes.items()]
-            dropped += [deletes_json(part.bucket, *one) for one in part.dropped().items()]
+        for done in change.files:
+            parts = done.parts | {file.path: file.part for file in done.removed}
+            added += [data_file_json(self.placed(file.part), file) for file in done.added]
+            removed += [_live_file_json(self.placed(file.part), file) for file in done.removed]
+            # Deletes are listed where their data file is.
+            # safety: deletes-in-their-files-bucket
+            deletes += [
+                deletes_json(self.placed(parts[path]), path, one) for path, one in done.deletes.items()
+            ]
+            dropped += [
+                deletes_json(self.placed(parts[path]), path, one) for path, one in done.dropped().items()
+            ]
         kinds = ("DataFile", "DataFile", "DeleteFile", "DeleteFile")
         for method, kind, files in zip(methods, kinds, described, strict=True):
             if files:
@@ -83,9 +99,35 @@ class ContentFiles:
         return some
 
 
-def data_file_json(bucket: int, file: WrittenFile) -> _Json:
-    """A data file as Iceberg's ``ContentFileParser`` reads it."""
-    return _data_json(bucket, file.path, file.file_bytes, file.rows) | {
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """How a file's bucket is described: by the table's partition spec with so many buckets, and its value."""
+
+    spec_ids: Mapping[int, int]
+
+    @classmethod
+    def of(cls, jvm: Any, specs: Any) -> Placing:
+        """From a table's specs, as Iceberg's Java library has them."""
+        ours = bucket_specs(partition_specs(jvm, specs.values()))
+        return cls({count: spec.spec_id for count, spec in ours.items()})
+
+    def __call__(self, part: FileBucket) -> _Json:
+        """Raises `MetadataError` where the table has no spec with so many buckets."""
+        spec_id = self.spec_ids.get(part.of)
+        if spec_id is None:
+            raise MetadataError(f"the table has no partition spec for {part}")
+        return {"spec-id": spec_id, "partition": [part.number]}
+
+
+def partition_specs(jvm: Any, specs: Iterable[Any]) -> list[PartitionSpec]:
+    """Java's partition specs as PyIceberg's."""
+    to_json = jvm.org.apache.iceberg.PartitionSpecParser.toJson
+    return [PartitionSpec.model_validate_json(to_json(spec)) for spec in specs]
+
+
+def data_file_json(placed: _Json, file: WrittenFile) -> _Json:
+    """A data file as Iceberg's ``ContentFileParser`` reads it; ``placed`` is what `Placing` says of it."""
+    return _data_json(placed, file.path, file.file_bytes, file.rows) | {
         "value-counts": _pairs(dict.fromkeys(file.null_counts, file.rows)),
         "null-value-counts": _pairs(file.null_counts),
         "lower-bounds": _pairs({field_id: bound.hex() for field_id, bound in file.lower_bounds.items()}),
@@ -95,31 +137,27 @@ def data_file_json(bucket: int, file: WrittenFile) -> _Json:
     }
 
 
-def _live_file_json(file: DataFile) -> _Json:
+def _live_file_json(placed: _Json, file: DataFile) -> _Json:
     """The same of a file that the table has: as much as tells which one it is."""
-    return _data_json(file.bucket, file.path, file.bytes, file.rows)
+    return _data_json(placed, file.path, file.bytes, file.rows)
 
 
-def _data_json(bucket: int, path: str, file_bytes: int, rows: int) -> _Json:
-    return {
-        "spec-id": 0,
+def _data_json(placed: _Json, path: str, file_bytes: int, rows: int) -> _Json:
+    return placed | {
         "content": "data",
         "file-path": path,
         "file-format": "parquet",
-        "partition": [bucket],
         "file-size-in-bytes": file_bytes,
         "record-count": rows,
     }
 
 
-def deletes_json(bucket: int, data_file: str, deletes: Deletes) -> _Json:
+def deletes_json(placed: _Json, data_file: str, deletes: Deletes) -> _Json:
     """The deletes of a data file as Iceberg's ``ContentFileParser`` reads them."""
-    fields: _Json = {
-        "spec-id": 0,
+    fields: _Json = placed | {
         "content": "position-deletes",
         "file-path": deletes.path,
         "file-format": deletes.format,
-        "partition": [bucket],
         "file-size-in-bytes": deletes.file_bytes,
         "record-count": deletes.cardinality,
         "referenced-data-file": data_file,  # safety: deletes-referenced

@@ -23,6 +23,7 @@ from thermocline.iceberg.catalog import (
 from thermocline.kafka.log import Log
 from thermocline.process.clock import SystemClock
 from thermocline.rules.definition import problems_of_new_names
+from thermocline.rules.identity import check_not_compacted
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -50,6 +51,7 @@ def create_table(settings: Settings, name: str) -> SnapshotState:
 
     Raises:
         TopicMissing: a topic of the definition does not exist.
+        TopicCompacted: it is compacted, and the table has partial updates.
         TableExists: the catalog has the table already.
         ConfigInvalid: a column has a name that new columns may not have.
     """
@@ -59,6 +61,7 @@ def create_table(settings: Settings, name: str) -> SnapshotState:
     created_ms = SystemClock().now_ms()  # before the log is asked: what is appended from here on is not known
     log = Log(settings.kafka)
     facts = log.describe(definition.topics)
+    check_not_compacted(definition, log)
     change = TableChange(
         seam=offsets_of(log, definition.topics, settings.table(name).start),
         cluster_id=log.cluster_id(),

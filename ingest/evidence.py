@@ -23,7 +23,7 @@ from thermocline.iceberg.catalog import SUMMARY_DRAINED
 from thermocline.iceberg.lineage import Link, whole_lineage
 from thermocline.kafka.log import OffsetRange, RecordChunk, read_ranges
 from thermocline.rules.decode import Decoded, decoder_for, records_table
-from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE
+from thermocline.rules.definition import ABSENT, KEY, PROVENANCE, TOMBSTONE
 from thermocline.rules.fold import OFFSET
 from thermocline.rules.keys import buckets
 
@@ -69,8 +69,8 @@ class LogEvidence:
     def hear(self, records: pa.Table) -> None:
         """Take up good records from before the seam, in any order."""
         columns = (records.column(KEY).to_pylist(), records.column(TOMBSTONE).to_pylist())
-        for key, is_tombstone, origin in zip(*columns, origins(records), strict=True):
-            self.add(key, Found(origin, is_tombstone))
+        for key, *facts in zip(columns[0], origins(records), columns[1], are_partial(records), strict=True):
+            self.add(key, Found(*facts))
 
     def add(self, key: bytes, found: Found) -> None:
         """Take up one record that the table took in, or would have, had it been good."""
@@ -88,7 +88,7 @@ class LogEvidence:
         """What concerns one candidate."""
         origin, last = candidate.origin, dict(self.last.get(candidate.key, {}))
         if origin.place not in last or last[origin.place].origin.offset < origin.offset:
-            last[origin.place] = Found(origin, candidate.is_tombstone)
+            last[origin.place] = Found(origin, candidate.is_tombstone, candidate.is_partial)
         hiding = self.hiding.get(candidate.key, {}).values()
         return CandidateEvidence(
             last=list(last.values()),
@@ -275,7 +275,8 @@ class _Search:
             key, row = self._rows.get(place, (b"", None))
             # safety: replay-replayed-since
             if row is not None and row.timestamp_ms == chunk.timestamps_ms[index]:
-                self.evidence.add(key, Found(row, is_tombstone=False))
+                is_partial = self._definition.partial_updates  # or it may be
+                self.evidence.add(key, Found(row, is_tombstone=False, is_partial=is_partial))
 
     def _ours(self, records: pa.Table) -> pa.Table:
         return records.filter(pc.is_in(records.column(KEY), value_set=self._keys))
@@ -331,6 +332,13 @@ def origins(records: pa.Table, topic_ids: Mapping[str, str] | None = None) -> li
     return [Origin(*place, ids.get(place[0], "")) for place in zip(*columns, strict=True)]
 
 
+def are_partial(records: pa.Table) -> list[bool]:
+    """Of each record, whether it leaves columns of its row as they are."""
+    if ABSENT not in records.column_names:
+        return [False] * records.num_rows
+    return [count > 0 for count in pc.list_value_length(records.column(ABSENT)).to_pylist()]
+
+
 def _ranges(candidates: Sequence[Candidate], ground: TableContext) -> list[OffsetRange]:
     """What was read after the oldest of the snapshots from before the candidates' batches, up to the seam."""
     reading, seam = ground.reading, ground.seam
@@ -344,4 +352,14 @@ def _ranges(candidates: Sequence[Candidate], ground: TableContext) -> list[Offse
     ]
 
 
-__all__ = ["Kept", "LogEvidence", "Progress", "drained", "live_rows", "origins", "read_log", "unbroken"]
+__all__ = [
+    "Kept",
+    "LogEvidence",
+    "Progress",
+    "are_partial",
+    "drained",
+    "live_rows",
+    "origins",
+    "read_log",
+    "unbroken",
+]

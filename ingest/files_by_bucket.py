@@ -38,6 +38,16 @@ def by_bucket(files: Iterable[DataFile]) -> FilesByBucket:
     return grouped
 
 
+def in_buckets(files: FilesByBucket, buckets: int) -> FilesByBucket:
+    """The same files by other buckets, each of which has all of a file or nothing."""
+    placed = []
+    for file in (file for some in files.values() for file in some):
+        bucket = file.part.within(buckets)
+        assert bucket is not None, f"{file.path} is in {file.part}"
+        placed.append(replace(file, bucket=bucket))
+    return by_bucket(placed)
+
+
 def with_held(files: FilesByBucket, paths: frozenset[str]) -> FilesByBucket:
     """The same files; those that are being compacted say so."""
     if not paths:
@@ -65,7 +75,7 @@ def _after(files: Sequence[DataFile], done: BucketResult) -> list[DataFile]:
     ]
     added = [
         # safety: moved-deletes-stay
-        DataFile(one.path, done.bucket, one.rows, one.file_bytes, deletes.get(one.path))
+        DataFile(one.path, done.bucket, one.rows, one.file_bytes, deletes.get(one.path), part=one.part)
         for one in done.added
     ]
     return kept + added

@@ -87,7 +87,7 @@ class JavaMetadata:
             return bool(self.jvm.org.apache.iceberg.util.SnapshotUtil.isAncestorOf(self.table, snapshot_id))
 
     def _add_snapshot(self, transaction: Any, change: TableChange, parent_id: int) -> None:
-        files = ContentFiles(self.jvm, self.table.specs())
+        files = ContentFiles(self.jvm, transaction.currentMetadata().specsById())
         if change.kind == "rewrite":
             update = transaction.newRewrite()
             update.validateFromSnapshot(parent_id)

@@ -72,19 +72,24 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A record of the quarantine that can be read by now; ``key`` is encoded."""
+    """A record of the quarantine that can be read by now; ``key`` is encoded.
+
+    ``is_partial``: it leaves columns of its row as they are.
+    """
 
     origin: Origin
     key: bytes
     is_tombstone: bool = False
+    is_partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A record that the log shows, and that the table took in."""
+    """A record that the log shows, and that the table took in; it may be ``is_partial``, as a candidate."""
 
     origin: Origin
     is_tombstone: bool
+    is_partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,7 @@ class TableContext:
     starts: Seam
     now_ms: int
     young_from: Mapping[Place, int] = field(default_factory=dict)
+    has_partial_updates: bool = False
 
     @property
     def compacted(self) -> list[str]:
@@ -182,6 +188,8 @@ def judge_by_table(candidate: Candidate, row: Origin | None, ground: TableContex
     # A row of the topic's earlier life may have a higher offset, but by the broker's clock it is older.
     is_append_time = ground.configs[origin.topic].is_log_append_time
     is_behind = row.place == origin.place and row.offset > origin.offset
+    if ground.has_partial_updates:  # the newer record may have left columns as they are, which this one sets
+        return None
     # safety: replay-row-of-an-earlier-life
     if is_behind and is_append_time and row.timestamp_ms >= origin.timestamp_ms:
         return Judgement(Outcome.SUPERSEDED, f"the row comes from a newer record, {row}")
@@ -203,8 +211,8 @@ def judge_by_log(
         return _refused("the log holds another record at its place")
     later = next((one for one in heard.last if _is_read_later(one.origin, origin, reading)), None)
     if later is not None:  # safety: replay-newer-in-log
-        return Judgement(Outcome.SUPERSEDED, f"a newer record of its key is in the log: {later.origin}")
-    reason = next(_unknown(origin, before, heard, ground), None)
+        return _superseded_by(later)
+    reason = next(_unknown(candidate, before, heard, ground), None)
     if reason is not None:
         return _refused(reason)
     if row is not None and _is_unexplained(row, origin, heard, reading):  # safety: replay-row-unexplained
@@ -218,6 +226,13 @@ def judge_by_log(
     return _refused(
         f"its batch has a newer record of its key, {winner.origin}, and the table doesn't show that one"
     )
+
+
+def _superseded_by(later: Found) -> Judgement:
+    """A newer record takes a record's place, unless it leaves columns as they are, which that one may set."""
+    if later.is_partial:  # safety: replay-newer-partial
+        return _refused(f"a newer record of its key, {later.origin}, sets only some of the columns")
+    return Judgement(Outcome.SUPERSEDED, f"a newer record of its key is in the log: {later.origin}")
 
 
 def _batch(origin: Origin, reading: Reading) -> int:
@@ -239,8 +254,14 @@ def _is_unexplained(row: Origin, origin: Origin, heard: CandidateEvidence, readi
     return _batch(row, reading) >= _batch(origin, reading) and not shown
 
 
-def _unknown(origin: Origin, before: int, heard: CandidateEvidence, ground: TableContext) -> Iterator[str]:
+def _unknown(
+    candidate: Candidate, before: int, heard: CandidateEvidence, ground: TableContext
+) -> Iterator[str]:
     """The reasons why something of the key, read with the record or later, may be there unseen."""
+    origin, batch = candidate.origin, _batch(candidate.origin, ground.reading)
+    rivals = (one.origin for one in heard.last if one.origin.place != origin.place)
+    if candidate.is_partial and any(_batch(one, ground.reading) == batch for one in rivals):
+        yield "it sets only some columns, and its batch has a record of its key in another partition"
     for topic, partition, start in ground.starts.items():
         place = (topic, partition)
         is_own = place == origin.place

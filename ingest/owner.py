@@ -51,7 +51,7 @@ from thermocline.iceberg.rewrite import standing
 from thermocline.kafka.log import Log
 from thermocline.process.clock import Clock, SystemClock
 from thermocline.process.logs import fields
-from thermocline.rules.identity import check_identity, check_log, check_tombstones
+from thermocline.rules.identity import check_identity, check_log, check_not_compacted, check_tombstones
 from thermocline.rules.keys import named_columns
 from thermocline.rules.seam import check_against_log
 from thermocline.text.shown import json_text
@@ -302,6 +302,10 @@ class Owner:
         outcome = self.committer.commit(self.position.snapshot_id, self.position.seam, change)
         if isinstance(outcome, Landed):
             self.position = self.position.after(outcome.snapshot_id, change)
+            if change.definition is not None:
+                # What the tasks of the next batch go by.
+                self.definition = change.definition
+                self.task = replace(self.task, definition=change.definition)
             self.on_commit()
         return outcome
 
@@ -437,6 +441,7 @@ class Owner:
         check_identity(self._name, at.cluster_id, at.topic_ids, self.log, topics)
         # safety: beh-starts-after-reading
         check_against_log(self._name, at.seam, self.log.starts(topics), batch.log_ends)
+        check_not_compacted(self.definition, self.log)
         if self.definition.has_key:
             # safety: beh-tombstones-after-reading
             check_tombstones(self._name, at, batch.end, self.log, self.clock.now_ms())

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ingest.files_by_bucket import FilesByBucket, after_commit
+from ingest.files_by_bucket import FilesByBucket, after_commit, in_buckets
 
 if TYPE_CHECKING:
     from ingest.change import TableChange
@@ -44,7 +44,10 @@ class Position:
         )
 
     def after(self, snapshot_id: int, change: TableChange) -> Position:
-        """The position of the snapshot that a commit of a batch made."""
+        """The position of the snapshot that a commit of ours made."""
+        files = after_commit(self.files, change.files)
+        if change.definition is not None:
+            files = in_buckets(files, change.definition.buckets)
         return replace(
             self,
             snapshot_id=snapshot_id,
@@ -52,5 +55,5 @@ class Position:
             watermark_ms=change.watermark_ms,
             drained_ms=change.drained_ms,
             has_read=self.has_read or change.accounting.read > 0,
-            files=after_commit(self.files, change.files),
+            files=files,
         )

@@ -25,6 +25,7 @@ from ingest.evidence import (
     Kept,
     LogEvidence,
     Progress,
+    are_partial,
     drained,
     live_rows,
     origins,
@@ -263,7 +264,8 @@ class _Replaying:
                 verdict = _verdict(candidate, live, evidence, ground)
                 verdicts[candidate.origin] = verdict
                 if verdict.outcome in SETTLED:  # safety: replay-settled-ones-count
-                    evidence.add(candidate.key, Found(candidate.origin, candidate.is_tombstone))
+                    found_too = Found(candidate.origin, candidate.is_tombstone, candidate.is_partial)
+                    evidence.add(candidate.key, found_too)
                 if verdict.outcome is Outcome.APPLIED:
                     live[candidate.key] = None if candidate.is_tombstone else candidate.origin
         is_applied = [verdicts[one.origin].outcome is Outcome.APPLIED for one in _candidates(records, ground)]
@@ -284,6 +286,7 @@ class _Replaying:
         }
         return TableContext(
             has_key=self.definition.has_key,
+            has_partial_updates=self.definition.partial_updates,
             is_keyed_by_value=self.definition.key_from == "value",
             seam=state.seam,
             reading=self.reading,
@@ -400,10 +403,10 @@ def _verdict(
 
 
 def _candidates(records: pa.Table, ground: TableContext) -> Iterable[Candidate]:
-    columns = (records.column(KEY).to_pylist(), records.column(TOMBSTONE).to_pylist())
+    columns = (records.column(KEY).to_pylist(), records.column(TOMBSTONE).to_pylist(), are_partial(records))
     return [
-        Candidate(origin, key, is_tombstone)
-        for origin, key, is_tombstone in zip(origins(records, ground.topic_ids), *columns, strict=True)
+        Candidate(origin, *facts)
+        for origin, *facts in zip(origins(records, ground.topic_ids), *columns, strict=True)
     ]
 
 

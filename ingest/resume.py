@@ -37,14 +37,18 @@ from thermocline.iceberg.catalog import (
     definition_of,
     open_table,
 )
+from thermocline.iceberg.files import plan_files
 from thermocline.iceberg.rewrite import standing
 from thermocline.kafka.log import Log
 from thermocline.process.clock import iso_time
+from thermocline.rules.bucket_change import fitting
 from thermocline.rules.identity import check_log
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pyiceberg.table import Table
 
     from ingest.lease import Say
     from thermocline.process.clock import Clock
@@ -170,7 +174,8 @@ def rebase_onto(
         seam_after={},
         given_up=foreign.given_up,
     )
-    entry, entries = accepted.entry(), open_table(settings, name).properties.get(ACCEPTED_PROPERTY, "[]")
+    table = open_table(settings, name)
+    entry, entries = accepted.entry(), table.properties.get(ACCEPTED_PROPERTY, "[]")
     onto = Onto(
         snapshot_id,
         over=foreign.snapshot_id,
@@ -179,6 +184,7 @@ def rebase_onto(
             ACCEPTED_PROPERTY: with_entry(entries, entry),
             TOMBSTONES_PROPERTY: "{}",  # what it says is of a seam that lay further on
         },
+        definition=_definition_for(table, snapshot_id, name),  # safety: rebase-fits-unit
     )
     try:
         with own_table(settings, name, clock, onto, say):
@@ -188,6 +194,16 @@ def rebase_onto(
         if newer is None or newer.tokens == foreign.tokens:
             raise
         raise _differ(name, newer, given, (*newer.tokens, f"onto={newer.onto}")) from None
+
+
+def _definition_for(table: Table, snapshot_id: int, name: str) -> LiveTable | None:
+    """The definition with buckets that fit a snapshot from before their number was raised; None: as it is."""
+    definition = definition_of(table, name)
+    if definition.file_buckets is None:
+        return None
+    files = plan_files(table, snapshot_id, name, buckets=1)
+    fits = fitting(definition, (file.part.of for file in files))
+    return None if fits is definition else fits
 
 
 def _foreign(settings: Settings, name: str, given: Sequence[str], clock: Clock) -> ForeignSnapshot | None:

@@ -4,6 +4,9 @@ The rows are merged in key order, a piece of each file at a time: what is in mem
 the bucket is. Where each row went is written down (`MOVES_SCHEMA`), so that deletes that a batch makes
 meanwhile can follow their rows (``landing``).
 
+Where new files have more buckets than the table's unit of work, as while their number is being raised, the
+rows go to a file of each of these buckets.
+
 Knows nothing of Spark: it runs in a Spark worker, in a process of its own, or in a test by a plain call.
 """
 
@@ -11,8 +14,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +25,12 @@ import pyarrow.compute as pc
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.data_file import ROW_GROUP_ROWS, DataFileWriter, WrittenFile
 from thermocline.iceberg.deletes import read_deletes
+from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import delete_files
 from thermocline.iceberg.rows import Positions, placed_rows
 from thermocline.iceberg.sparse_index import load_sparse_index
 from thermocline.rules.definition import KEY
+from thermocline.rules.keys import buckets
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -43,8 +49,10 @@ _ROWS_WRITTEN: Final = 8 * ROW_GROUP_ROWS
 UNSORTED_ROWS_MAX: Final = 2_000_000
 """Of a file that is not in key order, as another writer may leave it: it is sorted in memory."""
 
-MOVES_SCHEMA: Final = pa.schema([("_source", pa.int32()), ("_position", pa.int64())])
-"""One row for each that was written, in that order: the index of its input, and its position there."""
+_ORIGIN: Final = pa.schema([("_source", pa.int32()), ("_position", pa.int64())])
+MOVES_SCHEMA: Final = pa.schema([*_ORIGIN, ("_file", pa.int32())])
+"""One row for each that was written, of each file in its order: the index of its input, its position there,
+and the index of the file that it went to. The rows of a batch went to one file."""
 
 _ENDING: Final = "-rewrite-"
 
@@ -54,8 +62,8 @@ class Compacted:
     """What a task wrote.
 
     ``inputs`` are the files whose live rows it merged, with the deletes that they had; ``added`` hold them,
-    in key order. ``moves`` is the path of an Arrow file (`MOVES_SCHEMA`) that says from where each row came,
-    through all files of ``added``.
+    in key order within each bucket. ``moves`` is the path of an Arrow file (`MOVES_SCHEMA`) that says from
+    where each row came.
     """
 
     bucket: int
@@ -101,7 +109,7 @@ class CompactionTask:
         begun = [moves]
         try:
             with self.io.new_output(moves).create() as sink, pa.ipc.new_file(sink, MOVES_SCHEMA) as placed:
-                added = tuple(self._written(runs, placed, stem_path, begun))
+                added = self._written(runs, placed, stem_path, begun)
             failpoint("compact.done")
         except Exception:
             delete_files(self.io, begun)  # nobody else knows of them
@@ -110,19 +118,80 @@ class CompactionTask:
 
     def _written(
         self, runs: Sequence[_Run], placed: pa.RecordBatchWriter, stem: str, begun: list[str]
-    ) -> Iterator[WrittenFile]:
-        slices = (
-            rows.slice(start, _ROWS_WRITTEN)
-            for rows in _merged(runs, placed)
-            for start in range(0, rows.num_rows, _ROWS_WRITTEN)
-        )
-        for count, first in enumerate(slices):
-            begun.append(f"{stem}{_ENDING}{count:04}.parquet")
-            with DataFileWriter(self.io, begun[-1], self.definition) as writer:
-                writer.write(first)
-                while writer.file_bytes < self.target_bytes and (rows := next(slices, None)) is not None:
-                    writer.write(rows)
-                yield writer.finish()
+    ) -> tuple[WrittenFile, ...]:
+        finished: dict[int, WrittenFile] = {}
+        with ExitStack() as open_files:
+            outputs: dict[FileBucket, _Output] = {}
+            for rows in _merged(runs):
+                for part, some in self._by_part(rows):
+                    if part not in outputs:
+                        output = _Output(self, part, placed, stem, begun, finished)
+                        outputs[part] = open_files.enter_context(output)
+                    outputs[part].write(some)
+            for output in outputs.values():
+                output.finish()
+        return tuple(file for _, file in sorted(finished.items()))
+
+    def _by_part(self, rows: pa.Table) -> Iterator[tuple[FileBucket, pa.Table]]:
+        """The rows by the bucket that new files are in, in the same order."""
+        definition, of = self.definition, self.definition.buckets_written
+        if of == definition.buckets:
+            yield FileBucket(self.bucket, of), rows
+            return
+        numbers = buckets(definition, rows.column(definition.bucket_column.name), of)
+        for number in np.unique(numbers).tolist():
+            # safety: rewritten-in-place
+            yield FileBucket(number, of), rows.filter(pa.array(numbers == number))
+
+
+class _Output:
+    """The files of one bucket, one after the other, of the target size each; moves are written beside."""
+
+    def __init__(
+        self,
+        task: CompactionTask,
+        part: FileBucket,
+        placed: pa.RecordBatchWriter,
+        stem: str,
+        begun: list[str],
+        finished: dict[int, WrittenFile],
+    ) -> None:
+        self._task, self._part, self._placed, self._stem = task, part, placed, stem
+        self._begun, self._finished = begun, finished
+        self._writer: DataFileWriter | None = None
+        self._index = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._writer is not None:
+            self._writer.__exit__(*error)
+
+    def write(self, rows: pa.Table) -> None:
+        """More rows, in key order."""
+        for start in range(0, rows.num_rows, _ROWS_WRITTEN):
+            some = rows.slice(start, _ROWS_WRITTEN)
+            if self._writer is None:
+                self._writer = self._next()
+            index = pa.array(np.full(some.num_rows, self._index, np.int32))
+            moves = some.select(_ORIGIN.names).append_column(MOVES_SCHEMA.field("_file"), index)
+            self._placed.write_batch(moves.combine_chunks().to_batches()[0])
+            self._writer.write(some)
+            if self._writer.file_bytes >= self._task.target_bytes:
+                self.finish()
+
+    def finish(self) -> None:
+        """End the file that is open, if one is."""
+        if self._writer is not None:
+            writer, self._writer = self._writer, None
+            with writer:
+                self._finished[self._index] = writer.finish()
+
+    def _next(self) -> DataFileWriter:
+        self._index = len(self._begun) - 1  # the first is the file of moves
+        self._begun.append(f"{self._stem}{_ENDING}{self._index:04}.parquet")
+        return DataFileWriter(self._task.io, self._begun[-1], self._task.definition, self._part)
 
 
 def rewrite_of(path: str) -> str:
@@ -173,8 +242,8 @@ class _Run:
         while self.rows.num_rows < self._rows_at_once and (piece := next(self._pieces, None)) is not None:
             positions, rows = piece
             sources = pa.array(np.full(len(positions), self._source, np.int32))
-            placed = pa.Table.from_arrays([sources, pa.array(positions)], schema=MOVES_SCHEMA)
-            for field in MOVES_SCHEMA:
+            placed = pa.Table.from_arrays([sources, pa.array(positions)], schema=_ORIGIN)
+            for field in _ORIGIN:
                 rows = rows.append_column(field, placed.column(field.name))
             self.rows = pa.concat_tables([self.rows, rows]) if self.rows.num_rows else rows
 
@@ -193,8 +262,8 @@ def _sorted_whole(pieces: Iterator[tuple[Positions, pa.Table]]) -> Iterator[tupl
         yield np.concatenate([positions for positions, _ in found])[order.to_numpy()], rows.take(order)
 
 
-def _merged(runs: Sequence[_Run], placed: pa.RecordBatchWriter) -> Iterator[pa.Table]:
-    """All rows in key order, piece by piece; where each comes from is written down."""
+def _merged(runs: Sequence[_Run]) -> Iterator[pa.Table]:
+    """All rows in key order, piece by piece, with where each comes from."""
     while live := [run for run in runs if run.rows.num_rows]:
         # Beyond the least of the last keys, a run may go on with a key that another one has in memory.
         cutoff = min(run.last_key for run in live)
@@ -202,5 +271,4 @@ def _merged(runs: Sequence[_Run], placed: pa.RecordBatchWriter) -> Iterator[pa.T
         rows = pa.concat_tables(parts)
         if len(parts) > 1:
             rows = rows.sort_by(KEY)
-        placed.write_table(rows.select(MOVES_SCHEMA.names))
         yield rows

@@ -8,6 +8,7 @@ their rows into the new files, by position, so no work is thrown away and no row
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,7 @@ def landing(
         added=done.added,
         deletes=write_deletes(io, stem, definition.format_version, by_file),
         removed=tuple(inputs),
+        parts={file.path: file.part for file in done.added},
     )
 
 
@@ -67,27 +69,25 @@ def _moved(io: FileIO, done: Compacted, late: Mapping[int, BitMap]) -> dict[str,
     for number, deleted in late.items():
         is_late[number] = np.zeros(done.inputs[number].rows, bool)
         is_late[number][np.asarray(deleted.to_array(), np.int64)] = True
-    ends = np.cumsum([file.rows for file in done.added])
     by_file: dict[str, BitMap] = {}
-    for start, moved in _moves(io, done.moves):
+    for index, start, moved in _moves(io, done.moves):
+        path = done.added[index].path
         sources, positions = moved.column("_source").to_numpy(), moved.column("_position").to_numpy()
         for number, mask in is_late.items():
             rows = np.flatnonzero(sources == number)
             hits = rows[mask[positions[rows]]] + start  # safety: late-deletes-follow-their-rows
-            numbers = np.searchsorted(ends, hits, side="right")
-            for index in np.unique(numbers).tolist():
-                file = done.added[index]
-                found = hits[numbers == index] - (ends[index] - file.rows)
-                by_file[file.path] = by_file.get(file.path, BitMap()) | BitMap(found.astype(np.uint32))
+            if len(hits):
+                by_file[path] = by_file.get(path, BitMap()) | BitMap(hits.astype(np.uint32))
     return by_file
 
 
-def _moves(io: FileIO, path: str) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The file of moves, with the number of the first row of each piece."""
+def _moves(io: FileIO, path: str) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+    """The file of moves, piece by piece: the index of a new file, and from which of its rows on it is."""
+    written: Counter[int] = Counter()
     with open_input(io, path) as source:
         reader = pa.ipc.open_file(source)
-        start = 0
         for number in range(reader.num_record_batches):
             batch = reader.get_batch(number)
-            yield start, batch
-            start += batch.num_rows
+            index = batch.column("_file")[0].as_py()
+            yield index, written[index], batch
+            written[index] += batch.num_rows

@@ -18,7 +18,7 @@ from pyiceberg.types import PrimitiveType
 
 from maintenance.compact import rewrite_of
 from thermocline.errors import ForeignSnapshot
-from thermocline.iceberg.files import ListedFile, listed_files
+from thermocline.iceberg.files import ListedFile, listed_files, spec_buckets
 from thermocline.iceberg.lineage import Link, lineage
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ class FileMeasure:
     high: KeyBound | None = None
     rewrite: str = ""
     """Files of one rewrite have the same, and disjoint keys; empty for others."""
+    buckets: int = 0
+    """How many its partition spec has; 0 if it is none of ours."""
 
     @property
     def live_rows(self) -> int:
@@ -114,6 +116,14 @@ class TableMeasure:
     snapshots: int = 0
     manifests: int = 0
     manifest_bytes: int = 0
+    buckets_written: int = 0
+    """How many buckets new files have."""
+
+    @property
+    def older_files(self) -> int:
+        """Data files with another number of buckets, which are to be rewritten."""
+        files = (file for bucket in self.buckets.values() for file in bucket.files)
+        return sum(file.buckets != self.buckets_written for file in files)
 
     def without(self, paths: frozenset[str]) -> TableMeasure:
         """The same but for some files."""
@@ -162,7 +172,12 @@ class Measurer:
             )
         manifests = snapshot.manifests(table.io)
         self._known = {one.manifest_path: self._listed(table, one) for one in manifests}
-        buckets = _by_bucket(self._known.values(), _KeyBounds(self.definition, table.schema()))
+        buckets = _by_bucket(
+            self._known.values(),
+            _KeyBounds(self.definition, table.schema()),
+            spec_buckets(table),
+            self.definition.buckets,
+        )
         return TableMeasure(
             snapshot.snapshot_id,
             buckets,
@@ -170,6 +185,7 @@ class Measurer:
             snapshots=len(table.metadata.snapshots),
             manifests=len(manifests),
             manifest_bytes=sum(one.manifest_length for one in manifests),
+            buckets_written=self.definition.buckets_written,
         )
 
     def _listed(self, table: Table, manifest: ManifestFile) -> tuple[ListedFile, ...]:
@@ -249,7 +265,9 @@ class _KeyBounds:
         return (tuple(low), tuple(high)) if low else (None, None)
 
 
-def _by_bucket(listed: Iterable[Sequence[ListedFile]], bounds: _KeyBounds) -> dict[int, BucketMeasure]:
+def _by_bucket(
+    listed: Iterable[Sequence[ListedFile]], bounds: _KeyBounds, specs: Mapping[int, int], buckets: int
+) -> dict[int, BucketMeasure]:
     data: list[ListedFile] = []
     dead: dict[str, int] = defaultdict(int)
     for file in (file for some in listed for file in some):
@@ -260,6 +278,8 @@ def _by_bucket(listed: Iterable[Sequence[ListedFile]], bounds: _KeyBounds) -> di
     grouped: dict[int, list[FileMeasure]] = defaultdict(list)
     for file in data:
         gone = dead.get(file.path, 0)
+        part = file.part(specs)
+        bucket = part.within(buckets)
         measured = FileMeasure(
             file.path,
             file.rows,
@@ -267,6 +287,7 @@ def _by_bucket(listed: Iterable[Sequence[ListedFile]], bounds: _KeyBounds) -> di
             gone,
             *bounds.of(file),
             rewrite=rewrite_of(file.path),
+            buckets=part.of,
         )
-        grouped[file.bucket].append(measured)
+        grouped[-1 if bucket is None else bucket].append(measured)
     return {bucket: BucketMeasure(bucket, tuple(files)) for bucket, files in sorted(grouped.items())}

@@ -120,6 +120,8 @@ class PlannedTask:
     cost_ms: float
     score: float
     is_forced: bool = False
+    is_bucket_change: bool = False
+    """Files get the number of buckets that the table was altered to."""
 
     @property
     def paths(self) -> frozenset[str]:
@@ -141,8 +143,16 @@ class Plan:
 
     @cached_property
     def debt_seconds(self) -> float:
-        """How long all that is worth a rewrite would take one core: the sum of the costs of ``wanted``."""
-        return sum(task.cost_ms for task in self.wanted) / 1000
+        """How long all that is worth a rewrite would take one core: the sum of the costs of ``wanted``.
+
+        Without what a change of the table's buckets asks for: that is no sign that maintenance is behind.
+        """
+        return sum(task.cost_ms for task in self.wanted if not task.is_bucket_change) / 1000
+
+    @cached_property
+    def bucket_change_seconds(self) -> float:
+        """The same of the next rewrites that a change of the table's buckets asks for."""
+        return sum(task.cost_ms for task in self.wanted if task.is_bucket_change) / 1000
 
 
 def plan_of(
@@ -187,6 +197,8 @@ class CostModel:
     rows_per_hour: float
     """Written to the bucket."""
     costs: Costs
+    buckets_written: int = 0
+    """How many buckets new files have."""
 
     @classmethod
     def of(
@@ -201,6 +213,7 @@ class CostModel:
             reads.lookups_of(bucket.bucket, count),
             measured.rows_per_hour / max(count, 1),
             costs,
+            measured.buckets_written,
         )
 
     def scan_ms(self, files: Sequence[FileMeasure]) -> float:
@@ -287,6 +300,8 @@ class CostModel:
 
     def best(self) -> PlannedTask | None:
         """The rewrite with the best score, if one is worth it or forced."""
+        if (older := self._older()) is not None:
+            return older
         tasks = [self.task(chosen, reason) for chosen, reason in self.candidates()]
         if self.measure.dead_ratio > FORCED_DEAD_RATIO:
             deadest = max(tasks, key=_dead_rows_per_ms, default=None)
@@ -294,6 +309,17 @@ class CostModel:
                 return replace(deadest, is_forced=True)
         best = max(tasks, key=lambda task: task.score, default=None)
         return best if best is not None and best.score >= 1 else None
+
+    def _older(self) -> PlannedTask | None:
+        """A rewrite of files with another number of buckets than new ones, whatever it saves."""
+        older = [file for file in self.measure.files if file.buckets != self.buckets_written]
+        if not older:
+            return None
+        chosen = _bounded(sorted(older, key=lambda file: file.live_bytes))
+        before = " or ".join(str(of) for of in sorted({file.buckets for file in older}))
+        left = f"{len(older)} of its files are left"
+        reason = f"the table is being changed from {before} to {self.buckets_written} buckets: {left}"
+        return replace(self.task(chosen, reason), is_forced=True, is_bucket_change=True)
 
 
 def _dead_rows_per_ms(task: PlannedTask) -> float:

@@ -65,6 +65,7 @@ class OwnedTable:
         outcome = self.owned.committer.commit(self.position.snapshot_id, self.position.seam, change)
         if isinstance(outcome, Landed):
             self.position = self.position.after(outcome.snapshot_id, change)
+            self.owned.definition = change.definition or self.owned.definition
         return outcome
 
 

@@ -2,6 +2,7 @@
 
     plan        in a thread: the files are measured, and what is worth a rewrite is put in order
     rewrite     on the engine, beside the batches (``compact``)
+    buckets     in a turn: the unit of work follows, once no file has the old number of buckets
     land        in a turn: the rewrite becomes part of the table (``landing``), in a commit of the owner's
     expire      in a turn: old snapshots leave the metadata, in such a commit
     sweep       in a thread: files that no snapshot needs any more are deleted
@@ -50,6 +51,7 @@ from thermocline.iceberg.expired import ExpiryNote, remove_note, write_note
 from thermocline.iceberg.files import data_location, delete_files
 from thermocline.iceberg.read_counts import forget_counts, read_rates
 from thermocline.process.logs import fields
+from thermocline.rules.bucket_change import finished
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -238,8 +240,8 @@ class TableUpkeep:
             self._searched(self._searching)
         if self._planning is not None and self._planning.done():
             self._planned(self._planning)
-        if self._running is None and self._queue:
-            self._start(owner, self._queue.pop(0))
+        if self._running is None:
+            self._go_on(owner)
         is_idle = not self.waiting
         if self._planning is None and self._is_due("plan") and (is_idle or self._is_due("replan")):
             self._planning = self._thread.submit(self._plan_now, self._loader(owner), owner.definition)
@@ -250,6 +252,13 @@ class TableUpkeep:
             self._sweeping = self._thread.submit(sweep, self._loader(owner), files_ms, self.clock)
         if self._searching is None and self._is_due("orphans"):
             self._searching = self._thread.submit(self._search, self._loader(owner))
+
+    def _go_on(self, owner: Owning) -> None:
+        """While no rewrite runs."""
+        if self._planning is None:
+            self._raise_unit(owner)
+        if self._queue:
+            self._start(owner, self._queue.pop(0))
 
     def close(self) -> None:
         """A rewrite that runs is left alone: its files are named by nothing."""
@@ -398,6 +407,25 @@ class TableUpkeep:
                 raise error
             case Unknown(error):
                 raise error  # its files may be part of the table, now or in a moment: they are kept
+
+    def _raise_unit(self, owner: Owning) -> None:
+        """End a raise of the number of buckets, once no file has the old one. No rewrite runs."""
+        files = (file for some in owner.position.files.values() for file in some)
+        raised = finished(owner.definition, (file.part.of for file in files))
+        if raised is None or not self._is_due("raise"):
+            return
+        match owner.land(replace(TableChange.carrying_on(owner.position), definition=raised)):
+            case Landed(snapshot_id, _):
+                # What was planned is of other buckets.
+                self._queue.clear()
+                self._worth_since, self._failures = {}, Counter()
+                self._due["plan"] = 0.0
+                extra = fields(table=raised.name, snapshot_id=snapshot_id, buckets=raised.buckets)
+                _logger.info("number of buckets raised", extra=extra)
+            case Rejected(CommitRejected() as error):
+                self._failed("raise", error)
+            case Rejected(error) | Unknown(error):
+                raise error
 
     def _drop(self, owner: Owning, running: _Running, compacted: Compacted, error: Exception) -> None:
         delete_files(owner.table.io, compacted.paths())

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable
 
 JsonRow = bytes
+_fields_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class RowJson:
@@ -43,12 +44,25 @@ class RowJson:
         """From the values in declared order."""
         return json_row(self._form(*row))
 
-    def hot(self, entity: Entity, key: bytes, row: HotRow) -> JsonRow:
-        """From the key, which begins like the entity's, and what the hot tier keeps beside it."""
+    def hot(self, entity: Entity, key: bytes, row: HotRow, cold: JsonRow | None) -> JsonRow:
+        """From the key, which begins like the entity's, and what the hot tier keeps beside it.
+
+        Columns that no hot record set are as in the ``cold`` row, or null where there is none.
+        """
         known = entity.values
         rest = decode_one(self._definition, key[len(entity.prefix) :], first=len(known))
         values = (*known, *rest, *self._unpack(row.payload))
+        if row.kept:
+            values = self._filled(values, row.kept, cold)
         return json_row(self._form(*[values[place] for place in self._places]))
+
+    def _filled(self, values: Sequence[Any], kept: Sequence[int], cold: JsonRow | None) -> tuple[Any, ...]:
+        fields = {} if cold is None else _fields_of(cold)
+        filled = list(values)
+        for place, column in enumerate(self._definition.value_columns):
+            if place in kept:
+                filled[len(self._definition.key) + place] = fields.get(column.name)  # safety: lookup-fills
+        return tuple(filled)
 
 
 def answer_json(

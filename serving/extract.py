@@ -10,7 +10,7 @@ on, in the file's order; the columns that a query gives are ``n0``, ``n1`` and s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
@@ -29,6 +29,7 @@ from serving.storage import storage_named
 from thermocline.errors import BadParameter, NotReady
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.files import local_path
+from thermocline.rules import fold
 from thermocline.rules.decode import unpack_arrays
 from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE, LiveTable
 from thermocline.rules.keys import decode_arrays
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from serving.cold.index import ColdFile
     from serving.hot.pinned import PinnedHot
     from serving.lookup import ColdSide
+    from thermocline.rules.fold import Flags, Indexes
 
 # Large enough that the cost per batch doesn't show, small enough that a few in flight are a few megabytes.
 BATCH_ROWS: Final = 65_536
@@ -55,6 +57,21 @@ class _HotRows:
 
     keys: pa.Table
     rows: list[pa.RecordBatch]
+    partial: _PartialRows | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _PartialRows:
+    """Hot rows that lack columns, and their keys; ``absent``: of each column, which of the rows lack it."""
+
+    rows: pa.Table
+    keys: pa.Table
+    absent: Mapping[str, Flags]
+
+    def filled(self, places: Indexes, cold: pa.Table) -> Iterator[pa.RecordBatch]:
+        """The rows, with the columns that they lack from the cold rows below them."""
+        # safety: extract-fills
+        yield from fold.filled(self.rows, self.absent, places, cold).to_batches(BATCH_ROWS)
 
 
 class Extract:
@@ -140,6 +157,8 @@ class Extract:
         for number, files in enumerate(_alike(self._cold.index.buckets.get(bucket, ()))):
             connection.register(f"deleted_{number}", self._deleted(files))
             selects.append(self._cold_select(files, number))
+        if hot.partial is not None:
+            yield from hot.partial.filled(*self._below(connection, hot.partial, selects))
         if selects:
             connection.register("hot", hot.keys)
             cold = f"SELECT * FROM ({' UNION ALL '.join(selects)}) c"  # noqa: S608  # all names are ours
@@ -147,6 +166,22 @@ class Extract:
                 cold += f" ANTI JOIN hot USING ({self._named(self._definition.identity)})"
             yield from self._conform(connection.sql(f"SELECT {self._named(self._columns)} FROM ({cold})"))  # noqa: S608
         yield from filter(len, hot.rows)
+
+    def _below(
+        self, connection: duckdb.DuckDBPyConnection, partial: _PartialRows, selects: Sequence[str]
+    ) -> tuple[Indexes, pa.Table]:
+        """The cold rows below partial ones: which of these each belongs to, and what they lack."""
+        schema = pa.schema([self.schema.field(name) for name in partial.absent])
+        if not selects:
+            return np.empty(0, np.int64), schema.empty_table()
+        places = pa.array(range(partial.rows.num_rows), pa.int64())
+        connection.register("partial", partial.keys.append_column("place", places))
+        found = connection.sql(
+            f"SELECT place, {self._named(schema.names)} FROM ({' UNION ALL '.join(selects)}) c"  # noqa: S608
+            f" JOIN partial USING ({self._named(self._definition.identity)})"
+        ).to_arrow_table()
+        columns = [found.column(self._names[field.name]).cast(field.type) for field in schema]
+        return found.column("place").to_numpy(), pa.table(columns, schema=schema)
 
     def _cold_select(self, files: Sequence[ColdFile], number: int) -> str:
         """The wanted and the key columns of files that are alike, without their deleted positions."""
@@ -187,10 +222,26 @@ class Extract:
         return pa.table({"file": np.concatenate(numbers), "position": np.concatenate(positions)})
 
     def _hot_rows(self, bucket: int) -> _HotRows:
-        winners = self._hot.scan(bucket, self._cold.index.seam).to_batches(BATCH_ROWS)
-        keys = [self._keys(batch) for batch in winners]
-        rows = [self._live_rows(*parts) for parts in zip(winners, keys, strict=True)]
-        return _HotRows(pa.Table.from_batches(keys, self._key_schema), rows)
+        winners = self._hot.scan(bucket, self._cold.index.seam)
+        if not self._definition.partial_updates:
+            return _HotRows(*self._keys_and_rows(winners))
+        absent = fold.absent_columns(winners)
+        is_partial = np.zeros(winners.num_rows, np.bool_)
+        for name in absent.keys() & set(self._columns):
+            is_partial |= absent[name]
+        if not is_partial.any():
+            return _HotRows(*self._keys_and_rows(winners))
+        keys, rows = self._keys_and_rows(winners.filter(pa.array(~is_partial)))
+        partial_keys, partial = self._keys_and_rows(winners.filter(pa.array(is_partial)))
+        lacked = {name: absent[name][is_partial] for name in absent if name in self._columns}
+        below = _PartialRows(pa.Table.from_batches(partial, self.schema), partial_keys, lacked)
+        return _HotRows(pa.concat_tables([keys, partial_keys]), rows, below)
+
+    def _keys_and_rows(self, winners: pa.Table) -> tuple[pa.Table, list[pa.RecordBatch]]:
+        batches = winners.to_batches(BATCH_ROWS)
+        keys = [self._keys(batch) for batch in batches]
+        rows = [self._live_rows(*parts) for parts in zip(batches, keys, strict=True)]
+        return pa.Table.from_batches(keys, self._key_schema), rows
 
     def _keys(self, winners: pa.RecordBatch) -> pa.RecordBatch:
         arrays = decode_arrays(self._definition, winners.column(KEY))

@@ -343,5 +343,7 @@ def _has_all_partitions(index: ColdIndex, view: HotView) -> bool:
 def _overlaid(form: RowJson, entity: Entity, cold: Mapping[bytes, JsonRow], hits: Hits) -> list[JsonRow]:
     if not hits:
         return [cold[key] for key in sorted(cold)]
-    winners = {key: None if row is None else form.hot(entity, key, row) for key, row in hits.items()}
+    winners = {
+        key: None if row is None else form.hot(entity, key, row, cold.get(key)) for key, row in hits.items()
+    }
     return list(overlay(cold, winners).values())

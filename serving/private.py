@@ -41,6 +41,7 @@ from thermocline.kafka.log import Log
 from thermocline.process.clock import SystemClock
 from thermocline.rules.identity import (
     check_log,
+    check_not_compacted,
     check_not_superseded,
     check_source,
     check_tombstones,
@@ -270,6 +271,7 @@ def _checked_ends(definition: LiveTable, state: SnapshotState, at: ReadPoint | N
         _, ends = check_log(definition.name, state, log, definition, SystemClock().now_ms())
         return ends
     _, ends = check_source(definition.name, state, log, definition.topics)
+    check_not_compacted(definition, log)
     if not (ends.at_least(at.end) and at.end.at_least(at.seam)):
         raise ReadPointGone(table=definition.name, detail=f"the log ends at {ends}, before {at.end}")
     _check_tombstones_until(definition, state, at.end, log)  # safety: private-tombstones-at

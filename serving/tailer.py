@@ -45,7 +45,7 @@ from thermocline.failpoints import failpoint, failstep
 from thermocline.kafka.log import CONSUME_RECORDS_MAX
 from thermocline.process.clock import SystemClock
 from thermocline.process.logs import fields
-from thermocline.rules.identity import check_identity, check_log, check_tombstones
+from thermocline.rules.identity import check_identity, check_log, check_not_compacted, check_tombstones
 from thermocline.rules.seam import Seam, check_against_log
 
 if TYPE_CHECKING:
@@ -289,6 +289,7 @@ class Tailer:
         # In this order: a topic that is made again in between is another one than these facts say.
         self._facts = log_now.describe(topics)  # safety: facts-before-identity
         check_identity(self._table, newest.state.cluster_id, newest.state.topic_ids, log_now, topics)
+        check_not_compacted(newest.definition, log_now)
         starts, ends = log_now.bounds(topics)
         try:
             wanted = self._tier.end.merged_max(self._new_in(starts, newest))

@@ -118,10 +118,10 @@ class Verification:
         point = point or _as_it_is(table, definition)
         self.report.read_point = point
         reading = Reading.of(table, point.snapshot_id, definition)
+        log = self._checked_log(table, definition, point)  # before the files: they are of its definition
         files = plan_files(table, point.snapshot_id, self.name)
         if reading.lacks_beginning:
             reading = reading.with_evidence(least_offsets(table.io, files))
-        log = self._checked_log(table, definition, point)
         with closing(Staging(self.folder, definition, self.scope.memory_bytes)) as staging:
             if self.read_paths is not None:
                 self._take_extract(staging, path)

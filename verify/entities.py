@@ -7,7 +7,7 @@ the rows at any later read point follow, whichever snapshot the answer was given
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from thermocline.rules.column_types import Kind
 from thermocline.rules.decode import json_row
-from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE, Column
+from thermocline.rules.definition import ABSENT, KEY, PROVENANCE, TOMBSTONE, Column
 from thermocline.rules.fold import order_of
 from thermocline.rules.keys import bucket_of, decode_one, parse_value
 from verify.finding import Finding, Key
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["ENTITY_ROWS_MAX", "Entities", "entity_key", "parameters_of"]
 
 Row = dict[str, Any]
+_PARTIAL: Final = "a key in several partitions, of which a record sets only some columns"
 _CONTESTED: Final = "a key in several partitions, of which nobody knows the order in which it was committed"
 
 ENTITY_ROWS_MAX: Final = 10_000
@@ -46,12 +47,23 @@ ReadingAt = Callable[[int], "Reading | None"]
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A record of a key, or the row that the table has (``row``), and where it comes from."""
+    """A record of a key, or the row that the table has (``row``), and where it comes from.
+
+    ``absent`` are the columns that a record leaves as they are.
+    """
 
     place: Place | None
     offset: int
     timestamp: int
     row: Row | None
+    absent: tuple[str, ...] = ()
+
+    def over(self, older: _Known | None) -> _Known:
+        """The record laid over the row, or the records, before it; what was never set is null."""
+        below = older.row if older is not None else None
+        if self.row is None or below is None:
+            return replace(self, absent=())
+        return replace(self, row=self.row | {name: below[name] for name in self.absent}, absent=())
 
 
 @dataclass(slots=True)
@@ -127,7 +139,9 @@ class Entities:
                 is_passed = [one.offset < before.get(place) for one in known]
                 last = max((one.offset for one in known if one.offset < before.get(place)), default=-1)
                 self.records -= sum(is_passed) - (last >= 0)
-                by_key[key] = [one for one in known if one.offset >= last]
+                passed = [one for one in known if one.offset < before.get(place)]
+                kept = [one for one in known if one.offset > last]
+                by_key[key] = [*([_in_order(passed, row)] if passed else []), *kept]
 
     def rows_at(self, entity: bytes, point: ReadPoint, reading_at: ReadingAt) -> list[Row] | str:
         """The rows of an entity as natural values, sorted by key; or why that is not known."""
@@ -182,7 +196,9 @@ class Entities:
             return row
         places = {*last, row.place} if row is not None else {*last}
         if len(places) == 1:
-            return next(iter(last.values()))
+            return _in_order(read, row)
+        if any(one.absent for one in read):
+            return _PARTIAL
         if not point.seam.at_least(self.base.seam):
             return _CONTESTED
         return self._decided(last, point, reading_at(point.snapshot_id))
@@ -207,16 +223,26 @@ class Entities:
         times = rows.column(PROVENANCE[3]).cast(pa.int64()).to_pylist()
         entities = entities_of(self.definition, rows).to_pylist()
         keys = rows.column(KEY).to_pylist()
-        columns = zip(entities, keys, values, topics, partitions, offsets, times, strict=True)
-        for entity, key, row, topic, partition, offset, time in columns:
+        absent = rows.column(ABSENT).to_pylist() if ABSENT in rows.column_names else [()] * rows.num_rows
+        columns = zip(entities, keys, values, topics, partitions, offsets, times, absent, strict=True)
+        for entity, key, row, topic, partition, offset, time, kept in columns:
             place = None if topic is None or partition is None else (topic, partition)
-            yield entity, key, _Known(place, offset or 0, time or 0, self._natural(row))
+            yield entity, key, _Known(place, offset or 0, time or 0, self._natural(row), tuple(kept))
 
     def _natural(self, row: Row) -> Row:
         for column in self.definition.columns:
             if column.type.kind is Kind.UUID and row[column.name] is not None:
                 row[column.name] = UUID(bytes=row[column.name])
         return row
+
+
+def _in_order(records: Sequence[_Known], row: _Known | None) -> _Known:
+    """Records of one partition, each laid over those before it and the table's row."""
+    records = sorted(records, key=lambda one: one.offset)
+    last = records[0].over(row)
+    for one in records[1:]:
+        last = one.over(last)
+    return last
 
 
 def entity_key(definition: LiveTable, entity: bytes) -> Key:

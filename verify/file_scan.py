@@ -26,6 +26,7 @@ from verify.finding import Finding, Key, key_of
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
+    from thermocline.iceberg.file_buckets import FileBucket
     from thermocline.rules.definition import LiveTable
     from verify.current_files import StoredFile
     from verify.origins import Mask, Origins
@@ -57,11 +58,19 @@ class _Part:
 
 
 def file_findings(
-    io: FileIO, definition: LiveTable, file: StoredFile, origins: Origins, rows_read: RowsRead
+    io: FileIO,
+    definition: LiveTable,
+    file: StoredFile,
+    part: FileBucket,
+    origins: Origins,
+    rows_read: RowsRead,
 ) -> Iterator[Finding]:
-    """What is wrong with the rows of a data file. One that is not there is another check's finding."""
+    """What is wrong with the rows of a data file, which should be in the bucket ``part``.
+
+    One that is not there is another check's finding.
+    """
     try:
-        yield from _row_findings(io, definition, file, origins, rows_read)
+        yield from _row_findings(io, definition, file, part, origins, rows_read)
     except FileNotFoundError:
         return
     except UNREADABLE as error:
@@ -69,22 +78,29 @@ def file_findings(
 
 
 def _row_findings(
-    io: FileIO, definition: LiveTable, file: StoredFile, origins: Origins, rows_read: RowsRead
+    io: FileIO,
+    definition: LiveTable,
+    file: StoredFile,
+    bucket: FileBucket,
+    origins: Origins,
+    rows_read: RowsRead,
 ) -> Iterator[Finding]:
     window = origins.of_file(file.listed.snapshot_id)
     first_keys, row_starts, rows = _index(io, file)
     if rows != file.listed.rows:
         facts = f"{rows} rows, and its manifest says {file.listed.rows}"
         yield Finding("file-differs", f"{file.path} has {facts}")
-    seen = _WrongRows(definition, file)
+    seen = _WrongRows(definition, file, bucket)
     last_key = b""
     for part in _parts(io, definition, file):
         rows_read(len(part.keys))
         beyond, behind = window.outside(part.rows)
         seen.take("row-beyond-seam", part, beyond & part.is_live)
         seen.take("row-behind-seam", part, behind & part.is_live)
-        of_bucket = buckets(definition, part.rows.column(definition.bucket_column.name))
-        seen.take("row-misplaced", part, of_bucket != file.listed.bucket)
+        of_bucket = buckets(definition, part.rows.column(definition.bucket_column.name), bucket.of)
+        # A bucket that is no part of one of the table's has none of its rows in the right place.
+        is_ours = bucket.within(definition.buckets) is not None
+        seen.take("row-misplaced", part, (of_bucket != bucket.number) | (not is_ours))
         if first_keys is not None:
             seen.take("file-unsorted", part, _out_of_order(part, last_key, first_keys, row_starts))
         last_key = part.keys[-1].as_py()
@@ -101,8 +117,8 @@ class _WrongRows:
         "file-unsorted": "are not where the file's order of keys, or the index in its footer, says",
     }
 
-    def __init__(self, definition: LiveTable, file: StoredFile) -> None:
-        self._definition, self._file = definition, file
+    def __init__(self, definition: LiveTable, file: StoredFile, bucket: FileBucket) -> None:
+        self._definition, self._file, self._bucket = definition, file, bucket
         self._found: dict[str, tuple[int, Key, str]] = {}
 
     def take(self, code: str, part: _Part, wrong: Mask) -> None:
@@ -118,7 +134,7 @@ class _WrongRows:
 
     def findings(self) -> Iterator[Finding]:
         for code, (count, key, place) in self._found.items():
-            bucket = f" of bucket {self._file.listed.bucket}" if code == "row-misplaced" else ""
+            bucket = f" of {self._bucket}" if code == "row-misplaced" else ""
             added = f", added by snapshot {self._file.listed.snapshot_id}"
             what = f"{count} rows of {self._file.path}{bucket}{added}, {self._WORDS[code]}; first {place}"
             yield Finding(code, what, key)

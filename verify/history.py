@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from thermocline.errors import first_line
-from thermocline.iceberg.files import ListedFile, open_input
+from thermocline.iceberg.file_buckets import UNPLACED, FileBucket
+from thermocline.iceberg.files import ListedFile, open_input, spec_buckets
 from thermocline.iceberg.lineage import lineage
 from thermocline.iceberg.sparse_index import load_sparse_index
 from thermocline.kafka.log import OffsetRange, RecordChunk
@@ -222,15 +223,15 @@ class _RowTracker:
     number: int = 0
 
     def follow(self, table: Table) -> None:
-        buckets = {self._bucket(key) for key in self.keys}
+        specs = spec_buckets(table)
         for number, step in enumerate(walk(self.io, lineage(table))):
             self.number = number
             for file in step.disappeared:
                 if file.content == "data":
                     self._gone(step, file)
             for file in step.appeared:
-                if file.content == "data" and file.bucket in buckets:
-                    self._find(step, file)
+                if file.content == "data" and (keys := self._keys_in(file.part(specs))):
+                    self._find(step, file, keys)
             touched = {file.referenced or file.path for file in (*step.appeared, *step.disappeared)}
             concerned = [path for path in touched if path in self.rows and (path, 0) in step.live]
             if concerned:
@@ -239,22 +240,26 @@ class _RowTracker:
                     stored = StoredFile(step.live[path, 0], tuple(deletes.get(path, ())))
                     self._see(step, stored)
 
-    def _bucket(self, key: bytes) -> int:
-        place = self.definition.key_columns.index(self.definition.bucket_column)
-        return bucket_of(self.definition, decode_one(self.definition, key)[place])
+    def _keys_in(self, part: FileBucket) -> list[bytes]:
+        """The keys whose rows are in a bucket; all of them, where it is none of ours."""
+        definition = self.definition
+        if part == UNPLACED:
+            return list(self.keys)
+        place = definition.key_columns.index(definition.bucket_column)
+        values = ((key, decode_one(definition, key)[place]) for key in self.keys)
+        return [key for key, value in values if bucket_of(definition, value, part.of) == part.number]
 
     def _gone(self, step: SnapshotFiles, file: ListedFile) -> None:
         for row in self.rows.pop(file.path, ()):
             if row.is_live:
                 self._tell(step, row.key, f"the row from {row.origin} is gone with {self._short(file.path)}")
 
-    def _find(self, step: SnapshotFiles, file: ListedFile) -> None:
+    def _find(self, step: SnapshotFiles, file: ListedFile, keys: Sequence[bytes]) -> None:
         try:
             rows = list(_rows_of(self.io, self.definition, file.path, self.keys))
         except UNREADABLE as error:
-            for key in self.keys:
-                if self._bucket(key) == file.bucket:
-                    self._tell(step, key, f"{self._short(file.path)} can't be read: {first_line(error)}")
+            for key in keys:
+                self._tell(step, key, f"{self._short(file.path)} can't be read: {first_line(error)}")
             return
         if rows:
             self.rows[file.path] = rows

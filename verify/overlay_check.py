@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thermocline.rules.decode import unpack_arrays
-from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE
+from thermocline.rules.definition import ABSENT, KEY, PROVENANCE, TOMBSTONE
+from thermocline.rules.fold import absent_columns, filled
 from thermocline.rules.keys import decode_arrays
 from verify.finding import Finding, key_of
 from verify.log_decode import SEGMENT
-from verify.staging import EXTRACT, HOT, LAST, STORED, Staging, row_names
+from verify.staging import EXTRACT, HOT, LAST, STORED, Staging, absent_names, row_names, value_names
 
 if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable
@@ -62,7 +63,7 @@ def extract_findings(staging: Staging, point: ReadPoint) -> Iterator[Difference]
     cold = (
         f"SELECT {names} FROM {STORED} ANTI JOIN {_WINNERS} USING ({KEY}) ANTI JOIN ({twice}) USING ({KEY})"
     )
-    hot = f"SELECT {names} FROM {_WINNERS} WHERE NOT {TOMBSTONE}"
+    hot = _live_winners(staging.definition)
     found = f"{EXTRACT} ANTI JOIN (FROM ({twice}) ANTI JOIN {_WINNERS} USING ({KEY})) USING ({KEY})"
     told = _differences(staging, f"{cold} UNION ALL {hot}", f"SELECT {names} FROM {found}", ())
     for words, key, origin in told:
@@ -73,13 +74,14 @@ def extract_findings(staging: Staging, point: ReadPoint) -> Iterator[Difference]
 def hot_findings(staging: Staging, end: Seam) -> Iterator[Difference]:
     """What a scan of the hot tier shows, against the log's winners up to the tier's end."""
     _find_winners(staging, end)
-    for words, key, origin in _differences(staging, f"FROM {_WINNERS}", f"FROM {HOT}", (TOMBSTONE,)):
+    added = (TOMBSTONE, *absent_names(staging.definition))
+    for words, key, origin in _differences(staging, f"FROM {_WINNERS}", f"FROM {HOT}", added):
         finding = Finding("hot-differs", f"the hot tier {words}", key_of(staging.definition, key))
         yield Difference(finding, key, origin)
 
 
 def unpacked(definition: LiveTable, scanned: pa.Table) -> pa.Table:
-    """Winners of the hot tier with their values as columns; a tombstone's are null."""
+    """Winners of the hot tier with their values as columns; a tombstone's are null, and absent ones."""
     keys = scanned.column(KEY).combine_chunks().cast(pa.binary())
     is_live = pc.invert(scanned.column(TOMBSTONE)).combine_chunks()
     names = [column.name for column in definition.value_columns]
@@ -89,10 +91,32 @@ def unpacked(definition: LiveTable, scanned: pa.Table) -> pa.Table:
     at = pc.index_in(pa.array(np.arange(scanned.num_rows)), value_set=live_at)
     columns = dict(zip(definition.identity, decode_arrays(definition, keys), strict=True))
     columns |= {name: values[name].take(at) for name in names}
-    columns |= {name: scanned.column(name).combine_chunks() for name in (*PROVENANCE, TOMBSTONE)}
+    said = (*PROVENANCE, TOMBSTONE, *((ABSENT,) if definition.partial_updates else ()))
+    columns |= {name: scanned.column(name).combine_chunks() for name in said}
     schema = definition.records_schema
     arrays = [keys if field.name == KEY else _cast(columns[field.name], field.type) for field in schema]
-    return pa.Table.from_arrays(arrays, schema=schema)
+    table = pa.Table.from_arrays(arrays, schema=schema)
+    if not definition.partial_updates:
+        return table
+    return filled(table, absent_columns(table), np.empty(0, np.int64), schema.empty_table())
+
+
+def _live_winners(definition: LiveTable) -> str:
+    """The rows of the winners that are not tombstones; what one leaves as it is, is as the table has it."""
+    names = row_names(definition)
+    if not definition.partial_updates:
+        return f"SELECT {', '.join(names)} FROM {_WINNERS} WHERE NOT {TOMBSTONE}"
+    absent = dict(zip(value_names(definition), absent_names(definition), strict=True))
+    columns = ", ".join(
+        f"CASE WHEN w.{absent[name]} THEN below.{name} ELSE w.{name} END AS {name}"
+        if name in absent
+        else f"w.{name}"
+        for name in names
+    )
+    below = f"FROM {STORED} QUALIFY row_number() OVER (PARTITION BY {KEY}) = 1"
+    return (
+        f"SELECT {columns} FROM {_WINNERS} w LEFT JOIN ({below}) below USING ({KEY}) WHERE NOT w.{TOMBSTONE}"
+    )
 
 
 def _find_winners(staging: Staging, end: Seam) -> None:

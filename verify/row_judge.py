@@ -27,6 +27,7 @@ class Reason(StrEnum):
     COMPACTED = "its record was compacted away"
     REPLACED = "its topic's log was replaced since"
     REPLAYED = "a record of it that was bad may have been replayed since"
+    PARTIAL = "a record of it sets only some columns, and the log does not show the others for certain"
     MOVED = "its last record may have been in another partition, where the log is cut or compacted"
 
 
@@ -34,7 +35,9 @@ class Reason(StrEnum):
 class LastRecord:
     """The last record of a key in a partition that the table has read. ``timestamp`` is in microseconds.
 
-    ``values`` are its value columns, in declared order, in a form that is equal exactly where they are.
+    ``values`` are its value columns, in declared order, in a form that is equal exactly where they are. With
+    partial updates they are what the records up to it came to in its partition, ``absent`` says which of them
+    none of these set, and ``is_whole`` whether it sets all of them itself.
     """
 
     place: Place
@@ -44,6 +47,8 @@ class LastRecord:
     state: int
     is_tombstone: bool
     values: tuple[object, ...]
+    is_whole: bool = True
+    absent: tuple[bool, ...] = ()
 
     @property
     def is_maybe(self) -> bool:
@@ -101,13 +106,25 @@ class JudgeContext:
     later: Sequence[bool]
 
     def same(self, record: LastRecord, row: Stored) -> bool:
-        """Whether a row has the values of a record."""
-        if record.state == CERTAIN:
+        """Whether a row has the values of a record; absent ones may be any, where the log may lack them."""
+        if record.state == CERTAIN and not any(record.absent):
             return record.values == row.values
+        is_known = self.holds_all_of(record.place)
+        absent = record.absent or (False,) * len(record.values)
         return all(
-            ours == theirs or (is_later and theirs is None)
-            for ours, theirs, is_later in zip(record.values, row.values, self.later, strict=True)
+            ours == theirs
+            or (is_later and theirs is None and record.state != CERTAIN)
+            or (is_absent and not is_known)
+            for ours, theirs, is_later, is_absent in zip(
+                record.values, row.values, self.later, absent, strict=True
+            )
         )
+
+    def holds_all_of(self, place: Place) -> bool:
+        """Whether the log holds all records that the table has ever read of a partition."""
+        reading, begins = self.reading, self.reading.lives[place].begins
+        is_kept = place[0] not in self.compacted and place[0] not in reading.replaced
+        return is_kept and reading.is_whole and begins is not None and self.firsts.get(place, 0) <= begins
 
 
 def judge(heard: Sequence[LastRecord], rows: Sequence[Stored], ground: JudgeContext) -> KeyVerdict:
@@ -170,6 +187,8 @@ class _Case:
             return KeyVerdict("row-extra", "the row does not say from which record it comes")
         if (verdict := self._beyond(row.place)) is not None:
             return verdict
+        if (verdict := self._partial()) is not None:
+            return verdict
         own = next((one for one in self.heard if one.place == row.place and one.offset == row.offset), None)
         if own is not None and (own in self.possible or self._is_replayed(own)):
             return self._same(own)
@@ -192,8 +211,22 @@ class _Case:
             return KeyVerdict("row-extra", f"the row comes from {self.row}, which deletes it")
         # safety: verify-columns
         if own.timestamp != self.row.timestamp or not self.ground.same(own, self.row):
-            return KeyVerdict("row-differs", f"the row's columns are not those of {own}, where it comes from")
+            what = f"the row's columns are not those of {own}, where it comes from"
+            return KeyVerdict(
+                "row-differs", what, if_keys_stay=not own.is_whole and _may_hide(own, self.ground)
+            )
+        if any(own.absent) and not self.ground.holds_all_of(own.place):
+            return KeyVerdict(reason=Reason.PARTIAL)
         return AGREES
+
+    def _partial(self) -> KeyVerdict | None:
+        """Where a record sets only some columns, the others follow from one partition's records alone."""
+        if all(one.is_whole for one in self.possible):
+            return None
+        if any(one.is_maybe for one in self.heard):
+            return KeyVerdict(reason=Reason.REPLAYED)
+        is_contested = len({one.place for one in self.heard} | {self.row.place}) > 1
+        return KeyVerdict(reason=Reason.PARTIAL) if is_contested else None
 
     def _is_replayed(self, own: LastRecord) -> bool:
         """Whether a replay may have applied it: only where it is the newest of its key."""

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE
+from thermocline.rules.fold import absent_columns
 from thermocline.rules.keys import buckets, decode_arrays
 from verify.log_decode import BATCH, MAYBE, SEGMENT, STATE, records_schema
 from verify.sample import entities_of
@@ -23,13 +24,25 @@ if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable
     from verify.sample import Chosen
 
-__all__ = ["EXTRACT", "HOT", "LAST", "LOG", "STORED", "Staging", "row_names", "value_names"]
+__all__ = [
+    "EXTRACT",
+    "HOT",
+    "LAST",
+    "LOG",
+    "STORED",
+    "WHOLE",
+    "Staging",
+    "absent_names",
+    "row_names",
+    "value_names",
+]
 
 LOG: Final = "log"
 STORED: Final = "stored"
 EXTRACT: Final = "extract"
 HOT: Final = "hot"
 LAST: Final = "last_records"
+WHOLE: Final = "_whole"
 _ADDED: Final = {LOG: (TOMBSTONE, BATCH, STATE, SEGMENT), STORED: (), EXTRACT: (), HOT: (TOMBSTONE,)}
 
 _BUCKET: Final = "_bucket"
@@ -51,7 +64,8 @@ class Staging:
     """Four tables: `LOG`, `STORED`, `EXTRACT` and `HOT`.
 
     Each has the key, provenance, the value columns and, where they belong to it, what is known of a record.
-    `LAST` is made of `LOG`.
+    `LAST` is made of `LOG`. With partial updates, `LOG` and `HOT` also say of each value column whether it is
+    absent, and `LOG` of each record whether it is ``WHOLE`` by itself.
     Values are in a form that is equal exactly where they are: a double is its bits, a string its bytes.
 
     Raises `duckdb.Error` where the folder fails or is full.
@@ -129,8 +143,11 @@ class Staging:
     def reduce_log(self) -> int:
         """Makes `LAST` of the records that can still decide; how many were dropped.
 
-        Of a key, partition and stretch of the log, these are the last record and the last `MAYBE`.
+        Of a key, partition and stretch of the log, these are the last record and the last `MAYBE`. With
+        partial updates they have each column from the last record that set it, on their side of the seam.
         """
+        if self.definition.partial_updates:
+            self._lay_together()
         read = self.count(LOG)
         topic, partition, offset, _ = PROVENANCE
         self.execute(
@@ -141,6 +158,25 @@ class Staging:
         )
         self.clear(LOG)
         return read - self.count(LAST)
+
+    def _lay_together(self) -> None:
+        columns = list(zip(value_names(self.definition), absent_names(self.definition), strict=True))
+        topic, partition, offset, _ = PROVENANCE
+        # A value that is null is in a struct that is not.
+        sets = {value: f"CASE WHEN NOT {absent} THEN {{'v': {value}}} END" for value, absent in columns}
+        last = ", ".join(
+            f"last_value({one} IGNORE NULLS) OVER chain AS s_{value}" for value, one in sets.items()
+        )
+        known = ", ".join(
+            f"s_{value}.v AS {value}, s_{value} IS NULL AS {absent}" for value, absent in columns
+        )
+        self.execute(
+            f"CREATE OR REPLACE TABLE {LOG} AS"
+            f" SELECT * EXCLUDE ({', '.join(f's_{value}' for value, _ in columns)}) REPLACE ({known}) FROM ("
+            f" SELECT *, {last} FROM {LOG} WINDOW chain AS ("
+            f" PARTITION BY {KEY}, {topic}, {partition}, {SEGMENT} = 0, {STATE} = {MAYBE} ORDER BY {offset}"
+            " ROWS UNBOUNDED PRECEDING))"
+        )
 
     def execute(self, statement: str) -> None:
         """Runs a statement on what was added."""
@@ -165,7 +201,15 @@ class Staging:
             columns[column] = comparable(rows.column(name).combine_chunks())
         of_bucket = buckets(self.definition, rows.column(self.definition.bucket_column.name))
         added = {name: rows.column(name) for name in _ADDED[side]}
+        if self.definition.partial_updates and side in (LOG, HOT):
+            added |= self._absent(side, rows)
         return pa.table({**columns, **added, _BUCKET: pa.array(of_bucket, pa.int32())})
+
+    def _absent(self, side: str, rows: pa.Table) -> dict[str, pa.Array]:
+        found, none = absent_columns(rows), np.zeros(rows.num_rows, np.bool_)
+        flags = [found.get(column.name, none) for column in self.definition.value_columns]
+        named = dict(zip(absent_names(self.definition), map(pa.array, flags), strict=True))
+        return named if side == HOT else {WHOLE: pa.array(~np.any(flags, axis=0)), **named}
 
     def _flush_all(self) -> None:
         for side in list(self._held):
@@ -184,6 +228,12 @@ def row_names(definition: LiveTable) -> list[str]:
 def value_names(definition: LiveTable) -> list[str]:
     """What the value columns are called in the tables: DuckDB would not tell "a" from "A"."""
     return [f"v{number}" for number in range(len(definition.value_columns))]
+
+
+def absent_names(definition: LiveTable) -> list[str]:
+    """What says of each value column whether it is absent; nothing without partial updates."""
+    count = len(definition.value_columns) if definition.partial_updates else 0
+    return [f"a{number}" for number in range(count)]
 
 
 def comparable(values: pa.Array) -> pa.Array:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import ThermoclineError
 from thermocline.iceberg.catalog import load_table
+from thermocline.iceberg.files import spec_buckets
 from thermocline.iceberg.lineage import lineage
 from verify.current_files import deletes_findings, listing_findings, stored_files
 from verify.file_history import FileHistory
@@ -71,8 +72,10 @@ def _current(
         done += count
         progress(ROWS, done, total)
 
+    specs = spec_buckets(table)
     for file in files:
-        yield from file_findings(table.io, definition, file, origins, rows_read)
+        part = file.listed.part(specs)
+        yield from file_findings(table.io, definition, file, part, origins, rows_read)
 
 
 def _is_held(table: Table) -> Callable[[int], bool]:

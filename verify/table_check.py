@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +14,7 @@ from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE
 from verify.finding import Finding, key_of
 from verify.log_decode import BATCH, CERTAIN, SEGMENT, STATE
 from verify.row_judge import JudgeContext, KeyVerdict, LastRecord, Reason, Stored, judge
-from verify.staging import LAST, STORED, Staging, row_names
+from verify.staging import LAST, STORED, WHOLE, Staging, absent_names, row_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -77,6 +77,7 @@ class TableCheck:
         equal = " AND ".join(
             f"row.{name} IS NOT DISTINCT FROM record.{name}" for name in row_names(self._definition)
         )
+        equal += "".join(f" AND NOT record.{name}" for name in absent_names(self._definition))
         staging.execute(f"""
             CREATE TABLE settled AS
             WITH one_record AS (
@@ -121,7 +122,9 @@ class TableCheck:
 
     def _judge_others(self, staging: Staging) -> None:
         names = ", ".join(row_names(self._definition))
-        nulls = ", ".join(f"NULL AS {name}" for name in _FACTS)
+        absent = absent_names(self._definition)
+        facts = (*_FACTS, *((WHOLE, *absent) if absent else ()))
+        nulls = ", ".join(f"NULL AS {name}" for name in facts)
         staging.execute(f"""
             CREATE TABLE others AS
             SELECT DISTINCT {KEY} FROM (SELECT {KEY} FROM below UNION ALL SELECT {KEY} FROM {STORED})
@@ -129,7 +132,7 @@ class TableCheck:
         """)
         query = f"""
             FROM (
-                SELECT {names}, {", ".join(_FACTS)}, FALSE AS is_row FROM below SEMI JOIN others USING ({KEY})
+                SELECT {names}, {", ".join(facts)}, FALSE AS is_row FROM below SEMI JOIN others USING ({KEY})
                 UNION ALL
                 SELECT {names}, {nulls}, TRUE FROM {STORED} SEMI JOIN others USING ({KEY})
             ) ORDER BY {KEY}
@@ -137,7 +140,7 @@ class TableCheck:
         later = [column.name in self.reading.later_columns for column in self._definition.value_columns]
         ground = JudgeContext(self.reading, self.firsts, self.compacted, self.fleeting, later)
         for key, found in groupby(staging.rows(query), key=lambda one: one[0]):
-            heard, rows = _told_apart(found)
+            heard, rows = _told_apart(found, len(facts))
             self.report.contested += len({one.place for one in heard}) > 1
             self._note(key, judge(heard, rows, ground), bool(rows))
 
@@ -182,13 +185,15 @@ class TableCheck:
             self.report.add(finding)
 
 
-def _told_apart(found: Iterable[tuple[Any, ...]]) -> tuple[list[LastRecord], list[Stored]]:
-    """The records of a key, and its rows."""
+def _told_apart(found: Iterable[tuple[Any, ...]], facts: int) -> tuple[list[LastRecord], list[Stored]]:
+    """The records of a key, and its rows; ``facts`` is how many columns say something of a record."""
     heard, rows = [], []
-    for _key, topic, partition, offset, time, *values, batch, state, is_tombstone, is_row in found:
+    for _key, topic, partition, offset, time, *rest, is_row in found:
+        values, (batch, state, is_tombstone, *partial) = rest[:-facts], rest[-facts:]
         if not is_row:
-            place = (topic, partition)
-            heard.append(LastRecord(place, offset, time, batch, state, is_tombstone, tuple(values)))
+            place, (is_whole, *absent) = (topic, partition), partial or (True,)
+            last = LastRecord(place, offset, time, batch, state, is_tombstone, tuple(values))
+            heard.append(replace(last, is_whole=is_whole, absent=tuple(absent)))
         elif None in (topic, partition, offset):
             rows.append(Stored(None, -1, -1, tuple(values)))
         else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from thermocline.rules.column_types import Kind
 from thermocline.rules.definition import LiveTable
 
@@ -10,27 +12,32 @@ __all__ = ["is_plain_key", "unreadable_in_sql"]
 
 def unreadable_in_sql(definition: LiveTable) -> str | None:
     """Why no view can read the table's records, or None where one can: a view is exact, or there is none."""
+    return next(_reasons(definition), None)
+
+
+def _reasons(definition: LiveTable) -> Iterator[str]:
     if definition.envelope != "plain":
-        return f'records in envelope = "{definition.envelope}" can\'t be read in SQL'
+        yield f'records in envelope = "{definition.envelope}" can\'t be read in SQL'
     if definition.delete_when is not None:
-        return "what delete_when says can't be read in SQL"
+        yield "what delete_when says can't be read in SQL"
+    if definition.partial_updates:
+        yield "records that set only some columns (partial_updates) are not laid over each other in SQL"
     if definition.format != "json":
-        return f'values in format = "{definition.format}" can\'t be read in SQL'
+        yield f'values in format = "{definition.format}" can\'t be read in SQL'
     if definition.key_from == "key" and definition.key_format != "json" and not is_plain_key(definition):
         types = ", ".join(str(column.type) for column in definition.key_columns)
-        return f'keys in key_format = "{definition.key_format}" can\'t be read in SQL as {types}'
+        yield f'keys in key_format = "{definition.key_format}" can\'t be read in SQL as {types}'
     days = [
         column.name for column in definition.columns if column.type.kind is Kind.DATE and column.type.epoch
     ]
     if days:
-        return f"SQL can't read the days of column {days[0]}"
+        yield f"SQL can't read the days of column {days[0]}"
     from_headers = [column.name for column in definition.columns if column.header]
     if from_headers:
-        return f"column {from_headers[0]} comes from a header"
+        yield f"column {from_headers[0]} comes from a header"
     texts = [column.name for column in definition.columns if column.type.kind is Kind.JSON]
     if texts:
-        return f"SQL can't take the text of column {texts[0]} out of a record as it stands there"
-    return None
+        yield f"SQL can't take the text of column {texts[0]} out of a record as it stands there"
 
 
 def is_plain_key(definition: LiveTable) -> bool:

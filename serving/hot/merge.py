@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from serving.hot.generation import Covered, Generation, Meta
+from serving.hot.partial import laid_over
 from thermocline.failpoints import failpoint
 
 # Copied in 2 to 4 ms, which is all that a step delays the tailer by.
@@ -18,14 +19,18 @@ MAP_BYTES_MIN: Final = 4 << 20
 
 
 class Merge:
-    """The making of one generation from two. Nobody else sees it before it is done."""
+    """The making of one generation from two. Nobody else sees it before it is done.
 
-    def __init__(self, path: Path, older: Generation, newer: Generation) -> None:
+    ``is_partial``: some records may set only some columns.
+    """
+
+    def __init__(self, path: Path, older: Generation, newer: Generation, is_partial: bool) -> None:
         """Creates the file; the two stay as they are."""
         self.older = older
         self.newer = newer
         map_bytes = max(MAP_BYTES_MIN, ROOM * (older.used_bytes + newer.used_bytes))
         self.merged = Generation(path, map_bytes, is_writer=True)
+        self._is_partial = is_partial
         self._is_whole = False
         self._steps = self._run()
 
@@ -45,10 +50,16 @@ class Merge:
             with source.read() as transaction:
                 records = source.all_records(transaction)
                 while step := list(islice(records, STEP_RECORDS)):
+                    if self._is_partial and source is self.newer:
+                        step = self._laid_over(step)  # safety: hot-merge-merges
                     self.merged.fill(step, ascending=source is self.older)
                     yield
         self.merged.write({}, Meta(0, covered_by([self.older.meta(), self.newer.meta()])))
         self._is_whole = True
+
+    def _laid_over(self, newer: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        with self.merged.read() as older:
+            return list(laid_over(newer, {}, older))
 
 
 def smallest_neighbours(generations: Sequence[Generation]) -> tuple[Generation, Generation]:

@@ -3,7 +3,8 @@
 A stored key is the bucket (2 bytes) | the row's key | the topic's index (2) and the partition (4),
 big-endian. So a bucket is one range, an entity one range within it, and a row's records in several
 partitions lie side by side. A stored value is the offset, the append time, flags, and the row's payload,
-which is empty for a tombstone and for nothing else.
+which is empty for a tombstone and for nothing else. Before the payload of a record that sets only some
+columns stands which ones it sets (``partial``).
 
 LMDB takes keys of at most 511 bytes. A longer one is stored as its beginning and a hash, the value
 holding the whole key. Such a stored key has exactly 511 bytes and all others have fewer, so the two never
@@ -12,9 +13,9 @@ meet; and as it begins like the row's key, it lies within every range of a prefi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
-from struct import Struct
+from struct import Struct, pack
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from thermocline.rules.decode import Decoded, key_table, pack_rows
@@ -39,18 +40,26 @@ HEADER: Final = Struct(">qqB")
 TIME_START, FLAGS_START = 8, 16
 KEY_LENGTH: Final = Struct(">I")
 HAS_LONG_KEY: Final = 1
+IS_PARTIAL: Final = 2
+# Of value columns, and for each the offset of the record that set it: before the payload of what is partial.
+COUNT: Final = Struct(">H")
+NEVER: Final = -1
 
 META_KEY: Final = b"\xff\xff"  # above every bucket, of which there are at most 4,096, and all else
 
 
 class HotRow(NamedTuple):
-    """The last record of a row: the packed value columns, and where and when it was appended."""
+    """The last record of a row: the packed value columns, and where and when it was appended.
+
+    ``kept`` are the places of the value columns that no hot record set: the cold row has their values.
+    """
 
     payload: bytes
     topic: str
     partition: int
     offset: int
     timestamp_ms: int
+    kept: tuple[int, ...] = ()
 
 
 def stored_records(
@@ -64,14 +73,35 @@ def stored_records(
     place = PLACE.pack(definition.topics.index(chunk.topic), chunk.partition)
     offsets, timestamps_ms = chunk.offsets, chunk.timestamps_ms
     pack_bucket, pack_header = BUCKET.pack, HEADER.pack
-    for bucket, key, index, payload in zip(numbers, keys, decoded.good, payloads, strict=True):
+    flags = [0] * len(payloads)
+    if decoded.absent is not None:
+        _set_partial(definition, chunk, decoded, payloads, flags)
+    for bucket, key, index, payload, flag in zip(numbers, keys, decoded.good, payloads, flags, strict=True):
         if len(key) <= KEY_BYTES_MAX:
-            header = pack_header(offsets[index], timestamps_ms[index], 0)
+            header = pack_header(offsets[index], timestamps_ms[index], flag)
             yield pack_bucket(bucket) + key + place, header + payload
         else:
-            header = pack_header(offsets[index], timestamps_ms[index], HAS_LONG_KEY)
+            header = pack_header(offsets[index], timestamps_ms[index], flag | HAS_LONG_KEY)
             short = key[:LONG_KEY_PREFIX_BYTES] + blake2b(key, digest_size=HASH_BYTES).digest()
             yield pack_bucket(bucket) + short + place, header + KEY_LENGTH.pack(len(key)) + key + payload
+
+
+def packed_offsets(offsets: Sequence[int]) -> bytes:
+    """What stands before a partial payload."""
+    return COUNT.pack(len(offsets)) + pack(f">{len(offsets)}q", *offsets)
+
+
+def _set_partial(
+    definition: LiveTable, chunk: RecordChunk, decoded: Decoded, payloads: list[bytes], flags: list[int]
+) -> None:
+    """Notes, of the records that leave columns as they are, which ones they set."""
+    assert decoded.absent is not None
+    names = [column.name for column in definition.value_columns]
+    for row, (index, absent) in enumerate(zip(decoded.good, decoded.absent, strict=True)):
+        if absent:
+            offset = chunk.offsets[index]
+            payloads[row] = packed_offsets([NEVER if n in absent else offset for n in names]) + payloads[row]
+            flags[row] = IS_PARTIAL
 
 
 def long_key_and_payload(value: bytes) -> tuple[bytes, bytes]:

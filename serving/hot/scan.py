@@ -1,12 +1,13 @@
 """The winners of a whole bucket as a table, without a Python object for each value.
 
 All records of the bucket in all generations are read as columns, those before the seam are left out, and
-``fold`` decides.
+``fold`` decides. Where records may set only some columns, the generations are laid over each other first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from serving.hot.partial import resolved
 from serving.hot.record import (
     BUCKET,
     FLAGS_START,
@@ -22,18 +24,22 @@ from serving.hot.record import (
     KEY_LENGTH,
     KEY_START,
     PARTITION_START,
+    PLACE,
     PLACE_START,
     TIME_START,
 )
+from serving.hot.winners import newest_values
 from thermocline.rules.byte_columns import Positions, big_endian, positions_and_bytes, text
 from thermocline.rules.column_types import TIMESTAMP
-from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE
+from thermocline.rules.definition import ABSENT, KEY, PROVENANCE, TOMBSTONE, LiveTable
 from thermocline.rules.fold import winners
 
 if TYPE_CHECKING:
     import lmdb
 
     from thermocline.rules.seam import Seam
+
+    Transactions = Sequence[lmdb.Transaction[bytes]]
 
 PAYLOAD: Final = "payload"
 # Bounds what there is as Python objects at a time; larger blocks are no faster.
@@ -50,22 +56,56 @@ SCHEMA: Final = pa.schema(
         (PAYLOAD, _BINARY),
     ]
 )
+ABSENT_NAMES: Final = pa.field(ABSENT, pa.list_(pa.string()))
+PARTIAL_SCHEMA: Final = SCHEMA.append(ABSENT_NAMES)
 
 
 def winners_of_bucket(
-    transactions: Sequence[lmdb.Transaction[bytes]], topics: Sequence[str], bucket: int, seam: Seam
+    newest_first: Transactions, topics: Sequence[str], bucket: int, seam: Seam, partial: Sequence[str] = ()
 ) -> pa.Table:
     """The last record of each row of a bucket, where it is not before the seam; by ``SCHEMA``, in no order.
 
     The payload of a tombstone is empty. All of the bucket's hot records are in memory while it works.
+    ``partial``: the value columns where records may set only some of them; then it is by ``PARTIAL_SCHEMA``,
+    with the names of those that no hot record set, and whose values are to be taken from the cold row.
     """
     firsts = _first_offsets(topics, seam)
+    if partial:
+        blocks = [
+            _records(keys, values, topics, firsts, absent)
+            for keys, values, absent in _laid_together(newest_first, topics, bucket, seam, partial)
+        ]
+        return winners(pa.Table.from_batches(blocks, PARTIAL_SCHEMA))
     blocks = [
         _records(keys, values, topics, firsts)
-        for transaction in transactions
+        for transaction in newest_first
         for keys, values in _blocks(transaction, bucket)
     ]
     return winners(pa.Table.from_batches(blocks, SCHEMA))
+
+
+@lru_cache(maxsize=64)  # of a few tables, as they were altered
+def partial_columns(definition_json: str) -> tuple[str, ...]:
+    """What ``winners_of_bucket`` has to know of the definition that a table carries."""
+    definition = LiveTable.from_json(definition_json, "")
+    return tuple(column.name for column in definition.value_columns) if definition.partial_updates else ()
+
+
+def _laid_together(
+    newest_first: Transactions, topics: Sequence[str], bucket: int, seam: Seam, partial: Sequence[str]
+) -> Iterator[tuple[pa.Array, pa.Array, pa.Array]]:
+    """The stored keys, values and absent columns of a bucket's records, each in all generations as one."""
+    found = iter(newest_values(newest_first, BUCKET.pack(bucket)).items())
+    while block := list(islice(found, BLOCK_RECORDS)):
+        firsts = [
+            seam.get((topics[topic], p)) for topic, p in (PLACE.unpack(k[PLACE_START:]) for k, _ in block)
+        ]
+        whole = [resolved(*one, first, newest_first) for one, first in zip(block, firsts, strict=True)]
+        yield (
+            pa.array([key for key, _ in block], _BINARY),
+            pa.array([value for value, _ in whole], _BINARY),
+            pa.array([[partial[place] for place in kept] for _, kept in whole], ABSENT_NAMES.type),
+        )
 
 
 def _blocks(transaction: lmdb.Transaction[bytes], bucket: int) -> Iterator[tuple[pa.Array, pa.Array]]:
@@ -85,7 +125,13 @@ def _blocks(transaction: lmdb.Transaction[bytes], bucket: int) -> Iterator[tuple
         is_more = len(keys) == BLOCK_RECORDS and cursor.next()
 
 
-def _records(keys: pa.Array, values: pa.Array, topics: Sequence[str], firsts: Positions) -> pa.RecordBatch:
+def _records(
+    keys: pa.Array,
+    values: pa.Array,
+    topics: Sequence[str],
+    firsts: Positions,
+    absent: pa.Array | None = None,
+) -> pa.RecordBatch:
     """The records that are not before the seam, out of the parts that ``record`` describes."""
     ends, data = positions_and_bytes(values)
     starts, ends = ends[:-1], ends[1:]
@@ -108,8 +154,9 @@ def _records(keys: pa.Array, values: pa.Array, topics: Sequence[str], firsts: Po
         pa.array(times).view(TIMESTAMP),
         pa.array(payloads == ends),
         text(data, payloads, ends).cast(_BINARY),
+        *([] if absent is None else [absent]),
     ]
-    batch = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+    batch = pa.RecordBatch.from_arrays(columns, schema=SCHEMA if absent is None else PARTIAL_SCHEMA)
     counts = offsets >= firsts[topic, np.minimum(partition, firsts.shape[1] - 1)]
     return batch if counts.all() else batch.filter(pa.array(counts))  # safety: hot-scan-before-the-seam
 

@@ -14,7 +14,7 @@ contains; neighbours are merged, a little at a time, while more than eight would
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Self
@@ -28,6 +28,7 @@ from serving.hot.generation import LOCK_SUFFIX, Covered, Generation, Meta, age_s
 from serving.hot.leases import Leases
 from serving.hot.manifest import FORMAT, HotManifest, Listed, Seal, boot_id, publish_manifest, read_manifest
 from serving.hot.merge import Merge, covered_by, smallest_neighbours
+from serving.hot.partial import laid_over
 from serving.hot.record import stored_records
 from serving.hot.refused import KEPT_MAX, stored_refused
 from thermocline.errors import NotReady
@@ -202,7 +203,7 @@ class HotTier:
         for chunk, decoded in batch:
             self._check_order(chunk, positions)
             if decoded.good:
-                records.update(stored_records(self._definition, chunk, decoded))
+                self._take(stored_records(self._definition, chunk, decoded), records)
             if decoded.bad and self._refused < KEPT_MAX:
                 room = KEPT_MAX - self._refused
                 records.update(stored_refused(self._definition, chunk, decoded, room))  # safety: refused-kept
@@ -255,7 +256,9 @@ class HotTier:
             if len(self._generations) > GENERATIONS_MAX:
                 older, newer = smallest_neighbours(self._generations[:-1])
                 if self.has_disk_for(older.used_bytes + newer.used_bytes):
-                    self._merge = Merge(_new_path(self.folder), older, newer)
+                    self._merge = Merge(
+                        _new_path(self.folder), older, newer, self._definition.partial_updates
+                    )
         elif merge.older not in self._generations or merge.newer not in self._generations:
             merge.abandon()
             self._merge = None
@@ -343,6 +346,15 @@ class HotTier:
         if chunk.offsets:
             assert self._meta.end[place] <= chunk.offsets[0], f"records of {place} came again"
             assert chunk.offsets[-1] < positions[place], f"{place} is not read so far yet"
+
+    def _take(self, stored: Iterable[tuple[bytes, bytes]], records: dict[bytes, bytes]) -> None:
+        """Adds to the records that are to be written; those that set only some columns over what is held."""
+        if not self._definition.partial_updates:
+            records.update(stored)
+            return
+        with self._generations[-1].read() as active:
+            for key, value in laid_over(stored, records, active):
+                records[key] = value  # noqa: PERF403  one by one: the next may be of the same row
 
     def _is_active_old(self, now: float) -> bool:
         return now - self._active_since >= GENERATION_SECONDS_MAX and self._generations[-1].records > 0

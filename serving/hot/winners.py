@@ -1,8 +1,9 @@
 """The winners among the hot records of one entity.
 
 Generations are asked from the newest to the oldest, and the first one that has a record of a (row,
-partition) decides about it. Records before the seam are left out one by one. What is left of a row, at
-most one record a partition, is decided by ``fold``'s order.
+partition) decides about it; one that sets only some columns is laid over the older ones (``partial``).
+Records before the seam are left out one by one. What is left of a row, at most one record a partition, is
+decided by ``fold``'s order.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
+from serving.hot.partial import resolved
 from serving.hot.record import (
     HAS_LONG_KEY,
     HEADER,
+    IS_PARTIAL,
     KEY_START,
     LONG_KEY_PREFIX_BYTES,
     PLACE,
@@ -35,7 +38,15 @@ def winners_of_prefix(
     newest_first: Transactions, topics: Sequence[str], bucket: int, prefix: bytes, seam: Seam
 ) -> dict[bytes, HotRow | None]:
     """The last record of each row whose key begins so, where it is not before the seam; None: a tombstone."""
-    start = range_start(bucket, prefix)
+    found = newest_values(newest_first, range_start(bucket, prefix))
+    winners = _folded(found.items(), newest_first, topics, seam)
+    if len(prefix) > LONG_KEY_PREFIX_BYTES:
+        return {key: row for key, row in winners.items() if key.startswith(prefix)}
+    return winners
+
+
+def newest_values(newest_first: Transactions, start: bytes) -> dict[bytes, bytes]:
+    """The value that the newest generation has of each stored key that begins so."""
     found: dict[bytes, bytes] = {}
     for transaction in newest_first:
         cursor = transaction.cursor()
@@ -44,14 +55,11 @@ def winners_of_prefix(
                 if not stored_key.startswith(start):
                     break
                 found.setdefault(stored_key, value)  # safety: hot-newest-generation
-    winners = _folded(found.items(), topics, seam)
-    if len(prefix) > LONG_KEY_PREFIX_BYTES:
-        return {key: row for key, row in winners.items() if key.startswith(prefix)}
-    return winners
+    return found
 
 
 def _folded(
-    found: Iterable[tuple[bytes, bytes]], topics: Sequence[str], seam: Seam
+    found: Iterable[tuple[bytes, bytes]], newest_first: Transactions, topics: Sequence[str], seam: Seam
 ) -> dict[bytes, HotRow | None]:
     """The winner of each row, from its last stored record in each partition."""
     rows: dict[bytes, HotRow] = {}
@@ -66,12 +74,15 @@ def _folded(
         offset, timestamp_ms, flags = unpack_header(value)
         if offset < first:  # safety: hot-before-the-seam
             continue
+        kept: tuple[int, ...] = ()
+        if flags & IS_PARTIAL:
+            value, kept = resolved(stored_key, value, first, newest_first)  # noqa: PLW2901
         if flags & HAS_LONG_KEY:
             key, payload = long_key_and_payload(value)
         else:
             key, payload = stored_key[KEY_START:PLACE_START], value[header_bytes:]
         # Made the short way, in half the time.
-        row = tuple.__new__(HotRow, (payload, topic, partition, offset, timestamp_ms))
+        row = tuple.__new__(HotRow, (payload, topic, partition, offset, timestamp_ms, kept))
         if key in rows and _order(rows[key]) > _order(row):  # safety: hot-one-partition-each
             continue
         rows[key] = row

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tests.docs.examples import EXAMPLES, Example
 from tests.thermocline.registered import Registered
-from thermocline.rules.decode import decoder_for, json_row
+from thermocline.rules.decode import Decoded, decoder_for, json_row, records_table
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.fold import fold
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
@@ -22,10 +26,28 @@ def test_each_record_becomes_what_the_page_says(example: Example) -> None:
     found: dict[int, object] = {bad.index: f"bad: {bad.stage.value}" for bad in decoded.bad}
     for place, index in enumerate(decoded.good):
         row = {name: values[place] for name, values in decoded.columns.items()}
+        if decoded.absent is not None:
+            row |= _before(decoded, place, definition)
         found[index] = "deleted" if decoded.tombstones[place] else json.loads(json_row(row))
     assert [found[index] for index in range(len(example.records))] == [
         record.becomes for record in example.records
     ]
+
+
+def _before(decoded: Decoded, place: int, definition: LiveTable) -> dict[str, Any]:
+    """The columns that a record leaves out, by the fold of it and those before it, all of one key."""
+    offsets, count = range(len(decoded.good) + len(decoded.bad)), place + 1
+    some = Decoded(
+        decoded.good[:count],
+        {},
+        decoded.tombstones[:count],
+        [],
+        decoded.absent[:count] if decoded.absent else [],
+    )
+    some = replace(some, columns={name: values[:count] for name, values in decoded.columns.items()})
+    records = records_table(definition, some, definition.topics[0], 0, offsets, [0] * len(offsets))
+    (row,) = fold(records).winners.to_pylist()
+    return {column.name: row[column.name] for column in definition.value_columns}
 
 
 def test_the_page_has_every_way() -> None:
@@ -36,4 +58,5 @@ def test_the_page_has_every_way() -> None:
     }
     assert {"plain", "debezium", "maxwell"} <= {definition.envelope for definition in definitions}
     assert any(column.header for definition in definitions for column in definition.columns)
+    assert {"plain", "debezium"} <= {one.envelope for one in definitions if one.partial_updates}
     assert any(column.path for definition in definitions for column in definition.columns)

@@ -29,6 +29,7 @@ from tests.ingest.postgres import Loss
 from thermocline.iceberg.catalog import current_state, load_table, open_catalog
 from thermocline.iceberg.data_file import write_data_file
 from thermocline.iceberg.deletes import read_deletes
+from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import DataFile, local_path, plan_files
 from thermocline.kafka.log import OffsetRange
 from thermocline.process.clock import SystemClock
@@ -139,7 +140,9 @@ class Ingest:
         for bucket, files in by_bucket(self.files()).items():
             rows = pa.concat_tables(self._live_rows(file) for file in files).sort_by("_key")
             path = f"{self.owned.table.location()}/data/bucket={bucket}/{uuid.uuid4()}.parquet"
-            added = (write_data_file(self.owned.table.io, path, self.definition, rows),) if len(rows) else ()
+            part = FileBucket(bucket, self.definition.buckets)
+            io = self.owned.table.io
+            added = (write_data_file(io, path, self.definition, rows, part),) if len(rows) else ()
             parts.append(BucketResult(bucket, added, removed=tuple(files)))
         return replace(TableChange.carrying_on(self.owned.state), kind="rewrite", files=parts)
 

@@ -180,7 +180,7 @@ def written(folder: Path, **columns: Sequence[Any]) -> WrittenFile:
 
 def listed(file: WrittenFile) -> DataFile:
     """The file as a manifest lists it, from what a commit says of it."""
-    said = data_file_json(0, file)
+    said = data_file_json({"spec-id": 0, "partition": [0]}, file)
 
     def by_id(name: str) -> dict[int, Any]:
         return dict(zip(said[name]["keys"], said[name]["values"], strict=True))

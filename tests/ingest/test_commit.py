@@ -540,13 +540,11 @@ def test_a_change_may_alter_the_table_in_the_same_commit(ingest: Ingest) -> None
         kind = ingest.jvm.org.apache.iceberg.types.Types.LongType.get()
         transaction.updateSchema().addColumn("added", kind).commit()
 
-    definition = json.loads(ingest.owned.table.properties[DEFINITION_PROPERTY]) | {"version": 2}
     change = empty(
         ingest.owned.state.seam,
         alter=add_a_column,
-        properties={DEFINITION_PROPERTY: json.dumps(definition)},
         summary={SUMMARY_ACCEPTED: "{}"},
-        definition_version=2,
+        definition=replace(ingest.definition, version=2),
     )
     before = ingest.owned.state.totals
 

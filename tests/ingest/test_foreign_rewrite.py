@@ -26,6 +26,7 @@ from ingest.ownership import Claim
 from tests.ingest.small_ingest import NAME, Ingest, settings_of
 from thermocline.errors import ForeignSnapshot, OwnerLost, StorageFailed
 from thermocline.iceberg.catalog import SUMMARY_TAKEN_OVER, load_table, open_catalog, summary_of
+from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import local_path, plan_files
 from thermocline.iceberg.lineage import Link, lineage
 from thermocline.iceberg.rewrite import NotARewrite, Rewrite, check_same_rows, standing
@@ -204,7 +205,10 @@ def test_a_rewrite_that_is_none_stops_ingest(ingest: Ingest, edit: Edit, words: 
 def test_rows_in_a_file_of_another_bucket_stop_ingest(ingest: Ingest) -> None:
     parts = ingest.rewrite().files
     added = [part.added for part in parts]
-    swapped = [replace(part, added=one) for part, one in zip(parts, reversed(added), strict=True)]
+    swapped = [
+        replace(part, added=tuple(replace(file, part=FileBucket(part.bucket, 2)) for file in one))
+        for part, one in zip(parts, reversed(added), strict=True)
+    ]
     rewrite(ingest, change=rewriting(ingest, swapped))
     with pytest.raises(ForeignSnapshot, match="other"):
         ingest.take_over()
@@ -275,13 +279,24 @@ def test_a_rewrite_with_another_schema_stops_ingest(ingest: Ingest) -> None:
         ingest.take_over()
 
 
-def test_a_rewrite_into_other_partitions_is_none(ingest: Ingest) -> None:
-    rewrite(ingest)
+@pytest.mark.parametrize(("column", "says"), [("key", "not in buckets of user_id"), ("user_id", "of 3, and")])
+def test_a_rewrite_into_other_partitions_is_none(ingest: Ingest, column: str, says: str) -> None:
+    """Another program changed the table's partitioning, to another column or a number that does not nest."""
+    java, bucket = ingest.java_table(), ingest.jvm.org.apache.iceberg.expressions.Expressions.bucket
+    java.updateSpec().removeField("bucket").addField("theirs", bucket(column, 3)).commit()
+    java.refresh()
+    old = ingest.files()[0]
+    files, update = ContentFiles(ingest.jvm, java.specs()), java.newRewrite()
+    fields = {"content": "data", "file-path": old.path, "file-format": "parquet", "record-count": old.rows}
+    fields["file-size-in-bytes"] = old.bytes
+    was, now = {"spec-id": 0, "partition": [old.part.number]}, {"spec-id": 1, "partition": [0]}
+    files.give(update, "RewriteFiles", "deleteFile", "DataFile", [fields | was])
+    files.give(update, "RewriteFiles", "addFile", "DataFile", [fields | now | {"file-path": f"{old.path}-2"}])
+    update.commit()
     table = load_table(open_catalog(ingest.settings.catalog), NAME, "app.profiles")
     *_, ours, theirs = lineage(table)
-    check_same_rows(table, ingest.definition, ours, (theirs,))
-    with pytest.raises(NotARewrite, match="not in buckets of user_id"):
-        check_same_rows(table, replace(ingest.definition, buckets=3), ours, (theirs,))
+    with pytest.raises(NotARewrite, match=says):
+        check_same_rows(table, ingest.definition, ours, (theirs,))
 
 
 def test_equality_deletes_stop_ingest(ingest: Ingest, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,6 +156,21 @@ def test_a_record_of_another_partition_counts_by_its_batch_and_then_by_its_time(
         assert by_log(ground(), heard(other), row=other) == verdict
 
 
+def test_a_newer_record_that_sets_only_some_columns_settles_nothing() -> None:
+    """Goal: what the record set, and none did since, is lost neither by settling it nor by overwriting."""
+    on, newer = replace(ground(), has_partial_updates=True), Origin(T, 0, 51, 5_001)
+    assert judge_by_table(CANDIDATE, newer, on) is None
+    for is_partial, expected in ((True, Outcome.REFUSED), (False, Outcome.SUPERSEDED)):
+        said = CandidateEvidence([Found(ORIGIN, False), Found(newer, False, is_partial)], True, None)
+        assert by_log(on, said, row=newer) == expected
+
+
+def test_a_record_that_sets_only_some_columns_is_not_applied_over_a_rivals() -> None:
+    candidate, on = replace(CANDIDATE, is_partial=True), replace(ground(), has_partial_updates=True)
+    for other, expected in ((Origin(T, 1, 19, 1), Outcome.APPLIED), (Origin(T, 1, 29, 1), Outcome.REFUSED)):
+        assert judge_by_log(candidate, other, heard(other), on).outcome == expected
+
+
 def test_a_rival_of_its_batch_that_lost_itself_does_not_supersede() -> None:
     """Goal: by producers' times the record may hide an older one of its partition that beat the rival.
 

@@ -37,7 +37,7 @@ from thermocline.iceberg.files import DataFile
 from thermocline.kafka.log import RecordChunk
 from thermocline.process.clock import Clock
 from thermocline.rules.decode import decoder_for, records_table
-from thermocline.rules.definition import KEY, TOMBSTONE, LiveTable
+from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE, LiveTable
 from thermocline.rules.fold import fold
 from thermocline.rules.keys import buckets
 from thermocline.rules.seam import Seam
@@ -129,6 +129,8 @@ class World:
             self._records(self._chunk(p, self.seam[(TOPIC, p)], up_to[(TOPIC, p)])) for p in range(PARTITIONS)
         ]
         winners = fold(pa.concat_tables(tables)).winners
+        if self.definition.partial_updates:
+            winners = self._as_replayed(winners, up_to)
         touched = self._delete_old(winners.column(KEY).to_pylist())
         written = self._write_new(winners.filter(pa.compute.invert(winners.column(TOMBSTONE))))
         stem = str(self.folder / "data" / uuid4().hex)
@@ -183,7 +185,8 @@ class World:
                 if raw is None:
                     rows.pop(place, None)
                 else:
-                    fields = {**json.loads(raw), **key}
+                    before = rows.get(place, {}) if self.definition.partial_updates else {}
+                    fields = {**before, **json.loads(raw), **key}
                     if self.altered is not None and offset < self.altered[0][(TOPIC, partition)]:
                         fields = {name: fields.get(name) for name in self.altered[1]}
                     rows[place] = {column.name: fields.get(column.name) for column in self.definition.columns}
@@ -202,6 +205,18 @@ class World:
         return records_table(
             self.definition, decoded, TOPIC, chunk.partition, chunk.offsets, chunk.timestamps_ms
         )
+
+    def _as_replayed(self, winners: pa.Table, up_to: Seam) -> pa.Table:
+        """Winners as whole records, with the values that the replay has of their rows."""
+        rows = self.rows(up_to)
+        keys = list(zip(*(winners.column(name).to_pylist() for name in self.definition.key), strict=True))
+        texts = [json.dumps(dict(zip(self.definition.key, key, strict=True))).encode() for key in keys]
+        values = [json.dumps(rows[key]).encode() if key in rows else None for key in keys]
+        decoded = self.decoder.decode(texts, values)
+        whole = records_table(self.definition, decoded, TOPIC, 0, [0] * len(keys), [0] * len(keys))
+        for name in PROVENANCE:
+            whole = whole.set_column(whole.schema.get_field_index(name), name, winners.column(name))
+        return whole
 
     def _delete_old(self, keys: Sequence[bytes]) -> set[str]:
         touched = set()

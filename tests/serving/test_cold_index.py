@@ -23,7 +23,7 @@ from serving.hot.pinned import PinnedHot
 from serving.hot.scan import SCHEMA
 from serving.lookup import ColdSide
 from tests.partition_spec import partition_spec_of
-from thermocline.iceberg.catalog import SnapshotState
+from thermocline.iceberg.catalog import DEFINITION_PROPERTY, SnapshotState
 from thermocline.iceberg.files import plan_files
 from thermocline.iceberg.sparse_index import SparseIndex, load_sparse_index
 from thermocline.rules.definition import LiveTable
@@ -191,7 +191,10 @@ def test_files_of_another_writer_are_read_exactly(tmp_path: Path) -> None:
     catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/w")
     catalog.create_namespace("app")
     table = catalog.create_table(
-        "app.devices", definition.iceberg_schema(), partition_spec=partition_spec_of(definition)
+        "app.devices",
+        definition.iceberg_schema(),
+        partition_spec=partition_spec_of(definition),
+        properties={DEFINITION_PROPERTY: definition.to_json()},
     )
     ids = [uuid4() for _ in range(50)]
     rows: list[tuple[UUID, int, str]] = [(ids[(7 * n) % 50], n % 3, f"note {n}") for n in range(150)]

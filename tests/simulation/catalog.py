@@ -7,14 +7,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 
+from tests.partition_spec import partition_spec_of
 from tests.simulation.records import DEFINITION, LOCATION
 from tests.simulation.store import Edge, FakeIO
 from thermocline.iceberg.files import DataFile
 
 _SCHEMA = DEFINITION.iceberg_schema()
+_SPEC = partition_spec_of(DEFINITION)
 # Iceberg takes clocks that differ by this much between writers, and refuses what is older than that.
 CLOCK_TOLERANCE_MS = 60_000
 
@@ -177,6 +180,10 @@ class FakeTable:
     def schema(self) -> Schema:
         """As the definition has it."""
         return _SCHEMA
+
+    def specs(self) -> dict[int, PartitionSpec]:
+        """The one that the table was made with."""
+        return {0: _SPEC}
 
     def name(self) -> tuple[str, ...]:
         """Namespace and name."""

@@ -40,7 +40,7 @@ from tests.simulation.table_steps import (
     Tag,
 )
 from tests.simulation.upkeep_steps import Turn
-from tests.simulation.world import BAD, DELETE, UPSERT, Step, Surroundings
+from tests.simulation.world import BAD, DELETE, TOUCH, UPSERT, Step, Surroundings
 
 # The steps of ingest in a history; where it is served, as many of serving come between.
 STEPS = 30
@@ -53,6 +53,9 @@ SERVING_SCENES = 0.4
 # Of so many histories, one has maintenance; of these, few have topics that are compacted, since days pass.
 MAINTAINED_EVERY = 12
 COMPACTED_TOO = 0.3
+# The share of histories with partial updates, none of which has topics that are compacted.
+PARTIAL = 0.2
+TOUCHES = 0.4
 # How often maintenance does something after a step; its scenes have four steps on average.
 UPKEEP_SCENES = 0.5
 # A batch makes some twenty requests, and fifteen more where the table is taken first.
@@ -88,6 +91,9 @@ def history_of(
     if number % MAINTAINED_EVERY == 1 if is_maintained is None else is_maintained:
         is_compacted = around.is_compacted and of_upkeep.random() < COMPACTED_TOO
         around = replace(around, is_maintained=True, is_compacted=is_compacted)
+    # Apart, so that it changes nothing of the others.
+    if not around.is_compacted and Random(f"{seed}/{number}/partial").random() < PARTIAL:
+        around = replace(around, is_partial=True)
     scenes = [*_usual(around), *_rare(choose), *_scenes(around)]
     edges = list(accumulate(weight for weight, _ in scenes))
     steps: list[Step] = []
@@ -203,7 +209,9 @@ def _produce(choose: Random, around: Surroundings) -> Produce:
     for _ in range(choose.choice([1, 1, 2, 3, 5])):
         key = choose.choice([choose.randrange(3), choose.randrange(12)])
         place = choose.randrange(12) if around.wanders else key
-        records.append((place, key, choose.choices([UPSERT, DELETE, BAD], cum_weights=[12, 17, 18])[0]))
+        what = choose.choices([UPSERT, DELETE, BAD], cum_weights=[12, 17, 18])[0]
+        is_touch = around.is_partial and what == UPSERT and choose.random() < TOUCHES
+        records.append((place, key, TOUCH if is_touch else what))
     return Produce(tuple(records), choose.choice(_SLOTS))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from serving.cold.index import ColdFile, ColdIndex, assemble
 from serving.cold.manifest import ColdManifest, is_newer, manifest_of
 from tests.simulation.disk import MemoryPath
-from tests.simulation.records import ENCODED, NAME
+from tests.simulation.records import ENCODED, NAME, NULL
 from thermocline.iceberg.sparse_index import SparseIndex
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class FakeColdRows:
                 key = ENCODED[row.key]
                 if position not in deleted and key.startswith(entity.prefix):
                     assert key not in found, f"{row.key} is live twice"
-                    found[key] = (*row.key, row.v)
+                    found[key] = (*row.key, None if row.v == NULL else row.v)
         return found
 
     def deleted(self, file: ColdFile) -> Any:

@@ -21,21 +21,33 @@ from ingest.read_task import REPORT_BUCKET, FirstBad, ReadReport, ReadTask
 from ingest.tiers import files_to_merge
 from tests.newest import newest
 from tests.simulation.kafka import FakeCluster
-from tests.simulation.records import DEFINITION, ENCODED, LOCATION, NAME, Key, Stored, bucket_of
+from tests.simulation.records import (
+    DEFINITION,
+    ENCODED,
+    KEPT,
+    LOCATION,
+    NAME,
+    NULL,
+    PARTIAL,
+    Key,
+    Stored,
+    bucket_of,
+    value_bytes,
+)
 from tests.simulation.store import FakeIO
 from thermocline.errors import EngineFailed, ThermoclineError
 from thermocline.iceberg.data_file import WrittenFile
 from thermocline.iceberg.files import DataFile, Deletes
 from thermocline.kafka.log import OffsetRange, RecordChunk
 from thermocline.rules.decode import decoder_for, records_table
-from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE
+from thermocline.rules.definition import ABSENT, KEY, PROVENANCE, TOMBSTONE
 from thermocline.rules.fold import fold
 
 if TYPE_CHECKING:
     from tests.simulation.upkeep import Beside
 
 QUARANTINE_LOCATION = f"{LOCATION}_quarantine"
-_DECODER = decoder_for(DEFINITION)
+_DECODERS = {False: decoder_for(DEFINITION), True: decoder_for(PARTIAL)}
 _names = count()
 
 BadPlace = tuple[str, str, int, int]
@@ -43,7 +55,7 @@ BadPlace = tuple[str, str, int, int]
 
 
 class Read(msgspec.Struct, frozen=True):
-    """A decoded record; ``v`` is None for a tombstone."""
+    """A decoded record; ``v`` is None for a tombstone, `KEPT` where it has none."""
 
     key: Key
     v: int | None
@@ -137,14 +149,16 @@ class FakeEngine:
         of_bucket: dict[int, list[Read]],
         bad: list[BadPlace],
     ) -> None:
-        decoded = _DECODER.decode(chunk.keys, chunk.values)
+        decoded = _DECODERS[task.definition.partial_updates].decode(chunk.keys, chunk.values)
+        absent = decoded.absent or [()] * len(decoded.good)
         report.records += len(chunk.offsets)
         report.value_bytes += sum(len(value) for value in chunk.values if value is not None)
         report.last_timestamps_ms[f"{chunk.topic}/{chunk.partition}"] = chunk.timestamps_ms[-1]
         columns = zip(*decoded.columns.values(), strict=True)
-        for index, (u, k, v), is_tombstone in zip(decoded.good, columns, decoded.tombstones, strict=True):
+        rows = zip(decoded.good, columns, decoded.tombstones, absent, strict=True)
+        for index, (u, k, v), is_tombstone, is_kept in rows:
             place = (chunk.topic, chunk.partition, chunk.offsets[index], chunk.timestamps_ms[index])
-            read = Read((u, k), None if is_tombstone else v, *place)
+            read = Read((u, k), None if is_tombstone else KEPT if is_kept else v, *place)
             of_bucket.setdefault(bucket_of((u, k)), []).append(read)
         for record in decoded.bad:
             stage, offset = record.stage.value, chunk.offsets[record.index]
@@ -160,6 +174,9 @@ class FakeEngine:
         winners = self._fold(records)
         found = {file.path: self._hits(file, winners) for file in files}
         was_live = {key for _, hits in found.values() for key in hits}
+        stored_v = {
+            key: self._io.objects[path][at].v for path, (_, hits) in found.items() for key, at in hits.items()
+        }
         unchanged = {key for key, winner in winners.items() if winner.v is None and key not in was_live}
         deleted: dict[str, frozenset[int]] = {}
         replaced: dict[str, Deletes] = {}
@@ -170,7 +187,14 @@ class FakeEngine:
                 if file.deletes is not None:
                     replaced[file.path] = file.deletes
         rows = [
-            Stored(key, won.v, won.topic, won.partition, won.offset, won.timestamp_ms)
+            Stored(
+                key,
+                stored_v.get(key, NULL) if won.v == KEPT else won.v,
+                won.topic,
+                won.partition,
+                won.offset,
+                won.timestamp_ms,
+            )
             for key, won in winners.items()
             if won.v is not None
         ]
@@ -240,22 +264,42 @@ def _folded(records: list[Read]) -> dict[Key, Read]:
     by_key: dict[Key, list[Read]] = {}
     for record in records:
         by_key.setdefault(record.key, []).append(record)
-    return {key: some[0] if len(some) == 1 else newest(some) for key, some in by_key.items()}
+    return {key: some[0] if len(some) == 1 else _won(some) for key, some in by_key.items()}
+
+
+def _won(records: list[Read]) -> Read:
+    """The newest one of a key, with the value that its partition's records came to."""
+    winner = newest(records)
+    if winner.v != KEPT:
+        return winner
+    place = (winner.topic, winner.partition)
+    before = [one for one in records if (one.topic, one.partition) == place and one.v != KEPT]
+    if not before:
+        return winner
+    last = max(before, key=lambda one: one.offset)
+    return msgspec.structs.replace(winner, v=NULL if last.v is None else last.v)
 
 
 def _folded_in_arrow(records: list[Read]) -> dict[Key, Read]:
     """The same by the fold that real bucket tasks use, from the columns that real read tasks make."""
     parts: list[Any] = []
     for record in records:
-        value = None if record.v is None else b'{"v":%d}' % record.v
+        value = None if record.v is None else value_bytes(record.v)
         key = f'{{"u":"{record.key[0]}","k":"{record.key[1]}"}}'.encode()
-        decoded = _DECODER.decode([key], [value])
+        decoded = _DECODERS[True].decode([key], [value])
         place = (record.topic, record.partition, [record.offset], [record.timestamp_ms])
-        parts.append(records_table(DEFINITION, decoded, *place))
+        parts.append(records_table(PARTIAL, decoded, *place))
     winners = fold(pa.concat_tables(parts)).winners
     of_place = {(one.topic, one.partition, one.offset): one for one in records}
     places = zip(*(winners.column(name).to_pylist() for name in PROVENANCE[:3]), strict=True)
     found = [of_place[place] for place in places]
     assert winners.column(KEY).to_pylist() == [ENCODED[one.key] for one in found]
     assert winners.column(TOMBSTONE).to_pylist() == [one.v is None for one in found]
-    return {one.key: one for one in found}
+    values = [
+        KEPT if absent else NULL if v is None else v
+        for v, absent in zip(winners.column("v").to_pylist(), winners.column(ABSENT).to_pylist(), strict=True)
+    ]
+    return {
+        one.key: one if one.v is None else msgspec.structs.replace(one, v=v)
+        for one, v in zip(found, values, strict=True)
+    }

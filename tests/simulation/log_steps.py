@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Produce:
-    """Records of (place, key, UPSERT | DELETE | BAD) are appended, in a transaction where a slot is given."""
+    """Records of (place, key, what) are appended, in a transaction where a slot is given.
+
+    ``what`` is UPSERT, DELETE, BAD or TOUCH.
+    """
 
     records: tuple[tuple[int, int, int], ...]
     slot: int | None = None

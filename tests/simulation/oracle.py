@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tests.simulation.faults import Violation
-from tests.simulation.records import Key, Row
+from tests.simulation.records import KEPT, NULL, Key, Row
 
 if TYPE_CHECKING:
     from tests.simulation.catalog import FakeSnapshot
@@ -29,6 +29,8 @@ _FORGIVES = {"tombstones-gone", "cluster-replaced", "topic-replaced", "partition
 @dataclass(slots=True, eq=False)
 class Produced:
     """A record that the cluster acknowledged; ``key`` is None for a bad one, ``v`` for a tombstone.
+
+    ``v`` is `KEPT` for one that leaves its row's value as it is.
 
     ``raw_key`` is the key whatever the value is like: compaction goes by it.
 
@@ -178,7 +180,7 @@ class Oracle:
             if topic_id in topic_ids.values():
                 for one in log.records:
                     if one.key is not None and one.is_visible:
-                        row = _row(one)
+                        row = _row_after(rows.get(one.key), one)
                         rows.pop(one.key, None) if row is None else rows.update({one.key: row})
         return rows
 
@@ -281,7 +283,7 @@ def _applied(rows: Rows, records: Iterable[Produced]) -> tuple[Rows, dict[Key, s
     after = dict(rows)
     also: dict[Key, set[Maybe]] = {}
     for key, some in by_key.items():
-        won = _row(_winner(some))
+        won = _won(rows.get(key), some)
         if won is None:
             after.pop(key, None)
         else:
@@ -303,6 +305,21 @@ def _winner(records: list[Produced]) -> Produced:
         if place not in last or last[place].offset < one.offset:
             last[place] = one
     return max(last.values(), key=lambda one: (one.timestamp_ms, one.topic, one.partition))
+
+
+def _won(row: Maybe, records: list[Produced]) -> Maybe:
+    """The row after the records of its key: those of the winner's partition, one after another."""
+    winner = _winner(records)
+    of_place = [one for one in records if (one.topic, one.partition) == (winner.topic, winner.partition)]
+    for one in sorted(of_place, key=lambda one: one.offset):
+        row = _row_after(row, one)
+    return row
+
+
+def _row_after(row: Maybe, one: Produced) -> Maybe:
+    if one.v != KEPT:
+        return _row(one)
+    return Row(NULL if row is None else row.v, one.topic, one.partition, one.offset)
 
 
 def _is_of_another(row: Maybe, tombstone: Produced) -> bool:

@@ -1,7 +1,11 @@
-"""The one table of all histories: its definition, its few keys, and their records as bytes."""
+"""The one table of all histories: its definition, its few keys, and their records as bytes.
+
+In histories with partial updates its definition says so, and some records leave their row's value as it is.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -24,7 +28,8 @@ DEFINITION: Final = LiveTable.build(
     columns={"u": "string", "k": "string", "v": "long"},
     buckets=2,
 )
-DEFINITION_JSON: Final = DEFINITION.to_json()
+PARTIAL: Final = replace(DEFINITION, partial_updates=True)
+_JSON: Final = {False: DEFINITION.to_json(), True: PARTIAL.to_json()}
 TOPICS: Final = DEFINITION.topics
 
 Key = tuple[str, str]
@@ -33,6 +38,12 @@ _KEY_BYTES: Final = {key: f'{{"u":"{key[0]}","k":"{key[1]}"}}'.encode() for key 
 _KEY_OF: Final = {text: key for key, text in _KEY_BYTES.items()}
 ENCODED: Final = {key: encode_one(DEFINITION, key) for key in KEYS}
 """Each key as the product's bytes, which sort as the key does."""
+
+
+KEPT: Final = -2
+"""The value of a record that leaves its row's as it is."""
+NULL: Final = 0
+"""A value that is null: of a row that has had none."""
 
 
 class Row(NamedTuple):
@@ -67,7 +78,13 @@ def key_of(text: bytes) -> Key:
 
 def value_bytes(v: int) -> bytes:
     """The value of a record."""
-    return b'{"v":%d}' % v
+    return b"{}" if v == KEPT else b'{"v":%d}' % v
+
+
+def definition_json(definition: LiveTable) -> str:
+    """One of the two as the table carries it."""
+    assert definition in (DEFINITION, PARTIAL)
+    return _JSON[definition.partial_updates]
 
 
 @cache

@@ -17,10 +17,10 @@ from serving.answer import RowJson
 from serving.hot import disk as real_disk
 from serving.hot import environment as real_environment
 from serving.hot import leases as real_leases
-from serving.hot.record import HEADER, PLACE, PLACE_START, stored_records
+from serving.hot.record import FLAGS_START, HEADER, PLACE, PLACE_START, stored_records
 from tests.simulation import disk, environments
 from tests.simulation.disk import MemoryDisk, MemoryPath
-from tests.simulation.records import DEFINITION, DEFINITION_JSON
+from tests.simulation.records import DEFINITION, PARTIAL, definition_json
 from thermocline.kafka.log import RecordChunk
 from thermocline.rules.decode import Decoded, decoder_for
 from thermocline.rules.decode.record import HeadersOf
@@ -70,7 +70,7 @@ def serving_simulated() -> Iterator[None]:
         put("serving.hot.tier.stored_records", _stored_records)
         put("serving.feed.decoder_for", _decoder)
         put("serving.lookup.RowJson", cache(RowJson))
-        stack.enter_context(patch.object(LiveTable, "to_json", _to_json))
+        stack.enter_context(patch.object(LiveTable, "to_json", definition_json))
         put("serving.hot.tier.GENERATION_BYTES_MAX", 5 * environments.PAGE_BYTES)
         put("serving.hot.tier.MAP_BYTES", (1 << 20) + 60 * environments.PAGE_BYTES)
         put("serving.hot.tier.GENERATIONS_MAX", 2)
@@ -83,8 +83,9 @@ def serving_simulated() -> Iterator[None]:
 class _RememberingDecoder:
     """Decodes each pair of key and value once, and knows its stored form then."""
 
-    def __init__(self) -> None:
-        self._decoder = decoder_for(DEFINITION)
+    def __init__(self, definition: LiveTable) -> None:
+        self._definition = definition
+        self._decoder = decoder_for(definition)
         self._known: dict[tuple[bytes | None, bytes | None], tuple[Decoded, tuple[bytes, bytes] | None]] = {}
 
     def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None], _: HeadersOf) -> _Decoded:
@@ -99,7 +100,7 @@ class _RememberingDecoder:
         if known is None:
             decoded = self._decoder.decode([key], [value])
             chunk = RecordChunk(DEFINITION.topics[0], 0, [key], [value], [0], [0])
-            stored = next(iter(stored_records(DEFINITION, chunk, decoded))) if decoded.good else None
+            stored = next(iter(stored_records(self._definition, chunk, decoded))) if decoded.good else None
             known = self._known[key, value] = (decoded, stored)
         return known
 
@@ -113,18 +114,17 @@ class _Decoded:
 def _stored_records(_: LiveTable, chunk: RecordChunk, decoded: _Decoded) -> Iterator[tuple[bytes, bytes]]:
     place = PLACE.pack(DEFINITION.topics.index(chunk.topic), chunk.partition)
     for index, (key, value) in decoded.good:
-        header = HEADER.pack(chunk.offsets[index], chunk.timestamps_ms[index], 0)
+        header = HEADER.pack(chunk.offsets[index], chunk.timestamps_ms[index], value[FLAGS_START])
         yield key[:PLACE_START] + place, header + value[HEADER.size :]
 
 
+def _decoder(definition: LiveTable, _: object) -> _RememberingDecoder:
+    return _decoder_of(definition.partial_updates)
+
+
 @cache
-def _decoder(_: LiveTable, __: object) -> _RememberingDecoder:
-    return _RememberingDecoder()
-
-
-def _to_json(definition: LiveTable) -> str:
-    assert definition == DEFINITION
-    return DEFINITION_JSON
+def _decoder_of(is_partial: bool) -> _RememberingDecoder:
+    return _RememberingDecoder(PARTIAL if is_partial else DEFINITION)
 
 
 def _either(simulated: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from serving.cold import index
-from serving.hot import leases, manifest, merge, pinned, tier, view, winners
+from serving.hot import leases, manifest, merge, partial, pinned, tier, view, winners
 from serving.lookup import TableReader
 from serving.tailer import Tailer
 from tests.simulation.broken import broken
@@ -42,9 +42,21 @@ LINES: Final = (
     Line("records before the seam count", winners._folded, "if offset < first:", "if False:"),
     Line(
         "the oldest generation decides",
-        winners.winners_of_prefix,
+        winners.newest_values,
         "found.setdefault(stored_key, value)",
         "found[stored_key] = value",
+    ),
+    Line(
+        "a record that leaves its row's value as it is forgets what older generations have of it",
+        partial.resolved,
+        "value = merged(value, older)",
+        "pass",
+    ),
+    Line(
+        "and what its own generation has of it",
+        partial.laid_over,
+        "merged(value, older)",
+        "value",
     ),
     Line("hot tombstones are left out", winners._folded, "winners[key] = None", "del winners[key]"),
     Line(

@@ -32,7 +32,7 @@ AddPartition Append ClockJump ClusterDown Compact DeliverLate Expire LoseEnd Rep
 Rewrite Rollback SetProperty Tag Trim Resume landed taken crashed expired gap
 "landed with rows" "late swap landed" "late swap refused" "bad record" "transaction committed"
 "transaction aborted" "record compacted" "tombstone dropped" "foreign append" "foreign replace" "rolled back"
-"rewrite taken over"
+"rewrite taken over" "partial record"
 "unknown settled as landed" "unknown settled as not landed" "unknown settled as unproven"
 "stopped owner-lost" "stopped commit-unknown" "stopped foreign-snapshot" "stopped offsets-gone"
 "stopped seam-beyond-log" "stopped topic-replaced" "stopped cluster-replaced" "stopped tombstones-gone"

@@ -80,7 +80,7 @@ class _Writer:
 
     file_bytes = _FILE_BYTES
 
-    def __init__(self, io: FakeIO, path: str, _: object) -> None:
+    def __init__(self, io: FakeIO, path: str, *_: object) -> None:
         self._io = io
         self._path = path
         self._rows: list[Any] = []

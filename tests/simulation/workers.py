@@ -16,7 +16,7 @@ from serving.layout import COLD
 from serving.tables import ServedTable
 from tests.simulation.cold import FakePublished
 from tests.simulation.faults import Violation
-from tests.simulation.records import DEFINITION, KEYS, Key, Row
+from tests.simulation.records import DEFINITION, KEYS, NULL, Key, Row
 from thermocline.errors import ThermoclineError
 from thermocline.rules.definition import KEY, TOMBSTONE
 from thermocline.rules.fold import overlay
@@ -101,7 +101,7 @@ class Worker:
         self._ends: dict[str, Seam] = {}
         self._sequence_number = 0
         published = FakePublished(folder / COLD, world.io)
-        self.table = ServedTable(DEFINITION, folder, published, clock, STALE_AFTER_SECONDS)  # type: ignore[arg-type]
+        self.table = ServedTable(world.definition, folder, published, clock, STALE_AFTER_SECONDS)  # type: ignore[arg-type]
 
     @property
     def lease(self) -> Seam | None:
@@ -261,7 +261,7 @@ class Worker:
 
 def _values(rows: Sequence[bytes]) -> Found:
     decoded = [_decode(row) for row in rows]
-    return {(row["u"], row["k"]): row["v"] for row in decoded}
+    return {(row["u"], row["k"]): NULL if row["v"] is None else row["v"] for row in decoded}
 
 
 def _bucket_of(extract: Extract, bucket: int, scans: bool) -> Found:
@@ -280,7 +280,8 @@ def _bucket_of(extract: Extract, bucket: int, scans: bool) -> Found:
                 raise Violation("hot-differs", f"a scan gives {scanned}, a lookup {payloads}")
         rows = {key: cold.rows.cold(row) for key, row in cold.reader.rows(index, entity).items()}
         winners: Mapping[bytes, bytes | None] = {
-            key: None if row is None else cold.rows.hot(entity, key, row) for key, row in hits.items()
+            key: None if row is None else cold.rows.hot(entity, key, row, rows.get(key))
+            for key, row in hits.items()
         }
         found |= _values(list(overlay(rows, winners).values()))
     return found

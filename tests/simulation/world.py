@@ -20,11 +20,13 @@ from tests.simulation.keeper import Keeper
 from tests.simulation.oracle import Oracle, Produced, Rows
 from tests.simulation.records import (
     DEFINITION,
-    DEFINITION_JSON,
     IDENTIFIER,
+    KEPT,
     KEYS,
+    PARTIAL,
     TOPICS,
     Row,
+    definition_json,
     key_bytes,
     value_bytes,
 )
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 STARTED_MS = 1_700_000_000_000
 # How long tombstones are kept where topics are compacted; steps pass minutes, and some pass hours.
 TOMBSTONES_KEPT_MS = 3_600_000
-UPSERT, DELETE, BAD = range(3)
+UPSERT, DELETE, BAD, TOUCH = range(4)
 
 
 class Step(Protocol):
@@ -65,6 +67,7 @@ class Surroundings:
     skew_ms_max: int = 0
     is_served: bool = False
     is_maintained: bool = False
+    is_partial: bool = False
 
 
 class SimClock:
@@ -92,6 +95,7 @@ class World:
 
     def __init__(self, around: Surroundings, steps: Iterable[Step] = ()) -> None:
         self.around = around
+        self.definition = PARTIAL if around.is_partial else DEFINITION
         self.now_ms = STARTED_MS
         self.counts: Counter[str] = Counter()
         self.oracle = Oracle()
@@ -179,7 +183,7 @@ class World:
             return
         self._values += 1
         k, v = KEYS[key % len(KEYS)], self._values
-        value = {UPSERT: value_bytes(v), DELETE: None, BAD: b"bad"}[what]
+        value = {UPSERT: value_bytes(v), DELETE: None, BAD: b"bad", TOUCH: value_bytes(KEPT)}[what]
         # Producers' clocks disagree by a few seconds, and some keys come out of order.
         at_ms = self.now_ms + (v * 7919 % 5000) - 2500
         source = self.cluster if transaction is None else transaction
@@ -188,7 +192,7 @@ class World:
         one = Produced(
             k,
             None if what == BAD else k,
-            v if what == UPSERT else None,
+            {UPSERT: v, TOUCH: KEPT}.get(what),
             topic,
             partition,
             offset,
@@ -198,6 +202,7 @@ class World:
         self.oracle.log(self.cluster.topics[topic].topic_id, partition).records.append(one)
         self.counts["produced"] += 1
         self.counts["bad record"] += what == BAD
+        self.counts["partial record"] += what == TOUCH
 
     # The table.
 
@@ -238,7 +243,7 @@ class World:
         seam = Seam(dict.fromkeys(self.places, 0))
         change = TableChange(seam, self.cluster.cluster_id, ids, watermark_ms=-1, drained_ms=self.now_ms)
         properties = {
-            DEFINITION_PROPERTY: DEFINITION_JSON,
+            DEFINITION_PROPERTY: definition_json(self.definition),
             EPOCH_PROPERTY: "0",
             SEAM_PROPERTY: seam.to_json(),
             BATCH_PROPERTY: change.batch_id,

@@ -104,6 +104,35 @@ def test_a_truncate_which_has_no_key_says_what_it_is() -> None:
     assert (bad.stage, "TRUNCATE" in bad.reason) == (Stage.DECODE, True)
 
 
+def test_with_partial_updates_a_value_that_is_not_there_is_absent_and_all_others_are_set() -> None:
+    """Also one inside an object, in base64, and of a type that is no text; numbers beside it stay exact."""
+    columns: dict[str, str | dict[str, str]] = {
+        "id": "int",
+        "born": {"type": "date", "epoch": "d"},
+        "photo": "binary",
+        "price": "decimal(38,20)",
+        "city": {"type": "string", "path": "address.city"},
+        "street": {"type": "string", "path": "address.street"},
+    }
+    table = LiveTable.build(
+        name="t", identifier="a.t", topics=["t"], key=["id"], envelope="debezium", columns=columns,
+        partial_updates=True,
+    )  # fmt: skip
+    after = (
+        b'{"id": 7, "born": "__debezium_unavailable_value", "photo": "%s", "price": 0.12345678901234567891,'
+        b' "address": {"city": "Oslo", "street": "__debezium_unavailable_value"}}'
+        % base64.b64encode(UNAVAILABLE.encode())
+    )
+    values = [b'{"op": "u", "after": %s}' % after, b'{"op": "u", "after": {"id": 7}}', b'{"op": "d"}']
+    decoded = decoder_for(table).decode([b'{"id": 7}'] * 3, values)
+    assert decoded.bad == []
+    assert decoded.absent == [("born", "photo", "street"), (), ()]
+    assert decoded.tombstones == [False, False, True]
+    assert decoded.columns["price"] == [Decimal("0.12345678901234567891"), None, None]
+    assert decoded.columns["city"] == ["Oslo", None, None]
+    assert decoded.columns["born"] == decoded.columns["photo"] == decoded.columns["street"] == [None] * 3
+
+
 @pytest.mark.parametrize(
     "left_out",
     [

@@ -489,3 +489,54 @@ def test_a_column_from_a_header_is_null_without_it_and_its_last_value_else() -> 
     assert decoded.columns["raw"] == [None, b"\xff", None, None, None]
     assert decoded.columns["n"] == [None, None, 2, None, None]
     assert decoded.tombstones == [False, False, False, False, True]
+
+
+@pytest.mark.parametrize("key_from", ["key", "value"])
+def test_a_column_without_a_field_is_absent_and_one_that_is_null_is_not(key_from: str) -> None:
+    """Also by path: an object that is null makes its columns null, one without the field leaves them."""
+    table = LiveTable.build(
+        name="t",
+        identifier="a.t",
+        topics=["t"],
+        key=["k"],
+        key_from=key_from,
+        columns={
+            "k": "string",
+            "v": "long",
+            "city": {"type": "string", "path": "address.city"},
+            "zip": {"type": "int", "path": "address.zip"},
+            "address": "json",
+            "source": {"type": "string", "header": "source"},
+        },
+        partial_updates=True,
+    )
+    said = {
+        b'{"k":"a","v":null,"address":{"city":"Oslo","zip":null}}': (),
+        b'{"k":"a","address":{"zip":1}}': ("v", "city"),
+        b'{"k":"a","address":null}': ("v",),
+        b'{"k":"a","v":1,"v":2}': ("city", "zip", "address"),
+        b'{"k":"a"}': ("v", "city", "zip", "address"),
+    }
+    bad = [b'{"k":"a","v":"x"}', b"[]", b"{", b'{"k":"a","address":7}']
+    decoded = decoder_for(table).decode([b'{"k":"a"}'] * 9, [*said, *bad])
+    assert [one.index for one in decoded.bad] == [5, 6, 7, 8]
+    assert decoded.absent == list(said.values())
+    assert decoded.columns["source"] == [None] * 5  # set by each record, and absent from none
+    for place, absent in enumerate(said.values()):
+        assert all(decoded.columns[name][place] is None for name in absent)
+
+
+def test_a_delete_leaves_no_column_as_it_is() -> None:
+    table = LiveTable.build(
+        name="t",
+        identifier="a.t",
+        topics=["t"],
+        key=["k"],
+        columns={"k": "string", "v": "long"},
+        delete_when={"path": "op", "values": ["D"]},
+        partial_updates=True,
+    )
+    values = [b'{"op":"D"}', None, b'{"op":"U"}']
+    decoded = decoder_for(table).decode([b'{"k":"a"}'] * 3, values)
+    assert decoded.tombstones == [True, True, False]
+    assert decoded.absent == [(), (), ("v",)]

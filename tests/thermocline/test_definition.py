@@ -126,7 +126,17 @@ def test_a_bad_type_says_what_is_wrong(text: Any, says: str) -> None:
             {"delete_when": {"header": "h", "values": ["D"]}, "key_from": "value"},
             "delete_when needs key_from",
         ),
+        (
+            {"key": [], "entity": [], "key_from": "value", "partial_updates": True},
+            "partial_updates needs a key",
+        ),
+        (
+            {"columns": {"app_id": "int", "user_id": "string", "key": "string"}, "partial_updates": True},
+            "a column outside the key",
+        ),
+        ({"format": "avro", "partial_updates": True}, 'partial_updates needs format = "json", not "avro"'),
         ({"envelope": "canal"}, 'envelope is "canal", not plain or debezium or maxwell'),
+        ({"envelope": "maxwell", "partial_updates": True}, "partial_updates are not for Maxwell's events"),
         ({"envelope": "debezium", "key_from": "value"}, 'envelope = "debezium" needs key_from = "key"'),
         ({"key_from": "header"}, "not key or value"),
         ({"on_error": "ignore"}, 'on_error is "ignore", not fail or quarantine or skip'),

@@ -210,6 +210,11 @@ def java_deletes(lake: Lake) -> list[Any]:
     return list(found.values())
 
 
+def placed(file: DataFile) -> dict[str, Any]:
+    """Where a manifest lists its deletes: in a table that has one partition spec."""
+    return {"spec-id": 0, "partition": [file.part.number]}
+
+
 def with_one_row_deleted(lake: Lake) -> tuple[DataFile, Deletes]:
     """A file that has deletes of ours, and others for it, not committed yet."""
     lake.upsert(dict.fromkeys("abcdefghijkl", "1"))
@@ -227,7 +232,7 @@ def test_a_second_file_of_deletes_for_one_data_file_is_refused(new_lake: Callabl
     file, second = with_one_row_deleted(lake)
     lake.commit_by_others(
         lambda delta, files: files.give(
-            delta, "RowDelta", "addDeletes", "DeleteFile", [deletes_json(file.bucket, file.path, second)]
+            delta, "RowDelta", "addDeletes", "DeleteFile", [deletes_json(placed(file), file.path, second)]
         )
     )
     with pytest.raises(ForeignSnapshot, match="position_deletes of another writer"):
@@ -237,7 +242,7 @@ def test_a_second_file_of_deletes_for_one_data_file_is_refused(new_lake: Callabl
 def test_deletes_that_are_bound_to_no_file_are_refused(new_lake: Callable[[int], Lake]) -> None:
     lake = new_lake(2)
     file, second = with_one_row_deleted(lake)
-    unbound = deletes_json(file.bucket, file.path, second)
+    unbound = deletes_json(placed(file), file.path, second)
     for name in ("referenced-data-file", "lower-bounds", "upper-bounds"):
         del unbound[name]
     lake.commit_by_others(
@@ -256,7 +261,7 @@ def test_deletes_with_equal_bounds_of_their_paths_are_bound_to_that_file(
     (file,) = lake.files()[:1]
     stem = f"{lake.java_table.location()}/data/{uuid4()}"
     (written,) = write_deletes(IO, stem, 2, {file.path: BitMap([0])}).values()
-    bound = deletes_json(file.bucket, file.path, written)
+    bound = deletes_json(placed(file), file.path, written)
     del bound["referenced-data-file"]
     lake.commit_by_others(
         lambda delta, files: files.give(delta, "RowDelta", "addDeletes", "DeleteFile", [bound])

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from hypothesis import given
@@ -151,3 +151,86 @@ def test_an_overlay_is_what_a_dict_holds_after_the_changes(
     found = overlay(cold, dict(changes))
     assert found == expected
     assert list(found) == sorted(expected)
+
+
+PARTIAL = LiveTable.build(
+    name="t",
+    identifier="a.t",
+    topics=["a", "b"],
+    key=["k"],
+    columns={"k": "string", "v": "long", "w": "long"},
+    partial_updates=True,
+)
+SET = st.none() | st.integers(0, 9)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A record that sets some columns, to None too; ``sets`` None is a tombstone."""
+
+    key: bytes
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    sets: dict[str, int | None] | None
+
+    @property
+    def absent(self) -> list[str]:
+        return [] if self.sets is None else [name for name in ("v", "w") if name not in self.sets]
+
+
+CHANGES = st.lists(
+    st.builds(
+        Change,
+        key=st.sampled_from([b"a", b"b", b"c"]),
+        topic=st.sampled_from(["a", "b"]),
+        partition=st.integers(0, 1),
+        offset=st.integers(0, 30),
+        timestamp_ms=st.integers(0, 3),
+        sets=st.none() | st.dictionaries(st.sampled_from(["v", "w"]), SET),
+    ),
+    max_size=30,
+    unique_by=lambda record: (record.topic, record.partition, record.offset),
+)
+
+
+def partial_arrow(changes: list[Change]) -> pa.Table:
+    rows = [
+        {
+            "k": one.key.decode(),
+            **(one.sets or {}),
+            "_kafka_topic": one.topic,
+            "_kafka_partition": one.partition,
+            "_kafka_offset": one.offset,
+            "_kafka_timestamp": one.timestamp_ms * 1000,
+            "_tombstone": one.sets is None,
+            "_key": one.key,
+            "_absent": one.absent,
+        }
+        for one in changes
+    ]
+    return pa.Table.from_pylist(rows, PARTIAL.records_schema)
+
+
+@given(CHANGES, st.integers(0, 30))
+def test_a_winner_has_each_column_from_the_last_record_of_its_partition_that_set_it(
+    changes: list[Change], cut: int
+) -> None:
+    """Against dicts: a tombstone leaves all columns null, and what was never set stays absent."""
+    states: dict[tuple[bytes, str, int], dict[str, int | None]] = {}
+    for one in sorted(changes, key=lambda one: one.offset):
+        place = (one.key, one.topic, one.partition)
+        nulls: dict[str, int | None] = {"v": None, "w": None}
+        states[place] = nulls if one.sets is None else states.get(place, {}) | one.sets
+    table = pa.concat_tables([partial_arrow(changes[:cut]), partial_arrow(changes[cut:])])
+    folded = fold(table)
+    assert folded.superseded == len(changes) - folded.winners.num_rows
+    assert folded.winners.schema == PARTIAL.records_schema
+    assert sorted(row["_key"] for row in folded.winners.to_pylist()) == sorted({one.key for one in changes})
+    for row in folded.winners.to_pylist():
+        state = states[row["_key"], row["_kafka_topic"], row["_kafka_partition"]]
+        assert {name: row[name] for name in ("v", "w") if name not in row["_absent"]} == state
+        assert [row[name] for name in row["_absent"]] == [None] * len(row["_absent"])
+    plain = [replace(one, sets={"v": 0, "w": 0}) for one in changes]
+    assert offsets_of(folded) == offsets_of(fold(partial_arrow(plain)))

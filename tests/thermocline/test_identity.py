@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from thermocline.errors import ClusterReplaced, ReadPointGone, TombstonesGone, TopicReplaced
+from thermocline.errors import ClusterReplaced, ReadPointGone, TombstonesGone, TopicCompacted, TopicReplaced
 from thermocline.iceberg.catalog import SnapshotState
 from thermocline.kafka.log import UNKNOWN_CONFIG, TopicConfig, TopicFacts, TopicRetention
 from thermocline.rules.definition import LiveTable
@@ -99,6 +99,18 @@ def test_another_cluster_and_all_other_topics_are_named() -> None:
 
 def test_a_topic_that_the_snapshot_does_not_know_is_new() -> None:
     check_identity("t", "c", {"a": "1"}, Answers(), ["a", "b"])  # type: ignore[arg-type]
+
+
+def test_partial_updates_are_not_read_from_topics_that_are_compacted() -> None:
+    definition = LiveTable.build(
+        name="t", identifier="a.t", topics=["a", "b"], key=["k"], columns={"k": "string", "v": "long"}
+    )
+    partial, at = replace(definition, partial_updates=True), At(Seam({("a", 0): 10, ("b", 0): 10}), NOON_MS)
+    check_log("t", at, Answers(), definition, NOON_MS)  # type: ignore[arg-type]
+    check_log("t", at, Answers(config=DELETED), partial, NOON_MS)  # type: ignore[arg-type]
+    with pytest.raises(TopicCompacted) as stop:
+        check_log("t", at, Answers(config=DELETED, config_of={"b": COMPACTED}), partial, NOON_MS)  # type: ignore[arg-type]
+    assert stop.value.topics == ("b",)
 
 
 def test_behind_for_longer_than_tombstones_live_stops_with_the_time() -> None:

@@ -7,6 +7,7 @@ import sqlite3
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from ingest.commit import Committer, Landed
 from thermocline.iceberg.catalog import current_state
 from thermocline.iceberg.data_file import WrittenFile, write_data_file
 from thermocline.iceberg.deletes import read_deletes, write_deletes
+from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import DataFile, Deletes, local_path, plan_files
 from thermocline.rules.definition import TOMBSTONE, LiveTable
 from thermocline.rules.keys import encode_table
@@ -86,7 +88,10 @@ class Damage:
     def written(self, bucket: int, rows: pa.Table) -> WrittenFile:
         table = self.load()
         path = f"{table.location()}/data/bucket={bucket}/{uuid.uuid4()}.parquet"
-        return write_data_file(table.io, path, self.definition, rows)
+        return write_data_file(table.io, path, self.definition, rows, self._place(bucket))
+
+    def _place(self, bucket: int) -> FileBucket:
+        return FileBucket(bucket, self.definition.buckets)
 
     def deletes(self, positions: dict[str, BitMap]) -> dict[str, Deletes]:
         table = self.load()
@@ -109,7 +114,10 @@ class Damage:
             watermark_ms=state.watermark_ms,
             drained_ms=state.drained_ms,
             accounting=accounting or Accounting(),
-            files=parts,
+            files=[
+                replace(one, parts=dict.fromkeys([*one.deletes, *one.replaced], self._place(one.bucket)))
+                for one in parts
+            ],
             **changes,
         )
 

@@ -25,9 +25,11 @@ from thermocline.rules.seam import Seam
 
 TOPIC = "scores"
 LARGE = 2**40  # no int, but a long
+KEPT = -1  # of a record that leaves the score of its row as it is
+NULL = -2  # of a row that has had none
 
 
-def definition_of(version: int = 2, suppress_unchanged: bool = False) -> LiveTable:
+def definition_of(version: int = 2, suppress_unchanged: bool = False, is_partial: bool = False) -> LiveTable:
     """A score by user: a long, and in version 1 an int."""
     return LiveTable.build(
         name="scores",
@@ -37,6 +39,7 @@ def definition_of(version: int = 2, suppress_unchanged: bool = False) -> LiveTab
         columns={"user": "string", "score": "long" if version == 2 else "int"},
         buckets=2,
         suppress_unchanged=suppress_unchanged,
+        partial_updates=is_partial,
         version=version,
     )
 
@@ -63,6 +66,8 @@ class Record:
     def value(self) -> bytes | None:
         if self.is_garbage:
             return b"{"
+        if self.score == KEPT:
+            return b"{}"
         return None if self.score is None else json.dumps({"score": self.score}).encode()
 
 
@@ -74,6 +79,7 @@ class Story:
     partitions: int = 2
     suppresses: bool = False
     moves: bool = False
+    is_partial: bool = False
     log: dict[Place, list[Record]] = field(default_factory=dict)
     starts: dict[Place, int] = field(default_factory=dict)
     seams: list[Seam] = field(default_factory=list)
@@ -100,6 +106,8 @@ class Story:
             offset = self._next.get(place, 0) + self.chance.choice((0, 0, 0, 1))
             kind = self.chance.random()
             score = None if kind < 0.25 else LARGE if kind < 0.35 else self.chance.randrange(4)
+            if self.is_partial and score is not None and self.chance.random() < 0.4:
+                score = KEPT
             time = self.chance.randrange(1000)
             record = Record(place, offset, time, user, score, is_garbage=kind > 0.95)
             self.log.setdefault(place, []).append(record)
@@ -132,7 +140,8 @@ class Story:
                 last[record.user, record.place] = record
         for user in {user for user, _ in last}:
             winner = max((r for (u, _), r in last.items() if u == user), key=_rank)
-            self._apply(winner)
+            of_place = [one for one in read if (one.user, one.place) == (user, winner.place)]
+            self._apply(self._laid_together(winner, of_place))
 
     def alter(self) -> None:
         """From here on a large score is good."""
@@ -187,7 +196,7 @@ class Story:
         self.expired = self.chance.randint(1, len(self.seams) - 1)
 
     def reading(self) -> Reading:
-        definition = definition_of(self.versions[-1], self.suppresses)
+        definition = definition_of(self.versions[-1], self.suppresses, self.is_partial)
         links, definitions = [], []
         for number in range(self.expired, len(self.seams)):
             state = SnapshotState(
@@ -220,7 +229,7 @@ class Story:
         rows = [
             {
                 "user": user,
-                "score": row.score,
+                "score": None if row.score == NULL else row.score,
                 "_kafka_topic": row.place[0],
                 "_kafka_partition": row.place[1],
                 "_kafka_offset": row.offset,
@@ -231,8 +240,19 @@ class Story:
         plain = pa.schema([field for field in schema if field.name != "_key"])
         return with_keys(definition, pa.Table.from_pylist(rows, plain))
 
+    def _laid_together(self, winner: Record, records: Sequence[Record]) -> Record:
+        """The winner with what its partition's records came to."""
+        score: int | None = KEPT
+        for one in records:
+            if one.is_good(self.versions[-1]):
+                before = NULL if score is None else score
+                score = before if one.score == KEPT else one.score
+        return replace(winner, score=score) if winner.score == KEPT and score != KEPT else winner
+
     def _apply(self, record: Record) -> None:
         live = self.rows.get(record.user)
+        if record.score == KEPT:
+            record = replace(record, score=NULL if live is None else live.score)
         if record.score is None:
             self.rows.pop(record.user, None)
         elif not (self.suppresses and live is not None and live.score == record.score):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import verify.entities
-from tests.verify.story import TOPIC, Story, definition_of
+from tests.verify.story import NULL, TOPIC, Story, definition_of
 from thermocline.iceberg.reading import Reading
 from thermocline.iceberg.rows import rows_schema, with_keys
 from thermocline.rules.definition import LiveTable
@@ -19,11 +21,13 @@ from thermocline.rules.seam import Seam
 from verify.entities import Entities, entity_key, parameters_of
 from verify.finding import Finding
 from verify.log_decode import LogDecoder
+from verify.overlay_check import extract_findings
 from verify.sample import entities_of
+from verify.staging import EXTRACT, LOG, MEMORY_BYTES_MIN, STORED, Staging
 
 
-def told(seed: int, moves: bool) -> Story:
-    story = Story(random.Random(seed), partitions=3, moves=moves)
+def told(seed: int, moves: bool, is_partial: bool = False) -> Story:
+    story = Story(random.Random(seed), partitions=3, moves=moves, is_partial=is_partial)
     story.versions = [2]
     for _ in range(5):
         story.produce(15, users=6)
@@ -34,18 +38,23 @@ def told(seed: int, moves: bool) -> Story:
 
 def rows_at(story: Story, snapshot: int, end: Seam) -> dict[str, Any]:
     """The table at a snapshot with the log up to an end laid over it, replayed from nothing."""
+    rows = story_at(story, snapshot, end).rows.items()
+    return {user: {"user": user, "score": None if row.score == NULL else row.score} for user, row in rows}
+
+
+def story_at(story: Story, snapshot: int, end: Seam) -> Story:
     again = Story(random.Random(0), partitions=3)
     again.versions, again.log = [2] * (snapshot + 1), story.log
     for number in range(1, snapshot + 1):
         again.seams.append(story.seams[number])
         again.take_in(story.seams[number - 1], story.seams[number])
     again.take_in(story.seams[snapshot], end)
-    return {user: record.score for user, record in again.rows.items()}
+    return again
 
 
 def entities(story: Story, snapshot: int) -> Entities:
     """What a verification keeps that was at a snapshot: its rows, and all records from its seam on."""
-    before = Story(random.Random(0), partitions=3)
+    before = Story(random.Random(0), partitions=3, is_partial=story.is_partial)
     before.versions, before.log, before.seams = [2] * (snapshot + 1), story.log, story.seams[: snapshot + 1]
     for number in range(1, snapshot + 1):
         before.take_in(story.seams[number - 1], story.seams[number])
@@ -59,12 +68,16 @@ def entities(story: Story, snapshot: int) -> Entities:
     return kept
 
 
-@pytest.mark.parametrize("moves", [False, True], ids=["keys stay", "keys move"])
-def test_the_rows_at_any_later_read_point_are_those_of_a_replay(moves: bool) -> None:
+@pytest.mark.parametrize(
+    ("moves", "is_partial"),
+    [(False, False), (True, False), (False, True)],
+    ids=["keys stay", "keys move", "partial updates"],
+)
+def test_the_rows_at_any_later_read_point_are_those_of_a_replay(moves: bool, is_partial: bool) -> None:
     judged = 0
     definition = definition_of()
     for seed in range(25):
-        story = told(seed, moves)
+        story = told(seed, moves, is_partial)
         base = story.chance.randrange(1, len(story.seams))
         kept, whole = entities(story, base), story.reading()
 
@@ -82,8 +95,7 @@ def test_the_rows_at_any_later_read_point_are_those_of_a_replay(moves: bool) -> 
             wanted = rows_at(story, snapshot, point.end)
             for user in (f"u{number}" for number in range(6)):
                 entity = entities_of(definition, pa.table({"user": [user]}))[0].as_py()
-                score = wanted.get(user)
-                rows = [] if score is None else [{"user": user, "score": score}]
+                rows = [wanted[user]] if user in wanted else []
                 found = kept.judge(entity, rows, point, reading_at)
                 assert found is None, (seed, user, found)
                 judged += 1
@@ -91,6 +103,44 @@ def test_the_rows_at_any_later_read_point_are_those_of_a_replay(moves: bool) -> 
                 assert isinstance(lie, Finding)
                 assert lie.key == {"user": user}
     assert judged == 25 * 4 * 6
+
+
+def test_an_extract_over_partial_records_is_what_the_log_says() -> None:
+    """Goal: what the records beyond the seam leave as it is, is as the table has it."""
+    for seed in range(10):
+        story = told(seed, moves=False, is_partial=True)
+        ends = Seam({(TOPIC, p): story._next.get((TOPIC, p), 0) for p in range(3)})
+        point = ReadPoint(5, story.seams[5], ends)
+        at_the_end = story_at(story, 5, ends)
+        with closing(Staging(None, story.reading().definition, MEMORY_BYTES_MIN)) as staging:
+            for chunk in story.chunks():
+                staging.add(LOG, LogDecoder(story.reading(), [ends]).decode(chunk))
+            staging.add(STORED, story.table())
+            staging.add(EXTRACT, at_the_end.table())
+            staging.reduce_log()
+            assert list(extract_findings(staging, point)) == []
+            user, row = next(
+                (u, r) for u, r in at_the_end.rows.items() if not story.seams[5].covers(*r.place, r.offset)
+            )
+            at_the_end.rows[user] = replace(row, score=77)
+            staging.clear(EXTRACT)
+            staging.add(EXTRACT, at_the_end.table())
+            (found,) = extract_findings(staging, point)
+            assert found.finding.key == {"user": user}
+
+
+def test_partial_records_that_no_later_answer_needs_are_forgotten_and_not_what_they_set() -> None:
+    story = told(5, moves=False, is_partial=True)
+    kept = entities(story, 1)
+    middle, end = story.seams[3], Seam({(TOPIC, p): story._next.get((TOPIC, p), 0) for p in range(3)})
+    count = kept.records
+    kept.forget(middle)
+    assert kept.records < count
+    for at in (middle, end):
+        wanted = rows_at(story, 3, at)
+        for user in (f"u{number}" for number in range(6)):
+            found = kept.rows_at(entity_of(user), ReadPoint(3, middle, at), lambda _: None)
+            assert found == ([wanted[user]] if user in wanted else [])
 
 
 def test_records_that_no_later_answer_needs_are_forgotten() -> None:

@@ -260,6 +260,7 @@ def test_quotes_and_newlines_stay_where_they_are_put() -> None:
             {"columns": {"id": "string"}, "delete_when": {"header": "op", "values": ["D"]}},
             "delete_when",
         ),
+        ({"columns": {"id": "string", "text": "string"}, "partial_updates": True}, "partial_updates"),
         ({"key_format": "string", "columns": {"id": "string", "text": "string"}}, None),
         ({"columns": {"id": "int", "text": {"type": "string", "path": "a.b"}}}, None),
     ],

@@ -20,6 +20,9 @@ from thermocline.settings.model import size_of
 from thermocline.text.typed import command
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from maintenance.measure import FileMeasure, TableMeasure
     from maintenance.plan import PlannedTask
     from maintenance.status import Examined
 
@@ -125,10 +128,13 @@ def plan(
         for task in found.plan.wanted
     ]
     text = f"all of it: {_seconds(1000 * found.plan.debt_seconds)} of one core"
+    if found.plan.bucket_change_seconds:
+        text += f", and {_seconds(1000 * found.plan.bucket_change_seconds)} for the change of its buckets"
     words = Text(text if rows else f"{name}: nothing is worth a rewrite")
     document = {
         "table": name,
         "debt_seconds": found.plan.debt_seconds,
+        "bucket_change_seconds": found.plan.bucket_change_seconds,
         "tasks": [_task_document(task, chosen) for task in found.plan.wanted],
     }
     show(document, Group(table(headings, rows), words) if rows else words, as_json)
@@ -157,6 +163,7 @@ def explain(
         ("dead rows", f"{measured.dead_rows:,} ({measured.dead_ratio:.0%})"),
         ("files with deletes", f"{measured.delete_files:,}"),
         ("files that may hold a key", f"{measured.depth:.1f}"),
+        *_bucket_change(found.measured, measured.files),
         ("a scan", f"{now.scan:,.1f} ms, at best {best.scan:,.1f} ms"),
         ("a lookup", f"{now.lookup:,.2f} ms, at best {best.lookup:,.2f} ms"),
     )
@@ -208,6 +215,7 @@ def status(context: typer.Context, name: TableName, as_json: AsJson = False) -> 
     debt = f"{_seconds(1000 * found.plan.debt_seconds)} of one core"
     facts = (
         ("data files", f"{measured.files:,} in {len(measured.buckets):,} buckets, {size}"),
+        *_bucket_change(measured, [file for bucket in measured.buckets.values() for file in bucket.files]),
         ("dead rows", f"{measured.dead_rows:,} of {measured.rows:,} ({dead:.0%})"),
         ("files that may hold a key", f"{_worst_depth(found):.1f} in the worst bucket"),
         ("metadata", f"{measured.snapshots:,} snapshots, {manifests}"),
@@ -219,6 +227,7 @@ def status(context: typer.Context, name: TableName, as_json: AsJson = False) -> 
     document = {
         "table": name,
         "files": measured.files,
+        "older_files": measured.older_files,
         "bytes": measured.bytes,
         "rows": measured.rows,
         "dead_rows": measured.dead_rows,
@@ -272,6 +281,13 @@ def orphans(context: typer.Context, name: TableName, as_json: AsJson = False) ->
     text = Text("\n".join(words))
     listed = table(("file", "size", "modified", "deleted after"), rows)
     show(document, Group(listed, text) if rows else text, as_json)
+
+
+def _bucket_change(measured: TableMeasure, files: Sequence[FileMeasure]) -> Iterator[tuple[str, str]]:
+    """How far files are, while the table's number of buckets is being changed."""
+    left = sum(file.buckets != measured.buckets_written for file in files)
+    if left:
+        yield "being changed", f"to {measured.buckets_written} buckets, {left:,} of {len(files):,} files left"
 
 
 def _worst_depth(found: Examined) -> float:

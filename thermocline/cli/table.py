@@ -52,7 +52,7 @@ def alter(
 ) -> int:
     """Apply configuration changes to the table.
 
-    Such as new columns, wider types, new topics and on_error.
+    Such as new columns, wider types, new topics, another number of buckets and on_error.
     """
     session = session_of(context)
     settings = session.settings()
@@ -70,6 +70,7 @@ def alter(
         "definition_version": version,
         "dry_run": dry_run,
         "field_ids": {column.name: column.field_id for column in altered.added},
+        "files_to_rewrite": altered.files_to_rewrite,
     }
     if not altered.changes:
         show(document, Text(f"{name}: nothing to do, the table says what the file says"), as_json)
@@ -80,6 +81,8 @@ def alter(
         if dry_run
         else f"running servers follow by themselves; next: {command(f'ingest run {name}')}"
     )
+    if altered.files_to_rewrite and not settings.maintenance.enabled:
+        after += f"\nand, as [maintenance] is not enabled: {command(f'maintain run {name}')}"
     verb = "would be altered to" if dry_run else "altered to"
     show(document, Text(f"{name} {verb} version {version} of its definition\n{lines}\n{after}"), as_json)
     return ExitCode.DONE

@@ -133,6 +133,34 @@ class OffsetsGone(Resumable, SourceError):
         return f"{self.resume}\nif the records can't be restored: this continues without them; all rows stay"
 
 
+class TopicCompacted(SourceError):
+    """A topic of a table with partial updates is compacted.
+
+    Compaction keeps the newest record of a key and drops those before it. With `partial_updates = true` a
+    record leaves columns as they are, which an earlier one set: a record that is dropped before it is read
+    takes their values with it, and nothing shows that. So such a table is neither created nor read from a
+    compacted topic. (With a user that may not describe the topic, it is taken for a compacted one.)
+
+    Set `cleanup.policy=delete` on the topic, with a `retention.ms` that ingest is never behind for. What was
+    compacted before is gone: have the producer send whole rows once, or create the table from a `start`
+    behind it.
+    """
+
+    code = "topic-compacted"
+    exit_code = ExitCode.STOPPED
+    _what = "table {table} has partial updates, and these topics are compacted: {_topics}."
+    _state = "the table is as last committed; nothing was written."
+    _cause = "compaction drops records that set columns which later records of their key do not set."
+    _next = "set cleanup.policy=delete on them, and run the command again"
+
+    table: str
+    topics: tuple[str, ...]
+
+    @property
+    def _topics(self) -> str:
+        return places.some(self.topics)
+
+
 class TombstonesGone(Resumable, SourceError):
     """A compacted topic may have dropped tombstones before they were read.
 

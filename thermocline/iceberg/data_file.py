@@ -12,6 +12,7 @@ from pyiceberg.conversions import to_bytes
 from pyiceberg.types import PrimitiveType
 
 from thermocline.failpoints import failstep
+from thermocline.iceberg.file_buckets import UNPLACED, FileBucket
 from thermocline.iceberg.sparse_index import footer_entry
 from thermocline.rules.definition import KEY
 
@@ -46,11 +47,17 @@ class WrittenFile:
     null_counts: dict[int, int]
     lower_bounds: dict[int, bytes]
     upper_bounds: dict[int, bytes]
+    part: FileBucket = UNPLACED
 
 
-def write_data_file(io: FileIO, path: str, definition: LiveTable, rows: pa.Table) -> WrittenFile:
-    """Write rows (``definition.records_schema``, sorted by key, at least one) as one data file."""
-    with failstep("data-file.write"), DataFileWriter(io, path, definition) as writer:
+def write_data_file(
+    io: FileIO, path: str, definition: LiveTable, rows: pa.Table, part: FileBucket = UNPLACED
+) -> WrittenFile:
+    """Write rows (``definition.records_schema``, sorted by key, at least one) as one data file.
+
+    All of them are in the bucket ``part``.
+    """
+    with failstep("data-file.write"), DataFileWriter(io, path, definition, part) as writer:
         writer.write(rows)
         return writer.finish()
 
@@ -58,11 +65,12 @@ def write_data_file(io: FileIO, path: str, definition: LiveTable, rows: pa.Table
 class DataFileWriter:
     """A data file that is written in pieces; `finish` says what a manifest says of it.
 
-    Left without `finish`, as by an error, what was written so far is of no use.
+    Left without `finish`, as by an error, what was written so far is of no use. All rows are in ``part``.
     """
 
-    def __init__(self, io: FileIO, path: str, definition: LiveTable) -> None:
+    def __init__(self, io: FileIO, path: str, definition: LiveTable, part: FileBucket = UNPLACED) -> None:
         self.rows = 0
+        self._part = part
         self._path = path
         self._definition = definition
         self._sink = io.new_output(path).create()
@@ -134,7 +142,7 @@ class DataFileWriter:
             lower[field.field_id] = to_bytes(field.field_type, low)
             if high is not None:
                 upper[field.field_id] = to_bytes(field.field_type, high)
-        return WrittenFile(self._path, file_bytes, self.rows, nulls, lower, upper)
+        return WrittenFile(self._path, file_bytes, self.rows, nulls, lower, upper, self._part)
 
 
 def _encodings(table: pa.Table) -> dict[str, Any]:

@@ -29,6 +29,8 @@ from pyiceberg.manifest import DataFile as ManifestDataFile
 
 from thermocline.errors import ForeignSnapshot
 from thermocline.failpoints import failpoint
+from thermocline.iceberg.catalog import definition_of
+from thermocline.iceberg.file_buckets import UNPLACED, FileBucket, bucket_specs
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -63,7 +65,8 @@ class Deletes:
 class DataFile:
     """One Parquet file of one bucket; ``rows`` counts the deleted ones too.
 
-    ``is_held``: a compaction is reading it. Rows of it may be deleted, but it must stay.
+    ``is_held``: a compaction is reading it. Rows of it may be deleted, but it must stay. ``bucket`` is the
+    table's, ``part`` that of the partition spec that the file was written by, which is all of it or a part.
     """
 
     path: str
@@ -72,15 +75,17 @@ class DataFile:
     bytes: int
     deletes: Deletes | None = None
     is_held: bool = False
+    part: FileBucket = UNPLACED
 
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
     """A live file as a manifest lists it, whoever wrote it.
 
-    ``snapshot_id`` is of the snapshot that added it, ``bucket`` -1 where it is in none. ``referenced`` is the
-    data file that position deletes are bound to, and ``deletes`` where they stand. ``lower`` and ``upper``
-    are the bounds of its columns, by field id, as Iceberg serializes values.
+    ``snapshot_id`` is of the snapshot that added it. ``bucket`` is the number that its partition spec
+    (``spec_id``) gives its bucket, -1 where it is in none. ``referenced`` is the data file that position
+    deletes are bound to, and ``deletes`` where they stand. ``lower`` and ``upper`` are the bounds of its
+    columns, by field id, as Iceberg serializes values.
     """
 
     path: str
@@ -93,6 +98,11 @@ class ListedFile:
     deletes: Deletes | None = None
     lower: _Bounds = field(default_factory=dict, compare=False)
     upper: _Bounds = field(default_factory=dict, compare=False)
+    spec_id: int = 0
+
+    def part(self, specs: Mapping[int, int]) -> FileBucket:
+        """The bucket that its rows are in; ``specs`` are the buckets of the table's specs, by their ids."""
+        return FileBucket(self.bucket, specs[self.spec_id]) if self.spec_id in specs else UNPLACED
 
 
 def listed_files(io: FileIO, manifest: ManifestFile) -> Iterator[ListedFile]:
@@ -112,25 +122,36 @@ def listed_files(io: FileIO, manifest: ManifestFile) -> Iterator[ListedFile]:
             deletes=_deletes(file) if is_deletes else None,
             lower=file.lower_bounds or {},
             upper=file.upper_bounds or {},
+            spec_id=manifest.partition_spec_id,
         )
 
 
-def plan_files(table: Table, snapshot_id: int, name: str = "") -> tuple[DataFile, ...]:
+def spec_buckets(table: Table) -> dict[int, int]:
+    """How many buckets the table's partition specs have, those of ours, by their ids."""
+    return {spec.spec_id: count for count, spec in bucket_specs(table.specs().values()).items()}
+
+
+def plan_files(
+    table: Table, snapshot_id: int, name: str = "", buckets: int | None = None
+) -> tuple[DataFile, ...]:
     """The live data files of a snapshot with their deletes, sorted by bucket and path.
 
-    ``name`` is what the configuration calls the table, for the commands that errors print.
+    ``name`` is what the configuration calls the table, for the commands that errors print. ``buckets`` are
+    those that files are sorted into; by default the unit of work of the table's definition.
 
     Raises:
         ForeignSnapshot: the snapshot holds deletes that we never write (equality deletes, position deletes
             that are not bound to one file, several for one file): reading past them would show deleted
-            rows.
+            rows. Or files that are not in one of these buckets.
     """
-    data: list[_Version3File] = []
+    data: list[tuple[_Version3File, FileBucket]] = []
     deletes: dict[str, Deletes] = {}
     name = name or ".".join(table.name())
-    for file in _live_files(table, snapshot_id, name):
+    specs = spec_buckets(table)
+    for file, spec_id in _live_files(table, snapshot_id, name):
         if file.content == DataFileContent.DATA:
-            data.append(file)
+            is_ours = spec_id in specs
+            data.append((file, FileBucket(file.partition[0], specs[spec_id]) if is_ours else UNPLACED))
             continue
         referenced = _referenced(file)
         # A second file of deletes would need to be united with the first one; ours take its place.
@@ -142,10 +163,15 @@ def plan_files(table: Table, snapshot_id: int, name: str = "") -> tuple[DataFile
                 detail=f"{file.file_path} holds {file.content.name.lower()} of another writer",
             )
         deletes[referenced] = _deletes(file)
-    files = [
-        DataFile(f.file_path, f.partition[0], f.record_count, f.file_size_in_bytes, deletes.get(f.file_path))
-        for f in data
-    ]
+    buckets = buckets or definition_of(table, name).buckets
+    files = []
+    for f, part in data:
+        bucket = part.within(buckets)  # safety: files-in-units
+        if bucket is None:
+            place = "no bucket of ours" if part == UNPLACED else f"{part}, and the table has {buckets}"
+            raise ForeignSnapshot(table=name, snapshot_id=snapshot_id, detail=f"{f.file_path} is in {place}")
+        deleted = deletes.get(f.file_path)
+        files.append(DataFile(f.file_path, bucket, f.record_count, f.file_size_in_bytes, deleted, part=part))
     return tuple(sorted(files, key=lambda file: (file.bucket, file.path)))
 
 
@@ -245,14 +271,15 @@ class _Version3File(ManifestDataFile):
         return self._data[_FIELDS.index(field)]
 
 
-def _live_files(table: Table, snapshot_id: int, name: str) -> Iterator[_Version3File]:
+def _live_files(table: Table, snapshot_id: int, name: str) -> Iterator[tuple[_Version3File, int]]:
+    """With the ids of their partition specs."""
     failpoint("catalog.files")
     snapshot = table.snapshot_by_id(snapshot_id)
     if snapshot is None:
         raise ForeignSnapshot(table=name, snapshot_id=snapshot_id, detail="the snapshot is not in the table")
     for manifest in snapshot.manifests(table.io):
         for entry in _live_entries(table.io, manifest):
-            yield cast(_Version3File, entry.data_file)
+            yield cast(_Version3File, entry.data_file), manifest.partition_spec_id
 
 
 def _live_entries(io: FileIO, manifest: ManifestFile) -> Iterator[ManifestEntry]:

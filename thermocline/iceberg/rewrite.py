@@ -1,36 +1,37 @@
 """Whether what others committed after our newest snapshot only rewrote files: then the table says the same.
 
 That a snapshot calls itself a rewrite proves nothing. The live rows of all files that went are compared with
-those of all files that came, in every column: two sums of hashes for each bucket, in which the order of rows
-does not count. Files that stay, with the deletes they had, are not read.
+those of all files that came, in every column: two sums of hashes, in which the order of rows does not count.
+Rows that came must be in the bucket of their file. Files that stay, with the deletes they had, are not read.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from math import gcd
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.table.snapshots import ancestors_of
-from pyiceberg.transforms import BucketTransform
 from pyroaring import BitMap
 
 from thermocline.errors import ForeignSnapshot, StorageFailed, first_line
 from thermocline.iceberg.catalog import SnapshotState, current_state, is_rolled_back, table_state_of
 from thermocline.iceberg.deletes import read_deletes
-from thermocline.iceberg.files import DataFile, open_input, plan_files
+from thermocline.iceberg.files import DataFile, open_input, plan_files, spec_buckets
 from thermocline.iceberg.lineage import Link, link_of
 from thermocline.iceberg.rows import live_rows, rows_schema
 from thermocline.process.logs import fields
 from thermocline.rules.alteration import definition_by
 from thermocline.rules.definition import KEY
+from thermocline.rules.keys import buckets
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -113,6 +114,10 @@ def check_same_rows(table: Table, definition: LiveTable, ours: Link, others: Seq
         before, after = _files(table, ours), _files(table, others[-1])
         # By file and deletes, each as often as it is listed.
         went, came = (before - after).elements(), (after - before).elements()
+        unit = gcd(definition.buckets, *(file.part.of for file in before))
+        for file in after - before:
+            if file.part.within(unit) is None:  # safety: rewrite-in-units
+                raise NotARewrite(f"{file.path} is in {file.part}, and the table has {unit}")
         was, is_now = _Sums(table.io, then), _Sums(table.io, then, ids)
         if was.rows_listed(before) != is_now.rows_listed(after):
             raise NotARewrite("it has another number of rows")
@@ -147,27 +152,24 @@ def _below(table: Table, others: Sequence[Link]) -> Link:
 
 def _files(table: Table, link: Link) -> Counter[DataFile]:
     try:
-        return Counter(plan_files(table, link.snapshot_id))
+        # By one bucket: in which of its snapshot's time a file was does not matter here.
+        return Counter(plan_files(table, link.snapshot_id, buckets=1))
     except ForeignSnapshot as refused:
         raise NotARewrite(refused.detail) from refused
 
 
 def _check_partitions(table: Table, definition: LiveTable, link: Link) -> None:
-    """Every file is in a bucket as the definition has them."""
-    column = definition.bucket_column
-    wanted: list[tuple[int, object]] = [(column.field_id, BucketTransform(definition.buckets))]
-    specs = table.specs()
+    """Every file is in a bucket of a spec of ours."""
+    specs = spec_buckets(table)
     for manifest in link.snapshot.manifests(table.io):
-        spec = specs.get(manifest.partition_spec_id)
-        found = [] if spec is None else [(one.source_id, one.transform) for one in spec.fields]
-        if found != wanted:  # safety: rewrite-partitions
-            raise NotARewrite(f"it holds files that are not in buckets of {column.name}")
+        if manifest.partition_spec_id not in specs:  # safety: rewrite-partitions
+            raise NotARewrite(f"it holds files that are not in buckets of {definition.bucket_column.name}")
 
 
 class _Sums:
-    """What the live rows of files are, by bucket: how many, and the sum of their hashes.
+    """What the live rows of files are: how many, and the sum of their hashes.
 
-    ``ids``: the columns that each file must have, by name.
+    ``ids``: the columns that each file must have, by name; then its rows must be in its bucket, too.
     """
 
     def __init__(self, io: FileIO, definition: LiveTable, ids: Mapping[str, bytes] | None = None) -> None:
@@ -176,21 +178,17 @@ class _Sums:
         self._columns = [name for name in rows_schema(definition).names if name != KEY]
         self._ids = ids or {}
 
-    def rows_listed(self, files: Counter[DataFile]) -> dict[int, int]:
-        """The live rows of each bucket as the manifests count them."""
-        found: dict[int, int] = defaultdict(int)
-        for file, times in files.items():
-            found[file.bucket] += times * _live(file)
-        return {bucket: rows for bucket, rows in found.items() if rows}
+    def rows_listed(self, files: Counter[DataFile]) -> int:
+        """The live rows as the manifests count them."""
+        return sum(times * _live(file) for file, times in files.items())
 
-    def of(self, files: Iterable[DataFile]) -> dict[int, tuple[int, int]]:
-        """Count and sum for each bucket that has rows."""
-        found: dict[int, tuple[int, int]] = {}
+    def of(self, files: Iterable[DataFile]) -> tuple[int, int]:
+        """Count and sum of all rows."""
+        rows = sum_of_all = 0
         for file in files:
             count, total = self._of_file(file)
-            rows, before = found.get(file.bucket, (0, 0))
-            found[file.bucket] = (rows + count, before + total & _SUM_MASK)
-        return {bucket: one for bucket, one in found.items() if one[0]}
+            rows, sum_of_all = rows + count, sum_of_all + total & _SUM_MASK
+        return rows, sum_of_all
 
     def _of_file(self, file: DataFile) -> tuple[int, int]:
         rows_at_once = self._look_at(file)
@@ -198,10 +196,17 @@ class _Sums:
         count = total = 0
         for rows in live_rows(self._io, self._definition, file.path, deleted, rows_at_once):
             count += rows.num_rows
+            if self._ids:
+                self._check_bucket(file, rows)
             total += sum(_hashes(rows.select(self._columns)))
         if count != _live(file):
             raise NotARewrite(f"{file.path} has {count} live rows, and its manifest says {_live(file)}")
         return count, total
+
+    def _check_bucket(self, file: DataFile, rows: pa.Table) -> None:
+        numbers = buckets(self._definition, rows.column(self._definition.bucket_column.name), file.part.of)
+        if (numbers != file.part.number).any():  # safety: rewrite-placed
+            raise NotARewrite(f"{file.path} holds rows of other buckets than {file.part}")
 
     def _look_at(self, file: DataFile) -> int:
         """How many of its rows may be unpacked at a time."""

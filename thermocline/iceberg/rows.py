@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from thermocline.iceberg.files import open_input
-from thermocline.rules.definition import KEY, TOMBSTONE
+from thermocline.rules.definition import ABSENT, KEY, TOMBSTONE
 from thermocline.rules.keys import encode_table
 
 if TYPE_CHECKING:
@@ -20,17 +20,19 @@ if TYPE_CHECKING:
 
     from thermocline.rules.definition import LiveTable
 
-__all__ = ["live_rows", "pieces", "placed_rows", "rows_schema", "with_keys"]
+__all__ = ["declared", "live_rows", "pieces", "placed_rows", "rows_schema", "with_keys"]
 
 Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
 
+# What a record says of itself, and a row does not.
+_OF_RECORDS: Final = (TOMBSTONE, ABSENT)
 # Rows unpacked at a time: a few megabytes of short columns.
 _ROWS_AT_ONCE: Final = 8_192
 
 
 def rows_schema(definition: LiveTable) -> pa.Schema:
     """The declared columns, where each row comes from, and its key."""
-    return pa.schema([field for field in definition.records_schema if field.name != TOMBSTONE])
+    return pa.schema([field for field in definition.records_schema if field.name not in _OF_RECORDS])
 
 
 def live_rows(
@@ -63,7 +65,7 @@ def with_keys(definition: LiveTable, rows: pa.Table) -> pa.Table:
     A column that is not there is null.
     """
     schema = rows_schema(definition)
-    columns = [_plain(rows, field) for field in schema if field.name != KEY]
+    columns = [declared(rows, field, rows.num_rows) for field in schema if field.name != KEY]
     known = pa.table(columns, names=[field.name for field in schema if field.name != KEY])
     keys = encode_table(definition, known)
     return pa.Table.from_arrays([*known.columns, keys], schema=schema)
@@ -82,10 +84,10 @@ def pieces(
             start += batch.num_rows
 
 
-def _plain(rows: pa.Table, field: pa.Field) -> pa.Array:
-    """One array of the declared type."""
+def declared(rows: pa.Table, field: pa.Field, count: int) -> pa.Array:
+    """A column of so many rows as one array of the declared type; null where it is not there."""
     if field.name not in rows.column_names:
-        return pa.nulls(rows.num_rows, field.type)
+        return pa.nulls(count, field.type)
     values = rows.column(field.name).combine_chunks()
     if isinstance(values, pa.DictionaryArray):
         values = pc.cast(values, values.type.value_type)

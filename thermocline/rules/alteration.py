@@ -7,13 +7,14 @@ definition as it was before alterations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final
 
 from pyiceberg import types
 
 from thermocline.errors import AlterationRefused
+from thermocline.rules.bucket_change import problems_of_buckets, with_buckets
 from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.definition import PROVENANCE, Column, LiveTable, problems_of_new_names, spelled_schema
 from thermocline.text.shown import json_text
@@ -39,11 +40,11 @@ FIXED: Final = {
     "key_message": "records do not name their schema, and the log has some that this one wrote",
     "value_message": "records do not name their schema, and the log has some that this one wrote",
     "schema_framed": "the same record must mean the same row whenever it is read",
+    "partial_updates": "the same record must mean the same row whenever it is read",
     "entity": "rows are placed and looked up by it",
-    "buckets": "the place of every row follows from it",
     "format_version": "the deletes in the table are written in its form",
 }
-_WITH_RULES: Final = ("columns", "topics")
+_WITH_RULES: Final = ("columns", "topics", "buckets", "file_buckets")
 # They say which definition it is, not what it says.
 _NAMES: Final = ("name", "version", "provenance_id")
 
@@ -62,7 +63,8 @@ class Alteration:
     """What changes, and the definition that follows.
 
     ``added`` are new columns in declared order, with the field ids that Iceberg will give them; ``topics``
-    are new ones; ``changes`` says everything in sentences, and is empty where nothing differs.
+    are new ones; ``changes`` says everything in sentences, and is empty where nothing differs. A new number
+    of buckets has ``files_to_rewrite``.
     """
 
     definition: LiveTable
@@ -70,19 +72,27 @@ class Alteration:
     widened: tuple[Widening, ...]
     topics: tuple[str, ...]
     changes: tuple[str, ...]
+    files_to_rewrite: int = 0
 
 
-def plan_alteration(current: LiveTable, wanted: LiveTable, last_column_id: int = 0) -> Alteration:
+def plan_alteration(
+    current: LiveTable,
+    wanted: LiveTable,
+    last_column_id: int = 0,
+    files: Mapping[int, int] | None = None,
+) -> Alteration:
     """The alteration that makes the current definition say what the wanted one says.
 
     ``wanted`` is as the configuration has it: its version and its field ids don't count. ``last_column_id``
     is the largest field id that the Iceberg table ever gave, to columns of other programs and dropped ones
-    too.
+    too. ``files`` are the numbers of live files, by how many buckets their partition spec has.
 
     Raises:
         AlterationRefused: with every change that can't be made and why, not only the first.
     """
+    files = files or {}
     problems = [*_fixed_fields(current, wanted), *_problems_of_columns(current, wanted)]
+    problems += problems_of_buckets(current, wanted.buckets_written, files)
     problems += [
         f"the topic {topic} can't be left out: the table holds rows of it, and its seam"
         for topic in current.topics
@@ -106,20 +116,25 @@ def plan_alteration(current: LiveTable, wanted: LiveTable, last_column_id: int =
         ),
         *(f"column {one.name} is widened from {one.before} to {one.after}" for one in widened),
         *_changed_topics(current, wanted, topics),
+        *_changed_buckets(current, wanted, files),
         *(
             f"{field} becomes {_spelled(getattr(wanted, field))}, from {_spelled(getattr(current, field))}"
             for field in FREE
             if getattr(wanted, field) != getattr(current, field)
         ),
     )
+    in_buckets = with_buckets(current, wanted.buckets_written, files)
     definition = replace(
         wanted,
+        buckets=in_buckets.buckets,
+        file_buckets=in_buckets.file_buckets,
         name=current.name,
         columns=columns,
         provenance_id=current.provenance_id,
         version=current.version + bool(changes),
     )
-    return Alteration(definition, added, widened, topics, changes)
+    left = sum(count for of, count in files.items() if of != definition.buckets_written)
+    return Alteration(definition, added, widened, topics, changes, left)
 
 
 def definition_by(definition: LiveTable, schema: Schema) -> LiveTable:
@@ -211,6 +226,13 @@ def _changed_topics(current: LiveTable, wanted: LiveTable, added: Sequence[str])
     yield from (f"topic {topic} feeds the table, too" for topic in added)
     if not added and current.topics != wanted.topics:
         yield f"topics are listed as {_spelled(wanted.topics)}"
+
+
+def _changed_buckets(current: LiveTable, wanted: LiveTable, files: Mapping[int, int]) -> Iterator[str]:
+    before, after = current.buckets_written, wanted.buckets_written
+    if before != after:
+        left = f"; {sum(files.values()):,} files are to be rewritten, bucket by bucket" if files else ""
+        yield f"buckets becomes {after}, from {before}{left}"
 
 
 def _spelled(value: object) -> str:

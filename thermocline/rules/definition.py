@@ -24,6 +24,7 @@ from thermocline.rules.avro_schema import SchemaInvalid, schema_text
 from thermocline.rules.column_types import TYPES, ColumnType, Kind, closest
 
 __all__ = [
+    "ABSENT",
     "BUCKET_FIELD",
     "KEY",
     "ONE_COLUMN",
@@ -41,6 +42,7 @@ __all__ = [
 PROVENANCE: Final = ("_kafka_topic", "_kafka_partition", "_kafka_offset", "_kafka_timestamp")
 TOMBSTONE: Final = "_tombstone"
 KEY: Final = "_key"
+ABSENT: Final = "_absent"
 BUCKET_FIELD: Final = "bucket"
 
 SCHEMA_FORMATS: Final = ("avro", "json_schema", "protobuf")
@@ -207,7 +209,10 @@ class LiveTable:
     log identifies it. ``provenance_id`` is the first field id of the provenance columns. ``key_schema`` and
     ``value_schema`` are the schemas of all records, of Avro its text, of Protobuf its descriptors in base64,
     with the message that ``key_message`` and ``value_message`` name; where there is none, each record names
-    its own; ``schema_framed``: records name one that is not looked at.
+    its own; ``schema_framed``: records name one that is not looked at. ``buckets`` is how many units of work
+    there are. ``file_buckets`` is into how many buckets new files are partitioned, in a table whose number
+    was changed: a multiple of ``buckets`` while it is being raised, then the same. None: it was never
+    changed. ``partial_updates``: a record may leave columns of its row as they are.
     """
 
     name: str
@@ -233,6 +238,8 @@ class LiveTable:
     key_message: str | None = None
     value_message: str | None = None
     schema_framed: bool = False
+    file_buckets: int | None = None
+    partial_updates: bool = False
 
     @classmethod
     def build(  # noqa: PLR0913  (a table has as many settings)
@@ -259,6 +266,8 @@ class LiveTable:
         key_message: str | None = None,
         value_message: str | None = None,
         schema_framed: bool = False,
+        file_buckets: int | None = None,
+        partial_updates: bool = False,
         field_ids: Mapping[str, int] | None = None,
         provenance_id: int | None = None,
         version: int = 1,
@@ -298,11 +307,14 @@ class LiveTable:
             key_message=key_message,
             value_message=value_message,
             schema_framed=schema_framed,
+            file_buckets=file_buckets,
+            partial_updates=partial_updates,
         )
         problems += _problems_of_key(live_table, declared=list(columns))
         problems += _problems_of_choices(live_table)
         problems += _problems_of_formats(live_table, key_format)
         problems += _problems_of_schemas(live_table)
+        problems += _problems_of_partial_updates(live_table)
         if problems:
             raise ConfigInvalid(of=f"of table {name}", problems=tuple(problems))
         return live_table
@@ -337,7 +349,9 @@ class LiveTable:
             del fields["delete_when"]
         else:
             fields["delete_when"] = self.delete_when.declared
-        for field in ("key_schema", "value_schema", "key_message", "value_message", "schema_framed"):
+        # One that is kept says to programs before it that spec and bucket of a file are more than they know.
+        schemas = ("key_schema", "value_schema", "key_message", "value_message", "schema_framed")
+        for field in (*schemas, "file_buckets", "partial_updates"):
             if not fields[field]:
                 del fields[field]
         fields["columns"] = [
@@ -351,9 +365,14 @@ class LiveTable:
         The name, the identifier, the version and the field ids don't count: they say where a table is and how
         it came about, not what it is.
         """
-        left_out = ("identifier", "version", "provenance_id", "columns")
+        left_out = ("identifier", "version", "provenance_id", "columns", "buckets", "file_buckets")
         fields = [field for field in _STORED_FIELDS if field not in left_out]
-        found = [
+        found = (
+            []
+            if self.buckets_written == other.buckets_written
+            else [f"buckets is {self.buckets_written}, not {other.buckets_written}"]
+        )
+        found += [
             f"{field} is {_spelled_field(self, field)}, not {_spelled_field(other, field)}"
             for field in fields
             if getattr(self, field) != getattr(other, field)
@@ -388,6 +407,11 @@ class LiveTable:
         """The declared columns outside the key, in declared order."""
         return tuple(column for column in self.columns if column.name not in self.key)
 
+    @property
+    def buckets_written(self) -> int:
+        """Into how many buckets new files are partitioned: what the configuration calls ``buckets``."""
+        return self.file_buckets or self.buckets
+
     @cached_property
     def bucket_column(self) -> Column:
         """The column that the table is partitioned by: the entity's last, or else the log's partition."""
@@ -400,10 +424,14 @@ class LiveTable:
 
     @cached_property
     def records_schema(self) -> pa.Schema:
-        """Decoded records: the declared columns, where each came from, whether it deletes, and its key."""
+        """Decoded records: the declared columns, where each came from, whether it deletes, and its key.
+
+        With partial updates also the names of the columns that it leaves as they are.
+        """
         provenance = list(zip(PROVENANCE, _PROVENANCE_ARROW, strict=True))
         ours = pa.schema([*provenance, (TOMBSTONE, pa.bool_()), (KEY, pa.binary())])
-        return pa.schema([*self.row_schema, *ours])
+        absent = [(ABSENT, pa.list_(pa.string()))] if self.partial_updates else []
+        return pa.schema([*self.row_schema, *ours, *absent])
 
     @cached_property
     def table_schema(self) -> pa.Schema:
@@ -569,6 +597,8 @@ def _problems_of_choices(table: LiveTable) -> Iterable[str]:
     yield from (f'"{name}" is not a topic name' for name in table.topics if not TOPIC_NAME.fullmatch(name))
     if not 1 <= table.buckets <= BUCKETS_MAX:
         yield f"buckets is {table.buckets}, not from 1 to {BUCKETS_MAX}"
+    elif table.buckets_written % table.buckets:
+        yield f"file_buckets is {table.file_buckets}, no multiple of {table.buckets} buckets"
     if table.format_version not in FORMAT_VERSIONS:
         yield f"format_version is {table.format_version}, not {' or '.join(map(str, FORMAT_VERSIONS))}"
     choices = {"format": FORMATS, "key_format": FORMATS, "key_from": KEY_SOURCES, "envelope": ENVELOPES}
@@ -617,6 +647,22 @@ def _problems_of_schemas(table: LiveTable) -> Iterable[str]:
             yield f"{part}_message is about a {part}_schema_file of Protobuf, and there is none"
     if table.schema_framed and table.value_schema is None and table.key_schema is None:
         yield "schema_framed is about a value_schema_file or a key_schema_file, and neither is given"
+
+
+def _problems_of_partial_updates(table: LiveTable) -> Iterable[str]:
+    if not table.partial_updates:
+        return
+    if not table.has_key:
+        yield "partial_updates needs a key: without one, each record is a row of its own"
+    elif not table.value_columns:
+        yield "partial_updates needs a column outside the key, that a record could leave as it is"
+    if table.format != "json":
+        yield (
+            f'partial_updates needs format = "json", not "{table.format}": only there a record says which '
+            "columns it leaves out"
+        )
+    if table.envelope == "maxwell":
+        yield "partial_updates are not for Maxwell's events, which have whole rows"
 
 
 def _problems_of_one_column(part: str, format_: str, columns: Sequence[Column]) -> Iterable[str]:

@@ -4,6 +4,9 @@ Within a partition the highest offset wins. One key in several partitions is a p
 that grew; then the broker's append time decides, then the topic, then the partition.
 That is one order with two implementations: ``order_of`` for a few records, ``fold`` for millions. They are
 held together by ``tests/thermocline/test_fold.py::test_order_of_and_fold_say_the_same``.
+
+With partial updates, what wins is the last record of a partition together with those before it there: it has
+each column from the last one that set it. A whole record and a tombstone set every column, and so end that.
 """
 
 from __future__ import annotations
@@ -16,12 +19,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thermocline.rules.definition import KEY, PROVENANCE
+from thermocline.rules.definition import ABSENT, KEY, PROVENANCE
 
-__all__ = ["Folded", "fold", "order_of", "overlay", "winners"]
+__all__ = ["Folded", "absent_columns", "absent_names", "filled", "fold", "order_of", "overlay", "winners"]
 
 TOPIC, PARTITION, OFFSET, TIMESTAMP = PROVENANCE
 Indexes = np.ndarray[Any, np.dtype[np.int64]]
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
 R = TypeVar("R")
 
 
@@ -29,7 +33,9 @@ R = TypeVar("R")
 class Folded:
     """Records reduced to one per key.
 
-    ``winners`` has the columns of the records, one row per key, sorted by key, tombstones included.
+    ``winners`` has the columns of the records, one row per key, sorted by key, tombstones included. With
+    partial updates, the columns of a winner are those that its partition's records came to, and absent the
+    ones that none of them set.
     ``superseded`` counts the other records; ``conflicts`` counts the keys that were met in more than one
     partition, ``conflict_example`` being one of them.
     """
@@ -52,6 +58,8 @@ def fold(records: pa.Table) -> Folded:
     keys, winner_of, contested = _decide(records)
     by_key = pc.array_sort_indices(keys).to_numpy()
     winners = records.take(pa.array(winner_of[by_key]))
+    if ABSENT in records.column_names and winners.num_rows < records.num_rows:
+        winners = _completed(records, winner_of[by_key], winners)
     example = keys[int(contested[0])].as_py() if len(contested) else None
     return Folded(winners, records.num_rows - winners.num_rows, len(contested), example)
 
@@ -72,6 +80,78 @@ def overlay(cold: Mapping[bytes, R], winners: Mapping[bytes, R | None]) -> dict[
     rows = {key: row for key, row in cold.items() if key not in winners}  # safety: overlay-hides
     rows.update((key, row) for key, row in winners.items() if row is not None)  # safety: overlay-tombstones
     return dict(sorted(rows.items()))
+
+
+def absent_columns(records: pa.Table) -> dict[str, Flags]:
+    """The columns that any of the records leaves as they are: by name, which of the records do."""
+    lists = _one_chunk(records.column(ABSENT))
+    names = lists.flatten().dictionary_encode()
+    rows = np.repeat(np.arange(len(lists)), lists.value_lengths().to_numpy(zero_copy_only=False))
+    found: dict[str, Flags] = {}
+    for code, name in enumerate(names.dictionary.to_pylist()):
+        flags = found[name] = np.zeros(len(lists), np.bool_)
+        flags[rows[names.indices.to_numpy() == code]] = True
+    return found
+
+
+def absent_names(absent: Mapping[str, Flags], rows: int) -> pa.Array:
+    """What ``absent_columns`` reads, as the column of that many records."""
+    flags = np.array(list(absent.values()), np.bool_).reshape(len(absent), rows)
+    of_row, columns = np.nonzero(flags.T)
+    ends = np.searchsorted(of_row, np.arange(rows + 1)).astype(np.int32)
+    return pa.ListArray.from_arrays(
+        pa.array(ends), pa.array(list(absent), pa.string()).take(pa.array(columns))
+    )
+
+
+def filled(rows: pa.Table, absent: Mapping[str, Flags], places: Indexes, cold: pa.Table) -> pa.Table:
+    """Winners' rows with the absent columns of the rows below; null where there is none.
+
+    Args:
+        absent: By column, which of the rows lack it; a column that the rows do not have does not matter.
+        places: For each of the cold rows, the index of the row that it lies below.
+        cold: These columns, of the same types.
+    """
+    for name in absent.keys() & set(rows.column_names):
+        source = np.where(absent[name], -1, np.arange(rows.num_rows))
+        wanted = np.flatnonzero(absent[name][places])
+        source[places[wanted]] = rows.num_rows + wanted
+        column = pa.chunked_array([*rows.column(name).chunks, *cold.column(name).chunks])
+        rows = _replaced(rows, name, column.take(pa.array(source, mask=source < 0)))
+    return rows
+
+
+def _completed(records: pa.Table, winner_of: Indexes, winners: pa.Table) -> pa.Table:
+    """The winners with each column from the last record of their partition that set it."""
+    absent = absent_columns(records)
+    if not any(flags[winner_of].any() for flags in absent.values()):
+        return winners
+    rows, starts = _chains(records, winner_of)
+    left: dict[str, Flags] = {}
+    for name, flags in absent.items():
+        setting = np.where(flags[rows], -1, np.arange(len(rows)))
+        last = np.maximum.reduceat(setting, starts)  # safety: fold-absent-keeps
+        left[name] = last < 0
+        values = records.column(name).take(pa.array(rows[last], mask=left[name]))
+        winners = _replaced(winners, name, values)
+    return _replaced(winners, ABSENT, absent_names(left, winners.num_rows))
+
+
+def _replaced(table: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
+    place = table.schema.get_field_index(name)
+    return table.set_column(place, table.schema.field(place), values)
+
+
+def _chains(records: pa.Table, winner_of: Indexes) -> tuple[Indexes, Indexes]:
+    """The records of each winner's key in its partition, in their order; and where each winner's begin."""
+    keys = _one_chunk(records.column(KEY)).dictionary_encode().indices.to_numpy()
+    places, offsets = _places(records), records.column(OFFSET).to_numpy()
+    rank = np.zeros(len(winner_of), np.int64)
+    rank[keys[winner_of]] = np.arange(len(winner_of))
+    rank_of = rank[keys]
+    rows = np.flatnonzero(places == places[winner_of[rank_of]])
+    rows = rows[np.lexsort((offsets[rows], rank_of[rows]))]
+    return rows, np.flatnonzero(np.diff(rank_of[rows], prepend=-1))
 
 
 def _decide(records: pa.Table) -> tuple[pa.Array, Indexes, Indexes]:

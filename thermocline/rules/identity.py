@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from thermocline.errors import ClusterReplaced, ReadPointGone, TombstonesGone, TopicReplaced
+from thermocline.errors import ClusterReplaced, ReadPointGone, TombstonesGone, TopicCompacted, TopicReplaced
 from thermocline.process.clock import iso_time
 from thermocline.rules.seam import Seam, check_against_log
 
@@ -39,12 +39,25 @@ records wait unseen, and grow old: the log that a table held all of may have had
 def check_log(table: str, at: Fed, log: Log, definition: LiveTable, now_ms: int) -> tuple[Seam, Seam]:
     """All the checks of a log against a table, in their order; the log's starts and ends.
 
-    Raises what `check_source` and `check_tombstones` raise.
+    Raises what `check_source`, `check_not_compacted` and `check_tombstones` raise.
     """
     starts, ends = check_source(table, at, log, definition.topics)
+    check_not_compacted(definition, log)
     if has_rows_to_delete(at, definition):
         check_tombstones(table, at, ends, log, now_ms)
     return starts, ends
+
+
+def check_not_compacted(definition: LiveTable, log: Log) -> None:
+    """Checks that no record is dropped whose columns later records of its key leave as they are.
+
+    Raises:
+        TopicCompacted: the table has partial updates, and topics are compacted; all of them are named.
+    """
+    configs = log.configs(definition.topics) if definition.partial_updates else {}
+    compacted = tuple(topic for topic, config in configs.items() if config.is_compacted)
+    if compacted:  # safety: partial-compacted
+        raise TopicCompacted(table=definition.name, topics=compacted)
 
 
 def check_source(table: str, at: Fed, log: Log, topics: Sequence[str]) -> tuple[Seam, Seam]:

@@ -106,19 +106,23 @@ def prefix_end(prefix: bytes) -> bytes | None:
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
 
 
-def bucket_of(definition: LiveTable, entity_last_value: object) -> int:
+def bucket_of(definition: LiveTable, entity_last_value: object, of: int | None = None) -> int:
     """The bucket of the entity whose last column has that natural value; ``buckets`` for one, in 1 µs."""
     hashed = _form(definition.bucket_column).hashed(entity_last_value)
-    return (mmh3.hash(hashed) & 0x7FFFFFFF) % definition.buckets
+    return (mmh3.hash(hashed) & 0x7FFFFFFF) % (of or definition.buckets)
 
 
-def buckets(definition: LiveTable, array: pa.Array | pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.int32]]:
-    """The bucket of each value of the entity's last column.
+def buckets(
+    definition: LiveTable, array: pa.Array | pa.ChunkedArray, of: int | None = None
+) -> np.ndarray[Any, np.dtype[np.int32]]:
+    """The bucket of each value of the entity's last column, ``of`` so many instead of the definition's.
 
     Source: Iceberg table specification, "Bucket Transform Details" and appendix B.
     """
     values = _flat(array, definition.bucket_column)
-    numbers: np.ndarray[Any, np.dtype[np.int32]] = transform.bucket(values, definition.buckets).to_numpy()
+    numbers: np.ndarray[Any, np.dtype[np.int32]] = transform.bucket(
+        values, of or definition.buckets
+    ).to_numpy()
     return numbers
 
 

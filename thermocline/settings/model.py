@@ -285,6 +285,7 @@ class TableSettings(_Section):
     key_message: str | None = None
     value_message: str | None = None
     schema_framed: bool = False
+    partial_updates: bool = False
     views: Annotated[tuple[Literal["live", "live_by_key", "cold"], ...], BeforeValidator(_names)] = (
         "live",
         "live_by_key",
@@ -326,6 +327,7 @@ class TableSettings(_Section):
             key_message=self.key_message,
             value_message=self.value_message,
             schema_framed=self.schema_framed,
+            partial_updates=self.partial_updates,
         )
 
 

@@ -18,6 +18,7 @@ _WITHOUT_KEY: Final[dict[str, Any]] = {
     "delete_when": None,
     "entity": [],
     "suppress_unchanged": False,
+    "partial_updates": False,
 }
 
 

@@ -5,15 +5,23 @@ What `test_publish_in_trino` shows with commits of its own is not shown again he
 
 from __future__ import annotations
 
+import io
+
 import pytest
 from trino.exceptions import TrinoQueryError
 
 from embedded.stack import TRINO_ADMIN, Stack
+from serving import private
 from tests.behaviour.live import MANY, wait_for
 from tests.behaviour.topic import APP
 from tests.views.stacked.viewed import PUBLISHER, Viewed, ask
 from thermocline.errors import ExitCode, ForeignSnapshot, OffsetsGone
+from thermocline.iceberg.catalog import definition_of
+from thermocline.iceberg.files import plan_files
+from thermocline.process.clock import SystemClock
 from views import groups
+from views.pin import pin_view
+from views.trino_client import Trino
 
 pytestmark = pytest.mark.trino
 
@@ -210,3 +218,39 @@ def test_a_table_that_trino_optimized_is_gone_on_with(stack: Stack) -> None:
     live.publish()
     live.check()
     assert live.run("verify", live.name) == ExitCode.DONE
+
+
+@pytest.mark.full
+def test_views_are_right_while_the_table_gets_more_buckets_and_a_pinned_one_stays(stack: Stack) -> None:
+    """Method: after the alteration there are files of both numbers; then maintenance splits the others."""
+    live = Viewed(stack, "split")
+    live.write_many()
+    live.write(range(60), "before")
+    live.ingest()
+    live.publish()
+    pinned = _pinned(live)
+    before = sorted(ask(stack, f"SELECT * FROM {pinned}"))
+    live.config_path.write_text(live.config_path.read_text().replace("buckets = 2", "buckets = 8"))
+    assert live.run("table", "alter", live.name) == ExitCode.DONE
+    for kept in (True, False):
+        live.write(range(30), f"after {kept}")
+        live.write(range(40, 50), None)
+        live.ingest()
+        live.write(range(20, 45), "hot")
+        live.publish()
+        live.check()
+        table = live._table()
+        assert {file.part.of for file in plan_files(table, live.newest_id())} == ({2, 8} if kept else {8})
+        assert sorted(ask(stack, f"SELECT * FROM {pinned}")) == before
+        if kept:
+            assert live.run("maintain", "run", live.name) in (ExitCode.DONE, ExitCode.PARTLY_DONE)
+    assert definition_of(live._table(), live.name).buckets == 8
+
+
+def _pinned(live: Viewed) -> str:
+    """A view of the table as it is now."""
+    settings, name = live.settings, live.name
+    point = private.extract(settings, name, None, "arrow", io.BytesIO(), None, lambda _: None)
+    server = Trino(settings.views)
+    view = pin_view(settings, name, live._table(), point, live.log, server, SystemClock(), "before")
+    return f"lake.{'.'.join(view.schema_and_name)}"

@@ -11,7 +11,7 @@ import pyarrow as pa
 from thermocline.rules import keys
 from thermocline.rules.column_types import Kind
 from thermocline.rules.decode.record import Decoded
-from thermocline.rules.definition import Column, LiveTable
+from thermocline.rules.definition import ABSENT, Column, LiveTable
 
 __all__ = ["key_table", "records_table"]
 
@@ -37,7 +37,10 @@ def records_table(
     arrays = [*row, *places, pa.array(times).view(schema.field("_kafka_timestamp").type)]
     identified = pa.record_batch(arrays, names=schema.names[: len(arrays)])
     key = keys.encode_table(definition, identified)
-    return pa.Table.from_arrays([*arrays, pa.array(decoded.tombstones, pa.bool_()), key], schema=schema)
+    facts = [pa.array(decoded.tombstones, pa.bool_()), key]
+    if decoded.absent is not None:
+        facts.append(pa.array(decoded.absent, schema.field(ABSENT).type))
+    return pa.Table.from_arrays([*arrays, *facts], schema=schema)
 
 
 def key_table(

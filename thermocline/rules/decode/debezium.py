@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from thermocline.rules.column_types import ColumnType, Kind
+from thermocline.rules.decode.absent import with_nulls
 from thermocline.rules.decode.envelopes import Parts
 from thermocline.rules.decode.formats import PRESENCE, Format, Refusals
 from thermocline.rules.decode.framing import VALUE_HEADER, HeadOf, heads_in, no_heads
@@ -33,6 +34,7 @@ _UNAVAILABLE_BYTES: Final = (
     *(text.encode() for text in _UNAVAILABLE_TEXTS),
     ",".join(map(str, UNAVAILABLE.encode())).encode(),  # of an array of numbers
 )
+_NOT_THERE: Final = "the change did not touch this value, and the event does not have it"
 _UPSERTS: Final = frozenset({"c", "r", "u"})  # created, read by a snapshot, updated
 _DELETE: Final = "d"
 _TRUNCATE: Final = "t"
@@ -40,10 +42,13 @@ _NULL: Final = msgspec.Raw(b"null")
 _AFTER: Final = "after"
 _OP: Final = "_op"
 # Of arrays and maps, too; an array of numbers has those of the text's bytes.
-_UNAVAILABLE_JSON: Final = frozenset(
-    json.dumps(value, separators=(",", ":"))
+_UNAVAILABLE_SHAPES: Final[list[Any]] = [
+    shape
     for text in sorted(_UNAVAILABLE_TEXTS)
-    for value in (text, [text], {text: text}, list(text.encode()))
+    for shape in (text, [text], {text: text}, list(text.encode()))
+]
+_UNAVAILABLE_JSON: Final = frozenset(
+    json.dumps(shape, separators=(",", ":")) for shape in _UNAVAILABLE_SHAPES
 )
 _UNAVAILABLE_VALUES: Final[dict[Kind, frozenset[Any]]] = {
     Kind.STRING: frozenset({UNAVAILABLE}),
@@ -65,7 +70,8 @@ class JsonDebeziumEnvelope:
 
     def __init__(self, definition: LiveTable) -> None:
         """For the records of that table, which has its key in the record's key."""
-        self._columns = definition.value_columns
+        self._columns = [column for column in definition.value_columns if not column.header]
+        self._is_partial = definition.partial_updates
         self._event = msgspec.json.Decoder(_Event).decode
         self._keys = _Keys(definition)
 
@@ -74,13 +80,20 @@ class JsonDebeziumEnvelope:
         rows: list[bytes | None] = []
         deletes: list[bool] = []
         bad: list[Bad] = []
+        absent: dict[int, tuple[str, ...]] = {}
         for index, value in enumerate(values):
             row, problem = self._row(value) if value else (None, None)
+            if row is not None and (missing := self._missing(row)):
+                if self._is_partial:
+                    absent[index] = tuple(column.name for column in missing)
+                    row = with_nulls(row, [column.read_from for column in missing])
+                else:
+                    row, problem = None, (Stage.CONTRACT, f"{missing[0].name}: {_NOT_THERE}")
             if problem is not None:
                 bad.append(Bad(index, *problem))
             rows.append(row)
             deletes.append(row is None and problem is None)
-        return Parts(self._keys.open(keys), rows, deletes, bad)
+        return Parts(self._keys.open(keys), rows, deletes, bad, absent)
 
     def _row(self, value: bytes) -> tuple[bytes | None, tuple[Stage, str] | None]:
         """The row after the change, None where it is gone; and what is wrong."""
@@ -94,14 +107,15 @@ class JsonDebeziumEnvelope:
         problem = _problem(event.op, row != b"null")
         if problem or event.op == _DELETE:
             return None, (Stage.DECODE, problem) if problem else None
-        if any(text in row for text in _UNAVAILABLE_BYTES):
-            missing = next(self._unavailable(row), None)
-            if missing is not None:  # safety: debezium-unavailable
-                return None, (Stage.CONTRACT, _untouched(missing))
         return row, None
 
+    def _missing(self, row: bytes) -> list[Column]:
+        """The columns whose value is not there; most rows are told at a glance to have all."""
+        if any(text in row for text in _UNAVAILABLE_BYTES):  # safety: debezium-unavailable
+            return list(self._unavailable(row))
+        return []
+
     def _unavailable(self, row: bytes) -> Iterator[Column]:
-        """The columns whose value is not there."""
         try:
             fields = msgspec.json.decode(row, type=dict[str, Any])
         except REFUSALS:  # which the format says better
@@ -110,7 +124,7 @@ class JsonDebeziumEnvelope:
             found: Any = fields
             for name in column.read_from:
                 found = found.get(name) if isinstance(found, Mapping) else None
-            if json.dumps(found, separators=(",", ":")) in _UNAVAILABLE_JSON:
+            if found in _UNAVAILABLE_SHAPES:
                 yield column
 
 
@@ -162,7 +176,7 @@ class RowAfter:
             unavailable = _UNAVAILABLE_VALUES[column.type.kind]
             for index, value in enumerate(found[column.name]):
                 if value in unavailable:  # safety: debezium-unavailable-typed
-                    refused.setdefault(index, (column, _untouched(column)))
+                    refused.setdefault(index, (column, f"{column.name}: {_NOT_THERE}"))
         return found
 
 
@@ -175,10 +189,6 @@ def _problem(op: str | None, has_row: bool) -> str:
     if op not in _UPSERTS:
         return "not a change event: op is none of c, r, u, d, t"
     return "" if has_row else f"a change event with op {op}, and without the row after it"
-
-
-def _untouched(column: Column) -> str:
-    return f"{column.name}: the change did not touch this value, and the event does not have it"
 
 
 class _Keys:

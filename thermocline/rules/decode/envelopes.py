@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from thermocline.rules.column_types import ColumnType, Kind
+from thermocline.rules.decode.absent import AbsentColumns
 from thermocline.rules.decode.formats import Format, Refusals
 from thermocline.rules.decode.framing import VALUE_HEADER, heads_in
 from thermocline.rules.decode.record import Bad, HeadersOf, Stage, last_header
@@ -21,13 +22,15 @@ _OP: Final = "_op"
 class Parts:
     """The parts of records, aligned with them; a value is None where there is nothing to read.
 
-    ``bad`` are those that say nothing that a table of that definition could take.
+    ``bad`` are those that say nothing that a table of that definition could take. ``absent``, by index: the
+    names of the columns that a record leaves as they are; with partial updates alone.
     """
 
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
     deletes: list[bool]
     bad: list[Bad]
+    absent: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Envelope(Protocol):
@@ -54,6 +57,8 @@ class PlainEnvelope:
         self._stage = Stage.KEY if definition.has_key else Stage.DECODE
         self._rule = definition.delete_when
         path = self._rule.path if self._rule is not None else ()
+        in_value = [column for column in definition.value_columns if not column.header]
+        self._absent = AbsentColumns(in_value) if definition.partial_updates else None
         self._op = value_format([Column(_OP, ColumnType(Kind.STRING), 0, path)], ()) if path else None
 
     def open(
@@ -75,7 +80,16 @@ class PlainEnvelope:
             deletes = [value is None for value in values]
             # What can't be read at all, the format says.
             bad = [Bad(index, Stage.CONTRACT, f"delete_when: {why}") for index, (_, why) in refused.items()]
-        return Parts(keys, values, deletes, bad)
+        return Parts(keys, values, deletes, bad, self._left_out(values))
+
+    def _left_out(self, values: Sequence[bytes | None]) -> dict[int, tuple[str, ...]]:
+        """The columns that each value leaves out, where it leaves out any."""
+        if self._absent is None:
+            return {}
+        of = self._absent.of
+        return {
+            index: names for index, value in enumerate(values) if value is not None and (names := of(value))
+        }
 
     def _ops(
         self, rule: DeleteRule, values: Sequence[bytes | None], headers_of: HeadersOf, refused: Refusals

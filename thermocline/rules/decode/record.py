@@ -26,13 +26,16 @@ class Decoded:
 
     ``good`` holds the ascending input indexes of the rows; ``columns`` (every declared column, in declared
     order, natural Python values) and ``tombstones`` align with it. A tombstone has only its key columns.
-    ``bad`` holds all other records, ascending.
+    ``bad`` holds all other records, ascending. ``absent`` aligns with ``good``, too: the names of the
+    value columns that a record leaves as they are, which are None in ``columns``; a tombstone leaves none.
+    It is None for a table without partial updates.
     """
 
     good: list[int]
     columns: dict[str, list[Any]]
     tombstones: list[bool]
     bad: list[Bad]
+    absent: list[tuple[str, ...]] | None = None
 
 
 HeadersOf = Callable[[int], Sequence[tuple[str, bytes | None]] | None]

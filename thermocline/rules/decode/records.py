@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import compress
 from typing import Any
 
@@ -51,7 +52,10 @@ class RecordDecoder:
             columns[column.name] = _from_header(column, opened.deletes, headers_of, bad)
         bad.update((one.index, one) for one in opened.bad)  # what is no row at all needs no key
         columns = {column.name: columns[column.name] for column in self._definition.columns}
-        return _without_bad(columns, opened.deletes, bad)
+        decoded = _without_bad(columns, opened.deletes, bad)
+        if not self._definition.partial_updates:
+            return decoded
+        return replace(decoded, absent=[opened.absent.get(index, ()) for index in decoded.good])
 
     def _values(
         self, values: Sequence[bytes | None], bad: dict[int, Bad], head_of: HeadOf
