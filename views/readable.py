@@ -25,8 +25,8 @@ def _reasons(definition: LiveTable) -> Iterator[str]:
     if definition.format != "json":
         yield f'values in format = "{definition.format}" can\'t be read in SQL'
     if definition.key_from == "key" and definition.key_format != "json" and not is_plain_key(definition):
-        (column,) = (column for column in definition.columns if column.name in definition.key)
-        yield f'keys in key_format = "{definition.key_format}" can\'t be read in SQL as {column.type}'
+        types = ", ".join(str(column.type) for column in definition.key_columns)
+        yield f'keys in key_format = "{definition.key_format}" can\'t be read in SQL as {types}'
     yield from filter(None, map(_unreadable, definition.columns))
 
 

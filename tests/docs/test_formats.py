@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.docs.examples import EXAMPLES, Example
+from tests.thermocline.registered import Registered
 from thermocline.rules.decode import Decoded, decoder_for, json_row, records_table
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.fold import fold
@@ -17,7 +18,7 @@ from thermocline.rules.fold import fold
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_each_record_becomes_what_the_page_says(example: Example) -> None:
     definition = example.settings.definition(example.name)
-    decoded = decoder_for(definition).decode(
+    decoded = decoder_for(definition, Registered(example.schemas)).decode(
         [record.key for record in example.records],
         [record.value for record in example.records],
         lambda index: example.records[index].headers,
@@ -52,8 +53,10 @@ def _before(decoded: Decoded, place: int, definition: LiveTable) -> dict[str, An
 def test_the_page_has_every_way() -> None:
     definitions = [example.settings.definition(example.name) for example in EXAMPLES]
     assert {"string", "long", "json"} <= {definition.key_format for definition in definitions}
-    assert {"string", "json"} <= {definition.format for definition in definitions}
-    assert {"plain", "debezium"} <= {definition.envelope for definition in definitions}
+    assert {"string", "json", "avro", "json_schema", "protobuf"} <= {
+        definition.format for definition in definitions
+    }
+    assert {"plain", "debezium", "maxwell"} <= {definition.envelope for definition in definitions}
     assert any(column.header for definition in definitions for column in definition.columns)
     assert {"plain", "debezium"} <= {one.envelope for one in definitions if one.partial_updates}
     assert any(column.path for definition in definitions for column in definition.columns)

@@ -147,6 +147,9 @@ def test_with_partial_updates_a_value_that_is_not_there_is_absent_and_all_others
         {"sizes": list(UNAVAILABLE.encode())},
         {"owners": ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]},
         {"labels": {UNAVAILABLE: UNAVAILABLE}},
+        {"notes": [UNAVAILABLE]},
+        {"notes": {UNAVAILABLE: UNAVAILABLE}},
+        {"notes": list(UNAVAILABLE.encode())},
     ],
 )
 def test_a_value_that_the_event_leaves_out_is_not_taken_for_a_text(left_out: dict[str, Any]) -> None:

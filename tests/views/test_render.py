@@ -245,6 +245,15 @@ def test_quotes_and_newlines_stay_where_they_are_put() -> None:
         ({"key_format": "int", "columns": {"id": "int", "text": "string"}}, 'key_format = "int"'),
         ({"key_format": "string", "columns": {"id": "int", "text": "string"}}, 'key_format = "string"'),
         ({"format": "string", "columns": {"id": "string", "text": "string"}}, 'format = "string"'),
+        *(
+            ({"format": format_, "columns": {"id": "string", "text": "string"}}, f'format = "{format_}"')
+            for format_ in ("avro", "json_schema", "protobuf")
+        ),
+        (
+            {"key_format": "protobuf", "key": ["id", "n"], "columns": {"id": "string", "n": "int"}},
+            'keys in key_format = "protobuf" can\'t be read in SQL as string, int',
+        ),
+        ({"envelope": "maxwell", "columns": {"id": "string", "text": "string"}}, 'envelope = "maxwell"'),
         ({"columns": {"id": "string", "text": "json"}}, "the text of column text"),
         ({"columns": {"id": "string", "text": {"type": "string", "header": "h"}}}, "comes from a header"),
         ({"columns": {"id": "string", "text": "list<string>"}}, "the nested column text"),
