@@ -116,11 +116,12 @@ SETTINGS: Final[Mapping[str, str]] = {
         "once, by `table create`."
     ),
     "tables.NAME.format": (
-        "What values are written in: `json`; or, where a value is one column, Kafka's `string`, `int`, "
-        "`long`, `uuid` or `bytes`; or `avro`. See [formats](../formats.md)."
+        "Format of values: `json`; `avro`, `protobuf` or `json_schema`, by the writer's schema; or Kafka's "
+        "`string`, `int`, `long`, `uuid` or `bytes`, if the value is one column. See "
+        "[formats](../formats.md)."
     ),
     "tables.NAME.envelope": (
-        "Kind of record: `plain` (a row, or its deletion) or `debezium` (a change event)."
+        "Kind of record: `plain` (a row, or its deletion), or `debezium` or `maxwell` (a change event)."
     ),
     "tables.NAME.delete_when": (
         'Which records delete their row, besides those without a value: `{ path = "op", values = ["D"] '
@@ -165,13 +166,17 @@ SETTINGS: Final[Mapping[str, str]] = {
         "Write nothing for records that change no value of their row; the row keeps its older provenance."
     ),
     "tables.NAME.value_schema_file": (
-        "File with the Avro schema of all values, if they don't name their own. Its text becomes part of "
-        "the table's definition, and can't be altered."
+        "File with the schema of all values, if they don't name their own: Avro's JSON, a `.proto` file or a "
+        "compiled one. It becomes part of the table's definition, and can't be altered."
     ),
     "tables.NAME.key_schema_file": "The same for keys.",
+    "tables.NAME.value_message": (
+        "Full name of the Protobuf message in that file that all values are. Empty: the only one."
+    ),
+    "tables.NAME.key_message": "The same for keys.",
     "tables.NAME.schema_framed": (
-        "With such a file: records nevertheless begin with a schema id (a zero byte and 4 bytes) or GUID "
-        "(a byte 1 and 16 bytes), which is ignored."
+        "With such a file: records nevertheless name a schema, before the body or in a header, which is "
+        "ignored."
     ),
     "tables.NAME.views": "Which of the views `live`, `live_by_key` and `cold` to publish.",
     "tables.NAME.views_bounded": (

@@ -242,7 +242,7 @@ class _Search:
                 self.evidence.hear(self._ours(good))
             return
         # Keys alone first: few records are of ours, and of a bad record the key may be readable.
-        by_key = self._key_decoder.decode(chunk.keys, [None] * len(chunk.keys))
+        by_key = self._key_decoder.decode(chunk.keys, [None] * len(chunk.keys), chunk.headers_of)
         keyed = self._ours(_table(self._definition, by_key, chunk, range(len(chunk.offsets))))
         is_before = pc.less(keyed.column(OFFSET), self._seam.get((chunk.topic, chunk.partition)))
         self._hear_good(chunk, keyed.filter(is_before))

@@ -1,4 +1,4 @@
-"""A schema registry: what the ids mean that records have before their Avro bodies.
+"""A schema registry: what the ids mean that records have before their bodies, or in headers.
 
 `SchemaRegistry` is a value that travels beside the Kafka client's settings, into Spark's workers, too. Each
 process asks for an id once, since it means the same for ever. What the registry doesn't know is asked for
@@ -21,7 +21,10 @@ import msgspec
 from thermocline.errors import RegistryUnreachable
 from thermocline.process.clock import SystemClock
 from thermocline.process.masking import mask_password
-from thermocline.rules.decode.avro import SchemaId, WriterSchema
+from thermocline.protobuf_compiler import CompilerFailed, compiled
+from thermocline.rules.avro_schema import SchemaInvalid
+from thermocline.rules.decode.framing import SchemaId
+from thermocline.rules.decode.schema_documents import WriterSchema
 
 __all__ = ["SchemaRegistry"]
 
@@ -34,6 +37,11 @@ REFERENCES_MAX: Final = 200  # schemas that one refers to, those that they refer
 REGISTRIES_MAX: Final = 8  # a process reads by one
 _OK: Final = 200
 _NOT_FOUND: Final = 404
+_BAD_REQUEST: Final = 400
+_SERVER_ERROR: Final = 500
+_NOT_NOW: Final = (401, 403, 408, 429)  # not allowed, too slow, too often: they say nothing of a form
+_SERIALIZED: Final = "format=serialized"
+_Referred = dict[tuple[str, str], tuple[str, str]]  # by subject and version, name and text
 _UNKNOWN_CODES: Final = (40401, 40402, 40403)  # subject, version and schema not found
 
 
@@ -54,6 +62,26 @@ class SchemaRegistry:
             RegistryUnreachable: the registry gives no answer that says whether it knows it.
         """
         return _client(self).of(id_)
+
+
+def _has_transforms(found: Mapping[str, Any]) -> bool:
+    """Whether readers are to change what is written: then it is not what the schema says of it."""
+    rule_set = found.get("ruleSet")
+    if not isinstance(rule_set, dict):
+        return False
+    rules = [rule for rules in rule_set.values() if isinstance(rules, list) for rule in rules]
+    return any(
+        isinstance(rule, dict)
+        and rule.get("kind") == "TRANSFORM"
+        and rule.get("mode") in ("READ", "WRITEREAD")
+        and not rule.get("disabled")
+        for rule in rules
+    )
+
+
+def _is_serialized(schema: str) -> bool:
+    """Whether a registry gave descriptors in base64: it ignores what it does not know, and gives the text."""
+    return not any(sign in schema for sign in "{;")
 
 
 @lru_cache(maxsize=REGISTRIES_MAX)
@@ -106,30 +134,57 @@ class _Client:
         found = self._get(path)
         if found is None:
             return f"the schema registry knows no schema {id_}"
-        kind = found.get("schemaType") or "AVRO"
-        if kind != "AVRO":
-            return WriterSchema(problem=f"schema {id_} is one of {str(kind)[:40]}, not of Avro")
-        referred: dict[tuple[str, str], str] = {}
-        for missing in self._refer(found, referred):
+        if _has_transforms(found):  # safety: registry-rules
+            return WriterSchema(
+                problem=f"schema {id_} has rules that change values, as encryption does, and none is run here"
+            )
+        kind = str(found.get("schemaType") or "AVRO")[:40]
+        if kind not in ("AVRO", "PROTOBUF"):
+            return WriterSchema(kind=kind)
+        form = ""
+        if kind == "PROTOBUF":
+            serialized = self._in_form(path, _SERIALIZED)
+            if serialized is not None and _is_serialized(self._text(serialized)):
+                found, form = serialized, _SERIALIZED
+        referred: _Referred = {}
+        for missing in self._refer(found, referred, form):
             return f"schema {id_} refers to {missing}, which the schema registry does not know"
         if len(referred) > REFERENCES_MAX:
             return WriterSchema(problem=f"schema {id_} refers to more than {REFERENCES_MAX} others")
-        return WriterSchema((*referred.values(), self._text(found)))
+        if kind == "AVRO":
+            return WriterSchema((*(text for _, text in referred.values()), self._text(found)))
+        return self._protobuf(id_, dict(referred.values()), self._text(found), is_text=not form)
 
-    def _refer(self, found: Mapping[str, Any], referred: dict[tuple[str, str], str]) -> Iterator[str]:
+    def _protobuf(self, id_: SchemaId, texts: dict[str, str], main: str, is_text: bool) -> WriterSchema:
+        """A schema of Protobuf, from its text or, where the registry gives them, its descriptors."""
+        from thermocline.rules.protobuf_schema import canonical, descriptors_of  # noqa: PLC0415  (as httpx)
+
+        name = f"schema-{id_}.proto"
+        files = {**texts, name: main}
+        try:
+            descriptors = compiled(files, name) if is_text else descriptors_of(files)
+            return WriterSchema(kind="PROTOBUF", descriptors=canonical(descriptors))
+        except SchemaInvalid as error:
+            return WriterSchema(problem=f"schema {id_} can't be compiled: {error}")
+        except CompilerFailed as error:
+            raise self._unreachable(f"schema {id_}: {error}") from error
+
+    def _refer(self, found: Mapping[str, Any], referred: _Referred, form: str = "") -> Iterator[str]:
         """Adds what a schema refers to, each before those that need it; gives what is missing of it."""
         for reference in found.get("references") or ():
             subject, version = str(reference["subject"]), str(reference["version"])
             if (subject, version) in referred or len(referred) > REFERENCES_MAX:
                 continue
-            inner = self._get(f"/subjects/{quote(subject, safe='')}/versions/{quote(version)}?deleted=true")
+            at = f"/subjects/{quote(subject, safe='')}/versions/{quote(version)}?deleted=true"
+            inner = self._get(at if not form else f"{at}&{form}")
             if inner is None:
                 yield f"version {version} of {subject}"
                 return
-            referred[subject, version] = ""  # so that one that leads back to itself ends
-            yield from self._refer(inner, referred)
+            name = str(reference.get("name", subject))
+            referred[subject, version] = name, ""  # so that one that leads back to itself ends
+            yield from self._refer(inner, referred, form)
             del referred[subject, version]
-            referred[subject, version] = self._text(inner)
+            referred[subject, version] = name, self._text(inner)
 
     def _text(self, found: Mapping[str, Any]) -> str:
         text = found.get("schema")
@@ -149,6 +204,16 @@ class _Client:
             if code in _UNKNOWN_CODES or self._is_registry():  # safety: registry-404
                 return None
         raise self._unreachable(f"it answers {status} to {path}")  # safety: registry-held-back
+
+    def _in_form(self, path: str, form: str) -> dict[str, Any] | None:
+        """A schema in another form than its text; None where the registry has none."""
+        status, content = self._answer(f"{path}?{form}")
+        body = self._json(content)
+        if status == _OK and isinstance(body, dict):
+            return body
+        if _BAD_REQUEST <= status < _SERVER_ERROR and status not in _NOT_NOW:
+            return None
+        raise self._unreachable(f"it answers {status} to {path}")
 
     def _is_registry(self) -> bool:
         """Whether schemas are served there at all. A registry may not know GUIDs, or not take every id."""

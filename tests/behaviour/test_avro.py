@@ -27,6 +27,7 @@ from thermocline.cli import entry
 from thermocline.errors import ExitCode, RegistryUnreachable
 from thermocline.iceberg.catalog import current_state, load_table, open_catalog
 from thermocline.process.clock import SystemClock
+from thermocline.rules.decode.framing import KEY_HEADER, VALUE_HEADER
 from thermocline.settings import load_settings
 
 NAME = "readings"
@@ -51,7 +52,7 @@ tags = "json"
 MOMENT = {"type": "long", "logicalType": "timestamp-millis"}
 SITE = {"type": "record", "name": "Site", "fields": [{"name": "name", "type": "string"}]}
 SCHEMAS: dict[int, Any] = {
-    1: "string",  # of keys
+    1: {"type": "string"},  # of keys
     2: {
         "type": "record",
         "name": "Reading",
@@ -76,11 +77,16 @@ SECOND = [
     ("d", 9, {"degrees": 9.0}),  # which is not registered yet
     ("e", 2, {"degrees": 5.0, "at": 4_000}),
     ("a", 0, None),
+    ("f", 9, {"degrees": 9.0}),  # nor is this, and the next one of its key is newer
+    ("f", 2, {"degrees": 6.0, "at": 5_000}),
 ]
+HEADERS = (KEY_HEADER, VALUE_HEADER)
+IN_HEADERS = "f"  # its records name their schemas there
 EXPECTED = {
     "b": (-3.25, "1970-01-01T00:00:02Z", "roof", '{"x":2,"y":1}'),
     "c": (None, "1970-01-01T00:00:03Z", None, "{}"),
     "e": (5.0, "1970-01-01T00:00:04Z", None, None),
+    "f": (6.0, "1970-01-01T00:00:05Z", None, None),
 }
 REPLAYED = EXPECTED | {"d": (9.0, None, None, None)}
 Rows = dict[str, tuple[Any, ...]]
@@ -123,7 +129,7 @@ def test_records_are_read_by_their_writers_schemas_and_held_back_while_these_are
     stack.wait_until_ready(server)
     assert looked_up(stack) == extracted(stack) == EXPECTED
     ingest(stack)
-    assert quarantined(stack) == ["the schema registry knows no schema 9"]
+    assert quarantined(stack) == ["the schema registry knows no schema 9"] * 2
     assert looked_up(stack) == extracted(stack) == EXPECTED
     assert run(stack, "verify", NAME) == 0
 
@@ -156,7 +162,12 @@ def nothing_is_read_while_the_registry_is_away(stack: Stack) -> None:
 def write(stack: Stack, records: list[tuple[str, int, Any]]) -> None:
     producer = Producer({**stack.settings.kafka.client_config(), "linger.ms": 0, "log_level": 0})
     for sensor, schema, value in records:
-        producer.produce(NAME, None if value is None else framed(schema, value), framed(1, sensor))
+        parts = [framed(1, sensor), None if value is None else framed(schema, value)]
+        headers: list[tuple[str, str | bytes | None]] = []
+        if sensor == IN_HEADERS:
+            headers = [(name, part and part[:5]) for name, part in zip(HEADERS, parts, strict=True)]
+            parts = [part and part[5:] for part in parts]
+        producer.produce(NAME, parts[1], parts[0], headers=headers)
     assert producer.flush(30) == 0
 
 
@@ -190,7 +201,7 @@ def quarantined(stack: Stack) -> list[str]:
 def looked_up(stack: Stack) -> Rows:
     answer = httpx.post(
         f"{stack.url}/v1/tables/{NAME}/rows:batch",
-        json={"entities": [{"sensor": sensor} for sensor in "abcde"]},
+        json={"entities": [{"sensor": sensor} for sensor in "abcdef"]},
         headers={"Thermocline-Read-After": f"{NAME}/0@{len(FIRST) + len(SECOND) - 1}"},
         timeout=30,
     )

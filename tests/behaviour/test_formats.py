@@ -2,31 +2,52 @@
 
 from __future__ import annotations
 
+import io
+import json
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
 from embedded.stack import Stack
 from ingest.owner import Owner
+from serving import private
 from tests.docs.examples import EXAMPLES, Example
+from tests.thermocline.registry_server import RegistryServer
 from tests.tier import is_full
+from thermocline import schema_registry
 from thermocline.cli import entry
 from thermocline.process.clock import SystemClock
+from thermocline.rules.decode import json_row
 from thermocline.settings import load_settings
 
-SHOWN = [one for one in EXAMPLES if is_full() or one.name in {"people", "clicks", "customers"}]
+BY_SCHEMAS = {"gauges", "clients", "tickets", "placed"}
+SHOWN = [one for one in EXAMPLES if is_full() or one.name in {"people", "clicks", "customers", *BY_SCHEMAS}]
 Rows = dict[bytes, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory, jvm: Any) -> Iterator[Stack]:
+def registry() -> Iterator[RegistryServer]:
+    registry = RegistryServer()
+    for example in SHOWN:
+        for id_, (kind, text) in example.registered.items():
+            registry.add(id_, text, schemaType=kind)
+    registry.start()
+    yield registry
+    registry.stop()
+    schema_registry._client.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory, jvm: Any, registry: RegistryServer) -> Iterator[Stack]:
     stack = Stack(tmp_path_factory.mktemp("formats"), catalog="examples", engine="local")
     base = stack.config_path.read_text().partition("[tables.")[0]
-    stack.config_path.write_text(base + "".join(example.toml for example in SHOWN))
+    section = f'\n[registry]\nurl = "{registry.url}"\n'
+    stack.config_path.write_text(base + section + "".join(example.toml for example in SHOWN))
     stack.settings = load_settings(stack.config_path)
     stack.start_broker()
     for example in SHOWN:
@@ -54,6 +75,7 @@ def test_each_example_reads_the_same_before_and_after_its_commit(stack: Stack) -
 
         stack.wait_for(is_served, "the server reads the new snapshot")
         assert looked_up(stack, example, ends[example.name]) == expected(example), example.name
+        assert extracted(stack, example) == expected(example), example.name
         assert entry.run(["--config", str(stack.config_path), "verify", example.name]) == 0, example.name
 
 
@@ -105,3 +127,13 @@ def looked_up(stack: Stack, example: Example, end: int) -> Rows:
             assert key is not None
             found[key] = {column: row[column] for column in example.settings.columns}
     return found
+
+
+def extracted(stack: Stack, example: Example) -> Rows:
+    """The same of an extract."""
+    sink = io.BytesIO()
+    private.extract(stack.settings, example.name, None, "arrow", sink, None, lambda _: None)
+    rows = [json.loads(json_row(row)) for row in pa.ipc.open_stream(sink.getvalue()).read_all().to_pylist()]
+    ever = {record.key: record.becomes for record in example.records if isinstance(record.becomes, dict)}
+    (name,) = example.settings.key
+    return {key: row for key, became in ever.items() for row in rows if key and row[name] == became[name]}

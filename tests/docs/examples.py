@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from thermocline.protobuf_compiler import compiled
+from thermocline.rules.decode.framing import SchemaId
+from thermocline.rules.decode.schema_documents import WriterSchema
 from thermocline.settings import TableSettings
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "formats.md"
 _EXAMPLE: Final = re.compile(
-    r"```toml\n(?P<toml>.*?)```\n+"
+    r"```toml\n(?P<toml>(?:(?!```).)*)```\n+"
+    r"(?:```json\n(?P<schemas>(?:(?!```).)*)```\n+)?"
+    r"(?:```protobuf\n// schema (?P<id>\d+)\n(?P<protobuf>(?:(?!```).)*)```\n+)?"
     r"\| key \| value \| (?:headers \| )?becomes \|\n\| --- .*?\n(?P<rows>(?:\|[^\n]*\n)+)",
     re.DOTALL,
 )
@@ -39,12 +44,33 @@ class Example:
     toml: str
     settings: TableSettings
     records: tuple[Record, ...]
+    registered: Mapping[int, tuple[str, str]]
+    """What the registry has, by ids: the kind of each schema, and its text."""
+
+    @property
+    def schemas(self) -> dict[SchemaId, WriterSchema]:
+        return {id_: _schema(kind, text) for id_, (kind, text) in self.registered.items()}
 
 
 def _examples() -> Iterator[Example]:
     for match in _EXAMPLE.finditer(PAGE.read_text()):
         ((name, section),) = tomllib.loads(match["toml"])["tables"].items()
-        yield Example(name, match["toml"], TableSettings(**section), tuple(_records(match["rows"])))
+        records = tuple(_records(match["rows"]))
+        yield Example(name, match["toml"], TableSettings(**section), records, _registered(match, section))
+
+
+def _registered(match: re.Match[str], section: Mapping[str, object]) -> dict[int, tuple[str, str]]:
+    kind = "JSON" if section.get("format") == "json_schema" else "AVRO"
+    found = {int(id_): (kind, json.dumps(one)) for id_, one in json.loads(match["schemas"] or "{}").items()}
+    if match["protobuf"]:
+        found[int(match["id"])] = ("PROTOBUF", match["protobuf"])
+    return found
+
+
+def _schema(kind: str, text: str) -> WriterSchema:
+    if kind == "PROTOBUF":
+        return WriterSchema(kind=kind, descriptors=compiled({"shown.proto": text}, "shown.proto"))
+    return WriterSchema((text,), kind=kind)
 
 
 def _records(rows: str) -> Iterator[Record]:
@@ -57,7 +83,7 @@ def _records(rows: str) -> Iterator[Record]:
             _bytes(key),
             _bytes(value),
             word or json.loads(becomes),
-            tuple((name, text.encode()) for name, text in pairs),
+            tuple((name, _bytes(text) or b"") for name, text in pairs),
         )
 
 

@@ -7,13 +7,14 @@ import json
 import pytest
 
 from tests.docs.examples import EXAMPLES, Example
+from tests.thermocline.registered import Registered
 from thermocline.rules.decode import decoder_for, json_row
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_each_record_becomes_what_the_page_says(example: Example) -> None:
     definition = example.settings.definition(example.name)
-    decoded = decoder_for(definition).decode(
+    decoded = decoder_for(definition, Registered(example.schemas)).decode(
         [record.key for record in example.records],
         [record.value for record in example.records],
         lambda index: example.records[index].headers,
@@ -30,7 +31,9 @@ def test_each_record_becomes_what_the_page_says(example: Example) -> None:
 def test_the_page_has_every_way() -> None:
     definitions = [example.settings.definition(example.name) for example in EXAMPLES]
     assert {"string", "long", "json"} <= {definition.key_format for definition in definitions}
-    assert {"string", "json"} <= {definition.format for definition in definitions}
-    assert {"plain", "debezium"} <= {definition.envelope for definition in definitions}
+    assert {"string", "json", "avro", "json_schema", "protobuf"} <= {
+        definition.format for definition in definitions
+    }
+    assert {"plain", "debezium", "maxwell"} <= {definition.envelope for definition in definitions}
     assert any(column.header for definition in definitions for column in definition.columns)
     assert any(column.path for definition in definitions for column in definition.columns)

@@ -28,9 +28,11 @@ class RegistryServer:
     port: int = 0
     _server: ThreadingHTTPServer | None = None
 
-    def add(self, id_: int | UUID, schema: Any, **more: Any) -> None:
+    def add(self, id_: int | UUID, schema: Any, form: str = "", **more: Any) -> None:
+        """A schema as JSON says it, or as its text; ``form`` is how else it may be asked for."""
         kind = "ids" if isinstance(id_, int) else "guids"
-        self.schemas[f"/schemas/{kind}/{id_}"] = {"schema": json.dumps(schema), **more}
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        self.schemas[f"/schemas/{kind}/{id_}{form}"] = {"schema": text, **more}
 
     @property
     def url(self) -> str:
@@ -72,5 +74,6 @@ class RegistryServer:
             return self.status, b"<html>no</html>"
         if path == "/schemas/types" and self.is_registry:
             return 200, ["JSON", "PROTOBUF", "AVRO"]
-        found = self.schemas.get(path)
+        # As registries do, it leaves aside what it does not know.
+        found = self.schemas.get(path, self.schemas.get(path.partition("?")[0]))
         return (404, self.unknown) if found is None else (200, found)

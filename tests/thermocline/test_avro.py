@@ -17,6 +17,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
+from tests.thermocline.alone import alone_and_together_are_the_same
 from tests.thermocline.avro_poison import (
     AVRO_CASES,
     AVRO_POISONED,
@@ -27,6 +28,7 @@ from tests.thermocline.avro_poison import (
     string,
 )
 from tests.thermocline.poison import TOMBSTONE
+from tests.thermocline.registered import Registered, framed
 from thermocline.errors import ConfigInvalid
 from thermocline.rules.avro_schema import SchemaInvalid, parse_schema, schema_text
 from thermocline.rules.decode import (
@@ -38,12 +40,12 @@ from thermocline.rules.decode import (
     records_table,
     unpack_arrays,
 )
-from thermocline.rules.decode.avro import SchemaId, WriterSchema
+from thermocline.rules.decode.framing import SchemaId
 from thermocline.rules.definition import LiveTable
 
 DECODER = decoder_for(AVRO_POISONED)
 NULLS = dict.fromkeys(column.name for column in AVRO_POISONED.value_columns)
-FUZZED, FUZZED_FULL = 4_000, 200_000
+FUZZED, FUZZED_FULL = 5_000, 200_000
 
 
 def is_bad(case: AvroCase) -> bool:
@@ -112,6 +114,7 @@ def test_malformed_records_are_bad_and_take_no_good_ones_down(count: int) -> Non
         assert all(row_at(decoded, places[index]) == GOOD.expected for index in range(0, len(chunk), 2))
         records_table(AVRO_POISONED, decoded, "t", 0, range(len(chunk)), [0] * len(chunk))
         pack_rows(AVRO_POISONED, decoded)
+        alone_and_together_are_the_same(DECODER, GOOD_KEY, values)
 
 
 def spoiled(chance: random.Random, value: bytes) -> bytes:
@@ -359,12 +362,27 @@ def test_days_since_1970_are_a_date_where_the_column_says_so() -> None:
     assert decoded.bad[0].stage is Stage.CONTRACT
 
 
-def test_a_path_to_what_deletes_is_not_looked_for_in_avro() -> None:
-    with pytest.raises(ConfigInvalid, match="use a header"):
-        LiveTable.build(
-            name="t", identifier="app.t", topics=["t"], format="avro", key=["k"],
-            columns={"k": "int"}, delete_when={"path": "op", "values": ["D"]},
-        )  # fmt: skip
+def test_a_field_by_its_path_says_that_a_record_deletes() -> None:
+    """Nothing else is looked at in such a record, not even whether its types are those of the columns."""
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "v", "type": "string"}, {"name": "op", "type": ["null", "string", "int"]}],
+    }
+    table = LiveTable.build(
+        name="t", identifier="app.t", topics=["t"], format="avro", key=["k"], key_format="string",
+        columns={"k": "string", "v": "int"}, delete_when={"path": "op", "values": ["D"]},
+        value_schema=json.dumps(schema),
+    )  # fmt: skip
+    ops = [b"\x02" + string("D"), b"\x02" + string("U"), b"\x04" + number(1), b"\x00"]
+    decoded = decoder_for(table).decode([b"a"] * 5, [*(string("x") + op for op in ops), string("x")])
+    assert (decoded.good, decoded.tombstones) == ([0], [True])
+    assert [bad.reason[:11] for bad in decoded.bad] == [
+        "v (int): th",
+        "delete_when",
+        "v (int): th",
+        "not Avro by",
+    ]
 
 
 @pytest.mark.parametrize("schema", ["string", {"type": "string"}, ["null", "string"]])
@@ -383,20 +401,6 @@ def test_a_schema_without_fields_makes_no_two_columns() -> None:
     assert "has no fields" in decoded.bad[0].reason
 
 
-class Registered:
-    """Schemas by their ids; what was asked for."""
-
-    def __init__(self, schemas: dict[SchemaId, Any]) -> None:
-        self.schemas = schemas
-        self.asked: list[SchemaId] = []
-
-    def of(self, id_: SchemaId) -> WriterSchema:
-        self.asked.append(id_)
-        if id_ not in self.schemas:
-            return WriterSchema(problem=f"no schema has the id {id_}")
-        return WriterSchema((json.dumps(self.schemas[id_]),))
-
-
 GUID = UUID("89791762-2336-186f-9674-299b90a8e2e7")
 BY_ID: dict[SchemaId, Any] = {
     7: {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]},
@@ -408,10 +412,6 @@ BY_ID: dict[SchemaId, Any] = {
     GUID: {"type": "record", "name": "R", "fields": [{"name": "b", "type": ["null", "string"]}]},
     9: {"type": "record", "name": "R"},
 }
-
-
-def framed(id_: SchemaId, content: bytes) -> bytes:
-    return b"\x00" + id_.to_bytes(4) + content if isinstance(id_, int) else b"\x01" + id_.bytes + content
 
 
 def test_each_record_is_read_by_the_schema_of_its_writer() -> None:
@@ -446,6 +446,32 @@ def test_each_record_is_read_by_the_schema_of_its_writer() -> None:
     assert "schema 9 of its writer can't be read by" in reasons[6]
     assert registry.asked.count(7) == 1  # an id means the same for ever
     assert registry.asked.count(99) == 3  # and one that is unknown may be known a moment later
+
+
+def test_a_header_names_the_schema_and_nothing_stands_before_the_body_then() -> None:
+    """Of keys and values apart; of several headers of one name the last counts; what names none is bad."""
+    values = [number(1), number(2), framed(7, number(3)), number(4), number(5), string("x") + number(6), None]
+    guid, seven = framed(GUID, b""), framed(7, b"")
+    by_value = [guid, seven, None, b"\x02", seven + b"\0", framed(8, b""), b""]
+    headers = [[("__value_schema_id", one), ("__key_schema_id", seven)] for one in by_value]
+    headers[1].insert(0, ("__value_schema_id", guid))
+    values[0] = b"\x02" + string("y")
+    table = LiveTable.build(
+        name="t",
+        identifier="app.t",
+        topics=["t"],
+        format="avro",
+        key=["a"],
+        columns={"a": "long", "b": "string"},
+    )
+    decoder = decoder_for(table, Registered(BY_ID))
+    decoded = decoder.decode([number(index) for index in range(7)], values, headers.__getitem__)
+    assert decoded.good == [0, 1, 2, 5, 6]
+    assert decoded.columns == {"a": [0, 1, 2, 5, 6], "b": ["y", None, None, "x", None]}
+    assert [bad.reason for bad in decoded.bad] == [
+        "the header that names its schema begins with the byte 2, not with 0 or 1 and a schema's id",
+        "the header that names its schema has 1 bytes too many",
+    ]
 
 
 def test_with_a_schema_of_its_own_a_prefix_is_left_aside_only_where_the_definition_says_so() -> None:

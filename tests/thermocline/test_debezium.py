@@ -118,6 +118,9 @@ def test_a_truncate_which_has_no_key_says_what_it_is() -> None:
         {"sizes": list(UNAVAILABLE.encode())},
         {"owners": ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]},
         {"labels": {UNAVAILABLE: UNAVAILABLE}},
+        {"notes": [UNAVAILABLE]},
+        {"notes": {UNAVAILABLE: UNAVAILABLE}},
+        {"notes": list(UNAVAILABLE.encode())},
     ],
 )
 def test_a_value_that_the_event_leaves_out_is_not_taken_for_a_text(left_out: dict[str, Any]) -> None:

@@ -184,7 +184,7 @@ def test_a_bad_type_says_what_is_wrong(text: Any, says: str) -> None:
             {"delete_when": {"header": "h", "values": ["D"]}, "key_from": "value"},
             "delete_when needs key_from",
         ),
-        ({"envelope": "maxwell"}, 'envelope is "maxwell", not plain or debezium'),
+        ({"envelope": "canal"}, 'envelope is "canal", not plain or debezium or maxwell'),
         ({"envelope": "debezium", "key_from": "value"}, 'envelope = "debezium" needs key_from = "key"'),
         ({"key_from": "header"}, "not key or value"),
         ({"on_error": "ignore"}, 'on_error is "ignore", not fail or quarantine or skip'),

@@ -10,15 +10,18 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from tests.manual_clock import ManualClock
 from tests.thermocline.avro_poison import number, string
 from tests.thermocline.registry_server import RegistryServer
-from thermocline import schema_registry
+from thermocline import protobuf_compiler, schema_registry
 from thermocline.errors import RegistryUnreachable
+from thermocline.protobuf_compiler import compiled
 from thermocline.rules.decode import decoder_for
-from thermocline.rules.decode.avro import WriterSchema
+from thermocline.rules.decode.schema_documents import WriterSchema
 from thermocline.rules.definition import LiveTable
+from thermocline.rules.protobuf_schema import message_at
 from thermocline.schema_registry import UNKNOWN_SECONDS, SchemaRegistry
 
 GUID = UUID("89791762-2336-186f-9674-299b90a8e2e7")
@@ -152,8 +155,30 @@ def _text(schema: Any) -> str:
 def test_a_schema_of_another_kind_is_a_problem_of_its_records(
     server: RegistryServer, registry: SchemaRegistry
 ) -> None:
-    server.add(11, "syntax", schemaType="PROTOBUF")
-    assert registry.of(11).problem == "schema 11 is one of PROTOBUF, not of Avro"
+    """Of one that can't be read at all, too."""
+    server.add(11, {}, schemaType="JSON")
+    server.add(12, "thrift", schemaType="THRIFT")
+    table = LiveTable.build(
+        name="t", identifier="app.t", topics=["t"], key=[], key_from="value", format="avro",
+        columns={"a": "int"},
+    )  # fmt: skip
+    decoded = decoder_for(table, registry).decode([None] * 2, [b"\0\0\0\0\x0b{}", b"\0\0\0\0\x0c"])
+    assert [bad.reason for bad in decoded.bad] == [
+        "schema 11 is one of JSON Schema, not of Avro",
+        "schema 12 is one of THRIFT, not of Avro",
+    ]
+
+
+def test_rules_that_change_what_is_read_make_records_bad_and_others_do_not(
+    server: RegistryServer, registry: SchemaRegistry
+) -> None:
+    """Encrypted fields would be kept as they are, and nobody would know."""
+    encrypt = {"name": "pii", "kind": "TRANSFORM", "mode": "WRITEREAD", "type": "ENCRYPT"}
+    check = {"name": "even", "kind": "CONDITION", "mode": "WRITEREAD", "type": "CEL"}
+    server.add(20, ROW, ruleSet={"domainRules": [check], "migrationRules": None})
+    server.add(21, ROW, ruleSet={"domainRules": [check, encrypt]})
+    server.add(22, ROW, ruleSet={"domainRules": [{**encrypt, "disabled": True}]})
+    assert [bool(registry.of(id_).problem) for id_ in (20, 21, 22)] == [False, True, False]
 
 
 def test_a_user_and_a_password_are_sent_and_never_shown(server: RegistryServer) -> None:
@@ -183,3 +208,80 @@ def test_a_decoder_says_nothing_of_records_while_it_can_not_ask(
     assert (decoded.columns, len(decoded.bad)) == ({"a": [1]}, 1)
     server.stop()
     assert decoder.decode([None], values[:1]).columns == {"a": [1]}
+
+
+MONEY = 'syntax = "proto3"; package shop; message Money { int64 cents = 1; }'
+BILL = 'syntax = "proto3"; package shop; import "m/money.proto"; message Bill { Money sum = 1; }'
+OF_MONEY = "/subjects/money/versions/2?deleted=true"
+
+
+def add_bill(server: RegistryServer, id_: int, money: str, bill: str, form: str = "") -> None:
+    reference = {"name": "m/money.proto", "subject": "money", "version": 2}
+    server.add(id_, bill, form and f"?{form}", schemaType="PROTOBUF", references=[reference])
+    server.schemas[f"{OF_MONEY}{form and '&'}{form}"] = {"schema": money, "schemaType": "PROTOBUF"}
+
+
+def cents(schema: WriterSchema) -> int:
+    assert not schema.problem
+    found: int = message_at(schema.descriptors, (0,)).FromString(b"\x0a\x02\x08\x05").sum.cents
+    return found
+
+
+def test_a_schema_of_protobuf_is_compiled_of_its_text_and_of_those_that_it_refers_to(
+    server: RegistryServer, registry: SchemaRegistry
+) -> None:
+    add_bill(server, 31, MONEY, BILL)
+    assert cents(registry.of(31)) == 5
+    add_bill(server, 32, MONEY, "message {")
+    assert registry.of(32).problem.startswith("schema 32 can't be compiled: schema-32.proto")
+
+
+def test_descriptors_are_asked_for_first_and_need_no_compiler(
+    server: RegistryServer, registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"m/money.proto": MONEY, "bill.proto": BILL}
+    compiled_files = FileDescriptorSet.FromString(compiled(files, "bill.proto")).file
+    money, bill = (base64.b64encode(file.SerializeToString()).decode() for file in compiled_files)
+    monkeypatch.setattr(schema_registry, "compiled", None)
+    add_bill(server, 33, "none", BILL)
+    add_bill(server, 33, money, bill, "format=serialized")
+    assert cents(registry.of(33)) == 5
+    add_bill(server, 34, "bm9uZQ==", bill, "format=serialized")
+    server.add(34, BILL, schemaType="PROTOBUF")
+    assert registry.of(34).problem.startswith("schema 34 can't be compiled")
+
+
+@pytest.mark.parametrize(
+    ("status", "is_held"), [(422, False), (404, False), (403, True), (429, True), (500, True)]
+)
+def test_a_registry_that_has_no_descriptors_gives_the_text(
+    server: RegistryServer,
+    registry: SchemaRegistry,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    is_held: bool,
+) -> None:
+    server.add(35, MONEY, schemaType="PROTOBUF")
+    answer = server.answer
+
+    def without_forms(path: str, authorization: str) -> tuple[int, Any]:
+        return (status, {}) if "format=" in path else answer(path, authorization)
+
+    monkeypatch.setattr(server, "answer", without_forms)
+    if is_held:
+        with pytest.raises(RegistryUnreachable):
+            registry.of(35)
+    else:
+        assert not registry.of(35).problem
+
+
+def test_a_compiler_that_says_nothing_holds_back(
+    server: RegistryServer, registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.add(36, MONEY, schemaType="PROTOBUF")
+    monkeypatch.setattr(protobuf_compiler, "TIMEOUT_SECONDS", 1e-6)
+    with pytest.raises(RegistryUnreachable) as held:
+        registry.of(36)
+    assert "protoc did not come to an end" in held.value.cause
+    monkeypatch.undo()
+    assert not registry.of(36).problem

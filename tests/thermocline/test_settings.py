@@ -630,6 +630,29 @@ def test_a_schema_file_that_is_missing_or_none_of_avro_is_a_problem(
     assert problem.startswith("tables.profiles: the value schema is no schema of Avro: not JSON")
 
 
+PROTO_FILE = 'format = "protobuf"\nkey_format = "json"\nvalue_schema_file = "bill.proto"\n'
+
+
+def test_a_schema_file_of_protobuf_is_compiled_with_what_is_beside_it(
+    load: Callable[..., Settings], problems_of: Callable[..., tuple[str, ...]], tmp_path: Path
+) -> None:
+    (tmp_path / "money.proto").write_text('syntax = "proto3"; message Money { int64 cents = 1; }')
+    bill = 'syntax = "proto3"; import "money.proto"; message Bill { Money sum = 1; }'
+    (tmp_path / "bill.proto").write_text(bill)
+    first = load(table=PROTO_FILE).table("profiles").definition("profiles")
+    (tmp_path / "bill.proto").write_text(f"// with a comment\n{bill}")
+    assert load(table=PROTO_FILE).table("profiles").definition("profiles") == first
+    (tmp_path / "bill.proto").write_text(f"{bill} message Two {{}}")
+    (problem,) = problems_of(table=PROTO_FILE)
+    assert "which of its messages is meant is not said: Bill, Two" in problem
+    named = load(table=f'{PROTO_FILE}value_message = "Bill"\n').table("profiles").definition("profiles")
+    assert named.value_message == "Bill"
+    (tmp_path / "bill.proto").write_text("message {")
+    (problem,) = problems_of(table=PROTO_FILE)
+    assert "value_schema_file: " in problem
+    assert "can't be compiled: bill.proto:1:9: Expected message name" in problem
+
+
 def test_records_that_name_their_schemas_need_a_registry(
     load: Callable[..., Settings], problems_of: Callable[..., tuple[str, ...]], tmp_path: Path
 ) -> None:

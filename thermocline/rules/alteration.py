@@ -44,6 +44,8 @@ FIXED: Final = {
     "key_format": "the same record must have the same key whenever it is read",
     "key_schema": "records do not name their schema, and the log has some that this one wrote",
     "value_schema": "records do not name their schema, and the log has some that this one wrote",
+    "key_message": "records do not name their schema, and the log has some that this one wrote",
+    "value_message": "records do not name their schema, and the log has some that this one wrote",
     "schema_framed": "the same record must mean the same row whenever it is read",
     "entity": "rows are placed and looked up by it",
     "buckets": "the place of every row follows from it",

@@ -11,7 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["LEVELS_MAX", "AvroType", "SchemaInvalid", "parse_schema", "schema_text"]
+__all__ = [
+    "DEBEZIUM_TIME",
+    "LEVELS_MAX",
+    "VARIABLE_DECIMAL",
+    "AvroType",
+    "SchemaInvalid",
+    "parse_schema",
+    "schema_text",
+]
 
 LEVELS_MAX: Final = 100
 """Records, arrays and maps within each other, in a schema or a record. A level takes up to five frames of
@@ -29,10 +37,26 @@ _LOGICAL: Final = {
     ),
     "string": ("uuid",),
 }
+DEBEZIUM_TIME: Final = "io.debezium.time."
+VARIABLE_DECIMAL: Final = "io.debezium.data.VariableScaleDecimal"
+_CONNECT: Final = {
+    "int": tuple(f"{DEBEZIUM_TIME}{name}" for name in ("Date", "Time")),
+    "long": tuple(
+        f"{DEBEZIUM_TIME}{name}"
+        for name in (
+            *("Timestamp", "MicroTimestamp", "NanoTimestamp"),
+            *("MicroTime", "NanoTime", "MicroDuration", "NanoDuration"),
+        )
+    ),
+    "string": (f"{DEBEZIUM_TIME}ZonedTimestamp", "io.debezium.data.Uuid"),
+    "record": (VARIABLE_DECIMAL,),
+}
+"""What Kafka Connect calls types, where that says what a number or a text means. Source: Debezium reference
+documentation, "Data type mappings"."""
 
 
 class SchemaInvalid(ValueError):
-    """Why a text is no Avro schema, or none that records are read by."""
+    """Why something is no schema of its format, or none that records are read by."""
 
 
 @dataclass(slots=True, eq=False)
@@ -188,7 +212,9 @@ def _whole_number(value: object, what: str) -> int:
 
 
 def _with_logical(of: AvroType, node: Mapping[str, Any]) -> AvroType:
-    logical = node.get("logicalType")
+    logical, meant = node.get("logicalType"), node.get("connect.name")
+    if meant in _CONNECT.get(of.kind, ()):
+        of.logical = str(meant)
     if logical in _LOGICAL.get(of.kind, ()) or (
         logical == "uuid" and of.kind == "fixed" and of.size == UUID_BYTES
     ):

@@ -46,7 +46,13 @@ TOMBSTONE: Final = "_tombstone"
 KEY: Final = "_key"
 BUCKET_FIELD: Final = "bucket"
 
-FORMATS: Final = ("json", "string", "int", "long", "uuid", "bytes", "avro")
+SCHEMA_FORMATS: Final = ("avro", "json_schema", "protobuf")
+"""What is read by the schemas of writers."""
+FORMATS: Final = ("json", "string", "int", "long", "uuid", "bytes", *SCHEMA_FORMATS)
+FILE_FORMATS: Final = ("avro", "protobuf")
+"""Of which a file may have the one schema of all records."""
+EMPTY_FORMATS: Final = ("protobuf",)
+"""In which no bytes at all are a value: one whose fields have their defaults."""
 # What a record's key or value is as a whole, and which column it can be then.
 ONE_COLUMN: Final[dict[str, tuple[Kind, ...]]] = {
     "string": (
@@ -64,7 +70,8 @@ ONE_COLUMN: Final[dict[str, tuple[Kind, ...]]] = {
     "uuid": (Kind.UUID,),
     "bytes": (Kind.BINARY, Kind.UUID),
 }
-ENVELOPES: Final = ("plain", "debezium")
+ENVELOPES: Final = ("plain", "debezium", "maxwell")
+ENVELOPED_FORMATS: Final = {"debezium": ("json", "json_schema", "avro"), "maxwell": ("json",)}
 KEY_SOURCES: Final = ("key", "value")
 FORMAT_VERSIONS: Final = (2, 3)
 BUCKETS_MAX: Final = 4096  # beyond it, a commit of every bucket writes more files than a manifest should list
@@ -209,8 +216,9 @@ class LiveTable:
     ``columns`` stand in declared order; ``entity`` is a prefix of ``key``; ``version`` counts alterations.
     Both are empty for a table without a key, to which every record adds a row: where the record stands in the
     log identifies it. ``provenance_id`` is the first field id of the provenance columns. ``key_schema`` and
-    ``value_schema`` are the Avro schemas of all records; where there is none, each record names its own;
-    ``schema_framed``: records name one that is not looked at.
+    ``value_schema`` are the schemas of all records, of Avro its text, of Protobuf its descriptors in base64,
+    with the message that ``key_message`` and ``value_message`` name; where there is none, each record names
+    its own; ``schema_framed``: records name one that is not looked at.
     """
 
     name: str
@@ -233,6 +241,8 @@ class LiveTable:
     version: int = 1
     key_schema: str | None = None
     value_schema: str | None = None
+    key_message: str | None = None
+    value_message: str | None = None
     schema_framed: bool = False
 
     @classmethod
@@ -257,6 +267,8 @@ class LiveTable:
         suppress_unchanged: bool = False,
         key_schema: str | None = None,
         value_schema: str | None = None,
+        key_message: str | None = None,
+        value_message: str | None = None,
         schema_framed: bool = False,
         field_ids: Mapping[str, int] | None = None,
         nested_ids: Mapping[str, Sequence[int]] | None = None,
@@ -296,8 +308,10 @@ class LiveTable:
             # safety: stored-provenance-id
             provenance_id=len(columns) + 1 if provenance_id is None else provenance_id,
             version=version,
-            key_schema=_parse_schema("key_schema", key_schema, problems),
-            value_schema=_parse_schema("value_schema", value_schema, problems),
+            key_schema=_parse_schema("key", key_format or format, key_schema, key_message, problems),
+            value_schema=_parse_schema("value", format, value_schema, value_message, problems),
+            key_message=key_message,
+            value_message=value_message,
             schema_framed=schema_framed,
         )
         problems += _problems_of_nested_names(parsed)
@@ -341,7 +355,7 @@ class LiveTable:
             del fields["delete_when"]
         else:
             fields["delete_when"] = self.delete_when.declared
-        for field in ("key_schema", "value_schema", "schema_framed"):
+        for field in ("key_schema", "value_schema", "key_message", "value_message", "schema_framed"):
             if not fields[field]:
                 del fields[field]
         fields["columns"] = [
@@ -367,8 +381,9 @@ class LiveTable:
     @property
     def needs_registry(self) -> bool:
         """Whether only a schema registry knows the schemas of its records' writers."""
-        of_keys = self.key_from == "key" and self.key_format == "avro" and self.key_schema is None
-        return of_keys or (self.format == "avro" and self.value_schema is None)
+        in_keys = self.key_from == "key" and self.key_format in SCHEMA_FORMATS
+        in_values = self.format in SCHEMA_FORMATS
+        return (in_keys and self.key_schema is None) or (in_values and self.value_schema is None)
 
     @property
     def has_key(self) -> bool:
@@ -477,12 +492,25 @@ def _parse_on_error(text: OnErrorText, problems: list[str]) -> OnError:
         return OnError()
 
 
-def _parse_schema(field: str, text: str | None, problems: list[str]) -> str | None:
+def _parse_schema(
+    part: str, format_: str, text: str | None, message: str | None, problems: list[str]
+) -> str | None:
+    if text is None:
+        return None
     try:
-        return None if text is None else schema_text(text)
+        return _parse_protobuf(text, message or "") if format_ == "protobuf" else schema_text(text)
     except SchemaInvalid as error:
-        problems.append(f"the {field.replace('_', ' ')} is no schema of Avro: {error}")
+        of = "Protobuf" if format_ == "protobuf" else "Avro"
+        problems.append(f"the {part} schema is no schema of {of}: {error}")
         return text
+
+
+def _parse_protobuf(text: str, message: str) -> str:
+    from thermocline.rules import protobuf_schema  # noqa: PLC0415  (few tables need it; it takes long to load)
+
+    descriptors = protobuf_schema.unpacked_schema(text)
+    protobuf_schema.message_called(descriptors, message)
+    return protobuf_schema.packed_schema(descriptors)
 
 
 def _parse_delete_when(text: DeleteText | None, problems: list[str]) -> DeleteRule | None:
@@ -625,12 +653,14 @@ def _problems_of_formats(table: LiveTable, key_format: str | None) -> Iterable[s
         kinds = (*ONE_COLUMN["string"], Kind.BINARY)
         if column.header and (column.type.kind not in kinds or column.type.epoch is not None):
             yield f"a header makes no {column.type}, as column {column.name} is: use {', '.join(kinds)}"
-    if table.envelope == "debezium" and not (in_key and table.format == table.key_format == "json"):
-        yield 'envelope = "debezium" needs key_from = "key", and JSON in keys and values'
+    known = ENVELOPED_FORMATS.get(table.envelope)
+    if known and not (in_key and {table.format, table.key_format} <= set(known)):
+        needs = f'key_from = "key", and keys and values in {" or ".join(known)}'
+        yield f'envelope = "{table.envelope}" needs {needs}'
     if table.delete_when is not None and not (in_key and table.envelope == "plain"):
         yield 'delete_when needs key_from = "key", which says whose row goes, and envelope = "plain"'
-    if table.delete_when is not None and table.delete_when.path and table.format != "json":
-        yield f'delete_when has a path, and format = "{table.format}" is not JSON: use a header'
+    if table.delete_when is not None and table.delete_when.path and table.format in ONE_COLUMN:
+        yield f'delete_when has a path, and format = "{table.format}" has no fields: use a header'
     if key_format is not None and not in_key:
         yield f'key_format is "{key_format}", and key_from = "{table.key_from}" says that keys are not read'
     if in_key:
@@ -642,11 +672,15 @@ def _problems_of_formats(table: LiveTable, key_format: str | None) -> Iterable[s
 
 
 def _problems_of_schemas(table: LiveTable) -> Iterable[str]:
-    if table.value_schema is not None and table.format != "avro":
-        yield f'value_schema_file is given, and format is "{table.format}", not "avro"'
-    if table.key_schema is not None and (table.key_from != "key" or table.key_format != "avro"):
+    if table.value_schema is not None and table.format not in FILE_FORMATS:
+        yield f'value_schema_file is given, and format is "{table.format}", not "{" or ".join(FILE_FORMATS)}"'
+    if table.key_schema is not None and (table.key_from != "key" or table.key_format not in FILE_FORMATS):
         why = f'key_format is "{table.key_format}"' if table.key_from == "key" else "keys are not read"
         yield f"key_schema_file is given, and {why}"
+    for part in ("key", "value"):
+        is_protobuf = getattr(table, "format" if part == "value" else "key_format") == "protobuf"
+        if getattr(table, f"{part}_message") and not (is_protobuf and getattr(table, f"{part}_schema")):
+            yield f"{part}_message is about a {part}_schema_file of Protobuf, and there is none"
     if table.schema_framed and table.value_schema is None and table.key_schema is None:
         yield "schema_framed is about a value_schema_file or a key_schema_file, and neither is given"
 

@@ -21,6 +21,8 @@ from pydantic_core import CoreSchema, core_schema
 
 from thermocline.errors import ConfigInvalid, UnknownTable
 from thermocline.process.masking import MASK, mask_password
+from thermocline.protobuf_compiler import CompilerFailed, compiled_file
+from thermocline.rules.avro_schema import SchemaInvalid
 from thermocline.rules.column_types import NESTED_SPELLED
 from thermocline.rules.definition import LiveTable
 from thermocline.schema_registry import SchemaRegistry
@@ -280,6 +282,8 @@ class TableSettings(_Section):
     suppress_unchanged: bool = False
     key_schema_file: Path | None = None
     value_schema_file: Path | None = None
+    key_message: str | None = None
+    value_message: str | None = None
     schema_framed: bool = False
     views: Annotated[tuple[Literal["live", "live_by_key", "cold"], ...], BeforeValidator(_names)] = (
         "live",
@@ -315,8 +319,12 @@ class TableSettings(_Section):
             on_error=self.on_error,
             transactional=self.transactional,
             suppress_unchanged=self.suppress_unchanged,
-            key_schema=_text_of(name, "key_schema_file", self.key_schema_file),
-            value_schema=_text_of(name, "value_schema_file", self.value_schema_file),
+            key_schema=_schema_of(
+                name, self.key_format or self.format, "key_schema_file", self.key_schema_file
+            ),
+            value_schema=_schema_of(name, self.format, "value_schema_file", self.value_schema_file),
+            key_message=self.key_message,
+            value_message=self.value_message,
             schema_framed=self.schema_framed,
         )
 
@@ -341,14 +349,20 @@ class Settings(_Section):
         return self.tables[name]
 
 
-def _text_of(table: str, setting: str, path: Path | None) -> str | None:
-    """What is in a file that a setting names, if it does. Raises `ConfigInvalid`."""
+def _schema_of(table: str, format_: str, setting: str, path: Path | None) -> str | None:
+    """The schema in a file that a setting names, as definitions have it. Raises `ConfigInvalid`."""
     if path is None:
         return None
     try:
+        if format_ == "protobuf":
+            from thermocline.rules.protobuf_schema import packed_schema  # noqa: PLC0415  (takes long to load)
+
+            return packed_schema(compiled_file(path))
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         problem = "is not UTF-8 text"
+    except (SchemaInvalid, CompilerFailed) as error:
+        problem = f"can't be compiled: {error}"
     except OSError as error:
         problem = f"can't be read: {error.strerror or type(error).__name__}"
     raise ConfigInvalid(of=f"of table {table}", problems=(f"{setting}: {path} {problem}",))

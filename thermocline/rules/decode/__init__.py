@@ -11,21 +11,30 @@ record rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from thermocline.errors import ConfigInvalid
 from thermocline.rules.decode.arrow import arrow_array, key_table, natural_values, records_table
-from thermocline.rules.decode.avro import AvroDocuments, OneSchema, SchemaId, WriterSchema, WriterSchemas
-from thermocline.rules.decode.debezium import DebeziumEnvelope
+from thermocline.rules.decode.avro import AVRO
+from thermocline.rules.decode.debezium import DebeziumEnvelope, JsonDebeziumEnvelope, RowAfter
 from thermocline.rules.decode.envelopes import Envelope, PlainEnvelope
-from thermocline.rules.decode.formats import DeclaredColumns
+from thermocline.rules.decode.formats import DeclaredColumns, Format
+from thermocline.rules.decode.framing import SchemaId
 from thermocline.rules.decode.json_documents import JsonDocuments
+from thermocline.rules.decode.json_schema import JSON_SCHEMA
+from thermocline.rules.decode.maxwell import MaxwellEnvelope
 from thermocline.rules.decode.payload import Unpacker, json_row, pack_rows
 from thermocline.rules.decode.payload_arrays import unpack_arrays
 from thermocline.rules.decode.plain import PlainDocuments
 from thermocline.rules.decode.record import Bad, Decoded, Decoder, Stage
-from thermocline.rules.decode.records import Format, RecordDecoder
+from thermocline.rules.decode.records import RecordDecoder
+from thermocline.rules.decode.schema_documents import (
+    OneSchema,
+    SchemaDocuments,
+    SchemaFormat,
+    WriterSchema,
+    WriterSchemas,
+)
 from thermocline.rules.definition import ONE_COLUMN, LiveTable
 
 __all__ = [
@@ -45,14 +54,11 @@ __all__ = [
     "unpack_arrays",
 ]
 
-_ENVELOPES: dict[str, Callable[[LiveTable], Envelope]] = {
-    "plain": PlainEnvelope,
-    "debezium": DebeziumEnvelope,
-}
 _FORMATS: dict[str, Format] = {
     "json": JsonDocuments,
     **{name: partial(PlainDocuments, name) for name in ONE_COLUMN},
 }
+_SCHEMA_FORMATS: dict[str, SchemaFormat] = {"avro": AVRO, "json_schema": JSON_SCHEMA}
 
 
 def decoder_for(definition: LiveTable, registry: WriterSchemas | None = None) -> Decoder:
@@ -61,22 +67,55 @@ def decoder_for(definition: LiveTable, registry: WriterSchemas | None = None) ->
     ``registry`` knows the schemas of their writers, where the definition does not have them
     (``needs_registry``). Where it can't be asked, decoding raises its error.
     """
-    schemas = DeclaredColumns(definition)
-    return RecordDecoder(
-        definition,
-        _ENVELOPES[definition.envelope](definition),
-        _format(definition, definition.key_format, definition.key_schema, registry),
-        _format(definition, definition.format, definition.value_schema, registry),
-        schemas,
+    key_schema = _own_schema(definition.key_format, definition.key_schema, definition.key_message)
+    value_schema = _own_schema(definition.format, definition.value_schema, definition.value_message)
+    key_format = _format(definition, definition.key_format, key_schema, registry)
+    value_format = _format(definition, definition.format, value_schema, registry)
+    envelope, row_format = _opened(definition, value_format)
+    return RecordDecoder(definition, envelope, key_format, row_format, DeclaredColumns(definition))
+
+
+def _opened(definition: LiveTable, value_format: Format) -> tuple[Envelope, Format]:
+    """The envelope, and how the rows are read in what it gives."""
+    if definition.envelope == "plain":
+        return PlainEnvelope(definition, value_format), value_format
+    if definition.envelope == "maxwell":
+        return MaxwellEnvelope(), value_format
+    if definition.format == "json":
+        return JsonDebeziumEnvelope(definition), value_format
+    return DebeziumEnvelope(definition, value_format), partial(RowAfter, value_format)
+
+
+def _own_schema(format_: str, text: str | None, message: str | None) -> WriterSchema | None:
+    """The schema that the definition has for all keys or values, if it does."""
+    if text is None:
+        return None
+    if format_ == "protobuf":
+        from thermocline.rules.protobuf_schema import unpacked_schema  # noqa: PLC0415  (see `_schema_format`)
+
+        return WriterSchema(kind="PROTOBUF", descriptors=unpacked_schema(text), message=message or "")
+    return WriterSchema((text,))
+
+
+def _format(
+    definition: LiveTable, name: str, schema: WriterSchema | None, registry: WriterSchemas | None
+) -> Format:
+    if name in _FORMATS:
+        return _FORMATS[name]
+    of_schemas = _schema_format(name)
+    if schema is not None:
+        return partial(SchemaDocuments, of_schemas, OneSchema(schema), definition.schema_framed)
+    return partial(
+        SchemaDocuments, of_schemas, _NoRegistry(definition) if registry is None else registry, True
     )
 
 
-def _format(definition: LiveTable, name: str, schema: str | None, registry: WriterSchemas | None) -> Format:
-    if name != "avro":
-        return _FORMATS[name]
-    if schema is not None:
-        return partial(AvroDocuments, OneSchema(schema), definition.schema_framed)
-    return partial(AvroDocuments, _NoRegistry(definition) if registry is None else registry, True)
+def _schema_format(name: str) -> SchemaFormat:
+    if name != "protobuf":
+        return _SCHEMA_FORMATS[name]
+    from thermocline.rules.decode.protobuf import PROTOBUF  # noqa: PLC0415  (few need it; it takes long to load)
+
+    return PROTOBUF
 
 
 class _NoRegistry:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from thermocline.rules.column_types import ColumnType, Kind
-from thermocline.rules.decode.formats import Refusals
-from thermocline.rules.decode.json_object import JsonObject
+from thermocline.rules.decode.formats import Format, Refusals
+from thermocline.rules.decode.framing import VALUE_HEADER, heads_in
 from thermocline.rules.decode.record import Bad, HeadersOf, Stage, last_header
-from thermocline.rules.definition import ONE_COLUMN, Column, DeleteRule, LiveTable
+from thermocline.rules.definition import EMPTY_FORMATS, ONE_COLUMN, Column, DeleteRule, LiveTable
 
 __all__ = ["Envelope", "Parts", "PlainEnvelope"]
 
@@ -46,15 +46,15 @@ class PlainEnvelope:
     An empty value is none where it could not be one.
     """
 
-    def __init__(self, definition: LiveTable) -> None:
-        """For the records of that table."""
+    def __init__(self, definition: LiveTable, value_format: Format) -> None:
+        """For the records of that table, whose values are in a format."""
         self._can_delete = definition.key_from == "key"
-        self._may_be_empty = definition.format in ONE_COLUMN
+        self._may_be_empty = definition.format in (*ONE_COLUMN, *EMPTY_FORMATS)
         # Whose row a tombstone is about would stand in the value.
         self._stage = Stage.KEY if definition.has_key else Stage.DECODE
         self._rule = definition.delete_when
         path = self._rule.path if self._rule is not None else ()
-        self._op = JsonObject([Column(_OP, ColumnType(Kind.STRING), 0, path)], ()) if path else None
+        self._op = value_format([Column(_OP, ColumnType(Kind.STRING), 0, path)], ()) if path else None
 
     def open(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], headers_of: HeadersOf
@@ -73,7 +73,7 @@ class PlainEnvelope:
             is_deleted = [op in self._rule.values for op in ops]  # safety: delete-rule
             values = [None if gone else value for value, gone in zip(values, is_deleted, strict=True)]
             deletes = [value is None for value in values]
-            # What is no JSON object, the format says.
+            # What can't be read at all, the format says.
             bad = [Bad(index, Stage.CONTRACT, f"delete_when: {why}") for index, (_, why) in refused.items()]
         return Parts(keys, values, deletes, bad)
 
@@ -83,7 +83,8 @@ class PlainEnvelope:
         """What each record says that it does; None where it says nothing."""
         if self._op is not None:
             found: Refusals = {}
-            ops: list[str | None] = self._op.read([value or b"{}" for value in values], found)[_OP]
+            head_of = heads_in(headers_of, VALUE_HEADER)
+            ops: list[str | None] = self._op.read(values, found, head_of)[_OP]
             refused |= {index: one for index, one in found.items() if one[0] is not None}
             return [None if index in found else op for index, op in enumerate(ops)]
         said = [last_header(headers_of(index), rule.header) for index in range(len(values))]

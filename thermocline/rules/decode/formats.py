@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
 
+from thermocline.rules.decode.framing import HeadOf, no_heads
 from thermocline.rules.definition import Column, LiveTable
 
-__all__ = ["DeclaredColumns", "Documents", "Refusals", "SchemaSource"]
+__all__ = ["PRESENCE", "DeclaredColumns", "Documents", "Format", "Refusals", "SchemaSource"]
 
 Refusals = dict[int, tuple[Column | None, str]]
 """By input index: why a document is refused, and the column at fault unless it is the document as a whole."""
@@ -16,12 +17,20 @@ Refusals = dict[int, tuple[Column | None, str]]
 class Documents(Protocol):
     """Reads the documents of one part of the records, in one format."""
 
-    def read(self, texts: Sequence[bytes | None], refused: Refusals) -> dict[str, list[Any]]:
+    def read(
+        self, texts: Sequence[bytes | None], refused: Refusals, head_of: HeadOf = no_heads
+    ) -> dict[str, list[Any]]:
         """One list of natural values per column, aligned with the texts; refused texts give anything.
 
         Where there is no text, every column is null; that is refused only where one of them is required.
         """
         ...
+
+
+Format = Callable[[Sequence[Column], Sequence[str]], Documents]
+"""From the columns of a part, and the names of those that must not be null."""
+PRESENCE: Final = "_present"
+"""The name of a ``json`` column of which only counts whether it is null; its values may be anything else."""
 
 
 class SchemaSource(Protocol):

@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from thermocline.rules.decode.formats import Refusals
+from thermocline.rules.decode.framing import HeadOf, no_heads
 from thermocline.rules.decode.json_object import REFUSALS, JsonObject
 from thermocline.rules.definition import Column
 
@@ -41,7 +42,12 @@ class JsonDocuments:
         """Prepares for documents with these columns, of which some must not be null."""
         self._object = JsonObject(columns, required)
 
-    def read(self, texts: Sequence[bytes | None], refused: Refusals) -> dict[str, list[Any]]:
+    def read(
+        self,
+        texts: Sequence[bytes | None],
+        refused: Refusals,
+        head_of: HeadOf = no_heads,  # noqa: ARG002  (no schema is named)
+    ) -> dict[str, list[Any]]:
         """See `Documents`."""
         documents = [b"{}" if text is None else text for text in texts]
         as_a_whole = dict(_refused_as_a_whole(documents))

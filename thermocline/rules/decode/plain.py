@@ -9,6 +9,7 @@ from uuid import UUID
 from thermocline.rules import scalars
 from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.decode.formats import Refusals
+from thermocline.rules.decode.framing import HeadOf, no_heads
 from thermocline.rules.definition import Column
 
 __all__ = ["PlainDocuments", "header_value"]
@@ -23,7 +24,12 @@ class PlainDocuments:
         self._required = required
         self._read = _READERS[format_]
 
-    def read(self, texts: Sequence[bytes | None], refused: Refusals) -> dict[str, list[Any]]:
+    def read(
+        self,
+        texts: Sequence[bytes | None],
+        refused: Refusals,
+        head_of: HeadOf = no_heads,  # noqa: ARG002  (no schema is named)
+    ) -> dict[str, list[Any]]:
         """See `Documents`."""
         found: dict[str, list[Any]] = {}
         for column in self._columns:

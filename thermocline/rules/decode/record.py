@@ -45,7 +45,7 @@ def last_header(headers: Sequence[tuple[str, bytes | None]] | None, name: str) -
 
 
 def no_headers(_: int) -> None:
-    """Of records of which only keys are looked at."""
+    """Of records that have none, or of which none count."""
 
 
 class Decoder(Protocol):

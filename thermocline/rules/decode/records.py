@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import compress
 from typing import Any
 
 from thermocline.rules.decode.envelopes import Envelope
-from thermocline.rules.decode.formats import Documents, Refusals, SchemaSource
+from thermocline.rules.decode.formats import Format, Refusals, SchemaSource
+from thermocline.rules.decode.framing import KEY_HEADER, VALUE_HEADER, HeadOf, heads_in
 from thermocline.rules.decode.plain import header_value
 from thermocline.rules.decode.record import Bad, Decoded, HeadersOf, Stage, last_header, no_headers
-from thermocline.rules.definition import Column, LiveTable
+from thermocline.rules.definition import EMPTY_FORMATS, Column, LiveTable
 
-__all__ = ["Format", "RecordDecoder"]
-
-Format = Callable[[Sequence[Column], Sequence[str]], Documents]
-"""From the columns of a part, and the names of those that must not be null."""
+__all__ = ["RecordDecoder"]
 
 
 class RecordDecoder:
@@ -46,29 +44,34 @@ class RecordDecoder:
         """Decodes records given as aligned raw keys and values; see `Decoder`."""
         opened = self._envelope.open(keys, values, headers_of)
         bad: dict[int, Bad] = {}
-        columns = self._values(opened.values, bad)
+        columns = self._values(opened.values, bad, heads_in(headers_of, VALUE_HEADER))
         if self._has_key_documents:
-            columns |= self._keys(opened.keys, bad)
+            columns |= self._keys(opened.keys, bad, heads_in(headers_of, KEY_HEADER))
         for column in self._from_headers:
             columns[column.name] = _from_header(column, opened.deletes, headers_of, bad)
         bad.update((one.index, one) for one in opened.bad)  # what is no row at all needs no key
         columns = {column.name: columns[column.name] for column in self._definition.columns}
         return _without_bad(columns, opened.deletes, bad)
 
-    def _values(self, values: Sequence[bytes | None], bad: dict[int, Bad]) -> dict[str, list[Any]]:
+    def _values(
+        self, values: Sequence[bytes | None], bad: dict[int, Bad], head_of: HeadOf
+    ) -> dict[str, list[Any]]:
         refused: Refusals = {}
-        columns = self._value.read(values, refused)
+        columns = self._value.read(values, refused, head_of)
         for index, (column, reason) in refused.items():
             bad[index] = Bad(index, self._stage_of(column), reason)
         return columns
 
-    def _keys(self, keys: Sequence[bytes | None], bad: dict[int, Bad]) -> dict[str, list[Any]]:
+    def _keys(
+        self, keys: Sequence[bytes | None], bad: dict[int, Bad], head_of: HeadOf
+    ) -> dict[str, list[Any]]:
         refused: Refusals = {}
-        columns = self._key.read(keys, refused)
+        columns = self._key.read(keys, refused, head_of)
         for index, (_, reason) in refused.items():
             bad[index] = Bad(index, Stage.KEY, reason)
+        may_be_empty = self._definition.key_format in EMPTY_FORMATS
         for index, key in enumerate(keys):
-            if not key:  # safety: empty-key
+            if not key and not (key is not None and may_be_empty):  # safety: empty-key
                 bad[index] = Bad(index, Stage.KEY, "the record has no key")
         return columns
 

@@ -10,18 +10,18 @@ from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from functools import partial
-from math import isfinite
 from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 
 from thermocline.rules import scalars
-from thermocline.rules.avro_schema import AvroType
+from thermocline.rules.avro_schema import DEBEZIUM_TIME, VARIABLE_DECIMAL, AvroType
 from thermocline.rules.column_types import ColumnType, Kind
-from thermocline.rules.decode.avro.values import EPOCH_DAY, Unfit, decimal_of, instant_of_nanoseconds
+from thermocline.rules.decode.avro.values import EPOCH_DAY, Unfit
+from thermocline.rules.decode.exact import decimal_of, finite, instant_of_nanoseconds
 
-__all__ = ["Convert", "conversion", "finite", "json_text"]
+__all__ = ["Convert", "conversion", "json_text"]
 
 Convert = Callable[[Any], Any]
 """Makes a column's value of what is read; raises `ValueError` with a plain phrase where it can't be one."""
@@ -35,7 +35,9 @@ def conversion(of: AvroType, to: ColumnType) -> Convert | None:
     """
     if to.kind is Kind.DECIMAL and of.logical == "decimal":
         return partial(_decimal, scale=of.scale, to=to)
-    if to.epoch is not None and (of.kind, of.logical) in _NUMBERS:
+    if to.kind is Kind.DECIMAL and of.logical == VARIABLE_DECIMAL:
+        return partial(_variable_decimal, to=to)
+    if to.epoch is not None and ((of.kind, of.logical) in _NUMBERS or _EPOCHS.get(of.logical) == to.epoch):
         if to.kind is Kind.DATE:
             return _date
         make = _of_epoch if to.kind is Kind.TIMESTAMPTZ else _local_of_epoch
@@ -60,19 +62,23 @@ def _decimal(unscaled: bytes, scale: int, to: ColumnType) -> Decimal:
     return scalars.fitted(decimal_of(unscaled, scale), to.precision, to.scale)
 
 
+def _variable_decimal(fields: dict[str, Any], to: ColumnType) -> Decimal:
+    scale, unscaled = fields.get("scale"), fields.get("value")
+    if not isinstance(scale, int) or not isinstance(unscaled, bytes):
+        raise ValueError("a decimal without a scale and a value")  # noqa: TRY004  (see `Convert`)
+    return _decimal(unscaled, scale, to)
+
+
 def _of_epoch(number: int, factor: int) -> Any:
     return scalars.instant(number * factor)
 
 
+def _local_of_nanoseconds(number: int) -> Any:
+    return instant_of_nanoseconds(number).replace(tzinfo=None)
+
+
 def _local_of_epoch(number: int, factor: int) -> Any:
     return scalars.local_instant(number * factor)
-
-
-def finite(number: float) -> float:
-    """A number that every read path can give. Raises `ValueError`."""
-    if not isfinite(number):  # safety: avro-finite
-        raise ValueError(f"{number} is none of the numbers that JSON, and so an answer, can have")
-    return number
 
 
 def _date(days: int) -> date:
@@ -89,6 +95,11 @@ def _refuse(value: object) -> object:
 
 
 _NUMBERS: Final = (("int", ""), ("long", ""))
+_EPOCHS: Final = {
+    f"{DEBEZIUM_TIME}Date": "d",
+    f"{DEBEZIUM_TIME}Timestamp": "ms",
+    f"{DEBEZIUM_TIME}MicroTimestamp": "us",
+}
 _MICROSECONDS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _JSON: Final = msgspec.json.Encoder(decimal_format="string", uuid_format="canonical", enc_hook=_refuse)
 _TAKEN: Final[dict[tuple[Kind, str, str], Convert | None]] = {
@@ -109,9 +120,19 @@ _TAKEN: Final[dict[tuple[Kind, str, str], Convert | None]] = {
     (Kind.TIMESTAMPTZ, "long", "timestamp-nanos"): instant_of_nanoseconds,
     (Kind.TIMESTAMP, "long", "local-timestamp-millis"): partial(_local_of_epoch, factor=1_000),
     (Kind.TIMESTAMP, "long", "local-timestamp-micros"): scalars.local_instant,
-    (Kind.TIMESTAMP, "long", "local-timestamp-nanos"): lambda number: instant_of_nanoseconds(number).replace(
-        tzinfo=None
-    ),
+    (Kind.TIMESTAMP, "long", "local-timestamp-nanos"): _local_of_nanoseconds,
+    (Kind.STRING, "string", f"{DEBEZIUM_TIME}ZonedTimestamp"): None,
+    (Kind.STRING, "string", "io.debezium.data.Uuid"): None,
+    (Kind.DATE, "int", f"{DEBEZIUM_TIME}Date"): _date,
+    # Without a zone in the database: Debezium writes them as UTC has them.
+    (Kind.TIMESTAMPTZ, "long", f"{DEBEZIUM_TIME}Timestamp"): partial(_of_epoch, factor=1_000),
+    (Kind.TIMESTAMPTZ, "long", f"{DEBEZIUM_TIME}MicroTimestamp"): scalars.instant,
+    (Kind.TIMESTAMPTZ, "long", f"{DEBEZIUM_TIME}NanoTimestamp"): instant_of_nanoseconds,
+    (Kind.TIMESTAMP, "long", f"{DEBEZIUM_TIME}Timestamp"): partial(_local_of_epoch, factor=1_000),
+    (Kind.TIMESTAMP, "long", f"{DEBEZIUM_TIME}MicroTimestamp"): scalars.local_instant,
+    (Kind.TIMESTAMP, "long", f"{DEBEZIUM_TIME}NanoTimestamp"): _local_of_nanoseconds,
+    (Kind.TIMESTAMPTZ, "string", f"{DEBEZIUM_TIME}ZonedTimestamp"): scalars.timestamp,
+    (Kind.UUID, "string", "io.debezium.data.Uuid"): scalars.uuid,
     (Kind.UUID, "string", "uuid"): scalars.uuid,
     (Kind.UUID, "fixed", "uuid"): lambda value: UUID(bytes=value),
 }

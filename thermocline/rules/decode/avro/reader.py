@@ -19,10 +19,11 @@ from typing import Any, Final
 
 from thermocline.rules.avro_schema import AvroType, SchemaInvalid
 from thermocline.rules.column_types import Kind
-from thermocline.rules.decode.avro.fitting import Convert, conversion, finite, json_text
+from thermocline.rules.decode.avro.fitting import Convert, conversion, json_text
 from thermocline.rules.decode.avro.nested import fitted, nested_taker
 from thermocline.rules.decode.avro.values import WIDTHS, Malformed, branch_of, long_at, passer, taker
-from thermocline.rules.decode.formats import Refusals
+from thermocline.rules.decode.exact import finite
+from thermocline.rules.decode.formats import PRESENCE, Refusals
 from thermocline.rules.definition import Column
 
 __all__ = ["RecordReader"]
@@ -31,6 +32,10 @@ LINES_MAX: Final = 20_000
 """Of the code for one schema: unions of records within each other would double it with each level."""
 DEPTH_MAX: Final = 60
 """Of blocks within each other in that code. Python takes no more than 100."""
+INLINED_LEVELS_MAX: Final = 4
+INLINED_LINES_MAX: Final = 2_000
+"""So much code of records that are passed over: never so much that a schema would be too large by it."""
+INLINED_FIELD_LINES: Final = 8  # about what a field takes
 _REFUSALS: Final = (IndexError, struct.error, ValueError, RecursionError)
 _TOO_SHORT: Final = "the record ends before its schema does"
 
@@ -208,7 +213,7 @@ class _Code:
         """Reads a value for its targets; the place is behind it then."""
         here = [target for target in targets if not target.path]
         inside = [target for target in targets if target.path]
-        if of.kind == "union" and (targets or all(branch.kind in _PASSED for branch in of.branches)):
+        if of.kind == "union" and (targets or all(self._is_inlined(one, level) for one in of.branches)):
             self._union(of, targets, depth, level)
         elif not targets:
             self._pass(of, depth, level)
@@ -241,6 +246,10 @@ class _Code:
     def _leaf(self, of: AvroType, target: _Target, depth: int, level: int) -> None:
         if of.kind == "null":
             return
+        if target.column.name == PRESENCE:
+            self._pass(of, depth, level)
+            self._give(depth, target, "True", None)
+            return
         if target.column.type.kind is Kind.JSON:
             self._add(depth, f"t, p = {self._named(taker(of))}(b, p, {level})")
             self._give(depth, target, "t", json_text)
@@ -261,6 +270,8 @@ class _Code:
             count = len(of.symbols)
             before = (*_NUMBER, f"if n & 1 or n >= {2 * count}: branch_of(n, {count})")
             value = f"{self._named(of.symbols)}[n >> 1]"
+        elif of.kind == "record":
+            before, value = (f"t, p = {self._named(taker(of))}(b, p, {level})",), "t"
         elif of.kind == "fixed":
             value, behind = f"b[p:p + {of.size}]", f"p += {of.size}"
         self._add(depth, *before)
@@ -272,6 +283,13 @@ class _Code:
         if of.kind != "null":  # null is null, whatever the column
             self._give(depth, target, "True", partial(_refused, why))
 
+    def _is_inlined(self, of: AvroType, level: int) -> bool:
+        """Whether the code passes over values of a type by itself, which takes a third of the time."""
+        if of.kind != "record":
+            return of.kind in _PASSED
+        lines = len(self._lines) + len(of.fields) * INLINED_FIELD_LINES
+        return level < INLINED_LEVELS_MAX and lines < INLINED_LINES_MAX
+
     def _pass(self, of: AvroType, depth: int, level: int) -> None:
         if of.is_empty:
             return
@@ -282,6 +300,9 @@ class _Code:
                 self._add(depth, *_LENGTH, "p = e")
             case kind if kind in WIDTHS:
                 self._add(depth, f"p += {WIDTHS[kind]}")
+            case "record" if self._is_inlined(of, level):
+                for _, type_ in of.fields:
+                    self._value(type_, (), depth, level + 1)
             case _:
                 self._add(depth, f"p = {self._named(passer(of))}(b, p, {level})")
 

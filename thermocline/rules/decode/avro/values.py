@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
-from decimal import Context, Decimal
 from math import isfinite
 from struct import Struct
 from typing import Any, Final
@@ -16,6 +15,7 @@ from uuid import UUID
 
 from thermocline.rules import scalars
 from thermocline.rules.avro_schema import LEVELS_MAX, AvroType
+from thermocline.rules.decode.exact import decimal_of, text_of_nanoseconds
 
 __all__ = [
     "EPOCH_DAY",
@@ -26,8 +26,6 @@ __all__ = [
     "Unfit",
     "branch_of",
     "check_level",
-    "decimal_of",
-    "instant_of_nanoseconds",
     "long_at",
     "passer",
     "scalar_taker",
@@ -42,8 +40,6 @@ Taker = Callable[[bytes, int, int], tuple[Any, int]]
 Passer = Callable[[bytes, int, int], int]
 
 EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
-DECIMAL_BITS_MAX: Final = 4_096
-"""Of a decimal: beyond it, writing its digits takes time by the square of their number."""
 _LONG_SHIFT_MAX: Final = 63
 WIDTHS: Final = {"boolean": 1, "float": 4, "double": 8}
 _float: Final = Struct("<f").unpack_from
@@ -305,30 +301,6 @@ def _finite(number: float) -> float | Unfit:
     return number if isfinite(number) else Unfit(f"JSON has no {number}")
 
 
-def decimal_of(unscaled: bytes, scale: int) -> Decimal:
-    """The exact number that a decimal's bytes say."""
-    if not unscaled:
-        raise ValueError("a decimal without bytes")
-    number = int.from_bytes(unscaled, signed=True)
-    if number.bit_length() > DECIMAL_BITS_MAX or scale > DECIMAL_BITS_MAX:
-        raise ValueError("a decimal out of range")
-    return Decimal(number).scaleb(-scale, _EXACT)
-
-
-def instant_of_nanoseconds(nanoseconds: int) -> datetime:
-    """The time that many nanoseconds after 1970 began, if it has no more than microseconds."""
-    microseconds, rest = divmod(nanoseconds, 1_000)
-    if rest:  # safety: avro-nanoseconds
-        raise ValueError("a time with nanoseconds, and columns have microseconds")
-    return scalars.instant(microseconds)
-
-
-def _with_nanoseconds(nanoseconds: int, suffix: str) -> str:
-    microseconds, rest = divmod(nanoseconds, 1_000)
-    text = scalars.instant(microseconds).strftime("%Y-%m-%dT%H:%M:%S.%f").rjust(26, "0")
-    return f"{text}{rest:03}{suffix}"
-
-
 def _time_of_day(microseconds: int) -> time:
     day = timedelta(days=1)
     since = timedelta(microseconds=microseconds)
@@ -347,7 +319,6 @@ _SCALARS: Final[dict[str, Taker]] = {
     "bytes": lambda data, at, _: _content(data, at),
     "string": _take_string,
 }
-_EXACT: Final = Context(prec=DECIMAL_BITS_MAX)
 _JSON_OF: Final[dict[str, Callable[[Any, AvroType], Any]]] = {
     "decimal": lambda value, of: format(decimal_of(value, of.scale), "f"),
     "uuid": lambda value, _: UUID(bytes=value) if isinstance(value, bytes) else scalars.uuid(value),
@@ -356,8 +327,8 @@ _JSON_OF: Final[dict[str, Callable[[Any, AvroType], Any]]] = {
     "time-micros": lambda value, _: _time_of_day(value),
     "timestamp-millis": lambda value, _: scalars.instant(value * 1_000),
     "timestamp-micros": lambda value, _: scalars.instant(value),
-    "timestamp-nanos": lambda value, _: _with_nanoseconds(value, "Z"),
+    "timestamp-nanos": lambda value, _: text_of_nanoseconds(value, "Z"),
     "local-timestamp-millis": lambda value, _: scalars.local_instant(value * 1_000),
     "local-timestamp-micros": lambda value, _: scalars.local_instant(value),
-    "local-timestamp-nanos": lambda value, _: _with_nanoseconds(value, ""),
+    "local-timestamp-nanos": lambda value, _: text_of_nanoseconds(value, ""),
 }

@@ -1,0 +1,51 @@
+"""Numbers and bytes that mean a decimal or a time, as exactly that; what is not exact is refused.
+
+Each function raises ``ValueError`` with a plain phrase.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Context, Decimal
+from math import isfinite
+from typing import Final
+
+from thermocline.rules import scalars
+
+__all__ = ["decimal_of", "finite", "instant_of_nanoseconds", "text_of_nanoseconds"]
+
+DECIMAL_BITS_MAX: Final = 4_096
+"""Of a decimal: beyond it, writing its digits takes time by the square of their number."""
+_EXACT: Final = Context(prec=DECIMAL_BITS_MAX)
+
+
+def decimal_of(unscaled: bytes, scale: int) -> Decimal:
+    """The number that a decimal's bytes say, big-endian."""
+    if not unscaled:
+        raise ValueError("a decimal without bytes")
+    number = int.from_bytes(unscaled, signed=True)
+    if number.bit_length() > DECIMAL_BITS_MAX or abs(scale) > DECIMAL_BITS_MAX:
+        raise ValueError("a decimal out of range")
+    return Decimal(number).scaleb(-scale, _EXACT)
+
+
+def finite(number: float) -> float:
+    """A number that every read path can give."""
+    if not isfinite(number):  # safety: avro-finite
+        raise ValueError(f"{number} is none of the numbers that JSON, and so an answer, can have")
+    return number
+
+
+def instant_of_nanoseconds(nanoseconds: int) -> datetime:
+    """The time that many nanoseconds after 1970 began, if it has no more than microseconds."""
+    microseconds, rest = divmod(nanoseconds, 1_000)
+    if rest:  # safety: avro-nanoseconds
+        raise ValueError("a time with nanoseconds, and columns have microseconds")
+    return scalars.instant(microseconds)
+
+
+def text_of_nanoseconds(nanoseconds: int, suffix: str) -> str:
+    """The same as text, with nine digits of fraction."""
+    microseconds, rest = divmod(nanoseconds, 1_000)
+    text = scalars.instant(microseconds).strftime("%Y-%m-%dT%H:%M:%S.%f").rjust(26, "0")
+    return f"{text}{rest:03}{suffix}"

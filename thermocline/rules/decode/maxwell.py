@@ -1,0 +1,63 @@
+"""Maxwell's change events: JSON, of one row each.
+
+Source: Maxwell's Daemon documentation, "Data Format" and "Bootstrapping".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from thermocline.rules.decode.envelopes import Parts
+from thermocline.rules.decode.json_object import REFUSALS
+from thermocline.rules.decode.record import Bad, HeadersOf, Stage
+
+__all__ = ["MaxwellEnvelope"]
+
+_UPSERTS: Final = frozenset({"insert", "update", "bootstrap-insert"})
+_DELETE: Final = "delete"
+_NULL: Final = msgspec.Raw(b"null")
+
+
+class _Event(msgspec.Struct):
+    type: str | None = None
+    data: msgspec.Raw = _NULL
+
+
+class MaxwellEnvelope:
+    """Takes change events apart; see `Envelope`. What is no change of one row is bad."""
+
+    def __init__(self) -> None:
+        """For records of a table that has its key in the record's key."""
+        self._event = msgspec.json.Decoder(_Event).decode
+
+    def open(self, keys: Sequence[bytes | None], values: Sequence[bytes | None], _: HeadersOf) -> Parts:
+        """See `Envelope`."""
+        rows: list[bytes | None] = []
+        deletes: list[bool] = []
+        bad: list[Bad] = []
+        for index, value in enumerate(values):
+            row, problem = self._row(value) if value else (None, "")
+            if problem:
+                bad.append(Bad(index, Stage.DECODE, problem))
+            rows.append(row)
+            deletes.append(row is None and not problem)
+        return Parts(keys, rows, deletes, bad)
+
+    def _row(self, value: bytes) -> tuple[bytes | None, str]:
+        """The row after the change, None where it is gone; and what is wrong."""
+        try:
+            event = self._event(value)
+        except REFUSALS as error:
+            return None, f"not a change event: {error}"
+        if event.type == _DELETE:
+            return None, ""
+        row = bytes(event.data)
+        if event.type not in _UPSERTS:  # safety: maxwell-type
+            return (
+                None,
+                "not a change of one row: its type is none of insert, update, delete, bootstrap-insert",
+            )
+        return (None, f"a change of type {event.type}, and without its row") if row == b"null" else (row, "")

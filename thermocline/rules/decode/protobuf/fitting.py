@@ -1,0 +1,186 @@
+"""Which fields of Protobuf a column takes, and what makes its natural value of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from functools import partial
+from typing import Any, Final
+from uuid import UUID
+
+from google.protobuf.descriptor import FieldDescriptor
+
+from thermocline.rules import scalars
+from thermocline.rules.column_types import ColumnType, Kind
+from thermocline.rules.decode.exact import decimal_of, finite, instant_of_nanoseconds
+
+__all__ = [
+    "DATE",
+    "DECIMAL",
+    "TIMESTAMP",
+    "WRAPPERS",
+    "Convert",
+    "NotUtf8",
+    "checked_text",
+    "conversion",
+    "date_of",
+    "described",
+    "is_closed_enum",
+    "is_map",
+    "nanoseconds_of",
+    "symbol",
+    "symbols_of",
+]
+
+Convert = Callable[[Any], Any]
+"""Makes a column's value of a field's; raises `ValueError` with a plain phrase where it can't be one."""
+
+TIMESTAMP: Final = "google.protobuf.Timestamp"
+DATE: Final = "google.type.Date"
+DECIMAL: Final = "confluent.type.Decimal"
+WRAPPERS: Final = frozenset(
+    f"google.protobuf.{kind}Value"
+    for kind in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+)
+NANOSECONDS: Final = 1_000_000_000  # in a second
+UUID_BYTES: Final = 16
+
+
+class NotUtf8(ValueError):
+    """A string whose bytes are no text: the whole record is bad."""
+
+
+def conversion(field: Any, to: ColumnType) -> Convert | None:
+    """What makes the column's value of one of a singular field; None where they are the same.
+
+    Raises:
+        ValueError: the column does not take that type.
+    """
+    kind = _TYPES[field.type]
+    if to.epoch is not None and kind in _INTEGERS:
+        return to.convert
+    if to.epoch is None and (to.kind, kind) in _TAKEN:
+        return _TAKEN[to.kind, kind]
+    if to.kind is Kind.STRING and kind == "enum":
+        return partial(symbol, symbols=symbols_of(field.enum_type))
+    if to.epoch is None and kind == "message":
+        convert = _OF_MESSAGES.get((to.kind, field.message_type.full_name))
+        if convert is not None:
+            return partial(convert, to=to)
+    raise ValueError(f"the record has a value of type {described(field)}")  # safety: protobuf-other-type
+
+
+def described(field: Any) -> str:
+    """A field's type, in the words of a schema."""
+    if is_map(field):
+        return "map"
+    of = field.message_type or field.enum_type
+    kind = f"{_TYPES[field.type]} {of.full_name}" if of is not None else _TYPES[field.type]
+    return f"repeated {kind}" if field.is_repeated else kind
+
+
+def is_map(field: Any) -> bool:
+    """Whether a repeated field is a map."""
+    of = field.message_type
+    return of is not None and bool(of.GetOptions().map_entry)
+
+
+def is_closed_enum(field: Any) -> bool:
+    """Whether the library hides numbers that the enum of a field, or of a map's values, does not have."""
+    enum = field.message_type.fields_by_name["value"].enum_type if is_map(field) else field.enum_type
+    return enum is not None and bool(enum.is_closed)
+
+
+def symbols_of(enum: Any) -> dict[int, str]:
+    """The names of an enum's numbers, the first of several."""
+    symbols: dict[int, str] = {}
+    for value in enum.values:
+        symbols.setdefault(value.number, value.name)
+    return symbols
+
+
+def symbol(number: int, symbols: Mapping[int, str]) -> str:
+    """The name of an enum's number."""
+    found = symbols.get(number)
+    if found is None:  # safety: protobuf-enum
+        raise ValueError(f"the number {number} is none of its enum's")
+    return found
+
+
+def checked_text(text: str | bytes) -> str:
+    """A string; schemas before proto3 let bytes through that are no text."""
+    if isinstance(text, bytes):
+        raise NotUtf8("a string is not UTF-8")
+    return text
+
+
+def date_of(value: Any) -> date:
+    """A google.type.Date that is a whole one."""
+    try:
+        return date(value.year, value.month, value.day)
+    except (ValueError, OverflowError):
+        raise ValueError("not a whole date of the calendar from year 1 to 9999") from None
+
+
+def nanoseconds_of(value: Any) -> int:
+    """A google.protobuf.Timestamp, since 1970."""
+    if not 0 <= value.nanos < NANOSECONDS:
+        raise ValueError(f"a time with {value.nanos:,} nanoseconds in a second")
+    return int(value.seconds) * NANOSECONDS + int(value.nanos)
+
+
+def _timestamp(value: Any, to: ColumnType) -> datetime:  # noqa: ARG001  (the same of all of them)
+    return instant_of_nanoseconds(nanoseconds_of(value))
+
+
+def _date(value: Any, to: ColumnType) -> date:  # noqa: ARG001
+    return date_of(value)
+
+
+def _decimal(value: Any, to: ColumnType) -> Decimal:
+    assert to.precision is not None
+    assert to.scale is not None
+    return scalars.fitted(decimal_of(value.value, value.scale), to.precision, to.scale)
+
+
+def _long(number: int) -> int:
+    if number > scalars.LONG_RANGE[1]:
+        raise ValueError("an integer out of range")
+    return number
+
+
+def _uuid_of_bytes(content: bytes) -> UUID:
+    if len(content) != UUID_BYTES:
+        raise ValueError(f"{len(content)} bytes, not {UUID_BYTES}")
+    return UUID(bytes=content)
+
+
+_TYPES: Final[dict[int, str]] = {
+    getattr(FieldDescriptor, f"TYPE_{name.upper()}"): name
+    for name in (
+        *("int32", "sint32", "sfixed32", "uint32", "fixed32", "int64", "sint64", "sfixed64", "uint64"),
+        *("fixed64", "float", "double", "bool", "string", "bytes", "enum", "message", "group"),
+    )
+}
+_INTS: Final = ("int32", "sint32", "sfixed32")
+_LONGS: Final = (*_INTS, "uint32", "fixed32", "int64", "sint64", "sfixed64")
+_INTEGERS: Final = (*_LONGS, "uint64", "fixed64")
+_TAKEN: Final[dict[tuple[Kind, str], Convert | None]] = {
+    **{(Kind.INT, kind): None for kind in _INTS},
+    **{(Kind.LONG, kind): None for kind in _LONGS},
+    (Kind.LONG, "uint64"): _long,
+    (Kind.LONG, "fixed64"): _long,
+    (Kind.DOUBLE, "float"): finite,
+    (Kind.DOUBLE, "double"): finite,
+    (Kind.BOOLEAN, "bool"): None,
+    (Kind.STRING, "string"): checked_text,
+    (Kind.BINARY, "bytes"): None,
+    (Kind.UUID, "string"): lambda text: scalars.uuid(checked_text(text)),
+    (Kind.UUID, "bytes"): _uuid_of_bytes,
+}
+_OF_MESSAGES: Final[dict[tuple[Kind, str], Callable[..., Any]]] = {
+    (Kind.TIMESTAMPTZ, TIMESTAMP): _timestamp,
+    (Kind.DATE, DATE): _date,
+    (Kind.DECIMAL, DECIMAL): _decimal,
+}

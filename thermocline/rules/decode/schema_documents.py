@@ -1,0 +1,169 @@
+"""Documents that are read by the schemas of their writers, those of one schema together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from thermocline.rules.decode.formats import Refusals
+from thermocline.rules.decode.framing import Group, HeadOf, SchemaId, grouped_by_head, no_heads, schema_id
+from thermocline.rules.definition import Column
+
+__all__ = ["BodyReader", "OneSchema", "SchemaDocuments", "SchemaFormat", "WriterSchema", "WriterSchemas"]
+
+ID_MAX: Final = 2**31 - 1  # a registry's ids are positive ints of Java
+READERS_MAX: Final = 1_000
+"""Schemas whose readers are kept. A topic has a handful; one that has a schema a record is read, too."""
+_KINDS: Final = {"AVRO": "Avro", "JSON": "JSON Schema", "PROTOBUF": "Protobuf"}
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSchema:
+    """A schema, after those that it refers to; or the reason why no record of it can be read.
+
+    ``kind`` as registries have it: ``AVRO``, ``JSON`` or ``PROTOBUF``. ``texts`` are of Avro and JSON;
+    ``descriptors`` of Protobuf: a FileDescriptorSet, the schema's own file last. ``message``: which of its
+    messages all records are, unless each says so; empty for the only one.
+    """
+
+    texts: tuple[str, ...] = ()
+    problem: str = ""
+    kind: str = "AVRO"
+    descriptors: bytes = b""
+    message: str | None = None
+
+
+class WriterSchemas(Protocol):
+    """Knows schemas by their ids. An id means the same schema for ever."""
+
+    def of(self, id_: SchemaId) -> WriterSchema:
+        """The schema of an id. Raises an error of ours where it can't be asked for now."""
+        ...
+
+
+class OneSchema:
+    """One schema for all records, whatever id they have."""
+
+    def __init__(self, schema: WriterSchema) -> None:
+        self._schema = schema
+
+    def of(self, id_: SchemaId) -> WriterSchema:  # noqa: ARG002  (whichever it is)
+        """See `WriterSchemas`."""
+        return self._schema
+
+
+class BodyReader(Protocol):
+    """Reads the bodies of records that one schema wrote."""
+
+    def read(self, bodies: Sequence[bytes], start: int, refused: Refusals) -> list[list[Any]]:
+        """A list of natural values for each column, aligned with the bodies; each begins at ``start``.
+
+        What is refused is by the place among the bodies, and has null everywhere.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaFormat:
+    """A format of bodies: ``kind`` of schemas, what names one, and what reads the bodies of one.
+
+    ``length_of`` and ``short`` as in `grouped_by_head`. ``reader`` gets the schema, what names it, the
+    columns, and the names of those that must not be null; it raises `ValueError` where no record of it can be
+    read.
+    """
+
+    kind: str
+    length_of: Callable[[bytes], int]
+    short: int
+    reader: Callable[[WriterSchema, bytes, Sequence[Column], Sequence[str]], BodyReader]
+
+
+class SchemaDocuments:
+    """Reads records into columns, each by its writer's schema; see `Documents`."""
+
+    def __init__(
+        self,
+        format_: SchemaFormat,
+        schemas: WriterSchemas,
+        is_framed: bool,
+        columns: Sequence[Column],
+        required: Sequence[str],
+    ) -> None:
+        """Prepares for records with these columns, of which some must not be null.
+
+        ``is_framed``: each record names its schema, in a header or before its body.
+        """
+        self._format = format_
+        self._schemas = schemas
+        self._is_framed = is_framed
+        self._columns = columns
+        self._required = [column for column in columns if column.name in required]
+        self._readers: dict[bytes, BodyReader | str] = {}
+
+    def read(
+        self, texts: Sequence[bytes | None], refused: Refusals, head_of: HeadOf = no_heads
+    ) -> dict[str, list[Any]]:
+        """See `Documents`. Raises what `WriterSchemas` raises."""
+        names = [column.name for column in self._columns]
+        if not names and texts.count(None) == len(texts):
+            return {}
+        found: dict[str, list[Any]] = {name: [None] * len(texts) for name in names}
+        for (head, start), indexes in self._groups(texts, refused, head_of).items():
+            reader = self._reader(head)
+            if isinstance(reader, str):
+                refused.update(dict.fromkeys(indexes, (None, reader)))
+                continue
+            of_some: Refusals = {}
+            bodies: Any = texts if len(indexes) == len(texts) else [texts[index] for index in indexes]
+            columns = reader.read(bodies, start, of_some)
+            refused.update((indexes[place], why) for place, why in of_some.items())
+            for name, values in zip(names, columns, strict=True):
+                if len(indexes) == len(texts):
+                    found[name] = values
+                    continue
+                into = found[name]
+                for index, value in zip(indexes, values, strict=True):
+                    into[index] = value
+        return found
+
+    def _groups(
+        self, texts: Sequence[bytes | None], refused: Refusals, head_of: HeadOf
+    ) -> dict[Group, list[int]]:
+        if self._required:
+            missing = (self._required[0], f"{self._required[0].name}: there is none")
+            refused.update((index, missing) for index, text in enumerate(texts) if text is None)
+        if not self._is_framed:
+            return {(b"", 0): [index for index, text in enumerate(texts) if text is not None]}
+
+        def refuse(index: int, why: str) -> None:
+            refused[index] = (None, why)
+
+        return grouped_by_head(texts, head_of, self._format.length_of, self._format.short, refuse)
+
+    def _reader(self, head: bytes) -> BodyReader | str:
+        reader = self._readers.get(head)
+        if reader is not None:
+            return reader
+        id_ = schema_id(head) if self._is_framed else 0
+        if isinstance(id_, int) and id_ > ID_MAX:
+            return f"no schema has the id {id_}"
+        schema = self._schemas.of(id_)
+        if schema.problem:  # which may be gone when it is asked for again
+            return schema.problem
+        reader = self._made(schema, id_, head)
+        if len(self._readers) >= READERS_MAX:
+            self._readers.clear()
+        self._readers[head] = reader
+        return reader
+
+    def _made(self, schema: WriterSchema, id_: SchemaId, head: bytes) -> BodyReader | str:
+        if schema.kind != self._format.kind:  # safety: schema-kind
+            kind, ours = (_KINDS.get(kind, kind) for kind in (schema.kind, self._format.kind))
+            return f"schema {id_} is one of {kind}, not of {ours}"
+        required = [column.name for column in self._required]
+        try:
+            return self._format.reader(schema, head, self._columns, required)
+        except ValueError as error:
+            of = f" {id_}" if self._is_framed else ""
+            return f"the schema{of} of its writer can't be read by: {error}"
