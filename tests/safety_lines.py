@@ -267,7 +267,6 @@ LINES: Final[dict[str, Line]] = {
     "nested-in-sql": Line("a record with a nested column is none that SQL reads", NEVER, "views/test_render.py::test_only_the_cold_view_is_made_of_records_that_sql_can_not_read"),
     "pin-unreadable": Line("nor does a pinned one", NEVER, "views/test_pin.py::test_records_that_sql_can_not_read_are_not_pinned"),
     "debezium-unavailable": Line("a value that a change event leaves out is not taken for a text", NEVER, "thermocline/test_debezium.py::test_a_value_that_the_event_leaves_out_is_not_taken_for_a_text"),
-    "debezium-arrays": Line("nor is an array of it taken for its items", ("found == _UNAVAILABLE_NUMBERS or any(map(_is_unavailable, found))", "False"), "thermocline/test_debezium.py::test_a_value_that_the_event_leaves_out_is_not_taken_for_a_text"),
     "delete-rule": Line("a record that says so deletes its row", ("op in self._rule.values", "False"), "docs/test_formats.py"),
     "empty-key": Line("an empty key is none, as Trino can't tell one from the other", NEVER, "thermocline/test_decode.py::test_a_plain_key_that_is_none_spoils_only_its_record"),
     "avro-whole-record": Line("what follows an Avro record's end is no part of it, and shows that it is none", DROP, "thermocline/test_avro.py::test_a_record_decodes_by_the_record_rule"),

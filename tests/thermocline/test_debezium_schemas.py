@@ -224,6 +224,21 @@ def test_what_is_no_change_of_one_row_is_bad(value: bytes, stage: Stage, why: st
     assert decoded.good == [0, 2]
 
 
+def test_an_array_that_the_event_leaves_out_is_not_taken_for_its_items() -> None:
+    columns = {"id": "int", "tags": "list<string>"}
+    decoded = decode(event("u", row(tags=["a", None])), event("u", row(tags=[UNAVAILABLE])), columns=columns)
+    assert decoded.columns["tags"] == [["a", None]]
+    assert [(bad.index, bad.stage) for bad in decoded.bad] == [(1, Stage.CONTRACT)]
+
+
+def test_times_that_the_database_has_without_a_zone_may_stay_without_one() -> None:
+    zoned = decode(event("c", row(exact=5_000, coarse=7))).columns
+    columns = {"id": "int", "exact": "timestamp", "coarse": "timestamp"}
+    local = decode(event("c", row(exact=5_000, coarse=7)), columns=columns).columns
+    for name in ("exact", "coarse"):
+        assert local[name] == [zoned[name][0].replace(tzinfo=None)]
+
+
 def test_a_text_that_only_holds_the_placeholder_is_a_text() -> None:
     assert decode(event("u", row(name=f"about {UNAVAILABLE}"))).columns["name"] == [f"about {UNAVAILABLE}"]
 

@@ -179,6 +179,61 @@ def test_each_type_is_read_as_the_columns_type() -> None:
     )  # fmt: skip
 
 
+NESTED = {
+    "inner": "struct<text: string, maybe: string, at: timestamptz, numbers: list<long>, absent: int>",
+    "numbers": "list<int>",
+    "counts": "map<string, long>",
+    "right": "struct<app_id: int>",
+    "wrapped": "string",
+}
+
+
+def test_messages_repeated_fields_and_maps_are_structs_lists_and_maps() -> None:
+    one = full_row()
+    one.inner.ClearField("at")  # which has nanoseconds
+    full = only(NESTED, one.SerializeToString())
+    assert full == {
+        "inner": {"text": "i", "maybe": None, "at": None, "numbers": [], "absent": None},
+        "numbers": [3, -1],
+        "counts": {"a": 2**62, "b": 2},
+        "right": {"app_id": 0},
+        "wrapped": "",
+    }
+    assert list(full["counts"]) == ["a", "b"]
+    nothing = only(NESTED, b"")
+    assert nothing == {"inner": None, "numbers": [], "counts": {}, "right": None, "wrapped": None}
+    table = events(NESTED)
+    decoded = decoder_for(table).decode([None] * 2, [body(inner={"text": "i", "at": {"seconds": 5}}), b""])
+    assert decoded.columns["inner"][0] == {
+        "text": "i", "maybe": None, "at": datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC), "numbers": [],
+        "absent": None,
+    }  # fmt: skip
+    records_table(table, decoded, "t", 3, range(2), [0] * 2)
+    rows = list(zip(*decoded.columns.values(), strict=True))
+    assert list(map(Unpacker(table).unpack, pack_rows(table, decoded))) == rows
+
+
+@pytest.mark.parametrize(
+    ("column", "type_", "value"),
+    [
+        ("numbers", "list<string>", body()),
+        ("numbers", "map<string, int>", body()),
+        ("text", "list<string>", body(text="a")),
+        ("counts", "list<long>", body()),
+        ("counts", "map<string, string>", body()),
+        ("counts", "struct<a: long>", body()),
+        ("suits", "map<string, string>", body()),
+        ("inner", "map<string, string>", body(inner={})),
+        ("inner", "struct<text: int>", body(inner={})),
+        ("inner", "struct<huge: long>", body(inner={"huge": 2**64 - 1})),
+        ("inner", "struct<ratio: double>", body(inner={"ratio": float("inf")})),
+    ],
+)
+def test_what_a_nested_column_can_not_have_is_bad(column: str, type_: str, value: bytes) -> None:
+    (bad,) = decode({column: type_}, value).bad
+    assert (bad.stage, bad.reason.startswith(f"{column} (")) == (Stage.CONTRACT, True)
+
+
 def test_good_records_survive_arrow_and_the_hot_tiers_payload() -> None:
     table = events(ALL)
     decoded = decoder_for(table).decode([None] * 2, [full_row().SerializeToString(), b""])

@@ -112,7 +112,7 @@ def _scalar_taker(of: AvroType, to: ColumnType) -> Taker:
     except ValueError as error:
         reason, passed = str(error), passer(of)
         return lambda data, at, level: (Unfit(reason), passed(data, at, level))
-    take = scalar_taker(of)
+    take = taker(of) if of.kind == "record" else scalar_taker(of)
     return take if convert is None else _converting(take, convert)
 
 

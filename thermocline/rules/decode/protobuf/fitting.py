@@ -59,7 +59,7 @@ def conversion(field: Any, to: ColumnType) -> Convert | None:
     """
     kind = _TYPES[field.type]
     if to.epoch is not None and kind in _INTEGERS:
-        return partial(_of_epoch, to=to)
+        return to.convert
     if to.epoch is None and (to.kind, kind) in _TAKEN:
         return _TAKEN[to.kind, kind]
     if to.kind is Kind.STRING and kind == "enum":
@@ -142,12 +142,6 @@ def _decimal(value: Any, to: ColumnType) -> Decimal:
     assert to.precision is not None
     assert to.scale is not None
     return scalars.fitted(decimal_of(value.value, value.scale), to.precision, to.scale)
-
-
-def _of_epoch(number: int, to: ColumnType) -> Any:
-    convert = to.entry.convert
-    assert convert is not None
-    return convert(number, to)
 
 
 def _long(number: int) -> int:

@@ -28,6 +28,7 @@ from thermocline.rules.decode.protobuf.fitting import (
     is_closed_enum,
 )
 from thermocline.rules.decode.protobuf.json_values import check_closed_enum, json_text_of
+from thermocline.rules.decode.protobuf.nested import nested_conversion
 from thermocline.rules.decode.schema_documents import SchemaFormat, WriterSchema
 from thermocline.rules.definition import Column
 from thermocline.rules.protobuf_schema import message_at, message_called
@@ -152,6 +153,8 @@ def _leaf(field: Any, column: Column) -> _Leaf:
     if column.type.kind is Kind.JSON:
         return _Leaf(field, json_text_of(field))
     try:
+        if column.type.fields:
+            return _Leaf(field, nested_conversion(field, column.type))
         if field.is_repeated:
             raise ValueError(f"the record has a value of type {described(field)}")  # noqa: TRY301
         if field.message_type is not None and field.message_type.full_name in WRAPPERS:
