@@ -83,14 +83,18 @@ def lag(stack: Stack) -> int:
     return sum(offset - int(read[str(partition)]) for _, partition, offset in ends.items())
 
 
-def load_of(stack: Stack, users: list[tuple[int, str]], connections: int, seconds: float) -> dict[str, float]:
+def load_of(
+    stack: Stack, users: list[tuple[int, str]], connections: int, seconds: float, table: str = TABLE
+) -> dict[str, float]:
     """Random users over keep-alive connections, one request at a time each, for some seconds."""
-    latencies = uvloop.run(_drive(stack, users, connections, seconds))
+    latencies = uvloop.run(_drive(stack, users, connections, seconds, table))
     assert latencies, "no lookup succeeded"
     return {**percentiles_ms(latencies), "per_second": round(len(latencies) / seconds)}
 
 
-async def _drive(stack: Stack, users: list[tuple[int, str]], connections: int, seconds: float) -> list[float]:
+async def _drive(
+    stack: Stack, users: list[tuple[int, str]], connections: int, seconds: float, table: str
+) -> list[float]:
     host, port = stack.url.removeprefix("http://").split(":")
     end, latencies = time.monotonic() + seconds, [[] for _ in range(connections)]  # type: ignore[var-annotated]
 
@@ -101,7 +105,7 @@ async def _drive(stack: Stack, users: list[tuple[int, str]], connections: int, s
             app_id, user_id = users[position % len(users)]
             position += 1
             began = time.perf_counter()
-            path = f"/v1/tables/{TABLE}/rows?app_id={app_id}&user_id={user_id}"
+            path = f"/v1/tables/{table}/rows?app_id={app_id}&user_id={user_id}"
             writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             head = await reader.readuntil(b"\r\n\r\n")
             length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +26,9 @@ from ingest.owner import Owner
 from ingest.spark import SparkEngine
 from thermocline.process.clock import SystemClock
 from thermocline.settings import load_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 KEYS_PER_USER = 10
 # Of the changes: rows that are there, rows that are not, and deletions.
@@ -103,18 +106,7 @@ class _Run:
         self.owner.catch_up(threading.Event())
         say(f"  ingested after {time.monotonic() - started:.1f} s")
         self._spark.conf.set(ADAPTIVE, "true")
-        self._spark.sql(f"DROP TABLE IF EXISTS {TWIN} PURGE")
-        self._spark.sql(
-            f"CREATE TABLE {TWIN} "
-            "(app_id int, user_id string, key string, value string, updated_at timestamp) "
-            "USING iceberg PARTITIONED BY (bucket(16, user_id)) TBLPROPERTIES ("
-            "'format-version' = '3', 'write.merge.mode' = 'merge-on-read', "
-            "'write.parquet.compression-codec' = 'zstd')"
-        )
-        self._spark.sql(
-            f"ALTER TABLE {TWIN} WRITE DISTRIBUTED BY PARTITION LOCALLY ORDERED BY app_id, user_id, key"
-        )
-        self._spark.sql(f"INSERT INTO {TWIN} SELECT {COLUMNS} FROM lake.app.{TABLE}")
+        make_twin(self._spark)
         say(f"  twin made after {time.monotonic() - started:.1f} s")
 
     def batch(self, records: int, folder: Path) -> dict[str, Any]:
@@ -122,7 +114,7 @@ class _Run:
         changes = list(self._changes(records))
         write(self._stack, changes)
         source = folder / "changes.parquet"
-        _write_folded(changes, source)
+        write_folded(changes, source)
         del changes
         self._spark.conf.set(ADAPTIVE, "false")
         ours = _timed(lambda: self.owner.catch_up(threading.Event()))
@@ -148,7 +140,7 @@ class _Run:
     def _load(self, first_user: int, end_user: int) -> Iterator[Event]:
         for user in range(first_user, end_user):
             for key in range(KEYS_PER_USER):
-                yield _event(user, f"attribute_{key}", f"value {user * KEYS_PER_USER + key} of the load")
+                yield event_of(user, f"attribute_{key}", f"value {user * KEYS_PER_USER + key} of the load")
 
     def _changes(self, count: int) -> Iterator[Event]:
         """Updates and deletions of rows anywhere in the table, and insertions of rows of its users."""
@@ -160,10 +152,25 @@ class _Run:
                 self._inserted += 1
                 key = f"inserted_{self._inserted}"
             value = f"value {place} of batch {self._number}" if draw < UPDATED + INSERTED else None
-            yield _event(user, key, value)
+            yield event_of(user, key, value)
 
 
-def _event(user: int, key: str, value: str | None) -> Event:
+def make_twin(spark: SparkSession) -> None:
+    """A table as Spark's users make it, with the rows of ours."""
+    spark.sql(f"DROP TABLE IF EXISTS {TWIN} PURGE")
+    spark.sql(
+        f"CREATE TABLE {TWIN} "
+        "(app_id int, user_id string, key string, value string, updated_at timestamp) "
+        "USING iceberg PARTITIONED BY (bucket(16, user_id)) TBLPROPERTIES ("
+        "'format-version' = '3', 'write.merge.mode' = 'merge-on-read', "
+        "'write.parquet.compression-codec' = 'zstd')"
+    )
+    spark.sql(f"ALTER TABLE {TWIN} WRITE DISTRIBUTED BY PARTITION LOCALLY ORDERED BY app_id, user_id, key")
+    spark.sql(f"INSERT INTO {TWIN} SELECT {COLUMNS} FROM lake.app.{TABLE}")
+
+
+def event_of(user: int, key: str, value: str | None) -> Event:
+    """A change of one row of a user."""
     row = (user % 3, f"u{user:08}", key)
     key_bytes = b'{"app_id":%d,"user_id":"u%08d","key":"%s"}' % (user % 3, user, key.encode())
     if value is None:
@@ -171,7 +178,7 @@ def _event(user: int, key: str, value: str | None) -> Event:
     return Event(key_bytes, b'{"value":"%s","updated_at":"%s"}' % (value.encode(), TIME_TEXT.encode()), row)
 
 
-def _write_folded(changes: list[Event], path: Path) -> None:
+def write_folded(changes: list[Event], path: Path) -> None:
     """The last change of each key, as MERGE wants its source."""
     last = {event.row: event.value for event in changes}
     values = [None if value is None else value.split(b'"', 4)[3].decode() for value in last.values()]

@@ -74,8 +74,8 @@ SETTINGS: Final[Mapping[str, str]] = {
         "branch names are kept longer. At most 500 are kept."
     ),
     "maintenance.files_seconds": (
-        "How much longer the files of expired snapshots are kept, for readers that still use them. Must "
-        "exceed the longest query, extract or copy."
+        "How much longer the files of expired snapshots are kept, for readers that still use them without a "
+        "lease. Must exceed the longest query or copy."
     ),
     "maintenance.scans_per_hour": (
         "Full scans of the table per hour by other engines; used to decide which rewrites are worthwhile."

@@ -27,7 +27,7 @@ from thermocline.iceberg.data_file import WrittenFile, write_data_file
 from thermocline.iceberg.deletes import write_deletes
 from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import DataFile, Deletes
-from thermocline.iceberg.rows import live_rows, rows_schema
+from thermocline.iceberg.rows import moved_rows, rows_schema
 from thermocline.rules.definition import KEY, TOMBSTONE
 from thermocline.rules.fold import fold
 from thermocline.rules.keys import buckets
@@ -212,21 +212,24 @@ def _merged(
         if live[file.path]:
             positions = deleted.get(file.path) or deleted_positions(io, file)
             room_bytes = MERGED_MEMORY_BYTES - sum(table.nbytes for table in kept)
-            found = _live_within(io, definition, file.path, positions, room_bytes)
+            found = _live_within(io, definition, file, positions, room_bytes)
             if found is None:
                 continue
             kept += found
         deleted.pop(file.path, None)
         removed.append(file)
-    return (pa.concat_tables(kept).sort_by(KEY) if len(kept) > 1 else rows), tuple(removed)
+    if len(kept) == 1:
+        return rows, tuple(removed)
+    # The batch's rows have no lineage yet: it is null in them.
+    return pa.concat_tables(kept, promote_options="default").sort_by(KEY), tuple(removed)
 
 
 def _live_within(
-    io: FileIO, definition: LiveTable, path: str, deleted: BitMap | None, room_bytes: int
+    io: FileIO, definition: LiveTable, file: DataFile, deleted: BitMap | None, room_bytes: int
 ) -> list[pa.Table] | None:
     """The live rows of a file; None where they take more memory than that."""
     found: list[pa.Table] = []
-    for rows in live_rows(io, definition, path, deleted):  # safety: merged-rows-are-live
+    for _, rows in moved_rows(io, definition, file, deleted):  # safety: merged-rows-are-live
         found.append(rows)
         room_bytes -= rows.nbytes
         if room_bytes < 0:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from thermocline.rules.seam import Seam
 
 
-ChangeKind = Literal["row-delta", "rewrite"]
+ChangeKind = Literal["row-delta", "rewrite", "manifests"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,8 @@ class TableChange:
     """A commit, from where it is planned to where Iceberg builds it.
 
     A row delta changes what the table says. A rewrite says the same in other files: it keeps the seam and
-    every row, and readers of changes pass over its snapshot.
+    every row, and readers of changes pass over its snapshot. So does one of manifests, which names no file:
+    those of ``buckets_together`` buckets in a row come into the same manifests.
 
     ``files`` are what is added, removed and deleted in each bucket. ``ranges`` is for people: what an error
     says of the batch. ``onto`` is a snapshot that becomes the current one first, so that the new one follows
@@ -54,6 +55,7 @@ class TableChange:
     watermark_ms: int
     drained_ms: int
     kind: ChangeKind = "row-delta"
+    buckets_together: int = 0
     accounting: Accounting = field(default_factory=Accounting)
     files: Sequence[BucketResult] = ()
     ranges: str = "none"

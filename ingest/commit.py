@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ingest.change import Onto, TableChange, summary_fields
@@ -26,6 +26,7 @@ from thermocline.errors import (
     OwnerLost,
     TableMissing,
     ThermoclineError,
+    first_line,
 )
 from thermocline.failpoints import failpoint, failstep
 from thermocline.iceberg.catalog import (
@@ -43,6 +44,7 @@ from thermocline.iceberg.catalog import (
     load_table,
     state_from,
 )
+from thermocline.iceberg.files import added_origins
 from thermocline.iceberg.rewrite import Rewrite
 from thermocline.process.logs import fields
 
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from ingest.metadata import MetadataStore
+    from thermocline.iceberg.files import RowOrigin
     from thermocline.rules.seam import Seam
 
 # A foreign property or tag costs one attempt (about 60 ms); 39 of 139 were lost with one every 0.2 s.
@@ -60,10 +63,14 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """The snapshot that a commit made, and its seam."""
+    """The snapshot that a commit made, and its seam.
+
+    ``origins`` are what the rows of the data files inherit that it added, by path; empty in format version 2.
+    """
 
     snapshot_id: int
     seam: Seam
+    origins: Mapping[str, RowOrigin] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +169,11 @@ class Committer:
         An unknown commit leaves a note for `ingest.reconcile`.
         """
         # safety: rewrite-keeps-rows
-        if change.kind == "rewrite" and (
-            change.rows_gained() or change.seam != planned_seam or change.accounting.read
+        if change.kind != "row-delta" and (
+            change.rows_gained()
+            or change.seam != planned_seam
+            or change.accounting.read
+            or (change.kind == "manifests" and change.files)
         ):
             detail = f"a rewrite changes the rows by {change.rows_gained()}, the seam to {change.seam}"
             return Rejected(InternalError(detail=detail, where="ingest"))
@@ -229,12 +239,12 @@ class Committer:
 
     def _attempt(self, plan: _Plan, change: TableChange) -> Outcome:
         detail = ""
-        tried: list[int] = []  # the snapshots that attempts asked for
+        tried: list[_Prepared] = []
         for _ in range(ATTEMPTS_MAX):
             prepared = self._prepare(plan, change, tried, detail)
             if not isinstance(prepared, _Prepared):
                 return prepared
-            tried.append(prepared.built.snapshot_id)
+            tried.append(prepared)
             try:
                 with failstep("commit.publish"):
                     self._store.publish(prepared.start, prepared.built)
@@ -254,11 +264,11 @@ class Committer:
                 if not isinstance(error, LostRace):
                     return self._unknown(change, detail)  # safety: unknown
                 continue
-            return Landed(prepared.built.snapshot_id, change.seam)
+            return prepared.landed(change)
         return self._unknown(change, f"{ATTEMPTS_MAX} attempts: {detail}")  # safety: lost-races-end
 
     def _prepare(
-        self, plan: _Plan, change: TableChange, tried: Sequence[int], detail: str
+        self, plan: _Plan, change: TableChange, tried: Sequence[_Prepared], detail: str
     ) -> _Prepared | Outcome:
         """The metadata as it is and as it shall be; or the outcome, where there is nothing to publish."""
         try:
@@ -272,7 +282,8 @@ class Committer:
             # All checks are made on what the swap takes the place of.
             current = self._check(start, plan)
             with failstep("commit.build"):
-                return _Prepared(start, self._build(start, plan.parent or current, change))
+                built = self._build(start, plan.parent or current, change)
+                return _Prepared(start, built, self._origins(built, change))
         except (OwnerLost, ForeignSnapshot, DefinitionChanged) as error:
             # The table has moved on: by an attempt of ours that was thought lost, or by somebody else's.
             # safety: look-before-rejecting
@@ -339,8 +350,19 @@ class Committer:
         )
         return self._store.build(start, whole)
 
+    def _origins(self, built: Built, change: TableChange) -> Mapping[str, RowOrigin]:
+        """Of the files that it adds; whoever carries the list of files on needs them to merge these files."""
+        if not (built.manifest_list and any(part.added for part in change.files)):
+            return {}
+        if self._seen.format_version < 3:
+            return {}
+        try:
+            return added_origins(self._seen.io, built.manifest_list, built.snapshot_id)
+        except OSError as error:
+            raise MetadataError(f"{built.manifest_list}: {first_line(error)}") from error
+
     def _look_for(
-        self, tried: Sequence[int], plan: _Plan, change: TableChange, detail: str
+        self, tried: Sequence[_Prepared], plan: _Plan, change: TableChange, detail: str
     ) -> Landed | Unknown | None:
         """What became of the attempts so far, whatever was raised; None when none of them is in the table.
 
@@ -351,9 +373,9 @@ class Committer:
         try:
             failpoint("commit.look")
             self._store.refresh()
-            for snapshot_id in tried:
-                if self._store.snapshot(snapshot_id) is not None:
-                    return Landed(snapshot_id, change.seam)
+            for one in tried:
+                if self._store.snapshot(one.built.snapshot_id) is not None:
+                    return one.landed(change)
             if self._store.is_in_history(plan.snapshot_id):  # safety: absence-is-no-proof
                 return None
         except MetadataError as error:
@@ -388,10 +410,15 @@ class Committer:
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """The metadata before a commit, and after it."""
+    """The metadata before a commit, and after it, and what it says of the files that it adds."""
 
     start: Start
     built: Built
+    origins: Mapping[str, RowOrigin]
+
+    def landed(self, change: TableChange) -> Landed:
+        """What it comes to, once it is published."""
+        return Landed(self.built.snapshot_id, change.seam, self.origins)
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,28 @@ class ContentFiles:
         )
         self._mapper.readTree(json.dumps(files)).elements().forEachRemaining(consumer)
 
+    def cluster(self, buckets_together: int) -> Any:
+        """A ``java.util.function.Function``: the number of the group that the bucket of a file is in."""
+        java, iceberg = self._jvm.java, self._iceberg
+        number, whole, anything = java.lang.Integer.TYPE, _class(java.lang.Integer), _class(java.lang.Object)
+        partition_class = _class(iceberg.StructLike)
+        partition = self._lookup.findVirtual(
+            _class(iceberg.ContentFile), "partition", self._type(partition_class)
+        )
+        get = self._lookup.findVirtual(
+            partition_class, "get", self._type(anything, number, _class(java.lang.Class))
+        )
+        bucket = self._handles.insertArguments(get, 1, self._list(0, whole).toArray())
+        bucket = bucket.asType(bucket.type().changeReturnType(number))
+        divide = self._lookup.findStatic(
+            _class(java.lang.Math), "floorDiv", self._type(number, number, number)
+        )
+        group = self._handles.insertArguments(divide, 1, self._list(buckets_together).toArray())
+        of_file = self._handles.filterReturnValue(self._handles.filterReturnValue(partition, bucket), group)
+        return java.lang.invoke.MethodHandleProxies.asInterfaceInstance(
+            _class(java.util.function.Function), of_file.asType(of_file.type().changeReturnType(anything))
+        )
+
     def texts(self, texts: Iterable[str]) -> Any:
         """A ``java.util.List`` of strings."""
         return self._mapper.readValue(json.dumps(list(texts)), _class(self._jvm.java.util.List))

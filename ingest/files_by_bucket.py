@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from ingest.bucket_task import BucketResult
 from thermocline.errors import StorageFailed, first_line
-from thermocline.iceberg.files import DataFile, plan_files
+from thermocline.iceberg.files import DataFile, RowOrigin, plan_files
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -59,12 +60,20 @@ def with_held(files: FilesByBucket, paths: frozenset[str]) -> FilesByBucket:
     }
 
 
-def after_commit(files: FilesByBucket, results: Sequence[BucketResult]) -> FilesByBucket:
-    """The files of the snapshot that a commit of these results made."""
-    return {**files, **{done.bucket: _after(files.get(done.bucket, ()), done) for done in results}}
+def after_commit(
+    files: FilesByBucket,
+    results: Sequence[BucketResult],
+    origins: Mapping[str, RowOrigin] = MappingProxyType({}),
+) -> FilesByBucket:
+    """The files of the snapshot that a commit of these results made.
+
+    ``origins`` are what it said of files that it added, by path.
+    """
+    changed = {done.bucket: _after(files.get(done.bucket, ()), done, origins) for done in results}
+    return {**files, **changed}
 
 
-def _after(files: Sequence[DataFile], done: BucketResult) -> list[DataFile]:
+def _after(files: Sequence[DataFile], done: BucketResult, origins: Mapping[str, RowOrigin]) -> list[DataFile]:
     deletes = done.deletes
     removed = {file.path for file in done.removed}
     kept = [
@@ -75,7 +84,15 @@ def _after(files: Sequence[DataFile], done: BucketResult) -> list[DataFile]:
     ]
     added = [
         # safety: moved-deletes-stay
-        DataFile(one.path, done.bucket, one.rows, one.file_bytes, deletes.get(one.path), part=one.part)
+        DataFile(
+            one.path,
+            done.bucket,
+            one.rows,
+            one.file_bytes,
+            deletes.get(one.path),
+            part=one.part,
+            origin=origins.get(one.path, RowOrigin()),  # safety: origins-carried-on
+        )
         for one in done.added
     ]
     return kept + added

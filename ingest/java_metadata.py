@@ -59,7 +59,8 @@ class JavaMetadata:
                 update.set(name, value)
             update.commit()
             built = self._without(transaction.currentMetadata(), change.expired)
-            return Built(built.currentSnapshot().snapshotId(), built)
+            snapshot = built.currentSnapshot()
+            return Built(snapshot.snapshotId(), built, snapshot.manifestListLocation())
 
     def publish(self, start: Start, built: Built) -> None:
         """The swap of the metadata pointer."""
@@ -88,7 +89,9 @@ class JavaMetadata:
 
     def _add_snapshot(self, transaction: Any, change: TableChange, parent_id: int) -> None:
         files = ContentFiles(self.jvm, transaction.currentMetadata().specsById())
-        if change.kind == "rewrite":
+        if change.kind == "manifests":
+            update = transaction.rewriteManifests().clusterBy(files.cluster(change.buckets_together))
+        elif change.kind == "rewrite":
             update = transaction.newRewrite()
             update.validateFromSnapshot(parent_id)
         else:
@@ -99,7 +102,8 @@ class JavaMetadata:
             update.validateDeletedFiles()
             update.validateNoConflictingDataFiles()
             update.validateNoConflictingDeleteFiles()
-        files.hand_over(change, update)
+        if change.kind != "manifests":
+            files.hand_over(change, update)
         for name, value in change.summary.items():
             update.set(name, value)
         update.commit()

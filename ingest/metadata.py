@@ -34,10 +34,14 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """Metadata that is ready to be published, and the snapshot that becomes the current one with it."""
+    """Metadata that is ready to be published, and the snapshot that becomes the current one with it.
+
+    ``manifest_list`` is the path of that snapshot's list of manifests, which is written by now.
+    """
 
     snapshot_id: int
     handle: Any = None
+    manifest_list: str = ""
 
 
 class MetadataStore(Protocol):

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 RETRY_SECONDS = 5.0
 # A commit that Iceberg refuses again and again, on a table read anew each time, will be refused for ever.
 REJECTIONS_MAX = 5
-# A rewrite that is done waits so long at most for its commit.
+# Between two turns of upkeep; also what one may take, its commit included.
 TURN_SECONDS = 1.0
 # Batches in a row that were lost to a rewrite by others: somebody rewrites the table all the time.
 REWRITES_MAX = 5
@@ -280,12 +280,13 @@ class Owner:
         return ExitCode.DONE
 
     def _rest(self, until: float, stop: threading.Event) -> None:
-        """Until the next batch is due; upkeep goes on."""
+        """Until the next batch is due; upkeep goes on, but for a turn that might not end before that."""
         while not self.must_reload and (seconds := until - self.clock.monotonic()) > 0:
             if stop.wait(min(seconds, TURN_SECONDS)):
                 return
             self.lease.check()
-            self._maintain()
+            if until - self.clock.monotonic() >= TURN_SECONDS:
+                self._maintain()
 
     def _maintain(self) -> None:
         try:
@@ -301,7 +302,7 @@ class Owner:
         self.lease.check()
         outcome = self.committer.commit(self.position.snapshot_id, self.position.seam, change)
         if isinstance(outcome, Landed):
-            self.position = self.position.after(outcome.snapshot_id, change)
+            self.position = self.position.after(outcome, change)
             if change.definition is not None:
                 # What the tasks of the next batch go by.
                 self.definition = change.definition
@@ -419,7 +420,7 @@ class Owner:
         outcome = self.committer.commit(self.position.snapshot_id, self.position.seam, change)
         if isinstance(outcome, Landed):
             failpoint("owner.landed")
-            self.position = self.position.after(outcome.snapshot_id, change)
+            self.position = self.position.after(outcome, change)
             self.on_commit()
             if self.mark is not None and batch.end.at_least(self.mark.ends):
                 self.mark = planned

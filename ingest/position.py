@@ -10,6 +10,7 @@ from ingest.files_by_bucket import FilesByBucket, after_commit, in_buckets
 
 if TYPE_CHECKING:
     from ingest.change import TableChange
+    from ingest.commit import Landed
     from thermocline.iceberg.catalog import SnapshotState
     from thermocline.rules.seam import Seam
 
@@ -43,14 +44,14 @@ class Position:
             files,
         )
 
-    def after(self, snapshot_id: int, change: TableChange) -> Position:
+    def after(self, landed: Landed, change: TableChange) -> Position:
         """The position of the snapshot that a commit of ours made."""
-        files = after_commit(self.files, change.files)
+        files = after_commit(self.files, change.files, landed.origins)
         if change.definition is not None:
             files = in_buckets(files, change.definition.buckets)
         return replace(
             self,
-            snapshot_id=snapshot_id,
+            snapshot_id=landed.snapshot_id,
             seam=change.seam,
             watermark_ms=change.watermark_ms,
             drained_ms=change.drained_ms,

@@ -13,6 +13,7 @@ Knows nothing of Spark: it runs in a Spark worker, in a process of its own, or i
 from __future__ import annotations
 
 import uuid
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from thermocline.iceberg.data_file import ROW_GROUP_ROWS, DataFileWriter, Writte
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import delete_files
-from thermocline.iceberg.rows import Positions, placed_rows
+from thermocline.iceberg.rows import Positions, moved_rows
 from thermocline.iceberg.sparse_index import load_sparse_index
 from thermocline.rules.definition import KEY
 from thermocline.rules.keys import buckets
@@ -213,10 +214,10 @@ class _Run:
     @classmethod
     def of(cls, io: FileIO, definition: LiveTable, source: int, file: DataFile, share: float) -> _Run | None:
         """With its share of what may be in memory. None for an unsorted file that is too large to sort."""
-        row_bytes = _row_bytes(io, definition, file.path)
+        row_bytes = _row_bytes(io, definition, file)
         rows_at_once = max(int(share * min(ROWS_IN_MEMORY, BYTES_IN_MEMORY / row_bytes)), 1)
         deleted = read_deletes(io, file.deletes) if file.deletes is not None else None
-        pieces = placed_rows(io, definition, file.path, deleted, rows_at_once)
+        pieces = moved_rows(io, definition, file, deleted, rows_at_once)
         if not load_sparse_index(io, file.path, definition).is_sorted:
             if file.rows > UNSORTED_ROWS_MAX or file.rows * row_bytes > BYTES_IN_MEMORY:
                 return None
@@ -231,7 +232,8 @@ class _Run:
 
     def take(self, cutoff: bytes) -> pa.Table:
         """The rows in memory up to a key; more are read where few are left."""
-        end = pc.sum(pc.less_equal(self.rows.column(KEY), pa.scalar(cutoff, pa.binary()))).as_py()
+        keys = self.rows.column(KEY)
+        end = bisect_right(range(len(keys)), cutoff, key=lambda place: keys[place].as_py())
         taken = self.rows.slice(0, end)
         self.rows = self.rows.slice(end)
         self._fill()
@@ -248,9 +250,9 @@ class _Run:
             self.rows = pa.concat_tables([self.rows, rows]) if self.rows.num_rows else rows
 
 
-def _row_bytes(io: FileIO, definition: LiveTable, path: str) -> float:
+def _row_bytes(io: FileIO, definition: LiveTable, file: DataFile) -> float:
     """What a row takes in memory, by the first ones of the file."""
-    _, rows = next(placed_rows(io, definition, path, None, ROW_GROUP_ROWS), (None, None))
+    _, rows = next(moved_rows(io, definition, file, None, ROW_GROUP_ROWS), (None, None))
     return 1.0 if rows is None else float(rows.nbytes / rows.num_rows)
 
 
@@ -270,5 +272,5 @@ def _merged(runs: Sequence[_Run]) -> Iterator[pa.Table]:
         parts = [rows for run in live if (rows := run.take(cutoff)).num_rows]
         rows = pa.concat_tables(parts)
         if len(parts) > 1:
-            rows = rows.sort_by(KEY)
+            rows = rows.combine_chunks().sort_by(KEY)
         yield rows

@@ -6,11 +6,12 @@ A manifest never changes, so a second look reads only those that came since the 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.conversions import from_bytes
@@ -32,8 +33,12 @@ __all__ = ["BucketMeasure", "FileMeasure", "Measurer", "TableMeasure"]
 
 _RATE_SNAPSHOTS: Final = 100
 """The newest ones, by which the rate of writes is estimated."""
+_TELLING_BYTES: Final = 8
+"""Of a text, behind what all bounds begin with: enough to say how far apart two of them are."""
 KeyBound = tuple[Any, ...]
 """Values of the leading key columns, which compare column by column."""
+Span = tuple[int, int]
+"""Numbers from the first one to below the second, which are ordered as keys are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +121,11 @@ class TableMeasure:
     snapshots: int = 0
     manifests: int = 0
     manifest_bytes: int = 0
+    data_manifests: int = 0
+    """Those that list data files."""
+    data_manifest_bytes: int = 0
+    metadata_bytes: int = 0
+    """What each reader of the snapshot loads at most: its manifests, their list, and the table's metadata."""
     buckets_written: int = 0
     """How many buckets new files have."""
 
@@ -178,13 +188,19 @@ class Measurer:
             spec_buckets(table),
             self.definition.buckets,
         )
+        manifest_bytes = sum(one.manifest_length for one in manifests)
+        of_data = [one for one in manifests if _lists_data(self._known[one.manifest_path])]
+        others = (snapshot.manifest_list, table.metadata_location)
         return TableMeasure(
             snapshot.snapshot_id,
             buckets,
             rows_per_hour=_rows_per_hour(lineage(table), now_ms),
             snapshots=len(table.metadata.snapshots),
             manifests=len(manifests),
-            manifest_bytes=sum(one.manifest_length for one in manifests),
+            manifest_bytes=manifest_bytes,
+            data_manifests=len(of_data),
+            data_manifest_bytes=sum(one.manifest_length for one in of_data),
+            metadata_bytes=manifest_bytes + sum(len(table.io.new_input(path)) for path in others),
             buckets_written=self.definition.buckets_written,
         )
 
@@ -193,21 +209,79 @@ class Measurer:
         return tuple(listed_files(table.io, manifest)) if known is None else known
 
 
+def _lists_data(files: Sequence[ListedFile]) -> bool:
+    """All that one manifest lists is data, or none of it."""
+    return any(file.content == "data" for file in files[:1])
+
+
 def depth_of(files: Sequence[FileMeasure]) -> float:
-    """In how many files a lookup of a live row looks, on average: taken at the ends of each file's keys."""
+    """In how many files a lookup of a live row looks, on average: a file's keys lie evenly in their range."""
     ranges = _key_ranges(files)
-    placed = [(low, high, rows) for low, high, rows in ranges if low is not None and high is not None]
+    spans = _spans([(low, high) for low, high, _ in ranges])
+    placed = [span for span in spans if span is not None]
     everywhere = len(ranges) - len(placed)
     live = sum(rows for _, _, rows in ranges)
     if not live:
         return float(everywhere)
-    lows = sorted(low for low, _, _ in placed)
-    highs = sorted(high for _, high, _ in placed)
-    total = float(sum(rows for low, high, rows in ranges if low is None or high is None) * len(ranges))
-    for low, high, rows in placed:
-        covering = [bisect_right(lows, key) - bisect_left(highs, key) for key in (low, high)]
-        total += rows * (everywhere + sum(covering) / 2)
+    below = _LengthBelow(placed)
+    total = 0.0
+    for span, (_, _, rows) in zip(spans, ranges, strict=True):
+        if span is None:
+            total += rows * len(ranges)
+        else:
+            low, high = span
+            total += rows * (everywhere + (below.of(high) - below.of(low)) / (high - low))
     return total / live
+
+
+class _LengthBelow:
+    """How much of some spans lies below a place, all lengths together; by sums over their ends."""
+
+    def __init__(self, spans: Sequence[Span]) -> None:
+        self._lows, self._highs = sorted(low for low, _ in spans), sorted(high for _, high in spans)
+        self._low_sums, self._high_sums = [0, *accumulate(self._lows)], [0, *accumulate(self._highs)]
+
+    def of(self, place: int) -> int:
+        begun, ended = bisect_left(self._lows, place), bisect_left(self._highs, place)
+        return (begun - ended) * place - self._low_sums[begun] + self._high_sums[ended]
+
+
+def _spans(ranges: Sequence[tuple[KeyBound | None, KeyBound | None]]) -> list[Span | None]:
+    """Ranges of keys as half-open ranges of numbers, by the first column in which they differ at all.
+
+    None where nothing is known of it.
+    """
+    known = [bound for both in ranges for bound in both if bound is not None]
+    longest = max((len(bound) for bound in known), default=0)
+    differing = (place for place in range(longest) if len({bound[place : place + 1] for bound in known}) > 1)
+    column = next(differing, 0)
+    values = [bound[column] for bound in known if len(bound) > column]
+    prefix = _common_prefix([_text(value) for value in values if not isinstance(value, int)])
+
+    def number(bound: KeyBound) -> int:
+        value = bound[column]
+        if isinstance(value, int):
+            return value
+        return int.from_bytes(_text(value)[prefix : prefix + _TELLING_BYTES].ljust(_TELLING_BYTES, b"\0"))
+
+    return [
+        None
+        if low is None or high is None or column >= min(len(low), len(high))
+        else (number(low), number(high) + 1)
+        for low, high in ranges
+    ]
+
+
+def _common_prefix(texts: Sequence[bytes]) -> int:
+    """How many bytes all of them begin with."""
+    if not texts:
+        return 0
+    first, last = min(texts), max(texts)
+    return next((place for place, byte in enumerate(first) if last[place] != byte), len(first))
+
+
+def _text(value: Any) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(value)
 
 
 def _key_ranges(files: Sequence[FileMeasure]) -> list[tuple[KeyBound | None, KeyBound | None, int]]:

@@ -10,7 +10,7 @@ from thermocline.process.metrics import REGISTRY
 
 if TYPE_CHECKING:
     from maintenance.plan import Plan
-    from maintenance.upkeep import Done
+    from maintenance.upkeep import Done, Seen
 
 __all__ = ["observe"]
 
@@ -24,9 +24,16 @@ def _gauge(name: str, meaning: str) -> Gauge:
 DEBT: Final = _gauge("debt_seconds", "How long all rewrites that are worth it would take one core.")
 WANTED: Final = _gauge("wanted_rewrites", "Buckets that are worth a rewrite.")
 LAST_TURN: Final = _gauge("last_turn_timestamp_seconds", "When maintenance last had a turn.")
+MEASURING: Final = _gauge("measuring_seconds", "How long it took to read what is new in the manifests.")
+METADATA_BYTES: Final = _gauge(
+    "metadata_bytes", "Bytes of the table's metadata file, and of its snapshot's manifests and their list."
+)
+WAITING_BYTES: Final = _gauge("waiting_bytes", "About the bytes of expired files that wait to be deleted.")
+ORPHAN_BYTES: Final = _gauge("orphan_bytes", "Bytes of orphans that were seen, and are not deleted yet.")
 # Since the process took the table.
 REWRITES: Final = _gauge("rewrites", "Rewrites that landed.")
 DROPPED: Final = _gauge("dropped_rewrites", "Rewrites whose work was thrown away.")
+MANIFEST_REWRITES: Final = _gauge("manifest_rewrites", "Rewrites of manifests, in order of buckets.")
 FAILURES: Final = _gauge("failures", "Steps that failed, and are tried again.")
 SECONDS: Final = _gauge("rewrite_seconds", "Time spent on rewrites.")
 READ_BYTES: Final = _gauge("read_bytes", "Bytes of the files that rewrites read.")
@@ -37,14 +44,23 @@ SWEPT: Final = _gauge("swept_files", "Files of expired snapshots that were delet
 ORPHANS: Final = _gauge("deleted_orphans", "Orphans that were deleted.")
 
 
-def observe(table: str, done: Done, plan: Plan | None, now_seconds: float) -> None:
+def observe(table: str, done: Done, seen: Seen, plan: Plan | None, now_seconds: float) -> None:
     """After a turn."""
+    for gauge, value in (
+        (MEASURING, seen.measuring_seconds),
+        (METADATA_BYTES, seen.metadata_bytes),
+        (WAITING_BYTES, seen.waiting_bytes),
+        (ORPHAN_BYTES, seen.orphan_bytes),
+    ):
+        if value is not None:
+            gauge.labels(table).set(value)
     LAST_TURN.labels(table).set(now_seconds)
     if plan is not None:
         DEBT.labels(table).set(plan.debt_seconds)
         WANTED.labels(table).set(len(plan.wanted))
     REWRITES.labels(table).set(done.rewrites)
     DROPPED.labels(table).set(done.dropped)
+    MANIFEST_REWRITES.labels(table).set(done.manifest_rewrites)
     FAILURES.labels(table).set(done.failures)
     SECONDS.labels(table).set(done.seconds)
     READ_BYTES.labels(table).set(done.read_bytes)

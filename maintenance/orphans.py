@@ -25,7 +25,7 @@ from thermocline.process.logs import fields
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-__all__ = ["Orphan", "Orphans", "find_orphans", "remove_orphans"]
+__all__ = ["Orphan", "Orphans", "find_orphans", "remove_orphans", "seen_orphan_bytes"]
 
 SEEN_APART_MS: Final = 86_400_000
 """Between the sighting and the deletion."""
@@ -86,7 +86,7 @@ def find_orphans(table: Table, now_ms: int) -> Orphans:
     stored = [file for file in listed if _is_ours(file)]
     failpoint("orphans.listed")
     named = _named(table.refresh())
-    seen = _sightings(table)
+    seen = {path: seen_ms for path, (seen_ms, _) in _sightings(table).items()}
     found = [
         Orphan(file.path, file.bytes, file.modified_ms, seen.get(file.path, now_ms))
         for file in stored
@@ -121,6 +121,14 @@ def remove_orphans(table: Table, now_ms: int, approved: int | None = None) -> in
     return deleted
 
 
+def seen_orphan_bytes(table: Table) -> int:
+    """Of the orphans that were seen, and are not deleted yet, when they were last looked for.
+
+    Raises `OSError`.
+    """
+    return sum(size for _, size in _sightings(table).values())
+
+
 def _is_ours(file: StoredFile) -> bool:
     """Hidden files are others' bookkeeping, such as Hadoop's checksums beside local files."""
     return not file.path.rpartition("/")[2].startswith(".")
@@ -144,17 +152,19 @@ def _named(table: Table) -> set[str]:
     return named | {place_of(path) for path in others}
 
 
-def _sightings(table: Table) -> Mapping[str, int]:
+def _sightings(table: Table) -> Mapping[str, tuple[int, int]]:
+    """When each orphan was first seen, and its bytes."""
     try:
         with table.io.new_input(_path(table)).open() as source:
-            found: dict[str, int] = json.loads(zlib.decompress(source.read()))
-    except (FileNotFoundError, zlib.error, ValueError):  # half written: all are seen for the first time
+            noted = json.loads(zlib.decompress(source.read()))["orphans"]
+        return {path: (int(seen_ms), int(size)) for path, (seen_ms, size) in noted.items()}
+    # Half written, or by an earlier release: all are seen for the first time.
+    except (FileNotFoundError, zlib.error, ValueError, KeyError, TypeError):
         return {}
-    return found
 
 
 def _note(table: Table, orphans: Iterable[Orphan]) -> None:
-    document = {orphan.path: orphan.seen_ms for orphan in orphans}
+    document = {"orphans": {orphan.path: (orphan.seen_ms, orphan.bytes) for orphan in orphans}}
     with table.io.new_output(_path(table)).create(overwrite=True) as sink:
         sink.write(zlib.compress(json.dumps(document).encode()))
 

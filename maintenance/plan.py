@@ -9,13 +9,14 @@ is rewritten in any case, and one that waits for long gains weight.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from ingest.tiers import FANOUT, MERGED_BYTES_MAX, SMALL_ROWS
 from maintenance.measure import BucketMeasure, FileMeasure, TableMeasure, depth_of, files_at_best
+from thermocline.iceberg.data_file import ROW_GROUP_ROWS
 
 if TYPE_CHECKING:
     from thermocline.iceberg.read_counts import ReadRates
@@ -34,22 +35,33 @@ FORCED_HOURS_MIN: Final = 1.0
 """Where ingest will have merged the files before that by itself, dead rows force nothing."""
 TASK_BYTES_MAX: Final = 4 << 30
 """Of the inputs of one task: what is done again where it fails."""
+_SIZES: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
+"""Of the sets of files that are compared, beside all files of a bucket."""
 TASK_FILES_MAX: Final = 128
 """All of them are open at once, each with rows in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The model's constants: of local disks and of object stores they differ, their ratios do so little."""
+    """The model's constants: of local disks and of object stores they differ, their ratios do so little.
+
+    ``benchmarks/policy.py`` measures them on this machine's disk.
+    """
 
     open_ms: float = 3.0
     """To open a file of rows or of deletes, and read its footer."""
-    scan_bytes_per_ms: float = 200_000.0
+    scan_bytes_per_ms: float = 1_000_000.0
+    scan_row_ms: float = 0.00015
     dead_row_ms: float = 0.00005
-    lookup_file_ms: float = 0.3
-    """To look for a key in a file that may hold it."""
-    rewrite_bytes_per_ms: float = 12_000.0
-    """Read, merge and write, of what is read."""
+    """To leave it out, beside reading it."""
+    lookup_file_ms: float = 0.25
+    """To look for a key in a file that may hold it, with short rows."""
+    lookup_bytes_per_ms: float = 2_000_000.0
+    """Of the row group that is unpacked for that."""
+    rewrite_bytes_per_ms: float = 400_000.0
+    """Of what is read, with writing about as much."""
+    rewrite_row_ms: float = 0.0008
+    """To decode, merge and encode a row of some columns: of short rows, that is nearly all."""
     commit_ms: float = 1_000.0
     """A commit, and what each reader does about a new snapshot."""
 
@@ -95,6 +107,10 @@ class Budget:
         """Whether there is enough for it, by what it is expected to take."""
         is_short = self.seconds is not None and task.cost_ms > 1000 * self.seconds
         return not is_short and (self.bytes is None or task.bytes <= self.bytes)
+
+    def rank(self, task: PlannedTask) -> float:
+        """What readers save for each unit of what is short: bytes where these are bounded, else time."""
+        return task.score if self.bytes is None else task.score * task.cost_ms / max(task.bytes, 1)
 
     def less(self, task: PlannedTask) -> Budget:
         """What is left after it."""
@@ -168,14 +184,15 @@ def plan_of(
     ``waiting_hours`` says for how long buckets have been worth a rewrite, where that is known.
     """
     wanted: list[PlannedTask] = []
+    budget = budget or Budget()
     for bucket in measured.buckets.values():
         model = CostModel.of(bucket, measured, target_bytes, reads, costs)
-        best = model.best()
+        best = model.best(budget.rank)
         if best is not None:
             waited = (waiting_hours or {}).get(bucket.bucket, 0.0)
             wanted.append(replace(best, score=best.score * (1 + waited / STARVED_HOURS)))
-    wanted.sort(key=lambda task: (not task.is_forced, -task.score, task.bucket))
-    return Plan(tuple(_within(wanted, budget or Budget())), tuple(wanted))
+    wanted.sort(key=lambda task: (not task.is_forced, -budget.rank(task), task.bucket))
+    return Plan(tuple(_within(wanted, budget)), tuple(wanted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,33 +238,53 @@ class CostModel:
         opened = len(files) + sum(file.dead_rows > 0 for file in files)
         dead = sum(file.dead_rows for file in files)
         read = sum(file.bytes for file in files) / self.costs.scan_bytes_per_ms
+        read += sum(file.rows for file in files) * self.costs.scan_row_ms
         return opened * self.costs.open_ms + read + dead * self.costs.dead_row_ms
 
     def lookup_ms(self, files: Sequence[FileMeasure]) -> float:
         """To look for a key in the files that may hold it."""
-        return depth_of(files) * self.costs.lookup_file_ms
+        return depth_of(files) * self._lookup_file_ms
 
-    def task(self, chosen: Sequence[FileMeasure], reason: str) -> PlannedTask:
-        """What a rewrite of these files saves and costs."""
-        now, after = self.now_ms(), self.after_ms(chosen)
-        saves_ms = self.scans_per_hour * (now.scan - after.scan)
-        saves_ms += self.lookups_per_hour * (now.lookup - after.lookup)
-        cost_ms, lasts_hours = self.cost_ms(chosen), self.lasts_hours(chosen)
+    @property
+    def _lookup_file_ms(self) -> float:
+        group_bytes = ROW_GROUP_ROWS * self.measure.bytes / max(self.measure.rows, 1)
+        return self.costs.lookup_file_ms + group_bytes / self.costs.lookup_bytes_per_ms
+
+    def task(self, chosen: Sequence[FileMeasure], reason: str, now: ReadCosts) -> PlannedTask:
+        """What a rewrite of these files saves and costs, with what the bucket costs now."""
+        saves_ms, cost_ms = self._saves_ms(chosen, now), self.cost_ms(chosen)
+        lasts_hours = self._lasts_hours(chosen, saves_ms, now)
         score = saves_ms * lasts_hours / cost_ms
         return PlannedTask(self.measure.bucket, tuple(chosen), reason, saves_ms, lasts_hours, cost_ms, score)
 
-    def lasts_hours(self, chosen: Sequence[FileMeasure]) -> float:
+    def _saves_ms(self, chosen: Sequence[FileMeasure], now: ReadCosts) -> float:
+        after = self.after_ms(chosen)
+        scans_ms = self.scans_per_hour * (now.scan - after.scan)
+        return scans_ms + self.lookups_per_hour * (now.lookup - after.lookup)
+
+    def _lasts_hours(self, chosen: Sequence[FileMeasure], saves_ms: float, now: ReadCosts) -> float:
         """For how long readers save: until ingest would have merged these files into the largest by itself.
 
-        It merges small ones when so many rows came that they are as many as the file has, `FANOUT` times.
+        What would be saved without the files that it merges within a day lasts for all of it.
         """
-        smaller = sorted(chosen, key=lambda file: file.live_rows)[:-1] or chosen
-        return sum(self._merged_in_hours(file) for file in smaller) / max(len(smaller), 1)
+        hours = sorted(self._merged_in_hours(file) for file in chosen)
+        merged = [some for some in hours if some < HORIZON_HOURS]
+        lasting = [file for file in chosen if self._merged_in_hours(file) >= HORIZON_HOURS]
+        if not merged:
+            return HORIZON_HOURS
+        if not lasting:
+            merged = merged[:-1] or merged
+        until_merged = sum(merged) / len(merged)
+        if not lasting or saves_ms <= 0:
+            return until_merged
+        share = min(max(self._saves_ms(lasting, now), 0.0) / saves_ms, 1.0)
+        return share * HORIZON_HOURS + (1 - share) * until_merged
 
     def _merged_in_hours(self, file: FileMeasure) -> float:
+        """It merges a file when `FANOUT` times its rows came; on average, half of them have."""
         if file.bytes > MERGED_BYTES_MAX or not self.rows_per_hour:
             return HORIZON_HOURS
-        return min(HORIZON_HOURS, FANOUT * max(file.live_rows, SMALL_ROWS) / self.rows_per_hour)
+        return min(HORIZON_HOURS, FANOUT / 2 * max(file.live_rows, SMALL_ROWS) / self.rows_per_hour)
 
     def now_ms(self) -> ReadCosts:
         """What the bucket costs as it is."""
@@ -277,38 +314,57 @@ class CostModel:
         return (
             opened
             + sum(file.bytes for file in chosen) / self.costs.rewrite_bytes_per_ms
+            + sum(file.rows for file in chosen) * self.costs.rewrite_row_ms
             + self.costs.commit_ms
         )
 
     def candidates(self) -> Iterator[tuple[list[FileMeasure], str]]:
-        """Sets of files whose rewrite may be worth it, with why."""
-        files = sorted(self.measure.files, key=lambda file: file.live_bytes)
-        small = [file for file in files if file.live_bytes < self.target_bytes // 2]
-        if len(small) > 1:
-            yield _bounded(small), f"{len(small)} files are below half of the target size"
-        dead = [file for file in files if file.dead_rows > FORCED_DEAD_RATIO * file.rows]
-        if dead:
-            dead.sort(key=lambda file: -file.dead_rows)
-            yield _bounded(dead), f"{len(dead)} files have more than {FORCED_DEAD_RATIO:.0%} dead rows"
-        if len(files) > 1 or self.measure.dead_rows:
-            dead_share = f"{self.measure.dead_ratio:.0%} of the rows are dead"
-            reason = f"a key may be in {self.measure.depth:.1f} files, {dead_share}"
-            by_deadness = sorted(
-                files, key=lambda file: (file.live_bytes >= self.target_bytes // 2, -file.dead_rows)
-            )
-            yield _bounded(by_deadness), reason
+        """Sets of files whose rewrite may be worth it, with why: those first that cost readers most a byte.
 
-    def best(self) -> PlannedTask | None:
-        """The rewrite with the best score, if one is worth it or forced."""
+        Where dead rows force a rewrite, also those first that have most of them.
+        """
+        yield from self._leading(self._read_ms_of_a_byte)
+        if self._is_forced:
+            yield from self._leading(lambda file: file.dead_rows / max(file.bytes, 1))
+
+    def _leading(self, weight: Callable[[FileMeasure], float]) -> Iterator[tuple[list[FileMeasure], str]]:
+        files = _bounded(sorted(self.measure.files, key=weight, reverse=True))
+        for count in _SIZES:
+            if count >= len(files):
+                break
+            yield files[:count], self._reason(files[:count])
+        if len(files) > 1 or self.measure.dead_rows:
+            yield files, self._reason(files)
+
+    @property
+    def _is_forced(self) -> bool:
+        return self.measure.dead_ratio > FORCED_DEAD_RATIO
+
+    def _read_ms_of_a_byte(self, file: FileMeasure) -> float:
+        """What readers pay for its being a file of its own, and for its dead rows, in an hour."""
+        live = FileMeasure(file.path, file.live_rows, file.live_bytes)
+        scan_ms = self.costs.open_ms + self.scan_ms([file]) - self.scan_ms([live])
+        read_ms = self.scans_per_hour * scan_ms + self.lookups_per_hour * self._lookup_file_ms
+        return read_ms / max(file.bytes, 1)
+
+    def _reason(self, chosen: Sequence[FileMeasure]) -> str:
+        rows, dead = sum(file.rows for file in chosen), sum(file.dead_rows for file in chosen)
+        return (
+            f"a key may be in {self.measure.depth:.1f} of {len(self.measure.files)} files, "
+            f"and {dead / max(rows, 1):.0%} of the rows of {len(chosen)} are dead"
+        )
+
+    def best(self, rank: Callable[[PlannedTask], float]) -> PlannedTask | None:
+        """The rewrite with the highest rank of those that are worth it, or a forced one."""
         if (older := self._older()) is not None:
             return older
-        tasks = [self.task(chosen, reason) for chosen, reason in self.candidates()]
-        if self.measure.dead_ratio > FORCED_DEAD_RATIO:
+        now = self.now_ms()
+        tasks = [self.task(chosen, reason, now) for chosen, reason in self.candidates()]
+        if self._is_forced:
             deadest = max(tasks, key=_dead_rows_per_ms, default=None)
             if deadest is not None and deadest.lasts_hours >= FORCED_HOURS_MIN:
                 return replace(deadest, is_forced=True)
-        best = max(tasks, key=lambda task: task.score, default=None)
-        return best if best is not None and best.score >= 1 else None
+        return max((task for task in tasks if task.score >= 1), key=rank, default=None)
 
     def _older(self) -> PlannedTask | None:
         """A rewrite of files with another number of buckets than new ones, whatever it saves."""
@@ -319,7 +375,7 @@ class CostModel:
         before = " or ".join(str(of) for of in sorted({file.buckets for file in older}))
         left = f"{len(older)} of its files are left"
         reason = f"the table is being changed from {before} to {self.buckets_written} buckets: {left}"
-        return replace(self.task(chosen, reason), is_forced=True, is_bucket_change=True)
+        return replace(self.task(chosen, reason, self.now_ms()), is_forced=True, is_bucket_change=True)
 
 
 def _dead_rows_per_ms(task: PlannedTask) -> float:

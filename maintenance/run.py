@@ -64,7 +64,7 @@ class OwnedTable:
         self.owned.lease.check()
         outcome = self.owned.committer.commit(self.position.snapshot_id, self.position.seam, change)
         if isinstance(outcome, Landed):
-            self.position = self.position.after(outcome.snapshot_id, change)
+            self.position = self.position.after(outcome, change)
             self.owned.definition = change.definition or self.owned.definition
         return outcome
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from maintenance.measure import BucketMeasure, Measurer, TableMeasure
+from maintenance.orphans import seen_orphan_bytes
 from maintenance.plan import Budget, CostModel, Costs, Plan, Reads, plan_of
 from thermocline.errors import BadParameter
 from thermocline.iceberg.catalog import definition_of, open_table
-from thermocline.iceberg.expired import last_expiry_ms, waiting_notes
+from thermocline.iceberg.expired import last_expiry_ms, waiting_bytes, waiting_notes
 from thermocline.iceberg.lineage import lineage
 from thermocline.iceberg.read_counts import read_rates
 from thermocline.process.clock import SystemClock
@@ -26,21 +27,25 @@ __all__ = ["Examined", "LastRuns", "examine"]
 class LastRuns:
     """When something was last done, in milliseconds since 1970; None where nothing says it was.
 
-    ``waiting_snapshots`` are expired ones whose files wait to be deleted.
+    ``waiting_snapshots`` are expired ones whose files wait to be deleted, and take about ``waiting_bytes``.
+    ``orphan_bytes`` are those of orphans that were seen, and are not deleted yet.
     """
 
     rewritten_ms: int | None
     expired_ms: int | None
     waiting_snapshots: int
+    waiting_bytes: int
+    orphan_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """A table as it is, and what is worth doing about it."""
+    """A table as it is, and what is worth doing about it; ``measuring_seconds`` is what looking took."""
 
     table: Table
     settings: MaintenanceSettings
     measured: TableMeasure
+    measuring_seconds: float
     reads: Reads
     plan: Plan
 
@@ -59,8 +64,14 @@ class Examined:
     def last_runs(self) -> LastRuns:
         """When it was last rewritten and expired, by its history. Raises `OSError`."""
         rewrites = [link.snapshot.timestamp_ms for link in lineage(self.table) if link.is_rewrite]
-        waiting = sum(len(note.snapshots) for note in waiting_notes(self.table))
-        return LastRuns(max(rewrites, default=None), last_expiry_ms(self.table), waiting)
+        waiting = list(waiting_notes(self.table))
+        return LastRuns(
+            max(rewrites, default=None),
+            last_expiry_ms(self.table),
+            sum(len(note.snapshots) for note in waiting),
+            waiting_bytes(self.table, waiting),
+            seen_orphan_bytes(self.table),
+        )
 
 
 def examine(settings: Settings, name: str, budget: Budget | None = None) -> Examined:
@@ -68,8 +79,10 @@ def examine(settings: Settings, name: str, budget: Budget | None = None) -> Exam
     table = open_table(settings, name)
     ours = settings.maintenance
     definition = definition_of(table, name)
-    now_ms = SystemClock().now_ms()
+    clock = SystemClock()
+    now_ms, began = clock.now_ms(), clock.monotonic()
     measured = Measurer(definition).measure(table, now_ms)
+    measuring_seconds = clock.monotonic() - began
     reads = Reads.of(ours, definition, read_rates(table.io, table.location(), now_ms))
     planned = plan_of(measured, ours.target_file_bytes, reads, Costs(), budget)
-    return Examined(table, ours, measured, reads, planned)
+    return Examined(table, ours, measured, measuring_seconds, reads, planned)

@@ -10,7 +10,7 @@ of its files are gone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -26,9 +26,11 @@ from thermocline.iceberg.expired import (
     mark_gone,
     remove_note,
     to_history,
+    waiting_bytes,
     waiting_notes,
 )
 from thermocline.iceberg.files import listed_files, place_of
+from thermocline.iceberg.leases import leased_snapshots
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -61,6 +63,8 @@ class Swept:
     bytes: int = 0
     waiting: int = 0
     """Notes whose files are kept for longer."""
+    waiting_bytes: int = 0
+    """About what these files take."""
 
 
 @dataclass(slots=True)
@@ -111,27 +115,30 @@ def reachable_from(
 
 
 def sweep(load: Callable[[], Table], keep_files_ms: int, clock: Clock) -> Swept:
-    """Delete what only snapshots had that were expired longer ago than that.
+    """Delete what only snapshots had that were expired longer ago than that, and that no lease names.
 
-    ``load`` gives the table as it is then. Raises what it raises, and `OSError` where the store does not
-    answer; the next sweep deletes what is left.
+    ``load`` gives the table as it is then. Raises what it raises, `OSError` where the store does not answer,
+    and `ValueError` where a lease is damaged; the next sweep deletes what is left.
     """
     table = load()
     now_ms = clock.now_ms()  # no earlier: what is gone by now may have gone just before it was loaded
     # Read after the metadata: what has expired by then is noted by now, and what expires meanwhile is in it.
     noted = list(waiting_notes(table))  # safety: notes-after-the-metadata
     if not may_delete_files(table):
-        return Swept(waiting=len(noted))
+        return _swept(table, noted)
     io = table.io
+    leased = leased_snapshots(io, table.location(), now_ms)
     held = {snapshot.snapshot_id for snapshot in table.snapshots()}
     waiting: list[ExpiryNote] = []
     due: list[ExpiryNote] = []
     for note in noted:
         since_ms = _gone_since_ms(table, note, held, now_ms)
         is_due = since_ms is not None and since_ms <= now_ms - keep_files_ms  # safety: swept-since-gone
+        if leased & {one.snapshot_id for one in note.snapshots}:  # safety: swept-not-leased
+            is_due = False
         (due if is_due else waiting).append(note)
     if not due:
-        return Swept(waiting=len(waiting))
+        return _swept(table, waiting)
     kept = reachable_from(io, table.snapshots()).places()  # safety: sweep-keeps-reachable
     # Of these, a sweep that ended halfway, with files_seconds shorter than it is now, may have deleted some.
     # safety: sweep-keeps-lately-expired
@@ -150,7 +157,11 @@ def sweep(load: Callable[[], Table], keep_files_ms: int, clock: Clock) -> Swept:
         to_history(table, replace(note, snapshots=gone))
     forget_history(table, now_ms - HISTORY_MS)
     _logger.info("swept", extra=fields(table=".".join(table.name()), deleted_files=files, deleted_bytes=size))
-    return Swept(files, size, len(waiting))
+    return _swept(table, waiting, files, size)
+
+
+def _swept(table: Table, waiting: Sequence[ExpiryNote], files: int = 0, size: int = 0) -> Swept:
+    return Swept(files, size, len(waiting), waiting_bytes(table, waiting))
 
 
 def _gone_since_ms(table: Table, note: ExpiryNote, held: Collection[int], now_ms: int) -> int | None:

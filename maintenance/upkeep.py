@@ -4,6 +4,7 @@
     rewrite     on the engine, beside the batches (``compact``)
     buckets     in a turn: the unit of work follows, once no file has the old number of buckets
     land        in a turn: the rewrite becomes part of the table (``landing``), in a commit of the owner's
+    manifests   in a turn: those of a bucket are put together (``manifests``), in such a commit
     expire      in a turn: old snapshots leave the metadata, in such a commit
     sweep       in a thread: files that no snapshot needs any more are deleted
     orphans     in a thread: files that no snapshot ever had are looked for, and deleted a day later
@@ -32,10 +33,10 @@ from ingest.unknown import notes
 from maintenance.compact import CompactionTask
 from maintenance.expiry import KeepRule, expirable
 from maintenance.landing import landing
-from maintenance.leases import leased_snapshots
+from maintenance.manifests import buckets_together
 from maintenance.measure import Measurer
 from maintenance.measures import observe
-from maintenance.orphans import remove_orphans
+from maintenance.orphans import remove_orphans, seen_orphan_bytes
 from maintenance.plan import Budget, Costs, Plan, PlannedTask, Reads, plan_of
 from maintenance.sweep import Swept, may_delete_files, sweep
 from thermocline.errors import (
@@ -49,6 +50,7 @@ from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog import current_state, load_table
 from thermocline.iceberg.expired import ExpiryNote, remove_note, write_note
 from thermocline.iceberg.files import data_location, delete_files
+from thermocline.iceberg.leases import forget_leases, leased_snapshots
 from thermocline.iceberg.read_counts import forget_counts, read_rates
 from thermocline.process.logs import fields
 from thermocline.rules.bucket_change import finished
@@ -64,7 +66,7 @@ if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable
     from thermocline.settings import MaintenanceSettings
 
-__all__ = ["Done", "Owning", "TableUpkeep"]
+__all__ = ["Done", "Owning", "Seen", "TableUpkeep"]
 
 PLAN_SECONDS: Final = 30.0
 """Between two plans: measuring reads what is new in the metadata."""
@@ -76,8 +78,8 @@ EXPIRED_MIN: Final = 20
 SWEEP_SECONDS: Final = 1_800.0
 ORPHANS_SECONDS: Final = 21_600.0
 """It lists all files of the table."""
-COUNTS_KEPT_MS: Final = 86_400_000
-"""Of reads, by servers that are gone."""
+LEFT_KEPT_MS: Final = 86_400_000
+"""Counts of servers that are gone, and leases of readers that are."""
 RETRY_SECONDS: Final = 60.0
 """After something failed; after each failure of a rewrite in a row twice as long, up to an hour."""
 RETRY_SECONDS_MAX: Final = 3_600.0
@@ -139,12 +141,25 @@ class Done:
     swept_bytes: int = 0
     orphans: int = 0
     """Deleted."""
+    manifest_rewrites: int = 0
     seconds: float = 0.0
     """Of rewrites."""
     dropped: int = 0
     """Rewrites whose work was thrown away."""
     failures: int = 0
     """Steps that are tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the table was like when it was last looked at; None before that."""
+
+    measuring_seconds: float | None = None
+    """To read what was new in its manifests."""
+    metadata_bytes: int | None = None
+    waiting_bytes: int | None = None
+    """About what the files of expired snapshots take that are not deleted yet."""
+    orphan_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,12 +182,14 @@ class TableUpkeep:
     expired_min: int = EXPIRED_MIN
     plan: Plan | None = None
     done: Done = field(default_factory=Done)
+    seen: Seen = Seen()
     _measurer: Measurer | None = None
     _queue: list[PlannedTask] = field(default_factory=list)
     _running: _Running | None = None
-    _planning: Future[Plan] | None = None
+    _planning: Future[tuple[Plan, Seen, int | None]] | None = None
+    _buckets_together: int | None = None
     _sweeping: Future[Swept] | None = None
-    _searching: Future[int] | None = None
+    _searching: Future[tuple[int, int]] | None = None
     _due: dict[str, float] = field(default_factory=dict)
     _worth_since: dict[int, float] = field(default_factory=dict)
     _left_out: frozenset[str] = frozenset()
@@ -226,7 +243,7 @@ class TableUpkeep:
         """
         name = owner.definition.name
         self._turn(owner)
-        observe(name, self.done, self.plan, self.clock.now_ms() / 1000)
+        observe(name, self.done, self.seen, self.plan, self.clock.now_ms() / 1000)
         if self._behind_plans >= BEHIND_PLANS:
             hours = round(self._debt_hours, 1)
             raise MaintenanceBehind(table=name, hours=hours, max_hours=self.debt_hours_max)
@@ -245,6 +262,7 @@ class TableUpkeep:
         is_idle = not self.waiting
         if self._planning is None and self._is_due("plan") and (is_idle or self._is_due("replan")):
             self._planning = self._thread.submit(self._plan_now, self._loader(owner), owner.definition)
+        self._order_manifests(owner)
         if self._is_due("expire"):
             self._expire(owner)
         if self._sweeping is None and self._is_due("sweep"):
@@ -274,7 +292,7 @@ class TableUpkeep:
         definition = owner.definition
         return partial(load_table, owner.table.catalog, definition.name, definition.identifier)
 
-    def _plan_now(self, load: Callable[[], Table], definition: LiveTable) -> Plan:
+    def _plan_now(self, load: Callable[[], Table], definition: LiveTable) -> tuple[Plan, Seen, int | None]:
         if self._measurer is None or self._measurer.definition != definition:
             self._measurer = Measurer(definition)
         table = load()
@@ -283,9 +301,13 @@ class TableUpkeep:
         reads = Reads.of(self.settings, definition, counted)
         now = self.clock.monotonic()
         waiting = {bucket: (now - since) / 3600 for bucket, since in self._worth_since.items()}
-        measured = self._measurer.measure(table, self.clock.now_ms()).without(self._left_out)
+        measured = self._measurer.measure(table, self.clock.now_ms())
+        seen = Seen(self.clock.monotonic() - now, measured.metadata_bytes)
+        together = buckets_together(measured, definition.buckets_written)
+        measured = measured.without(self._left_out)
         target_bytes = self.settings.target_file_bytes
-        return plan_of(measured, target_bytes, reads, Costs(), self._budget_left(), waiting)
+        plan = plan_of(measured, target_bytes, reads, Costs(), self._budget_left(), waiting)
+        return plan, seen, together
 
     def _budget_left(self) -> Budget:
         spent, budget = self.done, self.budget
@@ -294,17 +316,20 @@ class TableUpkeep:
             None if budget.seconds is None else max(budget.seconds - spent.seconds, 0),
         )
 
-    def _planned(self, planning: Future[Plan]) -> None:
+    def _planned(self, planning: Future[tuple[Plan, Seen, int | None]]) -> None:
         self._planning = None
         before = self._debt_hours
         try:
-            self.plan = planning.result()
+            self.plan, seen, self._buckets_together = planning.result()
         except ForeignSnapshot:
             self._put_off("plan", RETRY_SECONDS)
             raise
         except Exception as error:  # noqa: BLE001  whatever it is, it must not end ingest
             self._failed("plan", error)
             return
+        self.seen = replace(
+            self.seen, measuring_seconds=seen.measuring_seconds, metadata_bytes=seen.metadata_bytes
+        )
         self._put_off("plan", PLAN_SECONDS)
         self._put_off("replan", REPLAN_SECONDS)
         is_worse = self._debt_hours >= max(before, self.debt_hours_max)
@@ -461,6 +486,29 @@ class TableUpkeep:
             - sum(file.rows for file in compacted.added),
         )
 
+    def _order_manifests(self, owner: Owning) -> None:
+        """Where the last plan found that worth it."""
+        together, self._buckets_together = self._buckets_together, None
+        if together is None:
+            return
+        began = self.clock.monotonic()
+        change = replace(TableChange.carrying_on(owner.position), kind="manifests", buckets_together=together)
+        match owner.land(change):
+            case Landed(snapshot_id, _):
+                self.done = replace(self.done, manifest_rewrites=self.done.manifest_rewrites + 1)
+                _logger.info(
+                    "manifests rewritten",
+                    extra=fields(
+                        table=owner.definition.name,
+                        snapshot_id=snapshot_id,
+                        seconds=round(self.clock.monotonic() - began, 3),
+                    ),
+                )
+            case Rejected(CommitRejected() | InternalError() as error):
+                self._failed("manifests", error)
+            case Rejected(error) | Unknown(error):
+                raise error
+
     def _expire(self, owner: Owning) -> None:
         self._put_off("expire", EXPIRE_SECONDS)
         try:
@@ -515,26 +563,30 @@ class TableUpkeep:
         except Exception as error:  # noqa: BLE001  whatever it is, it must not end ingest
             self._failed("sweep", error)
             return
+        self.seen = replace(self.seen, waiting_bytes=swept.waiting_bytes)
         self.done = replace(
             self.done,
             swept_files=self.done.swept_files + swept.files,
             swept_bytes=self.done.swept_bytes + swept.bytes,
         )
 
-    def _search(self, load: Callable[[], Table]) -> int:
+    def _search(self, load: Callable[[], Table]) -> tuple[int, int]:
+        """How many orphans went, and the bytes of those that are left."""
         table, now_ms = load(), self.clock.now_ms()
-        forget_counts(table.io, table.location(), now_ms - COUNTS_KEPT_MS)
-        return remove_orphans(table, now_ms, self.orphans_approved)
+        forget_counts(table.io, table.location(), now_ms - LEFT_KEPT_MS)
+        forget_leases(table.io, table.location(), now_ms - LEFT_KEPT_MS)
+        return remove_orphans(table, now_ms, self.orphans_approved), seen_orphan_bytes(table)
 
-    def _searched(self, searching: Future[int]) -> None:
+    def _searched(self, searching: Future[tuple[int, int]]) -> None:
         self._searching = None
         self._put_off("orphans", ORPHANS_SECONDS)
         try:
-            found = searching.result()
+            deleted, left_bytes = searching.result()
         except Exception as error:  # noqa: BLE001  whatever it is, it must not end ingest
             self._failed("orphans", error)
             return
-        self.done = replace(self.done, orphans=self.done.orphans + found)
+        self.seen = replace(self.seen, orphan_bytes=left_bytes)
+        self.done = replace(self.done, orphans=self.done.orphans + deleted)
 
     def _failed(self, what: str, error: Exception) -> None:
         self._put_off(what, RETRY_SECONDS)

@@ -10,7 +10,7 @@ on, in the file's order; the columns that a query gives are ``n0``, ``n1`` and s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
@@ -81,7 +81,13 @@ class Extract:
     """
 
     def __init__(
-        self, cold: ColdSide, hot: PinnedHot, columns: Sequence[str], age_seconds: float, spill_folder: Path
+        self,
+        cold: ColdSide,
+        hot: PinnedHot,
+        columns: Sequence[str],
+        age_seconds: float,
+        spill_folder: Path,
+        on_close: Callable[[], None] = lambda: None,
     ) -> None:
         """Takes over ``hot``. ``columns`` are as `columns_of` gives them; ``spill_folder`` may not exist yet.
 
@@ -93,6 +99,7 @@ class Extract:
         self._definition = index.definition
         self._cold = cold
         self._hot = hot
+        self._on_close = on_close
         self._columns = tuple(columns)
         wanted = dict.fromkeys((*index.definition.identity, *columns))
         self._names = {name: f"n{place}" for place, name in enumerate(wanted)}
@@ -137,6 +144,7 @@ class Extract:
     def close(self) -> None:
         """Lets go of the snapshot and the generations. May be repeated."""
         self._hot.close()
+        self._on_close()
 
     def _config(self) -> dict[str, str | bool | int | float | list[str]]:
         return {

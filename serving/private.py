@@ -37,6 +37,7 @@ from thermocline.iceberg.catalog import (
     open_table,
     state_of,
 )
+from thermocline.iceberg.leases import SnapshotLease
 from thermocline.kafka.log import Log
 from thermocline.process.clock import SystemClock
 from thermocline.rules.identity import (
@@ -184,6 +185,9 @@ def _open(settings: Settings, name: str, at: ReadPoint | None, until_the_end: Ex
     table = open_table(settings, name)
     definition = definition_of(table, name)
     state = current_state(table, name) if at is None else _state_at(table, definition, at)
+    purpose = f"a command that reads {name}"
+    lease = SnapshotLease.begin(lambda: table.io, table.location(), state.snapshot_id, purpose, clock)
+    until_the_end.callback(lease.release)
     log = Log(settings.kafka)
     log_ends = _checked_ends(definition, state, at, log)
     ends = log_ends if at is None else at.end

@@ -28,6 +28,7 @@ from serving.lookup import TableReader
 from serving.storage import storage_named
 from thermocline.errors import NotReady, TableMissing, ThermoclineError, UnknownTable
 from thermocline.iceberg.catalog import open_table
+from thermocline.iceberg.leases import SnapshotLease
 from thermocline.iceberg.read_counts import ReadCounts, write_counts
 from thermocline.process import metrics
 from thermocline.process.clock import SystemClock
@@ -66,16 +67,19 @@ class ServedTable:
         clock: Clock,
         stale_after_seconds: float,
         leave_counts: LeaveCounts = lambda *_: None,
+        open_io: Callable[[], FileIO] | None = None,
     ) -> None:
         """``definition`` is the one in force when the server started; ``snapshots`` is where they appear.
 
-        ``leave_counts`` takes what was asked for lately to where maintenance finds it.
+        ``leave_counts`` takes what was asked for lately to where maintenance finds it. Long extracts leave a
+        lease by ``open_io``; none without it.
         """
         self.name = definition.name
         self._definition = definition
         self._folder = folder
         self._clock = clock
         self._leave_counts = leave_counts
+        self._open_io = open_io
         self._lease: ReaderLease | None = None
         self._leased: ColdIndex | None = None  # the snapshot that the lease names
         self._is_gone = False
@@ -222,12 +226,22 @@ class ServedTable:
         with ExitStack() as on_error:
             on_error.callback(hot.close)
             age_seconds = hot.age_seconds(self._clock.monotonic())
-            extract = Extract(cold, hot, columns, age_seconds, self._folder / SPILL)
+            release = self._leased_while_read(index)
+            on_error.callback(release)
+            extract = Extract(cold, hot, columns, age_seconds, self._folder / SPILL, release)
             if not extract.read_point.end.at_least(floor):
                 detail = "the hot tier is being read again and is still behind earlier answers"
                 raise NotReady(table=self.name, detail=detail)
             on_error.pop_all()
         return extract
+
+    def _leased_while_read(self, index: ColdIndex) -> Callable[[], None]:
+        """A lease of the snapshot, for when its files are read for long; what releases it."""
+        if self._open_io is None:
+            return lambda: None
+        purpose = f"extract of {self.name}"
+        lease = SnapshotLease.begin(self._open_io, index.location, index.snapshot_id, purpose, self._clock)
+        return lease.release
 
     def _count(self, location: str) -> None:
         now_ms, counts = self._clock.now_ms(), self._reader.counts
@@ -301,6 +315,7 @@ def open_tables(settings: Settings, definitions: Mapping[str, LiveTable]) -> Tab
                 clock,
                 settings.serving.stale_after_seconds,
                 leave_counts(name),
+                open_io(name),
             )
             for name, definition in definitions.items()
         ]

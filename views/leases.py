@@ -1,18 +1,16 @@
 """Which snapshots the published views read: small objects beside the table, for whoever expires snapshots.
 
-Each view has one, ``<table location>/thermocline/views/<schema>.<view>.json``: its snapshots, and until when
-each must be kept. They are written before the view is replaced, and with the table's own FileIO, so that
-nobody but the owner touches the table's metadata.
+Each view has one (`thermocline.iceberg.leases`), ``<table location>/thermocline/views/<schema>.<view>.json``.
+It is written before the view is replaced.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import StorageFailed, first_line
 from thermocline.failpoints import failstep
+from thermocline.iceberg.leases import VIEWS, lease_path, read_lease, write_lease
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -48,11 +46,11 @@ def hold(
         for older, their_end_ms in _read(table, view).items()
         if their_end_ms > now_ms
     }
-    document = {"view": view, "snapshots": kept | {str(snapshot_id): until_ms + AFTER_REPLACEMENT_MS}}
+    snapshots = kept | {str(snapshot_id): until_ms + AFTER_REPLACEMENT_MS}
     path = path_of(table, view)
     try:
-        with failstep("views.lease"), table.io.new_output(path).create(overwrite=True) as sink:
-            sink.write(json.dumps(document).encode())
+        with failstep("views.lease"):
+            write_lease(table.io, path, {"view": view}, snapshots)
     except OSError as error:
         raise _unreachable(table, path, error) from error
 
@@ -70,19 +68,17 @@ def release(table: Table, view: str) -> None:
 
 def path_of(table: Table, view: str) -> str:
     """Where a view's lease is."""
-    return f"{table.location().rstrip('/')}/thermocline/views/{view}.json"
+    return lease_path(table.location(), VIEWS, view)
 
 
-def _read(table: Table, view: str) -> Mapping[str, int]:
+def _read(table: Table, view: str) -> dict[str, int]:
     """What the lease says; nothing where there is none, or one that nobody can read."""
     path = path_of(table, view)
     try:
-        with table.io.new_input(path).open() as source:
-            found = json.loads(source.read())["snapshots"]
-            return {str(snapshot_id): int(until_ms) for snapshot_id, until_ms in found.items()}
+        return read_lease(table.io, path)
     except FileNotFoundError:
         return {}
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except ValueError:
         return {}  # half written, as after a crash: it is written anew
     except OSError as error:
         raise _unreachable(table, path, error) from error

@@ -14,7 +14,7 @@ from ingest.bucket_task import BucketResult, run_bucket_task
 from ingest.files_by_bucket import FilesByBucket, after_commit, by_bucket
 from ingest.tiers import MERGED_BYTES_MAX
 from thermocline.iceberg.deletes import read_deletes
-from thermocline.iceberg.files import local_path
+from thermocline.iceberg.files import RowOrigin, local_path
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import encode_table
 
@@ -74,6 +74,9 @@ class OneBucketTable:
         self.files: FilesByBucket = by_bucket(())
         self.held: frozenset[str] = frozenset()
 
+        self.commits = 0
+        self.next_row_id = 0
+
     def upsert(self, batch: Sequence[Record]) -> BucketResult:
         return self.run(records_of(batch))
 
@@ -83,5 +86,14 @@ class OneBucketTable:
             files = [replace(file, bytes=MERGED_BYTES_MAX + 1) for file in files]
         files = [replace(file, is_held=file.path in self.held) for file in files]
         done = run_bucket_task(IO, self.definition, self.location, 0, files, records)
-        self.files = after_commit(self.files, [done])
+        self.commit(done)
         return done
+
+    def commit(self, done: BucketResult) -> None:
+        """The files as they are after it; their rows get ids as Iceberg gives them."""
+        self.commits += 1
+        origins = {}
+        for added in done.added:
+            origins[added.path] = RowOrigin(self.next_row_id, self.commits)
+            self.next_row_id += added.rows
+        self.files = after_commit(self.files, [done], origins)

@@ -592,7 +592,7 @@ def test_a_rewrite_puts_a_bucket_into_one_file_and_changes_nothing_that_the_tabl
     assert snapshot.summary.operation is Operation.REPLACE
     left = ingest.files()
     assert [file.deletes for file in left] == [None] * len({file.bucket for file in left})
-    carried_on = Position.of(before, files).after(done.snapshot_id, rewrite)
+    carried_on = Position.of(before, files).after(done, rewrite)
     assert {bucket: list(some) for bucket, some in carried_on.files.items() if some} == by_bucket(left)
     for _ in range(3):
         assert isinstance(commit(ingest), Landed)

@@ -13,7 +13,7 @@ from pyiceberg.exceptions import NoSuchTableError
 
 from ingest.accounting import Accounting
 from ingest.bucket_task import BucketResult
-from ingest.change import Onto, TableChange, summary_fields
+from ingest.change import ChangeKind, Onto, TableChange, summary_fields
 from ingest.commit import ATTEMPTS_MAX, Committer, Landed, Outcome, Rejected, Unknown, landed
 from ingest.metadata import (
     Built,
@@ -171,9 +171,12 @@ def test_a_commit_that_meets_nothing_lands_with_the_totals_of_the_snapshot_befor
     ],
     ids=["seam", "records", "rows"],
 )
-def test_a_rewrite_that_would_change_what_the_table_says_is_refused(more: dict[str, Any]) -> None:
+@pytest.mark.parametrize("kind", ["rewrite", "manifests"])
+def test_a_rewrite_that_would_change_what_the_table_says_is_refused(
+    more: dict[str, Any], kind: ChangeKind
+) -> None:
     store = Scripted()
-    outcome, noted = commit(store, change=replace(CHANGE, kind="rewrite", **{"seam": SEAM, **more}))
+    outcome, noted = commit(store, change=replace(CHANGE, kind=kind, **{"seam": SEAM, **more}))
     assert isinstance(outcome, Rejected)
     assert isinstance(outcome.error, InternalError)
     assert (len(store.snapshots), noted) == (1, [])

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ingest.files_by_bucket import after_commit
 from maintenance import compact
 from maintenance.compact import Compacted, CompactionTask
 from maintenance.landing import landing
@@ -31,7 +30,7 @@ def _land(table: OneBucketTable, done: Compacted) -> None:
     change = landing(IO, table.definition, table.location, done, table.files[0])
     assert change is not None
     assert change.rows_gained() == 0
-    table.files = after_commit(table.files, [change])
+    table.commit(change)
 
 
 @pytest.mark.parametrize("format_version", [2, 3])

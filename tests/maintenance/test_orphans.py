@@ -12,7 +12,7 @@ import pytest
 from ingest import unknown
 from ingest.java import small_jvm
 from ingest.unknown import UnknownCommit, remove_note, write_note
-from maintenance.orphans import find_orphans, remove_orphans
+from maintenance.orphans import find_orphans, remove_orphans, seen_orphan_bytes
 from tests.ingest.small_ingest import Ingest, settings_of
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.iceberg.files import local_path
@@ -68,8 +68,10 @@ def test_what_nothing_names_goes_a_day_after_it_was_seen(table: Any) -> None:
     assert remove_orphans(table, NOW_MS) == 0
     assert remove_orphans(table, NOW_MS + DAY_MS - 1) == 0
     assert all(path.exists() for path in left)
+    assert seen_orphan_bytes(table) == 3 * len(b"left")
     assert remove_orphans(table, NOW_MS + DAY_MS) == 3
     assert not any(path.exists() for path in left)
+    assert seen_orphan_bytes(table) == 0
     assert find_orphans(table, NOW_MS + DAY_MS).found == ()
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from maintenance.measure import BucketMeasure, FileMeasure, TableMeasure, depth_of
 from maintenance.plan import FORCED_DEAD_RATIO, TASK_BYTES_MAX, Budget, Costs, Plan, Reads, plan_of
 from tests.ingest.one_bucket import DEFINITION as PROFILES
@@ -49,6 +51,69 @@ def test_a_lookup_looks_where_the_key_may_be() -> None:
     # Of one rewrite, a key is in one file, even where the manifest says no more than the leading column.
     assert depth_of([file("a", 10, rewrite="x"), file("b", 10, rewrite="x")]) == 1
     assert depth_of([file("a", 10, rewrite="x"), file("b", 10, rewrite="y")]) == 2
+
+
+def test_files_of_nearly_the_same_keys_are_all_looked_into() -> None:
+    """Goal: batches of random keys leave such files; at their very ends few of them overlap."""
+    spread = [file(f"{number}", 10, keys=(number, 10_000 - number)) for number in range(8)]
+    assert depth_of(spread) == pytest.approx(8, abs=0.1)
+    low, high = [(7, f"user-{number:06}") for number in (0, 500_000)]
+    named = [FileMeasure(f"{one}", 10, 1_000, 0, (*low, "x" * one), (*high, "y" * one)) for one in range(4)]
+    assert depth_of(named) == pytest.approx(4, abs=0.1)
+
+
+def test_of_keys_that_overlap_in_part_a_part_is_looked_for_in_both() -> None:
+    halves = [file("a", 10, keys=(0, 99)), file("b", 10, keys=(50, 149))]
+    assert depth_of(halves) == pytest.approx(1.5)
+    texts = [
+        FileMeasure("a", 10, 1_000, 0, ("key-a",), ("key-e",)),
+        FileMeasure("b", 10, 1_000, 0, ("key-c",), ("key-g",)),
+    ]
+    assert depth_of(texts) == pytest.approx(1.5, abs=0.01)
+    point = [file("a", 10, keys=(0, 99)), file("b", 10, keys=(50, 50)), file("c", 10, keys=(200, 200))]
+    assert depth_of(point) == pytest.approx((1.01 + 2 + 1) / 3)
+
+
+def test_keys_of_every_type_are_told_apart() -> None:
+    """Method: two files with disjoint keys, and one that holds all of them."""
+    for low, middle, high in (
+        (20_000, 20_100, 20_300),  # integers, and dates as bounds have them
+        (b"", b"\x80", b"\xff" * 20),
+        ("", "m", "z"),
+    ):
+        files = [
+            FileMeasure("a", 10, 1_000, 0, (low,), (middle,)),
+            FileMeasure("b", 10, 1_000, 0, (high,), (high,)),
+            FileMeasure("c", 10, 1_000, 0, (low,), (high,)),
+        ]
+        assert 1.7 < depth_of(files) < 2
+
+
+def test_the_small_files_are_taken_and_a_large_one_is_left_unless_its_dead_rows_are_worth_it() -> None:
+    large, dead = file("large", 1_000_000), file("dead", 1_000_000, dead=300_000)
+    (task,) = plan([large, *small(6)]).wanted
+    assert "large" not in task.paths
+    assert len(task.files) == 6
+    (task,) = plan([large, dead], reads=Reads(scans_per_hour=1_000, lookups_per_hour=0)).wanted
+    assert task.paths == {"dead"}
+
+
+def test_with_so_many_bytes_to_spend_those_come_first_that_save_most_for_each() -> None:
+    buckets = [small(8, rows=100_000), small(3, rows=2_000)]
+    assert [task.bucket for task in plan(*buckets).wanted] == [0, 1]
+    assert [task.bucket for task in plan(*buckets, budget=Budget(bytes=10**12)).wanted] == [1, 0]
+
+
+def test_the_dead_rows_of_a_large_file_count_for_a_day_and_small_files_until_ingest_merges_them() -> None:
+    dead, alone = file("dead", 1_000_000, dead=300_000), small(3, rows=10_000)
+    often = Reads(scans_per_hour=1_000, lookups_per_hour=100_000)
+    lasts = [
+        next(iter(plan(bucket, rows_per_hour=10_000, reads=often).wanted)).lasts_hours
+        for bucket in ([dead], alone, [dead, *alone])
+    ]
+    assert lasts[0] == 24
+    assert lasts[1] == 2
+    assert lasts[1] < lasts[2] < lasts[0]
 
 
 def test_many_small_files_are_merged_and_a_bucket_that_is_well_kept_is_left_alone() -> None:

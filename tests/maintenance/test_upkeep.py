@@ -16,20 +16,22 @@ from ingest.commit import Landed
 from ingest.files_by_bucket import by_bucket
 from ingest.java import small_jvm
 from ingest.unknown import UnknownCommit, remove_note, write_note
+from maintenance import manifests
 from maintenance.plan import Plan, PlannedTask
 from maintenance.run import OwnedTable
 from maintenance.sweep import sweep
 from maintenance.upkeep import BEHIND_PLANS
 from tests.ingest.small_ingest import NAME, Ingest, settings_of
-from tests.maintenance.kept import HOURS, Inline, Kept, upkeep_of, wait_for
+from tests.maintenance.kept import HOURS, SETTINGS, Inline, Kept, upkeep_of, wait_for
 from tests.manual_clock import ManualClock
 from thermocline.errors import ForeignSnapshot, MaintenanceBehind
 from thermocline.iceberg.expired import ExpiryNote, expired_snapshots, history_of, waiting_notes
 from thermocline.iceberg.expired import write_note as write_expiry
-from thermocline.iceberg.files import local_path
+from thermocline.iceberg.files import DataFile, RowOrigin, listed_files, local_path
 from thermocline.iceberg.lineage import lineage, whole_lineage
 from thermocline.process.metrics import REGISTRY
 from thermocline.settings import Settings
+from verify.structure import structure_findings
 
 pytestmark = pytest.mark.jvm
 
@@ -75,9 +77,48 @@ def test_rewrites_land_between_batches_and_the_table_says_the_same(kept: Kept) -
         for bucket, files in kept.site.position.files.items()
         if files
     } == by_bucket(kept.ingest.files())
+    origins = {file.path: file.origin for file in kept.ingest.files()}
+    for file in (file for files in kept.site.position.files.values() for file in files):
+        assert file.origin == origins[file.path]
+        assert (file.origin.first_row_id is None) == (kept.ingest.definition.format_version == 2)
     seams = [link.state.seam for link in lineage(kept.ingest.owned.table) if link.state is not None]
     assert len(seams) == len(kept.ingest.owned.table.snapshots())
     assert seams == sorted(seams, key=lambda seam: seam[NAME, 0])
+
+
+def test_manifests_are_put_in_order_of_buckets_and_the_table_says_the_same(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifests, "MANIFESTS_ADDED", 3)
+    monkeypatch.setattr(manifests, "MANIFEST_BYTES_MIN", 1)
+    monkeypatch.setattr("maintenance.plan.FORCED_DEAD_RATIO", 2.0)  # nothing else is rewritten
+    kept.upkeep.settings = SETTINGS.model_copy(update={"lookups_per_second": 0, "scans_per_hour": 0})
+    before: dict[DataFile, RowOrigin] = {}
+    for _ in range(30):
+        kept.batch()
+        before = {file: file.origin for file in kept.ingest.files()}
+        kept.turn()
+        kept.turn()
+        kept.clock.advance(31)
+        if kept.upkeep.done.manifest_rewrites:
+            break
+    table = kept.ingest.owned.table
+    newest = lineage(table)[-1]
+    assert newest.is_rewrite
+    assert newest.state is not None
+    assert newest.state.seam == kept.site.position.seam
+    assert {file: file.origin for file in kept.ingest.files()} == before
+    listed = [set(listed_files(table.io, one)) for one in newest.snapshot.manifests(table.io)]
+    buckets = [
+        {file.bucket for file in some} for some in listed if {file.content for file in some} == {"data"}
+    ]
+    assert sorted(map(sorted, buckets)) == [[0], [1]]
+    assert not list(structure_findings(table, kept.ingest.definition, lambda *_: None))
+    for _ in range(3):
+        kept.batch()
+        assert kept.ingest.rows() == kept.ingest.expected
+    assert kept.upkeep.done.rewrites == 0
+    assert kept.upkeep.done.failures == 0
 
 
 def test_a_rewrite_whose_input_left_the_table_is_dropped_and_the_next_one_lands(kept: Kept) -> None:
@@ -117,11 +158,17 @@ def test_snapshots_leave_first_their_files_much_later_and_what_they_said_stays(k
     kept.turn()
     kept.turn()
     assert before.scan(snapshot_id=ids[4]).to_arrow().num_rows == rows
+    # Of a Puffin file, Iceberg counts the blobs that a snapshot has.
+    gone = [Path(path).stat().st_size for path in ever - kept.ingest.files_ever_in_the_table()]
+    waiting_bytes = kept.upkeep.seen.waiting_bytes
+    assert waiting_bytes is not None
+    assert sum(gone) / 2 < waiting_bytes <= sum(gone)
 
     kept.clock.advance(2 * HOURS)
     kept.turn()
     kept.turn()
     assert kept.upkeep.done.swept_files > 0
+    assert kept.upkeep.seen.waiting_bytes == 0
     needed = kept.ingest.files_ever_in_the_table()
     assert needed <= kept.data_files()
     assert kept.data_files() == needed
@@ -167,6 +214,28 @@ def test_where_a_lease_can_not_be_read_nothing_expires(kept: Kept) -> None:
     kept.clock.advance(61)
     kept.turn()
     assert len(kept.ingest.owned.table.snapshots()) < count
+
+
+def test_the_files_of_an_expired_snapshot_stay_while_it_is_leased(kept: Kept) -> None:
+    """As of a reader that takes long, and came when the snapshot had left the metadata already."""
+    kept.batches(MANY)
+    location = Path(local_path(kept.ingest.owned.table.location()) or "")
+    oldest = lineage(kept.ingest.owned.table)[0].snapshot_id
+    kept.clock.advance(5 * HOURS)
+    kept.turn()
+    lease = location / "thermocline" / "leases" / "reader-1.json"
+    lease.parent.mkdir(parents=True)
+    until_ms = kept.clock.now_ms() + int(24 * HOURS * 1000)
+    lease.write_text(f'{{"snapshots": {{"{oldest}": {until_ms}}}}}')
+    for hours in (1, 10, 1):
+        kept.clock.advance(hours * HOURS)
+        kept.turn()
+        kept.turn()
+    assert kept.upkeep.done.swept_files == 0
+    kept.clock.advance(13 * HOURS)
+    kept.turn()
+    kept.turn()
+    assert kept.upkeep.done.swept_files > 0
 
 
 def test_an_expiry_that_did_not_land_deletes_nothing(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:

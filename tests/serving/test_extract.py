@@ -21,6 +21,8 @@ from serving.extract import Extract, columns_of
 from serving.tables import ServedTable
 from tests.thermocline.profiles import PROFILES
 from thermocline.errors import BadParameter, NotReady
+from thermocline.iceberg import leases
+from thermocline.iceberg.leases import write_lease
 from thermocline.process.clock import SystemClock
 from thermocline.rules.column_types import Kind
 from thermocline.rules.decode import json_row
@@ -51,7 +53,9 @@ def served(new_world: Callable[..., Any]) -> Iterator[Callable[..., tuple[Any, S
         world.publish()
         world.tail()
         (world.folder / "tailer.json").write_bytes(b'{"caught_up_to_start_ends": true}')
-        table = ServedTable(world.definition, world.folder, world.published, world.clock, 5.0)
+        table = ServedTable(
+            world.definition, world.folder, world.published, world.clock, 5.0, open_io=lambda: world.io
+        )
         table.refresh()
         tables.append(table)
 
@@ -388,6 +392,27 @@ def test_a_hot_tier_that_does_not_reach_back_is_refused_and_released(new_world: 
         Extract(table.reader.cold, hot, ("key",), 0.0, world.folder / "spill")
     assert hot.closed
     table.close()
+
+
+def test_an_extract_that_takes_long_leases_its_snapshot_until_it_is_closed(
+    served: Callable[..., tuple[Any, ServedTable]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "LEASED_AFTER_SECONDS", 0.0)
+    is_written = threading.Event()
+
+    def written(*arguments: Any) -> None:
+        write_lease(*arguments)
+        is_written.set()
+
+    monkeypatch.setattr(leases, "write_lease", written)
+    world, table = served()
+    location = table.reader.cold.index.location
+    extract = table.extract(None, table.reader.end())
+    assert is_written.wait(60)
+    leased = leases.leased_snapshots(world.io, location, world.clock.now_ms())
+    assert leased == {extract.read_point.snapshot_id}
+    extract.close()
+    assert not leases.leased_snapshots(world.io, location, world.clock.now_ms())
 
 
 def test_wrong_columns_are_refused(new_world: Callable[..., Any]) -> None:

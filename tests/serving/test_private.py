@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +27,8 @@ from thermocline.errors import (
     TopicReplaced,
 )
 from thermocline.iceberg import catalog as catalogs
+from thermocline.iceberg import leases
+from thermocline.iceberg.leases import write_lease
 from thermocline.kafka.log import OffsetRange, RecordChunk, TopicConfig, TopicRetention
 from thermocline.process.clock import SystemClock
 from thermocline.rules.read_point import ReadPoint
@@ -159,6 +162,26 @@ def _extracted(
     rows = pa.ipc.open_stream(sink.getvalue()).read_all().to_pylist()
     assert told[-1] == len(rows)
     return {row["user_id"]: row["value"] for row in rows}, point
+
+
+def test_a_command_that_takes_long_leases_the_snapshot_that_it_reads(
+    private_world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So does `verify` without a server, which reads through it."""
+    monkeypatch.setattr(leases, "LEASED_AFTER_SECONDS", 0.0)
+    is_written = threading.Event()
+
+    def written(*arguments: Any) -> None:
+        write_lease(*arguments)
+        is_written.set()
+
+    monkeypatch.setattr(leases, "write_lease", written)
+    table = private_world.table
+    with private.opened(private_world.settings, "profiles"):
+        assert is_written.wait(60)
+        leased = leases.leased_snapshots(table.io, table.location(), SystemClock().now_ms())
+        assert leased == {table.current_snapshot().snapshot_id}
+    assert not leases.leased_snapshots(table.io, table.location(), SystemClock().now_ms())
 
 
 def test_a_command_answers_as_of_the_logs_end(private_world: SimpleNamespace) -> None:

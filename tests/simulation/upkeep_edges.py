@@ -35,7 +35,7 @@ _PLACED = pa.schema([(KEY, pa.binary()), ("stored", pa.binary())])
 def upkeep_simulated() -> Iterator[None]:
     """For as long as the block runs, maintenance is on the store of the simulation."""
     put: Mapping[str, Any] = {
-        "maintenance.compact.placed_rows": _placed_rows,
+        "maintenance.compact.moved_rows": _moved_rows,
         "maintenance.compact.load_sparse_index": lambda *_: SimpleNamespace(is_sorted=True),
         "maintenance.compact.read_deletes": _read_deletes,
         "maintenance.compact.DataFileWriter": _Writer,
@@ -107,10 +107,11 @@ def _content(io: FakeIO, path: str) -> Any:
     return io.objects[path]
 
 
-def _placed_rows(
-    io: FakeIO, _: object, path: str, deleted: BitMap | None, rows_at_once: int
+def _moved_rows(
+    io: FakeIO, _: object, file: DataFile, deleted: BitMap | None, rows_at_once: int
 ) -> Iterator[tuple[Any, pa.Table]]:
-    rows = [(at, row) for at, row in enumerate(_content(io, path)) if deleted is None or at not in deleted]
+    content = enumerate(_content(io, file.path))
+    rows = [(at, row) for at, row in content if deleted is None or at not in deleted]
     if rows:
         columns = [[ENCODED[row.key] for _, row in rows], [pickle.dumps(row) for _, row in rows]]
         yield np.array([at for at, _ in rows]), pa.table(columns, schema=_PLACED)

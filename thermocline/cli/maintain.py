@@ -82,6 +82,7 @@ def run(
         f"{name}: {_OUTCOMES[code]}",
         f"  rewrites    {done.rewrites:,}: {counted(done.files_before, 'file')} into {done.files_after:,}",
         f"              {shown_bytes(done.read_bytes)} read, {done.dead_rows:,} dead rows removed",
+        f"  manifests   rewritten {counted(done.manifest_rewrites, 'time')}",
         f"  expired     {counted(done.expired, 'snapshot')}",
         f"  swept       {counted(done.swept_files, 'file')}, {shown_bytes(done.swept_bytes)}",
         f"  orphans     {done.orphans:,} deleted",
@@ -211,18 +212,26 @@ def status(context: typer.Context, name: TableName, as_json: AsJson = False) -> 
     measured = found.measured
     dead = measured.dead_rows / measured.rows if measured.rows else 0.0
     size = shown_bytes(measured.bytes)
-    manifests = f"{measured.manifests:,} manifests, {shown_bytes(measured.manifest_bytes)}"
+    manifests = f"{measured.manifests:,} manifests"
     debt = f"{_seconds(1000 * found.plan.debt_seconds)} of one core"
     facts = (
         ("data files", f"{measured.files:,} in {len(measured.buckets):,} buckets, {size}"),
         *_bucket_change(measured, [file for bucket in measured.buckets.values() for file in bucket.files]),
         ("dead rows", f"{measured.dead_rows:,} of {measured.rows:,} ({dead:.0%})"),
         ("files that may hold a key", f"{_worst_depth(found):.1f} in the worst bucket"),
-        ("metadata", f"{measured.snapshots:,} snapshots, {manifests}"),
+        (
+            "metadata",
+            f"{measured.snapshots:,} snapshots, {manifests}, {shown_bytes(measured.metadata_bytes)}",
+        ),
+        ("reading manifests", f"{found.measuring_seconds:.2f} s"),
         ("debt", f"{debt}, for all of {len(found.plan.wanted):,} rewrites that are worth it"),
         ("last rewrite", _when(last.rewritten_ms)),
         ("last expiry", _when(last.expired_ms)),
-        ("files to delete", f"of {last.waiting_snapshots:,} expired snapshots"),
+        (
+            "files to delete",
+            f"about {shown_bytes(last.waiting_bytes)} of {last.waiting_snapshots:,} expired snapshots",
+        ),
+        ("orphans", f"{shown_bytes(last.orphan_bytes)} when they were last looked for"),
     )
     document = {
         "table": name,
@@ -235,6 +244,8 @@ def status(context: typer.Context, name: TableName, as_json: AsJson = False) -> 
         "snapshots": measured.snapshots,
         "manifests": measured.manifests,
         "manifest_bytes": measured.manifest_bytes,
+        "metadata_bytes": measured.metadata_bytes,
+        "measuring_seconds": found.measuring_seconds,
         "debt_seconds": found.plan.debt_seconds,
         "rewrites_wanted": len(found.plan.wanted),
         **asdict(last),

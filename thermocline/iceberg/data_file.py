@@ -13,6 +13,7 @@ from pyiceberg.types import PrimitiveType
 
 from thermocline.failpoints import failstep
 from thermocline.iceberg.file_buckets import UNPLACED, FileBucket
+from thermocline.iceberg.row_lineage import LINEAGE
 from thermocline.iceberg.sparse_index import footer_entry
 from thermocline.rules.definition import KEY
 
@@ -55,7 +56,8 @@ def write_data_file(
 ) -> WrittenFile:
     """Write rows (``definition.records_schema``, sorted by key, at least one) as one data file.
 
-    All of them are in the bucket ``part``.
+    All of them are in the bucket ``part``. Their lineage is stored where they have it (``row_lineage``), as
+    rows that come from other files have.
     """
     with failstep("data-file.write"), DataFileWriter(io, path, definition, part) as writer:
         writer.write(rows)
@@ -117,11 +119,14 @@ class DataFileWriter:
         starts = pa.array(range(0, rows.num_rows, ROW_GROUP_ROWS))
         self._first_keys += rows.column(KEY).take(starts).to_pylist()
         schema = self._definition.table_schema
+        known = schema.names
+        if LINEAGE.names[0] in rows.column_names:
+            schema = pa.schema([*schema, *LINEAGE])
         table = rows.select(schema.names).cast(schema)
         if self._parquet is None:
             self._parquet = pq.ParquetWriter(self._sink, schema, write_page_index=True, **_encodings(table))
         self._parquet.write_table(table, row_group_size=ROW_GROUP_ROWS)
-        for name in schema.names:
+        for name in known:
             column = table.column(name)
             self._null_counts[name] += column.null_count  # safety: bounds-nulls
             if column.null_count < len(column) and any(is_type(column.type) for is_type in _ORDERED):

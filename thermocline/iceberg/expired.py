@@ -35,6 +35,7 @@ __all__ = [
     "mark_gone",
     "remove_note",
     "to_history",
+    "waiting_bytes",
     "waiting_notes",
     "write_note",
 ]
@@ -45,6 +46,8 @@ _HISTORY: Final = "history"
 _ENDING: Final = ".json.zlib"
 _MARK: Final = ".gone"
 _TIME_DIGITS: Final = 15
+_REMOVED_BYTES: Final = "removed-files-size"
+"""In the summary that Iceberg itself writes: of the data and delete files that a commit removed."""
 
 _logger = logging.getLogger(__name__)
 
@@ -117,6 +120,18 @@ def history_of(table: Table) -> Mapping[int, Snapshot]:
 def expired_snapshots(notes: Iterable[ExpiryNote]) -> dict[int, Snapshot]:
     """The snapshots of notes, by id."""
     return {snapshot.snapshot_id: snapshot for note in notes for snapshot in note.snapshots}
+
+
+def waiting_bytes(table: Table, notes: Iterable[ExpiryNote]) -> int:
+    """About what the files take that only the snapshots of waiting notes have.
+
+    By what each snapshot that followed one of them says that it removed; nothing but the notes is read.
+    """
+    waiting = expired_snapshots(notes)
+    held = {snapshot.snapshot_id: snapshot for snapshot in table.snapshots()}
+    followers = [one for one in (held | waiting).values() if one.parent_snapshot_id in waiting]
+    summaries = [one.summary.additional_properties for one in followers if one.summary is not None]
+    return sum(int(summary.get(_REMOVED_BYTES, "0")) for summary in summaries)
 
 
 def forget_history(table: Table, before_ms: int) -> None:

@@ -19,11 +19,14 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
     MANIFEST_ENTRY_SCHEMAS,
+    MANIFEST_LIST_FILE_SCHEMAS,
     DataFileContent,
     FileFormat,
+    ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
+    PartitionFieldSummary,
 )
 from pyiceberg.manifest import DataFile as ManifestDataFile
 
@@ -62,11 +65,24 @@ class Deletes:
 
 
 @dataclass(frozen=True, slots=True)
+class RowOrigin:
+    """What the rows of a data file inherit from its manifest, in format version 3.
+
+    The first one has the id ``first_row_id``, each other one the id after that of the row before it, and all
+    have the sequence number of the commit that added the file. None in version 2.
+    """
+
+    first_row_id: int | None = None
+    sequence_number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DataFile:
     """One Parquet file of one bucket; ``rows`` counts the deleted ones too.
 
     ``is_held``: a compaction is reading it. Rows of it may be deleted, but it must stay. ``bucket`` is the
     table's, ``part`` that of the partition spec that the file was written by, which is all of it or a part.
+    ``origin`` is what the manifests say, and so the same for as long as the file is part of the table.
     """
 
     path: str
@@ -76,6 +92,7 @@ class DataFile:
     deletes: Deletes | None = None
     is_held: bool = False
     part: FileBucket = UNPLACED
+    origin: RowOrigin = field(default=RowOrigin(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,14 +161,15 @@ def plan_files(
             that are not bound to one file, several for one file): reading past them would show deleted
             rows. Or files that are not in one of these buckets.
     """
-    data: list[tuple[_Version3File, FileBucket]] = []
+    data: list[tuple[_Version3File, FileBucket, RowOrigin]] = []
     deletes: dict[str, Deletes] = {}
     name = name or ".".join(table.name())
     specs = spec_buckets(table)
-    for file, spec_id in _live_files(table, snapshot_id, name):
+    for file, spec_id, origin in _live_files(table, snapshot_id, name):
         if file.content == DataFileContent.DATA:
             is_ours = spec_id in specs
-            data.append((file, FileBucket(file.partition[0], specs[spec_id]) if is_ours else UNPLACED))
+            part = FileBucket(file.partition[0], specs[spec_id]) if is_ours else UNPLACED
+            data.append((file, part, origin))
             continue
         referenced = _referenced(file)
         # A second file of deletes would need to be united with the first one; ours take its place.
@@ -165,14 +183,28 @@ def plan_files(
         deletes[referenced] = _deletes(file)
     buckets = buckets or definition_of(table, name).buckets
     files = []
-    for f, part in data:
+    for f, part, origin in data:
         bucket = part.within(buckets)  # safety: files-in-units
         if bucket is None:
             place = "no bucket of ours" if part == UNPLACED else f"{part}, and the table has {buckets}"
             raise ForeignSnapshot(table=name, snapshot_id=snapshot_id, detail=f"{f.file_path} is in {place}")
         deleted = deletes.get(f.file_path)
-        files.append(DataFile(f.file_path, bucket, f.record_count, f.file_size_in_bytes, deleted, part=part))
+        size = f.file_size_in_bytes
+        files.append(DataFile(f.file_path, bucket, f.record_count, size, deleted, part=part, origin=origin))
     return tuple(sorted(files, key=lambda file: (file.bucket, file.path)))
+
+
+def added_origins(io: FileIO, manifest_list: str, snapshot_id: int) -> dict[str, RowOrigin]:
+    """What the rows of the data files inherit that a snapshot added, by path.
+
+    Only the manifests are read that this snapshot wrote with new files in them. Raises `OSError`.
+    """
+    origins: dict[str, RowOrigin] = {}
+    for manifest in _manifests(io, manifest_list):
+        is_new = manifest.added_snapshot_id == snapshot_id and manifest.has_added_files()
+        if manifest.content == ManifestContent.DATA and is_new:
+            origins |= {file.file_path: origin for file, origin in _placed_files(io, manifest)}
+    return origins
 
 
 def open_input(io: FileIO, path: str) -> pa.NativeFile:
@@ -252,6 +284,7 @@ def local_path(path: str) -> str | None:
 
 
 _FORMAT_VERSION = 3
+_FIRST_ROW_ID = "first_row_id"
 _REFERENCED = "referenced_data_file"
 _CONTENTS: dict[DataFileContent, Content] = {
     DataFileContent.DATA: "data",
@@ -271,15 +304,55 @@ class _Version3File(ManifestDataFile):
         return self._data[_FIELDS.index(field)]
 
 
-def _live_files(table: Table, snapshot_id: int, name: str) -> Iterator[tuple[_Version3File, int]]:
-    """With the ids of their partition specs."""
+class _Version3Manifest(ManifestFile):
+    """A manifest as a list of version 3 has it, of which PyIceberg 0.12 reads what version 2 has."""
+
+    @property
+    def first_row_id(self) -> int | None:
+        """Of the first data file that has no id of its own; None in version 2, and of deletes."""
+        found: int | None = self._data[_MANIFEST_FIELDS.index(_FIRST_ROW_ID)]
+        return found
+
+
+_MANIFEST_FIELDS = [field.name for field in MANIFEST_LIST_FILE_SCHEMAS[_FORMAT_VERSION].fields]
+
+
+def _live_files(table: Table, snapshot_id: int, name: str) -> Iterator[tuple[_Version3File, int, RowOrigin]]:
+    """With the ids of their partition specs, and what their rows inherit."""
     failpoint("catalog.files")
     snapshot = table.snapshot_by_id(snapshot_id)
     if snapshot is None:
         raise ForeignSnapshot(table=name, snapshot_id=snapshot_id, detail="the snapshot is not in the table")
-    for manifest in snapshot.manifests(table.io):
-        for entry in _live_entries(table.io, manifest):
-            yield cast(_Version3File, entry.data_file), manifest.partition_spec_id
+    for manifest in _manifests(table.io, snapshot.manifest_list):
+        for file, origin in _placed_files(table.io, manifest):
+            yield file, manifest.partition_spec_id, origin
+
+
+def _manifests(io: FileIO, manifest_list: str) -> Iterator[_Version3Manifest]:
+    with AvroFile[_Version3Manifest](
+        io.new_input(manifest_list),
+        MANIFEST_LIST_FILE_SCHEMAS[_FORMAT_VERSION],
+        read_types={-1: _Version3Manifest, 508: PartitionFieldSummary},
+        read_enums={517: ManifestContent},
+    ) as manifests:
+        yield from manifests
+
+
+def _placed_files(io: FileIO, manifest: _Version3Manifest) -> Iterator[tuple[_Version3File, RowOrigin]]:
+    """The live files of a manifest, with what it has their rows inherit.
+
+    Source: the Iceberg table specification, "First Row ID Inheritance" and "Sequence Number Inheritance".
+    """
+    next_row_id = manifest.first_row_id
+    for entry in _live_entries(io, manifest):
+        file = cast(_Version3File, entry.data_file)
+        sequence_number = entry.sequence_number
+        if sequence_number is None and entry.status == ManifestEntryStatus.ADDED:
+            sequence_number = manifest.sequence_number
+        first_row_id = None if next_row_id is None else file.named(_FIRST_ROW_ID)
+        if next_row_id is not None and first_row_id is None:
+            first_row_id, next_row_id = next_row_id, next_row_id + file.record_count
+        yield file, RowOrigin() if first_row_id is None else RowOrigin(first_row_id, sequence_number)
 
 
 def _live_entries(io: FileIO, manifest: ManifestFile) -> Iterator[ManifestEntry]:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from thermocline.iceberg.files import open_input
+from thermocline.iceberg.row_lineage import LINEAGE, with_lineage
 from thermocline.rules.definition import ABSENT, KEY, TOMBSTONE
 from thermocline.rules.keys import encode_table
 
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyroaring import BitMap
 
+    from thermocline.iceberg.files import DataFile
     from thermocline.rules.definition import LiveTable
 
-__all__ = ["declared", "live_rows", "pieces", "placed_rows", "rows_schema", "with_keys"]
+__all__ = ["declared", "live_rows", "moved_rows", "pieces", "rows_schema", "with_keys"]
 
 Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
 
@@ -39,24 +41,42 @@ def live_rows(
     io: FileIO, definition: LiveTable, path: str, deleted: BitMap | None, rows_at_once: int = _ROWS_AT_ONCE
 ) -> Iterator[pa.Table]:
     """The rows of a file but those at the deleted positions, in pieces, by ``rows_schema``."""
-    for _, rows in placed_rows(io, definition, path, deleted, rows_at_once):
-        yield rows
+    for _, rows in _placed_rows(io, path, rows_schema(definition).names, deleted, rows_at_once):
+        yield with_keys(definition, rows)
 
 
-def placed_rows(
+def moved_rows(
     io: FileIO,
     definition: LiveTable,
-    path: str,
+    file: DataFile,
     deleted: BitMap | None,
     rows_at_once: int = _ROWS_AT_ONCE,
 ) -> Iterator[tuple[Positions, pa.Table]]:
-    """The same, each piece with the positions of its rows in the file."""
+    """The same for rows that go to another file, with their positions in this one, and what is known of them.
+
+    In format version 3 that is their lineage (`LINEAGE`), in version 2 nothing.
+    """
+    lineage = LINEAGE.names if definition.format_version > 2 else []
+    wanted = [*rows_schema(definition).names, *lineage]
+    for positions, stored in _placed_rows(io, file.path, wanted, deleted, rows_at_once):
+        rows = with_keys(definition, stored)
+        yield positions, with_lineage(rows, stored, positions, file.origin) if lineage else rows
+
+
+def _placed_rows(
+    io: FileIO, path: str, wanted: Sequence[str], deleted: BitMap | None, rows_at_once: int
+) -> Iterator[tuple[Positions, pa.Table]]:
     positions_deleted = np.asarray(() if deleted is None else deleted.to_array(), np.int64)
-    for start, rows in pieces(io, path, rows_schema(definition).names, rows_at_once):
+    for start, rows in pieces(io, path, wanted, rows_at_once):
+        first, end = np.searchsorted(positions_deleted, (start, start + rows.num_rows))
         positions = np.arange(start, start + rows.num_rows)
-        is_live = ~np.isin(positions, positions_deleted, assume_unique=True)
+        if first == end:
+            yield positions, rows
+            continue
+        is_live = np.ones(rows.num_rows, bool)
+        is_live[positions_deleted[first:end] - start] = False
         if is_live.any():
-            yield positions[is_live], with_keys(definition, rows.filter(pa.array(is_live)))
+            yield positions[is_live], rows.filter(pa.array(is_live))
 
 
 def with_keys(definition: LiveTable, rows: pa.Table) -> pa.Table:

@@ -1,0 +1,37 @@
+"""When manifests are worth a rewrite."""
+
+from __future__ import annotations
+
+import pytest
+
+from maintenance.manifests import FILES_MAX, GROUPS_MAX, MANIFEST_BYTES, MANIFESTS_ADDED, buckets_together
+from maintenance.measure import BucketMeasure, FileMeasure, TableMeasure
+
+MERGED_BY_ICEBERG = 100
+"""Iceberg's ``commit.manifest.min-count-to-merge``."""
+
+
+def _table(manifests: int, size: int, files: int = 1_000) -> TableMeasure:
+    bucket = BucketMeasure(0, (FileMeasure("a", 1, 1),) * files)
+    return TableMeasure(1, {0: bucket}, data_manifests=manifests, data_manifest_bytes=size)
+
+
+@pytest.mark.parametrize(
+    ("size", "groups"),
+    [(1 << 20, 16), (2 << 20, GROUPS_MAX), (MANIFEST_BYTES + 1, 2), (5 * MANIFEST_BYTES, 5)],
+)
+def test_they_are_rewritten_once_many_were_added_and_before_iceberg_merges_them(
+    size: int, groups: int
+) -> None:
+    assert groups + MANIFESTS_ADDED < MERGED_BY_ICEBERG
+    assert buckets_together(_table(groups + MANIFESTS_ADDED - 1, size), 256) is None
+    together = buckets_together(_table(groups + MANIFESTS_ADDED, size), 256)
+    assert together is not None
+    assert -(-256 // together) in (groups, groups - 1)
+
+
+def test_small_tables_and_those_that_would_hold_batches_up_are_left_to_iceberg() -> None:
+    assert buckets_together(_table(99, 100_000), 256) is None
+    assert buckets_together(_table(99, 2 << 20), 1) is None
+    assert buckets_together(_table(99, 2 << 20, FILES_MAX), 256) is not None
+    assert buckets_together(_table(99, 2 << 20, FILES_MAX + 1), 256) is None
