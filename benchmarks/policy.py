@@ -1,8 +1,9 @@
 """Which rewrites are worth it: our planner against fixed thresholds, by one budget, over a simulated day.
 
 Nothing is written: files are numbers of rows, in buckets of which it is known in which file each key is.
-Batches merge small files as ingest does, whatever the policy. What reads and rewrites cost is measured on real
-files, once at the start: what a policy saves is counted by that, while the planner goes by its own constants.
+Batches merge small files as ingest does, whatever the policy. What reads and rewrites cost is measured on
+real files, once at the start: what a policy saves is counted by that, while the planner goes by its own
+constants.
 """
 
 from __future__ import annotations
