@@ -350,8 +350,8 @@ class CostModel:
     def _reason(self, chosen: Sequence[FileMeasure]) -> str:
         rows, dead = sum(file.rows for file in chosen), sum(file.dead_rows for file in chosen)
         return (
-            f"a key may be in {self.measure.depth:.1f} of {len(self.measure.files)} files, "
-            f"and {dead / max(rows, 1):.0%} of the rows of {len(chosen)} are dead"
+            f"lookups search {self.measure.depth:.1f} of {len(self.measure.files)} files; "
+            f"{dead / max(rows, 1):.0%} of the rows in the {len(chosen)} to rewrite are dead"
         )
 
     def best(self, rank: Callable[[PlannedTask], float]) -> PlannedTask | None:
@@ -373,8 +373,10 @@ class CostModel:
             return None
         chosen = _bounded(sorted(older, key=lambda file: file.live_bytes))
         before = " or ".join(str(of) for of in sorted({file.buckets for file in older}))
-        left = f"{len(older)} of its files are left"
-        reason = f"the table is being changed from {before} to {self.buckets_written} buckets: {left}"
+        reason = (
+            f"the table is being changed from {before} to {self.buckets_written} buckets; "
+            f"{len(older)} files left in this one"
+        )
         return replace(self.task(chosen, reason, now), is_forced=True, is_bucket_change=True)
 
 

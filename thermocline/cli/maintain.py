@@ -90,7 +90,7 @@ def run(
     if done.failures:
         lines.append(f"  failed      {counted(done.failures, 'step')}: the log says why")
     if code == ExitCode.PARTLY_DONE:
-        lines.append(f"something is left to do: {command(f'maintain plan {name}')}")
+        lines.append(f"more is left to do: {command(f'maintain plan {name}')}")
     shown = lines[:1] if code == ExitCode.NOTHING_TO_DO else lines
     show({"table": name, **asdict(done), "exit_code": code}, Text("\n".join(shown)), as_json)
     return code
@@ -114,7 +114,7 @@ def plan(
 
     found = examine(settings, name, Budget(_bytes(budget_bytes), budget_seconds))
     chosen = {task.bucket for task in found.plan.tasks}
-    headings = ("bucket", "files", "read", "saves an hour", "for", "costs", "gain", "why")
+    headings = ("bucket", "files", "size", "saves per hour", "for", "costs", "gain", "why")
     rows = [
         (
             task.bucket,
@@ -128,10 +128,10 @@ def plan(
         )
         for task in found.plan.wanted
     ]
-    text = f"all of it: {_seconds(1000 * found.plan.debt_seconds)} of one core"
+    text = f"Together they would take one core {_seconds(1000 * found.plan.debt_seconds)}"
     if found.plan.bucket_change_seconds:
-        text += f", and {_seconds(1000 * found.plan.bucket_change_seconds)} for the change of its buckets"
-    words = Text(text if rows else f"{name}: nothing is worth a rewrite")
+        text += f", and {_seconds(1000 * found.plan.bucket_change_seconds)} for the change of buckets"
+    words = Text(f"{text}." if rows else f"{name}: no rewrite is worthwhile")
     document = {
         "table": name,
         "debt_seconds": found.plan.debt_seconds,
@@ -163,22 +163,22 @@ def explain(
         ("rows", f"{measured.rows:,}"),
         ("dead rows", f"{measured.dead_rows:,} ({measured.dead_ratio:.0%})"),
         ("files with deletes", f"{measured.delete_files:,}"),
-        ("files that may hold a key", f"{measured.depth:.1f}"),
+        ("files per lookup", f"{measured.depth:.1f}"),
         *_bucket_change(found.measured, measured.files),
-        ("a scan", f"{now.scan:,.1f} ms, at best {best.scan:,.1f} ms"),
-        ("a lookup", f"{now.lookup:,.2f} ms, at best {best.lookup:,.2f} ms"),
+        ("scan", f"{now.scan:,.1f} ms; {best.scan:,.1f} ms after rewriting all"),
+        ("lookup", f"{now.lookup:,.2f} ms; {best.lookup:,.2f} ms after rewriting all"),
     )
     advice = (
-        f"Worth a rewrite: {task.reason}. It reads {shown_bytes(task.bytes)} in {len(task.files):,} files, "
-        f"takes {_seconds(task.cost_ms)}, and saves readers {_seconds(task.saves_ms)} an hour for "
-        f"{task.lasts_hours:,.1f} hours."
+        f"Worth rewriting: {task.reason}. That would read {counted(len(task.files), 'file')} "
+        f"({shown_bytes(task.bytes)}), take {_seconds(task.cost_ms)}, and save readers "
+        f"{_seconds(task.saves_ms)} per hour for {task.lasts_hours:,.1f} hours."
         if task is not None
-        else "Not worth a rewrite: within a day, or until ingest merges the small files by itself, readers "
-        "would save less than it costs."
+        else "Not worth rewriting: it would cost more than readers save within a day, or until ingest "
+        "merges the small files by itself."
     )
     rates = (
-        f"Assumed: {found.settings.scans_per_hour:g} scans an hour and {found.settings.lookups_per_second:g} "
-        "lookups a second, evenly over the buckets ([maintenance] says so)."
+        f"Assumes {found.settings.scans_per_hour:g} scans per hour and "
+        f"{found.settings.lookups_per_second:g} lookups per second over all buckets (see [maintenance])."
     )
     document = {
         "table": name,
@@ -213,25 +213,25 @@ def status(context: typer.Context, name: TableName, as_json: AsJson = False) -> 
     dead = measured.dead_rows / measured.rows if measured.rows else 0.0
     size = shown_bytes(measured.bytes)
     manifests = f"{measured.manifests:,} manifests"
-    debt = f"{_seconds(1000 * found.plan.debt_seconds)} of one core"
+    debt = f"{_seconds(1000 * found.plan.debt_seconds)} on one core"
     facts = (
         ("data files", f"{measured.files:,} in {len(measured.buckets):,} buckets, {size}"),
         *_bucket_change(measured, [file for bucket in measured.buckets.values() for file in bucket.files]),
         ("dead rows", f"{measured.dead_rows:,} of {measured.rows:,} ({dead:.0%})"),
-        ("files that may hold a key", f"{_worst_depth(found):.1f} in the worst bucket"),
+        ("files per lookup", f"{_worst_depth(found):.1f} in the worst bucket"),
         (
             "metadata",
             f"{measured.snapshots:,} snapshots, {manifests}, {shown_bytes(measured.metadata_bytes)}",
         ),
-        ("reading manifests", f"{found.measuring_seconds:.2f} s"),
-        ("debt", f"{debt}, for all of {len(found.plan.wanted):,} rewrites that are worth it"),
+        ("planning time", f"{found.measuring_seconds:.2f} s"),
+        ("debt", f"{debt}, for {counted(len(found.plan.wanted), 'worthwhile rewrite')}"),
         ("last rewrite", _when(last.rewritten_ms)),
         ("last expiry", _when(last.expired_ms)),
         (
-            "files to delete",
-            f"about {shown_bytes(last.waiting_bytes)} of {last.waiting_snapshots:,} expired snapshots",
+            "files to be deleted",
+            f"about {shown_bytes(last.waiting_bytes)} of {counted(last.waiting_snapshots, 'old snapshot')}",
         ),
-        ("orphans", f"{shown_bytes(last.orphan_bytes)} when they were last looked for"),
+        ("orphans", f"{shown_bytes(last.orphan_bytes)}, as last seen"),
     )
     document = {
         "table": name,
@@ -280,7 +280,7 @@ def orphans(context: typer.Context, name: TableName, as_json: AsJson = False) ->
         words.append(f"nothing is deleted: {found.shared}")
     elif found.is_surprising(now_ms):
         approve = command(f"maintain run {name} --delete-orphans {due}")
-        words.append(f"that is surprisingly many: look at them first, then {approve}")
+        words.append(f"surprisingly many, so nothing is deleted yet; check them, then run: {approve}")
     document = {
         "table": name,
         "files": found.files,
@@ -298,7 +298,10 @@ def _bucket_change(measured: TableMeasure, files: Sequence[FileMeasure]) -> Iter
     """How far files are, while the table's number of buckets is being changed."""
     left = sum(file.buckets != measured.buckets_written for file in files)
     if left:
-        yield "being changed", f"to {measured.buckets_written} buckets, {left:,} of {len(files):,} files left"
+        yield (
+            "bucket change",
+            f"to {measured.buckets_written}; {left:,} of {len(files):,} files left to rewrite",
+        )
 
 
 def _worst_depth(found: Examined) -> float:
@@ -341,4 +344,4 @@ def _seconds(ms: float) -> str:
 
 
 def _when(at_ms: int | None) -> str:
-    return "never, as far as the table's history reaches" if at_ms is None else iso_time(at_ms)
+    return "none in the table's history" if at_ms is None else iso_time(at_ms)
