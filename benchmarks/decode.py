@@ -20,12 +20,12 @@ import fastavro
 import msgspec
 
 from benchmarks._report import report, say
-from thermocline.protobuf_compiler import compiled
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.decode.framing import SchemaId
 from thermocline.rules.decode.schema_documents import WriterSchema
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.protobuf_schema import message_at
+from thermocline.schemas.protobuf_compiler import compiled
 
 COLUMNS: Final = {
     "user_id": "string",

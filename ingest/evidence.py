@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from thermocline.iceberg.reading import Place, Reading
     from thermocline.kafka.log import Log
     from thermocline.rules.definition import LiveTable
-    from thermocline.schema_registry import SchemaRegistry
+    from thermocline.schemas.registry import SchemaRegistry
 
 Progress = Callable[[int, int], None]
 """Called with the offsets that were read, and those to be read."""

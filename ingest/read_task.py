@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from thermocline.rules.decode import Bad
     from thermocline.rules.definition import LiveTable
-    from thermocline.schema_registry import SchemaRegistry
+    from thermocline.schemas.registry import SchemaRegistry
 
 # Records held before they are packed: about 40 MB of columns.
 PACK_RECORDS_MAX = 200_000

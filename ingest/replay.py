@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from ingest.lease import Say
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
-    from thermocline.schema_registry import SchemaRegistry
+    from thermocline.schemas.registry import SchemaRegistry
     from thermocline.settings import Settings
 
 # Records judged together, in one scan of the log and one commit; with their bytes, below a gigabyte.

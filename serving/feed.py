@@ -16,7 +16,7 @@ from thermocline.rules.seam import Seam
 if TYPE_CHECKING:
     from serving.hot.tier import HotTier
     from thermocline.rules.definition import LiveTable
-    from thermocline.schema_registry import SchemaRegistry
+    from thermocline.schemas.registry import SchemaRegistry
 
 
 class Feed:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from serving.source import LogSource
     from thermocline.kafka.log import Log, Tail, TopicFacts
     from thermocline.process.clock import Clock
-    from thermocline.schema_registry import SchemaRegistry
+    from thermocline.schemas.registry import SchemaRegistry
     from thermocline.settings import ServingSettings, Settings
 
 # One transaction each: a record waits 10 ms on average, and the rounds take a few percent of a core.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from thermocline.iceberg.reading import Place
     from thermocline.process.clock import Clock
     from thermocline.rules.seam import Seam
-    from thermocline.schema_registry import SchemaRegistry
+    from thermocline.schemas.registry import SchemaRegistry
     from verify.finding import Finding
     from verify.report import Report
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
-    from thermocline.schema_registry import SchemaRegistry
+    from thermocline.schemas.registry import SchemaRegistry
 
 __all__ = ["KEYS_MAX", "LINES_MAX", "HeldLog", "Read", "histories_of"]
 

@@ -20,7 +20,7 @@ from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from thermocline.iceberg.reading import Reading
-    from thermocline.schema_registry import SchemaRegistry
+    from thermocline.schemas.registry import SchemaRegistry
 
 __all__ = [
     "BATCH",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from thermocline.iceberg.reading import Place, Reading
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
-    from thermocline.schema_registry import SchemaRegistry
+    from thermocline.schemas.registry import SchemaRegistry
     from verify.sample import Chosen
 
 __all__ = ["LogPass", "Progress", "ReadLog", "sampled"]

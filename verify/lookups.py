@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from thermocline.process.clock import Clock
     from thermocline.rules.seam import Seam
-    from thermocline.schema_registry import SchemaRegistry
+    from thermocline.schemas.registry import SchemaRegistry
     from verify.comparison import Verified
     from verify.read_paths import Lookup
     from verify.report import Report

@@ -22,12 +22,12 @@ from embedded.stack import Stack
 from ingest.owner import Owner
 from serving import private
 from tests.thermocline.registry_server import RegistryServer
-from thermocline import schema_registry
 from thermocline.cli import entry
 from thermocline.errors import ExitCode, RegistryUnreachable
 from thermocline.iceberg.catalog import current_state, load_table, open_catalog
 from thermocline.process.clock import SystemClock
 from thermocline.rules.decode.framing import KEY_HEADER, VALUE_HEADER
+from thermocline.schemas import registry as schema_registry
 from thermocline.settings import load_settings
 
 NAME = "readings"

@@ -19,10 +19,10 @@ from serving import private
 from tests.docs.examples import EXAMPLES, Example
 from tests.thermocline.registry_server import RegistryServer
 from tests.tier import is_full
-from thermocline import schema_registry
 from thermocline.cli import entry
 from thermocline.process.clock import SystemClock
 from thermocline.rules.decode import json_row
+from thermocline.schemas import registry as schema_registry
 from thermocline.settings import load_settings
 
 BY_SCHEMAS = {"gauges", "clients", "tickets", "placed"}

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from thermocline.protobuf_compiler import compiled
 from thermocline.rules.decode.framing import SchemaId
 from thermocline.rules.decode.schema_documents import WriterSchema
+from thermocline.schemas.protobuf_compiler import compiled
 from thermocline.settings import TableSettings
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "formats.md"

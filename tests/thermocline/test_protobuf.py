@@ -18,13 +18,13 @@ from google.protobuf import json_format
 from tests.thermocline.alone import alone_and_together_are_the_same
 from tests.thermocline.registered import Registered, framed
 from thermocline.errors import ConfigInvalid
-from thermocline.protobuf_compiler import compiled, compiled_file
 from thermocline.rules.avro_schema import SchemaInvalid
 from thermocline.rules.decode import Decoded, Stage, Unpacker, decoder_for, pack_rows, records_table
 from thermocline.rules.decode.framing import SchemaId
 from thermocline.rules.decode.schema_documents import WriterSchema
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.protobuf_schema import canonical, message_at, message_called, packed_schema
+from thermocline.schemas.protobuf_compiler import compiled, compiled_file
 
 FUZZED, FUZZED_FULL = 5_000, 200_000
 GUID = UUID("89791762-2336-186f-9674-299b90a8e2e7")

@@ -15,14 +15,15 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from tests.manual_clock import ManualClock
 from tests.thermocline.avro_poison import number, string
 from tests.thermocline.registry_server import RegistryServer
-from thermocline import protobuf_compiler, schema_registry
 from thermocline.errors import RegistryUnreachable
-from thermocline.protobuf_compiler import compiled
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.decode.schema_documents import WriterSchema
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.protobuf_schema import message_at
-from thermocline.schema_registry import UNKNOWN_SECONDS, SchemaRegistry
+from thermocline.schemas import protobuf_compiler
+from thermocline.schemas import registry as schema_registry
+from thermocline.schemas.protobuf_compiler import compiled
+from thermocline.schemas.registry import UNKNOWN_SECONDS, SchemaRegistry
 
 GUID = UUID("89791762-2336-186f-9674-299b90a8e2e7")
 ROW = {"type": "record", "name": "Row", "fields": [{"name": "a", "type": "int"}]}

@@ -21,11 +21,11 @@ from pydantic_core import CoreSchema, core_schema
 
 from thermocline.errors import ConfigInvalid, UnknownTable
 from thermocline.process.masking import MASK, mask_password
-from thermocline.protobuf_compiler import CompilerFailed, compiled_file
 from thermocline.rules.avro_schema import SchemaInvalid
 from thermocline.rules.column_types import NESTED_SPELLED
 from thermocline.rules.definition import LiveTable
-from thermocline.schema_registry import SchemaRegistry
+from thermocline.schemas.protobuf_compiler import CompilerFailed, compiled_file
+from thermocline.schemas.registry import SchemaRegistry
 
 SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?b)?", re.IGNORECASE)
 SIZE_UNITS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}

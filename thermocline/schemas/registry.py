@@ -21,10 +21,10 @@ import msgspec
 from thermocline.errors import RegistryUnreachable
 from thermocline.process.clock import SystemClock
 from thermocline.process.masking import mask_password
-from thermocline.protobuf_compiler import CompilerFailed, compiled
 from thermocline.rules.avro_schema import SchemaInvalid
 from thermocline.rules.decode.framing import SchemaId
 from thermocline.rules.decode.schema_documents import WriterSchema
+from thermocline.schemas.protobuf_compiler import CompilerFailed, compiled
 
 __all__ = ["SchemaRegistry"]
 
