@@ -36,16 +36,16 @@ def problems_of_buckets(current: LiveTable, wanted: int, files: Mapping[int, int
         return
     if left := _left(current, files):  # safety: one-bucket-change-at-a-time
         yield (
-            f"buckets can't become {wanted} while the change to {before} is under way: {left:,} files are "
-            "left to rewrite. Ingest with maintenance enabled does it, or `maintain run`; `maintain status` "
-            "counts them"
+            f"buckets can't become {wanted} while the change to {before} is under way: {left:,} files are left "
+            "to rewrite. Ingest rewrites them (with maintenance enabled), or `maintain run`; `maintain status` "
+            "shows the progress"
         )
     elif not _is_allowed(before, wanted):  # safety: buckets-nest-alter
         near = [one for one in range(1, BUCKETS_MAX + 1) if one != before and _is_allowed(before, one)]
         nearest = [*[one for one in near if one < wanted][-1:], *[one for one in near if one > wanted][:1]]
         yield (
-            f"buckets can't become {wanted} from {before}, but a divisor of it, or a multiple up to "
-            f"{FACTOR_MAX} times as many, so that buckets split or join whole; the nearest: "
+            f"buckets can't become {wanted} from {before}: whole buckets are split or joined, so the number "
+            f"must be a divisor, or a multiple up to {FACTOR_MAX} times; nearest: "
             f"{' and '.join(map(str, nearest))}"
         )
 
