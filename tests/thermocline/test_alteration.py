@@ -137,7 +137,7 @@ def test_topics_in_another_order_are_a_change_and_no_new_topics() -> None:
             """the column count can't come from ["moved"] instead of its name: the same record""",
         ),
         ({"entity": ["id", "slot"]}, "entity can't become id, slot from id: rows are placed"),
-        ({"buckets": 12}, "buckets can't become 12 from 16, but a divisor of it, or a multiple"),
+        ({"buckets": 12}, "buckets can't become 12 from 16: whole buckets are split or joined"),
         ({"format_version": 2}, "format_version can't become 2 from 3: the deletes"),
         (
             {"identifier": "app.other"},

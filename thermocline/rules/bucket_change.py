@@ -36,9 +36,9 @@ def problems_of_buckets(current: LiveTable, wanted: int, files: Mapping[int, int
         return
     if left := _left(current, files):  # safety: one-bucket-change-at-a-time
         yield (
-            f"buckets can't become {wanted} while the change to {before} is under way: {left:,} files are left "
-            "to rewrite. Ingest rewrites them (with maintenance enabled), or `maintain run`; `maintain status` "
-            "shows the progress"
+            f"buckets can't become {wanted} while the change to {before} is under way: {left:,} files are "
+            "left to rewrite. Ingest with maintenance enabled, or `maintain run`, rewrites them; `maintain "
+            "status` shows the progress"
         )
     elif not _is_allowed(before, wanted):  # safety: buckets-nest-alter
         near = [one for one in range(1, BUCKETS_MAX + 1) if one != before and _is_allowed(before, one)]
