@@ -114,11 +114,12 @@ def reachable_from(
     return found.without(but)
 
 
-def sweep(load: Callable[[], Table], keep_files_ms: int, clock: Clock) -> Swept:
+def sweep(load: Callable[[], Table], keep_files_ms: int, clock: Clock, in_use: Collection[str] = ()) -> Swept:
     """Delete what only snapshots had that were expired longer ago than that, and that no lease names.
 
-    ``load`` gives the table as it is then. Raises what it raises, `OSError` where the store does not answer,
-    and `ValueError` where a lease is damaged; the next sweep deletes what is left.
+    ``load`` gives the table as it is then. Files ``in_use``, which a rewrite is reading, stay. Raises what
+    ``load`` raises, `OSError` where the store does not answer, and `ValueError` where a lease is damaged; the
+    next sweep deletes what is left.
     """
     table = load()
     now_ms = clock.now_ms()  # no earlier: what is gone by now may have gone just before it was loaded
@@ -143,6 +144,8 @@ def sweep(load: Callable[[], Table], keep_files_ms: int, clock: Clock) -> Swept:
     # Of these, a sweep that ended halfway, with files_seconds shorter than it is now, may have deleted some.
     # safety: sweep-keeps-lately-expired
     kept |= reachable_from(io, expired_snapshots(waiting).values(), but=kept, may_be_gone=True).places()
+    # A batch may have replaced the deletes that a rewrite began with. What is left becomes an orphan.
+    kept |= {place_of(path) for path in in_use}  # safety: sweep-keeps-what-is-in-use
     failpoint("sweep.known")
     files = size = 0
     for note in due:

@@ -164,10 +164,23 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class _Running:
+    """A rewrite: what was planned, and its inputs, with the deletes that they had when it began."""
+
     task: PlannedTask
-    held: frozenset[str]
+    inputs: tuple[DataFile, ...]
     future: Future[Compacted]
     started_at: float
+
+    @property
+    def held(self) -> frozenset[str]:
+        """The inputs: batches leave them in the table."""
+        return frozenset(file.path for file in self.inputs)
+
+    @property
+    def in_use(self) -> frozenset[str]:
+        """All files that it reads: a sweep leaves them in the store."""
+        deletes = (file.deletes.path for file in self.inputs if file.deletes is not None)
+        return self.held | frozenset(deletes)
 
 
 @dataclass(slots=True)
@@ -267,7 +280,8 @@ class TableUpkeep:
             self._expire(owner)
         if self._sweeping is None and self._is_due("sweep"):
             files_ms = int(1000 * self.settings.files_seconds)
-            self._sweeping = self._thread.submit(sweep, self._loader(owner), files_ms, self.clock)
+            in_use = frozenset() if self._running is None else self._running.in_use
+            self._sweeping = self._thread.submit(sweep, self._loader(owner), files_ms, self.clock, in_use)
         if self._searching is None and self._is_due("orphans"):
             self._searching = self._thread.submit(self._search, self._loader(owner))
 
@@ -367,8 +381,7 @@ class TableUpkeep:
         except Exception as error:  # noqa: BLE001  whatever it is, it must not end ingest
             self._failed_rewrite(task, error)
             return
-        held = frozenset(file.path for file in files)
-        self._running = _Running(task, held, future, self.clock.monotonic())
+        self._running = _Running(task, files, future, self.clock.monotonic())
 
     def _land(self, owner: Owning, running: _Running) -> None:
         self._running = None

@@ -31,9 +31,12 @@ class Failure:
     number: int
     kind: str
     detail: str
+    is_maintained: bool | None = None
 
     def __str__(self) -> str:
-        return f"{self.detail}\nagain: python -m tests.simulation --seed {self.seed} --history {self.number}"
+        maintained = " --maintained" if self.is_maintained else ""
+        command = f"python -m tests.simulation{maintained} --seed {self.seed} --history {self.number}"
+        return f"{self.detail}\nagain: {command}"
 
 
 @dataclass(slots=True)
@@ -78,7 +81,8 @@ def run_histories(
             try:
                 report.counts += history.run()
             except Violation as violation:
-                report.add(Report(failures=[Failure(seed, number, violation.kind, str(violation))]))
+                failure = Failure(seed, number, violation.kind, str(violation), is_maintained)
+                report.add(Report(failures=[failure]))
     return report
 
 

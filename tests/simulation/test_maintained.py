@@ -128,6 +128,29 @@ History(Surroundings(records_max=5, is_maintained=True), (
     Work(owner=0, is_task=False, fault=Fault('error', 1, 0, 'store delete')),
     Work(owner=0, is_task=False),
 ))""",
+    "deletes went that a rewrite was reading, since a batch had replaced them": """\
+History(Surroundings(partitions=(1, 1), is_merging=True, records_max=2, is_maintained=True), (
+    Produce(records=((1, 1, 0), (0, 0, 0), (8, 8, 1), (0, 0, 0), (2, 2, 0))),
+    Ingest(owner=0),
+    Ingest(owner=0),
+    Turn(owner=0),
+    Work(owner=0, is_task=False),
+    Turn(owner=0),
+    Produce(records=((2, 2, 1), (2, 2, 1), (1, 1, 0))),
+    Ingest(owner=0),
+    Advance(seconds=300000),
+    Ingest(owner=0),
+    Turn(owner=0),
+    Work(owner=0, is_task=False),
+    Work(owner=0, is_task=False, fault=Fault('pause', 0, 7, 'publish')),
+    Turn(owner=0),
+    Advance(seconds=50000),
+    Turn(owner=0),
+    Work(owner=0, is_task=False),
+    Work(owner=0, is_task=False),
+    Work(owner=0, is_task=True, fault=Fault('crash', 1, 0, 'store delete')),
+    Turn(owner=0),
+))""",
 }
 
 

@@ -7,7 +7,7 @@ hour apart here, which is nothing beside the days that they wait, and everything
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,8 +49,8 @@ def hook() -> Hook | None:
     changed.KeepRule = lambda _: expiry.KeepRule(SNAPSHOTS_SECONDS)
     swept = changed.sweep
 
-    def sweep(load: Callable[[], Table], _: int, clock: Clock) -> Swept:
-        found: Swept = swept(load, int(1000 * FILES_SECONDS), clock)
+    def sweep(load: Callable[[], Table], _: int, clock: Clock, in_use: Collection[str] = ()) -> Swept:
+        found: Swept = swept(load, int(1000 * FILES_SECONDS), clock, in_use)
         return found
 
     changed.sweep = sweep
