@@ -197,10 +197,7 @@ class Owner:
             StoppedWaiting: ``stop`` was set before the table was free.
         """
         claim = Claim.of(settings, name, clock)
-        definition = claim.definition
-        differences = definition.differences(settings.table(name).definition(name))
-        if differences:
-            raise DefinitionDiffers(table=name, differences=differences)
+        definition = _agreed(claim.definition, settings, name)
         state = claim.state()
         log = Log(settings.kafka)
         check_log(name, state, log, definition, clock.now_ms())
@@ -215,6 +212,7 @@ class Owner:
                 undo.callback(running.stop)
             owned = claim.take(running.jvm)
             undo.callback(owned.release)
+            definition = _agreed(owned.definition, settings, name)
             table, state = owned.table, owned.state
             topic_ids = dict(state.topic_ids)
             owner = cls(
@@ -493,3 +491,11 @@ class Owner:
     @property
     def _name(self) -> str:
         return self.definition.name
+
+
+def _agreed(definition: LiveTable, settings: Settings, name: str) -> LiveTable:
+    """The table's definition. Raises `DefinitionDiffers` where the configuration says something else."""
+    differences = definition.differences(settings.table(name).definition(name))
+    if differences:
+        raise DefinitionDiffers(table=name, differences=differences)
+    return definition

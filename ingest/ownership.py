@@ -144,6 +144,9 @@ class Claim:
 
         Raises what `own_table` raises, and `CommitUnknown`, after which it may be tried again.
         """
+        # The owner before may have raised the number of buckets while it was waited for.
+        self.table = load_table(self.table.catalog, self.name, self.definition.identifier)
+        self.definition = definition_of(self.table, self.name)
         catalog = JavaCatalog(jvm, self.settings.catalog)
         store = JavaMetadata(jvm, catalog.load(self.definition.identifier, self.definition.name))
         committer = Committer(store, self.name, self.definition.version, self.table)

@@ -36,4 +36,6 @@ def buckets_together(measured: TableMeasure, buckets: int) -> int | None:
     groups = min(groups, buckets)
     if groups < 2 or files > FILES_MAX or measured.data_manifests < groups + MANIFESTS_ADDED:
         return None
+    if measured.older_files:  # by each partition spec there are manifests of its own
+        return None
     return math.ceil(buckets / groups)

@@ -192,7 +192,10 @@ class Extract:
             f"SELECT place, {self._named(schema.names)} FROM ({' UNION ALL '.join(selects)}) c"  # noqa: S608
             f" JOIN partial USING ({self._named(self._definition.identity)})"
         ).to_arrow_table()
-        columns = [found.column(self._names[field.name]).cast(field.type) for field in schema]
+        columns = [
+            conformed(found.column(self._names[field.name]), field.type, self._nested.get(field.name))
+            for field in schema
+        ]
         return found.column("place").to_numpy(), pa.table(columns, schema=schema)
 
     def _cold_select(self, files: Sequence[ColdFile], number: int) -> str:

@@ -269,6 +269,7 @@ LINES: Final[dict[str, Line]] = {
     "debezium-unavailable": Line("a value that a change event leaves out is not taken for a text", NEVER, "thermocline/test_debezium.py::test_a_value_that_the_event_leaves_out_is_not_taken_for_a_text"),
     "delete-rule": Line("a record that says so deletes its row", ("op in self._rule.values", "False"), "docs/test_formats.py"),
     "empty-key": Line("an empty key is none, as Trino can't tell one from the other", NEVER, "thermocline/test_decode.py::test_a_plain_key_that_is_none_spoils_only_its_record"),
+    "avro-empty-body": Line("a body without bytes whose schema a header names is a row, and deletes nothing", ("return last_header(headers_of(index), VALUE_HEADER) is not None", "return False"), "thermocline/test_avro.py::test_a_body_without_bytes_is_a_row_where_a_header_names_its_schema_and_else_deletes"),
     "avro-whole-record": Line("what follows an Avro record's end is no part of it, and shows that it is none", DROP, "thermocline/test_avro.py::test_a_record_decodes_by_the_record_rule"),
     "avro-negative-length": Line("a length that is negative is none", DROP, "thermocline/test_avro.py::test_a_record_decodes_by_the_record_rule"),
     "avro-int-bits": Line("an int of more than 32 bits is not cut", DROP, "thermocline/test_avro.py::test_a_record_decodes_by_the_record_rule"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from maintenance.manifests import FILES_MAX, GROUPS_MAX, MANIFEST_BYTES, MANIFESTS_ADDED, buckets_together
@@ -35,3 +37,7 @@ def test_small_tables_and_those_that_would_hold_batches_up_are_left_to_iceberg()
     assert buckets_together(_table(99, 2 << 20), 1) is None
     assert buckets_together(_table(99, 2 << 20, FILES_MAX), 256) is not None
     assert buckets_together(_table(99, 2 << 20, FILES_MAX + 1), 256) is None
+
+
+def test_while_the_number_of_buckets_changes_each_spec_has_manifests_of_its_own() -> None:
+    assert buckets_together(replace(_table(99, 2 << 20), buckets_written=256), 256) is None

@@ -41,6 +41,7 @@ from thermocline.rules.decode import (
     unpack_arrays,
 )
 from thermocline.rules.decode.framing import SchemaId
+from thermocline.rules.decode.schema_documents import WriterSchema
 from thermocline.rules.definition import LiveTable
 
 DECODER = decoder_for(AVRO_POISONED)
@@ -472,6 +473,26 @@ def test_a_header_names_the_schema_and_nothing_stands_before_the_body_then() -> 
         "the header that names its schema begins with the byte 2, not with 0 or 1 and a schema's id",
         "the header that names its schema has 1 bytes too many",
     ]
+
+
+def test_a_body_without_bytes_is_a_row_where_a_header_names_its_schema_and_else_deletes() -> None:
+    nothing = WriterSchema((json.dumps({"type": "record", "name": "Nothing", "fields": []}),))
+    table = LiveTable.build(
+        name="t",
+        identifier="app.t",
+        topics=["t"],
+        format="avro",
+        key_format="string",
+        key=["a"],
+        columns={"a": "string", "b": "string"},
+    )
+    named: list[tuple[str, bytes | None]] = [("__value_schema_id", framed(7, b""))]
+    headers = [named, [], named]
+    decoded = decoder_for(table, Registered({7: nothing})).decode(
+        [b"x", b"y", b"z"], [b"", b"", None], headers.__getitem__
+    )
+    assert decoded.tombstones == [False, True, True]
+    assert decoded.columns == {"a": ["x", "y", "z"], "b": [None, None, None]}
 
 
 def test_with_a_schema_of_its_own_a_prefix_is_left_aside_only_where_the_definition_says_so() -> None:

@@ -156,6 +156,9 @@ def test_a_value_that_the_event_leaves_out_is_not_taken_for_a_text(left_out: dic
     (bad,) = decode((7, event("u", after=ANN | left_out))).bad
     assert bad.stage is Stage.CONTRACT
     assert next(iter(left_out)) in bad.reason
+    document = encoded(event("u", after=ANN | left_out), with_schema=False)
+    beside_what_no_column_reads = document.replace(b'"after":{', b'"after":{"other":1e400,')
+    assert decoder_for(CUSTOMERS).decode([b'{"id":7}'], [beside_what_no_column_reads]).bad == [bad]
     inside = {"name": f"about {UNAVAILABLE}", "other": UNAVAILABLE, "sizes": [*UNAVAILABLE.encode(), 1]}
     assert decode((7, event("u", after=ANN | inside))).columns["name"] == [inside["name"]]
 

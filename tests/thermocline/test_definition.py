@@ -190,7 +190,19 @@ def test_a_bad_type_says_what_is_wrong(text: Any, says: str) -> None:
         ),
         (
             {"columns": {"app_id": "int", "user_id": "string", "key": "string"}, "partial_updates": True},
-            "a column outside the key",
+            "partial_updates needs a column in the value",
+        ),
+        (
+            {
+                "columns": {
+                    "app_id": "int",
+                    "user_id": "string",
+                    "key": "string",
+                    "trace": {"type": "string", "header": "trace"},
+                },
+                "partial_updates": True,
+            },
+            "partial_updates needs a column in the value",
         ),
         ({"format": "avro", "partial_updates": True}, 'partial_updates needs format = "json", not "avro"'),
         ({"envelope": "canal"}, 'envelope is "canal", not plain or debezium or maxwell'),

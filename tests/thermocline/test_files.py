@@ -22,6 +22,7 @@ from ingest.create import create_java_table
 from ingest.files_by_bucket import by_bucket
 from ingest.java import JavaCatalog, small_jvm
 from ingest.java_metadata import JavaMetadata
+from ingest.tiers import FANOUT
 from thermocline.errors import ForeignSnapshot
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.iceberg.deletes import read_deletes, write_deletes
@@ -166,6 +167,10 @@ def test_every_reader_finds_what_the_replay_of_the_batches_gives(
         assert lake.our_rows() == lake.expected
         assert lake.rows_by_java() == lake.expected
         assert lake.rows_by_pyiceberg() == lake.expected
+    for number in range(FANOUT):  # a batch that merges all files leaves none with deletes; the next ones do
+        if any(file.deletes for file in lake.files()):
+            break
+        lake.upsert({next(iter(lake.expected)): f"again {number}"})
     with_deletes = [file for file in lake.files() if file.deletes]
     assert with_deletes
     formats = {file.deletes.format for file in with_deletes if file.deletes}

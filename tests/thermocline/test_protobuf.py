@@ -362,9 +362,10 @@ def test_before_proto3_what_is_not_there_is_null_and_what_is_no_text_or_symbol_i
         b"\x30\x09",
         b"\x3a\x05\x0a\x01a\x10\x09",
     ]
-    decoded = decode(columns, b"\x0a\x01\xff", *hidden, b"\x18\x02", **options)
+    no_text_among_names = b"\x3a\x05\x0a\x01a\x10\x01\x3a\x05\x0a\x01\xff\x10\x01"
+    decoded = decode(columns, b"\x0a\x01\xff", *hidden, no_text_among_names, b"\x18\x02", **options)
     assert [(bad.index, bad.stage) for bad in decoded.bad] == [
-        (0, Stage.DECODE), *((index, Stage.CONTRACT) for index in range(1, 6)),
+        (0, Stage.DECODE), *((index, Stage.CONTRACT) for index in range(1, 6)), (6, Stage.DECODE),
     ]  # fmt: skip
 
 
@@ -529,7 +530,10 @@ def test_a_text_that_is_no_schema_is_refused_with_what_the_compiler_says(text: s
         compiled({"bad.proto": text}, "bad.proto")
 
 
-@pytest.mark.parametrize("name", ["../escaped.proto", "/escaped.proto", "a/../../b.proto", "a b.proto", ""])
+@pytest.mark.parametrize(
+    "name",
+    ["../escaped.proto", "/escaped.proto", "a/../../b.proto", "a b.proto", "", ".", "a" * 256, "confluent"],
+)
 def test_a_file_that_a_schema_refers_to_stays_in_its_folder(name: str) -> None:
     with pytest.raises(SchemaInvalid, match="by the name"):
         compiled({name: "", "main.proto": ""}, "main.proto")

@@ -108,7 +108,15 @@ def test_a_404_of_a_registry_that_has_no_guids_is_about_the_record(
     assert registry.of(UUID(int=1)).problem
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b'{"schema": 1}', b"\xff", b"{" * 10_000])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"[]", b'{"schema": 1}', b"\xff", b"{" * 10_000,
+        b'{"schema": "{}", "references": ["a"]}',
+        b'{"schema": "{}", "references": 5}',
+        b'{"schema": "{}", "references": [{"name": "a"}]}',
+    ],
+)  # fmt: skip
 def test_an_answer_that_is_none_holds_back(
     server: RegistryServer, registry: SchemaRegistry, body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

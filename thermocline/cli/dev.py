@@ -65,11 +65,11 @@ def dev(
         suppress(KeyboardInterrupt),
         dev_broker(port, data, wanted, say) as broker,
     ):
-        if as_json:
-            _print_document(broker, data)
-        else:
-            say("\n".join(_lines(broker, data, settings)))
         try:
+            if as_json:
+                _print_document(broker, data)
+            else:
+                say("\n".join(_lines(broker, data, settings)))
             broker.watch(SystemClock())
         except KeyboardInterrupt:
             say("stopping the broker")

@@ -720,12 +720,12 @@ def _problems_of_partial_updates(table: LiveTable) -> Iterable[str]:
         return
     if not table.has_key:
         yield "partial_updates needs a key: without one, each record is a row of its own"
-    elif not table.value_columns:
-        yield "partial_updates needs a column outside the key, that a record could leave as it is"
+    elif all(column.header for column in table.value_columns):
+        yield "partial_updates needs a column in the value, that a record could leave as it is"
     if table.format != "json":
         yield (
-            f'partial_updates needs format = "json", not "{table.format}": only there a record says which '
-            "columns it leaves out"
+            f'partial_updates needs format = "json", not "{table.format}", in which columns that are left '
+            "out can't be told yet, or not at all"
         )
     if table.envelope == "maxwell":
         yield "partial_updates are not for Maxwell's events, which have whole rows"

@@ -139,7 +139,8 @@ def message_called(descriptors: bytes, name: str) -> Any:
 
 def _class_of(files: Sequence[Any], name: str) -> Any:
     pool = descriptor_pool.DescriptorPool()
-    available = {file.name: file for file in _WELL_KNOWN} | {file.name: file for file in files}
+    # What is read by its meaning is as it is known, whatever a registry says of it.
+    available = {file.name: file for file in (*files, *_WELL_KNOWN)}
     try:
         for file in _in_order(available, files[-1].name, {}):
             pool.Add(file)

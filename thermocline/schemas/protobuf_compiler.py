@@ -21,6 +21,8 @@ __all__ = ["CompilerFailed", "compiled", "compiled_file", "is_descriptors"]
 TIMEOUT_SECONDS: Final = 60.0
 """A schema takes a fifth of a second; a machine that is busy may take longer, and then it is tried again."""
 _PATH: Final = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
+_NAME_CHARACTERS_MAX: Final = 255
+"""Of a file's name: what file systems take."""
 _LOG: Final = re.compile(r"WARNING: All log messages|[IWEF]\d{4} ")  # of the library that protoc logs by
 _KNOWN: Final = {
     # Confluent's registry knows both by itself.
@@ -53,15 +55,24 @@ def compiled(texts: Mapping[str, str], main: str) -> bytes:
         SchemaInvalid: with what the compiler says.
         CompilerFailed: it did not come to an end.
     """
+    files = {**_KNOWN, **texts}
     for name in texts:
-        if not _PATH.fullmatch(name) or ".." in name.split("/"):  # safety: protobuf-import-path
+        is_folder = any(other.startswith(f"{name}/") for other in files)
+        if is_folder or not _is_path(name):  # safety: protobuf-import-path
             raise SchemaInvalid(f'it imports a file by the name "{name[:80]}"')
     with tempfile.TemporaryDirectory(prefix="thermocline-protobuf-") as folder:
-        for name, text in {**_KNOWN, **texts}.items():
+        for name, text in files.items():
             path = Path(folder, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         return _run(Path(folder), main)
+
+
+def _is_path(name: str) -> bool:
+    """Whether a file may have that name, below a folder."""
+    parts = name.split("/")
+    is_inside = not {".", ".."} & set(parts)
+    return bool(_PATH.fullmatch(name)) and is_inside and max(map(len, parts)) <= _NAME_CHARACTERS_MAX
 
 
 def compiled_file(path: Path) -> bytes:

@@ -178,7 +178,7 @@ class _Client:
 
     def _refer(self, found: Mapping[str, Any], referred: _Referred, get: _Get) -> Iterator[str]:
         """Adds what a schema refers to, each before those that need it; gives what is missing of it."""
-        for reference in found.get("references") or ():
+        for reference in self._references(found):
             subject, version = str(reference["subject"]), str(reference["version"])
             if (subject, version) in referred or len(referred) > REFERENCES_MAX:
                 continue
@@ -191,6 +191,15 @@ class _Client:
             yield from self._refer(inner, referred, get)
             del referred[subject, version]
             referred[subject, version] = name, self._text(inner)
+
+    def _references(self, found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        references = found.get("references") or []
+        is_known = isinstance(references, list) and all(
+            isinstance(one, dict) and {"subject", "version"} <= one.keys() for one in references
+        )
+        if not is_known:
+            raise self._unreachable("it answers with references of another form")
+        return references
 
     def _text(self, found: Mapping[str, Any]) -> str:
         text = found.get("schema")

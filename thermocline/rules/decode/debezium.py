@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from hashlib import md5
 from typing import Any, Final
@@ -127,16 +127,19 @@ class JsonDebeziumEnvelope:
         return []
 
     def _unavailable(self, row: bytes) -> Iterator[Column]:
-        try:
-            fields = msgspec.json.decode(row, type=dict[str, Any])
-        except REFUSALS:  # which the format says better
-            return
         for column in self._columns:
-            found: Any = fields
-            for name in column.read_from:
-                found = found.get(name) if isinstance(found, Mapping) else None
-            if found in _UNAVAILABLE_SHAPES:
+            if _value_at(msgspec.Raw(row), column.read_from) in _UNAVAILABLE_SHAPES:
                 yield column
+
+
+def _value_at(document: msgspec.Raw, path: Sequence[str]) -> Any:
+    """What is at a path, whatever else the document holds; None where nothing can be read."""
+    try:
+        for name in path:
+            document = msgspec.json.decode(document, type=dict[str, msgspec.Raw]).get(name, _NULL)
+        return msgspec.json.decode(document)
+    except REFUSALS:  # which the format says better
+        return None
 
 
 class DebeziumEnvelope:

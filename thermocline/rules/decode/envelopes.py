@@ -46,13 +46,15 @@ class Envelope(Protocol):
 class PlainEnvelope:
     """Key and value as they are. No value deletes, where the key says which row, or what a rule says.
 
-    An empty value is none where it could not be one.
+    An empty value is none where it could not be one; a body of Avro without bytes is one if a header names
+    its schema.
     """
 
     def __init__(self, definition: LiveTable, value_format: Format) -> None:
         """For the records of that table, whose values are in a format."""
         self._can_delete = definition.key_from == "key"
         self._may_be_empty = definition.format in (*ONE_COLUMN, *EMPTY_FORMATS)
+        self._may_be_named = definition.format == "avro"
         # Whose row a tombstone is about would stand in the value.
         self._stage = Stage.KEY if definition.has_key else Stage.DECODE
         self._rule = definition.delete_when
@@ -66,7 +68,10 @@ class PlainEnvelope:
     ) -> Parts:
         """See `Envelope`."""
         if not self._may_be_empty:
-            values = [value or None for value in values]
+            values = [
+                value if value or self._is_named(value, headers_of, index) else None
+                for index, value in enumerate(values)
+            ]
         deletes = [value is None for value in values]
         bad: list[Bad] = []
         if not self._can_delete:
@@ -90,6 +95,12 @@ class PlainEnvelope:
         return {
             index: names for index, value in enumerate(values) if value is not None and (names := of(value))
         }
+
+    def _is_named(self, value: bytes | None, headers_of: HeadersOf, index: int) -> bool:
+        """Whether a header says what an empty value is a body of."""
+        if value is None or not self._may_be_named:
+            return False
+        return last_header(headers_of(index), VALUE_HEADER) is not None  # safety: avro-empty-body
 
     def _ops(
         self, rule: DeleteRule, values: Sequence[bytes | None], headers_of: HeadersOf, refused: Refusals

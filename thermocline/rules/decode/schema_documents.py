@@ -164,6 +164,6 @@ class SchemaDocuments:
         required = [column.name for column in self._required]
         try:
             return self._format.reader(schema, head, self._columns, required)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             of = f" {id_}" if self._is_framed else ""
             return f"the schema{of} of its writer can't be read by: {error}"

@@ -94,7 +94,8 @@ def _fields(message: Any, fields: list[tuple[str, bool, Take]], closed: list[Any
 
 def _map(entries: Any, take: Take) -> dict[str, Any]:
     """By its keys in their order: producers write them in any."""
-    return {_name(key): take(entries[key]) for key in sorted(entries)}
+    names = {key: _name(key) for key in entries}  # before they are compared: one may be no text
+    return {names[key]: take(entries[key]) for key in sorted(names)}
 
 
 def _name(key: Any) -> str:
@@ -119,7 +120,7 @@ def _decimal(value: Any) -> str:
 
 
 def _struct(value: Any) -> dict[str, Any]:
-    return {checked_text(name): _value(value.fields[name]) for name in sorted(value.fields)}
+    return {name: _value(value.fields[name]) for name in sorted(map(checked_text, value.fields))}
 
 
 def _list(value: Any) -> list[Any]:
