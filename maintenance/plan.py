@@ -27,6 +27,9 @@ __all__ = ["Budget", "CostModel", "Costs", "Plan", "PlannedTask", "ReadCosts", "
 
 HORIZON_HOURS: Final = 24.0
 """A rewrite has to pay for itself within a day: after that, updates have undone much of it."""
+SCORE_MIN: Final = 4.0
+"""What readers save must be so many times the cost. It is an estimate, and each rewrite also makes a snapshot
+and empties the caches of its bucket: at 1, small tables were rewritten with every commit."""
 FORCED_DEAD_RATIO: Final = 0.35
 """From here on a scan reads half as much again as it needs to."""
 STARVED_HOURS: Final = 24.0
@@ -364,7 +367,7 @@ class CostModel:
             deadest = max(tasks, key=_dead_rows_per_ms, default=None)
             if deadest is not None and deadest.lasts_hours >= FORCED_HOURS_MIN:
                 return replace(deadest, is_forced=True)
-        return max((task for task in tasks if task.score >= 1), key=rank, default=None)
+        return max((task for task in tasks if task.score >= SCORE_MIN), key=rank, default=None)
 
     def _older(self, now: ReadCosts) -> PlannedTask | None:
         """A rewrite of files with another number of buckets than new ones, whatever it saves."""

@@ -133,7 +133,8 @@ def extracted(stack: Stack, example: Example) -> Rows:
     """The same of an extract."""
     sink = io.BytesIO()
     private.extract(stack.settings, example.name, None, "arrow", sink, None, lambda _: None)
-    rows = [json.loads(json_row(row)) for row in pa.ipc.open_stream(sink.getvalue()).read_all().to_pylist()]
+    read = pa.ipc.open_stream(sink.getvalue()).read_all().to_pylist(maps_as_pydicts="strict")
+    rows = [json.loads(json_row(row)) for row in read]
     ever = {record.key: record.becomes for record in example.records if isinstance(record.becomes, dict)}
     (name,) = example.settings.key
     return {key: row for key, became in ever.items() for row in rows if key and row[name] == became[name]}
