@@ -61,10 +61,7 @@ def compiled(texts: Mapping[str, str], main: str) -> bytes:
         if is_folder or not _is_path(name):  # safety: protobuf-import-path
             raise SchemaInvalid(f'it imports a file by the name "{name[:80]}"')
     with tempfile.TemporaryDirectory(prefix="thermocline-protobuf-") as folder:
-        for name, text in files.items():
-            path = Path(folder, name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+        _write(Path(folder), files)
         return _run(Path(folder), main)
 
 
@@ -87,11 +84,15 @@ def compiled_file(path: Path) -> bytes:
     if is_descriptors(content):
         return content
     with tempfile.TemporaryDirectory(prefix="thermocline-protobuf-") as folder:
-        for name, text in _KNOWN.items():
-            known = Path(folder, name)
-            known.parent.mkdir(parents=True, exist_ok=True)
-            known.write_text(text, encoding="utf-8")
+        _write(Path(folder), _KNOWN)
         return _run(path.parent.absolute(), path.name, Path(folder))
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
 
 
 def is_descriptors(content: bytes) -> bool:
