@@ -75,6 +75,7 @@ class WatchedUpkeep(TableUpkeep):
     """One that fails as it may, or the history is over."""
 
     world: World
+    epoch: int
 
     @classmethod
     def of(cls, world: World, clock: SimClock, beside: Beside) -> Self:
@@ -91,6 +92,7 @@ class WatchedUpkeep(TableUpkeep):
     def turn(self, owner: Owning) -> None:
         """Counts what comes of it."""
         before = self.done
+        self.epoch = cast(Any, owner).committer.epoch
         try:
             super().turn(owner)
         finally:
@@ -98,9 +100,9 @@ class WatchedUpkeep(TableUpkeep):
                 self.world.counts[f"upkeep {name}"] += getattr(self.done, name) - getattr(before, name)
 
     def _failed_rewrite(self, task: PlannedTask, error: Exception) -> None:
-        # What it wrote itself may go as an orphan, days later: of an owner that was replaced meanwhile.
-        is_own = "/thermocline/moves/" in str(error)
-        is_gone = isinstance(error, FileNotFoundError) and not is_own
+        # An owner that was replaced days ago may lose its files: its rewrite can't land any more.
+        is_owner = self.epoch == self.world.oracle.epoch
+        is_gone = isinstance(error, FileNotFoundError) and is_owner
         if is_gone and task.paths <= self.world.table().paths():
             raise self.world.broken("rewrite-input-gone", str(error)) from error
         super()._failed_rewrite(task, error)
