@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import compress
 from typing import Any
 
-from thermocline.rules.decode.envelopes import Envelope
+from thermocline.rules.decode.envelopes import Envelope, Rows
 from thermocline.rules.decode.formats import Format, Refusals, SchemaSource
 from thermocline.rules.decode.framing import KEY_HEADER, VALUE_HEADER, HeadOf, heads_in
 from thermocline.rules.decode.plain import header_value
@@ -45,11 +45,14 @@ class RecordDecoder:
         """Decodes records given as aligned raw keys and values; see `Decoder`."""
         opened = self._envelope.open(keys, values, headers_of)
         bad: dict[int, Bad] = {}
-        columns = self._values(opened.values, bad, heads_in(headers_of, VALUE_HEADER))
+        rows = opened.rows or self._rows(opened.values, heads_in(headers_of, VALUE_HEADER))
+        for index, (column, reason) in rows.refused.items():
+            bad[index] = Bad(index, self._stage_of(column), reason)
+        columns = rows.columns
         if self._has_key_documents:
             columns |= self._keys(opened.keys, bad, heads_in(headers_of, KEY_HEADER))
-        for column in self._from_headers:
-            columns[column.name] = _from_header(column, opened.deletes, headers_of, bad)
+        for one in self._from_headers:
+            columns[one.name] = _from_header(one, opened.deletes, headers_of, bad)
         bad.update((one.index, one) for one in opened.bad)  # what is no row at all needs no key
         columns = {column.name: columns[column.name] for column in self._definition.columns}
         decoded = _without_bad(columns, opened.deletes, bad)
@@ -57,14 +60,9 @@ class RecordDecoder:
             return decoded
         return replace(decoded, absent=[opened.absent.get(index, ()) for index in decoded.good])
 
-    def _values(
-        self, values: Sequence[bytes | None], bad: dict[int, Bad], head_of: HeadOf
-    ) -> dict[str, list[Any]]:
+    def _rows(self, values: Sequence[bytes | None], head_of: HeadOf) -> Rows:
         refused: Refusals = {}
-        columns = self._value.read(values, refused, head_of)
-        for index, (column, reason) in refused.items():
-            bad[index] = Bad(index, self._stage_of(column), reason)
-        return columns
+        return Rows(self._value.read(values, refused, head_of), refused)
 
     def _keys(
         self, keys: Sequence[bytes | None], bad: dict[int, Bad], head_of: HeadOf

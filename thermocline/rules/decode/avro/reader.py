@@ -211,6 +211,8 @@ class _Code:
 
     def _value(self, of: AvroType, targets: Sequence[_Target], depth: int, level: int) -> None:
         """Reads a value for its targets; the place is behind it then."""
+        if of.kind != "union":
+            targets = self._present(of, targets, depth)
         here = [target for target in targets if not target.path]
         inside = [target for target in targets if target.path]
         if of.kind == "union" and (targets or all(self._is_inlined(one, level) for one in of.branches)):
@@ -235,6 +237,13 @@ class _Code:
                 why = f"the record has a value of type {of}, in which is no field {target.path[0]}"
                 self._refuse(depth, of, target, why)
 
+    def _present(self, of: AvroType, targets: Sequence[_Target], depth: int) -> list[_Target]:
+        """Tells those that only ask whether there is a value; the others are left."""
+        asking = [one for one in targets if not one.path and one.column.name == PRESENCE]
+        for target in asking if of.kind != "null" else ():
+            self._give(depth, target, "True", None)
+        return [target for target in targets if target not in asking]
+
     def _union(self, of: AvroType, targets: Sequence[_Target], depth: int, level: int) -> None:
         self._add(depth, *_NUMBER)
         for number, branch in enumerate(of.branches):
@@ -245,10 +254,6 @@ class _Code:
 
     def _leaf(self, of: AvroType, target: _Target, depth: int, level: int) -> None:
         if of.kind == "null":
-            return
-        if target.column.name == PRESENCE:
-            self._pass(of, depth, level)
-            self._give(depth, target, "True", None)
             return
         if target.column.type.kind is Kind.JSON:
             self._add(depth, f"t, p = {self._named(taker(of))}(b, p, {level})")
