@@ -287,6 +287,7 @@ LINES: Final[dict[str, Line]] = {
     "registry-rules": Line("what only a rule can read is not taken as it stands", NEVER, "thermocline/test_schema_registry.py::test_rules_that_change_what_is_read_make_records_bad_and_others_do_not"),
     "json-schema-empty": Line("a body that is no JSON, as it is empty, deletes nothing", NEVER, "thermocline/test_json_schema.py::test_a_record_that_names_no_schema_of_json_is_bad"),
     "debezium-unavailable-typed": Line("nor is what stands in place of a value that an event in another format lacks", NEVER, "thermocline/test_debezium_schemas.py::test_what_is_no_change_of_one_row_is_bad"),
+    "exact-instants": Line("many times at once are as exact as one by one", NEVER, "thermocline/test_protobuf.py::test_times_are_the_same_alone_and_among_others_and_a_bad_one_is_bad_alone"),
     "protobuf-index": Line("a number that can't be a message's place is none", NEVER, "thermocline/test_protobuf.py::test_what_names_no_message_is_bad"),
     "protobuf-message": Line("a record is read by no other message than it says", NEVER, "thermocline/test_protobuf.py::test_what_names_no_message_is_bad"),
     "protobuf-other-type": Line("a value of another type than the column's is not taken for it", DROP, "thermocline/test_protobuf.py::test_another_type_than_the_columns_is_bad"),
