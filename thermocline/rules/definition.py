@@ -73,7 +73,7 @@ ONE_COLUMN: Final[dict[str, tuple[Kind, ...]]] = {
     "bytes": (Kind.BINARY, Kind.UUID),
 }
 ENVELOPES: Final = ("plain", "debezium", "maxwell")
-ENVELOPED_FORMATS: Final = {"debezium": ("json", "json_schema", "avro"), "maxwell": ("json",)}
+ENVELOPED_FORMATS: Final = {"debezium": ("json", "json_schema", "avro", "protobuf"), "maxwell": ("json",)}
 KEY_SOURCES: Final = ("key", "value")
 FORMAT_VERSIONS: Final = (2, 3)
 BUCKETS_MAX: Final = 4096  # beyond it, a commit of every bucket writes more files than a manifest should list

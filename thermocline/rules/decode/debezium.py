@@ -28,7 +28,7 @@ from thermocline.rules.decode.framing import VALUE_HEADER, heads_in
 from thermocline.rules.decode.json_object import REFUSALS
 from thermocline.rules.decode.payload import json_row
 from thermocline.rules.decode.record import Bad, HeadersOf, Stage
-from thermocline.rules.definition import Column, LiveTable
+from thermocline.rules.definition import EMPTY_FORMATS, Column, LiveTable
 
 __all__ = ["UNAVAILABLE", "DebeziumEnvelope", "JsonDebeziumEnvelope"]
 
@@ -150,6 +150,7 @@ class DebeziumEnvelope:
     def __init__(self, definition: LiveTable, value_format: Format) -> None:
         """For the records of that table, whose values are in a format."""
         self._keys = _Keys(definition)
+        self._may_be_empty = definition.format in EMPTY_FORMATS
         columns = [column for column in definition.value_columns if not column.header]
         self._watched = [
             column for column in columns if column.type.fields or column.type.kind in _UNAVAILABLE_VALUES
@@ -163,7 +164,8 @@ class DebeziumEnvelope:
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], headers_of: HeadersOf
     ) -> Parts:
         """See `Envelope`."""
-        values = [value or None for value in values]
+        if not self._may_be_empty:
+            values = [value or None for value in values]
         refused: Refusals = {}
         found = self._events.read(values, refused, heads_in(headers_of, VALUE_HEADER))
         ops, present = found.pop(_OP), found.pop(PRESENCE)

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 
 from thermocline.rules.column_types import Kind
 from thermocline.rules.decode.exact import finite
-from thermocline.rules.decode.formats import Refusals
+from thermocline.rules.decode.formats import PRESENCE, Refusals
 from thermocline.rules.decode.framing import indexes_length, message_indexes
 from thermocline.rules.decode.protobuf.fitting import (
     TIMESTAMP,
@@ -158,6 +158,8 @@ class _Leaf:
 
 
 def _leaf(field: Any, column: Column) -> _Leaf:
+    if column.name == PRESENCE:
+        return _Leaf(field, None)
     if column.type.kind is Kind.JSON:
         return _Leaf(field, json_text_of(field))
     try:
