@@ -69,11 +69,12 @@ def decoder_for(definition: LiveTable, registry: WriterSchemas | None = None) ->
     """
     key_schema = _own_schema(definition.key_format, definition.key_schema, definition.key_message)
     value_schema = _own_schema(definition.format, definition.value_schema, definition.value_message)
-    key_format = _format(definition, definition.key_format, key_schema, registry)
-    value_format = _format(definition, definition.format, value_schema, registry)
+    key_format = _format(definition, definition.key_format, key_schema, registry, False)
+    tells_unset = definition.partial_updates and definition.envelope == "plain"
+    value_format = _format(definition, definition.format, value_schema, registry, tells_unset)
     envelope = _envelope(definition, value_format)
     if "json_schema" in (definition.key_format, definition.format):
-        bodies = partial(SchemaDocuments, JSON_SCHEMA, registry or _NoRegistry(definition), True)
+        bodies = partial(SchemaDocuments, JSON_SCHEMA, registry or _NoRegistry(definition), True, False)
         envelope = JsonSchemaEnvelope(definition, envelope, bodies)
     return RecordDecoder(definition, envelope, key_format, value_format, DeclaredColumns(definition))
 
@@ -100,16 +101,19 @@ def _own_schema(format_: str, text: str | None, message: str | None) -> WriterSc
 
 
 def _format(
-    definition: LiveTable, name: str, schema: WriterSchema | None, registry: WriterSchemas | None
+    definition: LiveTable,
+    name: str,
+    schema: WriterSchema | None,
+    registry: WriterSchemas | None,
+    tells_unset: bool,
 ) -> Format:
     if name in _FORMATS:
         return _FORMATS[name]
     of_schemas = _schema_format(name)
     if schema is not None:
-        return partial(SchemaDocuments, of_schemas, OneSchema(schema), definition.schema_framed)
-    return partial(
-        SchemaDocuments, of_schemas, _NoRegistry(definition) if registry is None else registry, True
-    )
+        return partial(SchemaDocuments, of_schemas, OneSchema(schema), definition.schema_framed, tells_unset)
+    schemas = _NoRegistry(definition) if registry is None else registry
+    return partial(SchemaDocuments, of_schemas, schemas, True, tells_unset)
 
 
 def _schema_format(name: str) -> SchemaFormat:

@@ -23,7 +23,7 @@ import msgspec
 from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.decode.absent import with_nulls
 from thermocline.rules.decode.envelopes import Parts, Rows
-from thermocline.rules.decode.formats import PRESENCE, Format, Refusals
+from thermocline.rules.decode.formats import PRESENCE, UNSET, Format, Refusals
 from thermocline.rules.decode.framing import VALUE_HEADER, heads_in
 from thermocline.rules.decode.json_object import REFUSALS
 from thermocline.rules.decode.payload import json_row
@@ -151,6 +151,7 @@ class DebeziumEnvelope:
         """For the records of that table, whose values are in a format."""
         self._keys = _Keys(definition)
         self._may_be_empty = definition.format in EMPTY_FORMATS
+        self._is_partial = definition.partial_updates
         columns = [column for column in definition.value_columns if not column.header]
         self._watched = [
             column for column in columns if column.type.fields or column.type.kind in _UNAVAILABLE_VALUES
@@ -176,14 +177,18 @@ class DebeziumEnvelope:
             if value is not None and problem:
                 bad.append(Bad(index, Stage.DECODE, problem))
             deletes.append(value is None or (op == _DELETE and not problem))
-        self._refuse_unavailable(found, refused)
-        return Parts(self._keys.open(keys), values, deletes, bad, rows=_of_upserts(found, refused, deletes))
+        rows = _of_upserts(found, refused, deletes)
+        self._mark_unavailable(rows)
+        return Parts(self._keys.open(keys), values, deletes, bad, rows=rows)
 
-    def _refuse_unavailable(self, found: dict[str, list[Any]], refused: Refusals) -> None:
-        """Refuses rows that lack a value which the change left alone."""
+    def _mark_unavailable(self, rows: Rows) -> None:
+        """Refuses rows that lack a value; with partial updates, the value stays as it is."""
         for column in self._watched:
-            for index in _unavailable(column, found[column.name]):
-                refused.setdefault(index, (column, f"{column.name}: {_NOT_THERE}"))
+            for index in _unavailable(column, rows.columns[column.name]):
+                if self._is_partial:
+                    rows.columns[column.name][index] = UNSET
+                else:
+                    rows.refused.setdefault(index, (column, f"{column.name}: {_NOT_THERE}"))
 
 
 def _refused_event(refusal: tuple[Column | None, str] | None) -> str:

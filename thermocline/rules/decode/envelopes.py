@@ -70,7 +70,9 @@ class PlainEnvelope:
         self._rule = definition.delete_when
         path = self._rule.path if self._rule is not None else ()
         in_value = [column for column in definition.value_columns if not column.header]
-        self._absent = AbsentColumns(in_value) if definition.partial_updates else None
+        # Formats with schemas tell it as they read.
+        is_json = definition.format in ("json", "json_schema")
+        self._absent = AbsentColumns(in_value) if definition.partial_updates and is_json else None
         self._op = value_format([Column(_OP, ColumnType(Kind.STRING), 0, path)], ()) if path else None
 
     def open(

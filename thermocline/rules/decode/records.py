@@ -8,7 +8,7 @@ from itertools import compress
 from typing import Any
 
 from thermocline.rules.decode.envelopes import Envelope, Rows
-from thermocline.rules.decode.formats import Format, Refusals, SchemaSource
+from thermocline.rules.decode.formats import UNSET, Format, Refusals, SchemaSource
 from thermocline.rules.decode.framing import KEY_HEADER, VALUE_HEADER, HeadOf, heads_in
 from thermocline.rules.decode.plain import header_value
 from thermocline.rules.decode.record import Bad, Decoded, HeadersOf, Stage, last_header, no_headers
@@ -48,6 +48,9 @@ class RecordDecoder:
         rows = opened.rows or self._rows(opened.values, heads_in(headers_of, VALUE_HEADER))
         for index, (column, reason) in rows.refused.items():
             bad[index] = Bad(index, self._stage_of(column), reason)
+        absent = dict(opened.absent)
+        if self._definition.partial_updates:
+            absent |= _nulls_for_unset(rows.columns)
         columns = rows.columns
         if self._has_key_documents:
             columns |= self._keys(opened.keys, bad, heads_in(headers_of, KEY_HEADER))
@@ -58,7 +61,7 @@ class RecordDecoder:
         decoded = _without_bad(columns, opened.deletes, bad)
         if not self._definition.partial_updates:
             return decoded
-        return replace(decoded, absent=[opened.absent.get(index, ()) for index in decoded.good])
+        return replace(decoded, absent=[absent.get(index, ()) for index in decoded.good])
 
     def _rows(self, values: Sequence[bytes | None], head_of: HeadOf) -> Rows:
         refused: Refusals = {}
@@ -81,6 +84,19 @@ class RecordDecoder:
         if column is None:
             return Stage.DECODE
         return Stage.KEY if column.name in self._definition.key else Stage.CONTRACT
+
+
+def _nulls_for_unset(columns: dict[str, list[Any]]) -> dict[int, tuple[str, ...]]:
+    """Puts null in the place of what is not set; gives the names of these columns by index."""
+    absent: dict[int, tuple[str, ...]] = {}
+    for name, values in columns.items():
+        if UNSET not in values:
+            continue
+        for index, value in enumerate(values):
+            if value is UNSET:
+                absent[index] = (*absent.get(index, ()), name)
+                values[index] = None
+    return absent
 
 
 def _from_header(

@@ -11,7 +11,7 @@ time for items without bytes until it is killed, and does not mind bytes that fo
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite
@@ -23,7 +23,7 @@ from thermocline.rules.decode.avro.fitting import Convert, conversion, json_text
 from thermocline.rules.decode.avro.nested import fitted, nested_taker
 from thermocline.rules.decode.avro.values import WIDTHS, Malformed, branch_of, long_at, passer, taker
 from thermocline.rules.decode.exact import finite
-from thermocline.rules.decode.formats import PRESENCE, Refusals
+from thermocline.rules.decode.formats import PRESENCE, UNSET, Refusals
 from thermocline.rules.definition import Column
 
 __all__ = ["RecordReader"]
@@ -43,16 +43,21 @@ _TOO_SHORT: Final = "the record ends before its schema does"
 class RecordReader:
     """Reads the bodies of records that one schema wrote."""
 
-    def __init__(self, schema: AvroType, columns: Sequence[Column], required: Sequence[str]) -> None:
+    def __init__(
+        self, schema: AvroType, columns: Sequence[Column], required: Sequence[str], tells_unset: bool
+    ) -> None:
         """Prepares for columns of these names, of which some must not be null.
+
+        ``tells_unset``: the others are `UNSET` where the schema lacks their field.
 
         Raises:
             SchemaInvalid: no record of that schema is read.
         """
         self._columns = columns
         self._required = frozenset(required)
+        may_lack = {column.name for column in columns} - self._required if tells_unset else frozenset()
         try:
-            self._read, self._conversions = _Code(columns).of(schema)
+            self._read, self._conversions = _Code(columns, may_lack).of(schema)
         except RecursionError:
             raise SchemaInvalid("its types are too deep within each other") from None
 
@@ -136,11 +141,13 @@ class _Line:
 class _Code:
     """Writes the code of one schema."""
 
-    def __init__(self, columns: Sequence[Column]) -> None:
+    def __init__(self, columns: Sequence[Column], may_lack: Collection[str]) -> None:
         self._columns = columns
+        self._may_lack = may_lack
         self._lines: list[_Line] = []
         self._names: dict[str, Any] = {
             "REFUSALS": _REFUSALS,
+            "UNSET": UNSET,
             "end": _end,
             "bits": _bits,
             "negative": _negative,
@@ -231,11 +238,19 @@ class _Code:
             for name, type_ in of.fields:
                 asking = [target.inside() for target in inside if target.path[0] == name]
                 self._value(type_, asking, depth, level + 1)
+            self._lack(of, inside, depth)
         else:
             self._pass(of, depth, level)
             for target in inside:
                 why = f"the record has a value of type {of}, in which is no field {target.path[0]}"
                 self._refuse(depth, of, target, why)
+
+    def _lack(self, of: AvroType, targets: Sequence[_Target], depth: int) -> None:
+        """Leaves those as they are whose field a record's type lacks."""
+        names = {name for name, _ in of.fields}
+        for target in targets:
+            if target.path[0] not in names and target.column.name in self._may_lack:  # safety: avro-unset
+                self._give(depth, target, "UNSET", None)
 
     def _present(self, of: AvroType, targets: Sequence[_Target], depth: int) -> list[_Target]:
         """Tells those that only ask whether there is a value; the others are left."""

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 
 from thermocline.rules.column_types import Kind
 from thermocline.rules.decode.exact import finite
-from thermocline.rules.decode.formats import PRESENCE, Refusals
+from thermocline.rules.decode.formats import PRESENCE, UNSET, Refusals
 from thermocline.rules.decode.framing import indexes_length, message_indexes
 from thermocline.rules.decode.protobuf.fitting import (
     TIMESTAMP,
@@ -43,9 +43,17 @@ class MessageReader:
     """Reads messages that one schema wrote; see `BodyReader`."""
 
     def __init__(
-        self, schema: WriterSchema, head: bytes, columns: Sequence[Column], required: Sequence[str]
+        self,
+        schema: WriterSchema,
+        head: bytes,
+        columns: Sequence[Column],
+        required: Sequence[str],
+        tells_unset: bool,
     ) -> None:
-        """Prepares for columns, of which some must not be null. Raises `SchemaInvalid`."""
+        """Prepares for columns, of which some must not be null. Raises `SchemaInvalid`.
+
+        ``tells_unset``: the others are `UNSET` for null, as null of Protobuf is what is not there.
+        """
         descriptors = schema.descriptors
         if schema.message is None:
             class_ = message_at(descriptors, message_indexes(head))
@@ -56,6 +64,7 @@ class MessageReader:
         self._message = _Message(class_.DESCRIPTOR, targets)
         self._columns = columns
         self._required = frozenset(required)
+        self._tells_unset = tells_unset
 
     def read(self, bodies: Sequence[bytes], start: int, refused: Refusals) -> list[list[Any]]:
         """See `BodyReader`."""
@@ -71,6 +80,8 @@ class MessageReader:
                 for index, value in enumerate(found[number]):
                     if value is None:  # safety: protobuf-key-null
                         refused.setdefault(index, (column, _reason(column, "there is none")))
+            elif self._tells_unset:  # safety: protobuf-unset
+                found[number] = [UNSET if value is None else value for value in found[number]]
         return found
 
     def _parsed(self, index: int, body: bytes, refused: Refusals) -> Any:
