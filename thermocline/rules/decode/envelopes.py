@@ -32,7 +32,7 @@ class Parts:
 
     ``bad`` are those that say nothing that a table of that definition could take. ``absent``, by index: the
     names of the columns that a record leaves as they are; with partial updates alone. ``rows``: what values
-    have, where taking them apart has read them whole.
+    have, where taking them apart has read them whole. ``unreadable``: why a value is none of its format.
     """
 
     keys: Sequence[bytes | None]
@@ -41,6 +41,7 @@ class Parts:
     bad: list[Bad]
     absent: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     rows: Rows | None = None
+    unreadable: Mapping[int, str] = field(default_factory=dict)
 
 
 class Envelope(Protocol):

@@ -36,20 +36,23 @@ class JsonSchemaEnvelope:
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], headers_of: HeadersOf
     ) -> Parts:
         """See `Envelope`."""
-        bad: list[Bad] = []
+        unreadable: dict[int, str] = {}
+        of_keys: dict[int, str] = {}
         if self._has_keys:
-            keys = self._taken_off(keys, heads_in(headers_of, KEY_HEADER), Stage.KEY, bad)
+            keys = self._taken_off(keys, heads_in(headers_of, KEY_HEADER), of_keys)
         if self._has_values:
-            values = self._taken_off(values, heads_in(headers_of, VALUE_HEADER), Stage.DECODE, bad)
+            values = self._taken_off(values, heads_in(headers_of, VALUE_HEADER), unreadable)
         opened = self._inner.open(keys, values, headers_of)
-        return replace(opened, bad=[*opened.bad, *bad])
+        bad = [Bad(index, Stage.KEY, why) for index, why in of_keys.items()]
+        bad += [one for one in opened.bad if one.index not in unreadable]  # there, it finds no value
+        return replace(opened, bad=bad, unreadable=unreadable)
 
     def _taken_off(
-        self, texts: Sequence[bytes | None], head_of: HeadOf, stage: Stage, bad: list[Bad]
+        self, texts: Sequence[bytes | None], head_of: HeadOf, unreadable: dict[int, str]
     ) -> Sequence[bytes | None]:
         refused: Refusals = {}
         bodies = self._bodies.read([text or None for text in texts], refused, head_of)[_BODY]
-        bad += [Bad(index, stage, why) for index, (_, why) in refused.items()]
+        unreadable |= {index: why for index, (_, why) in refused.items()}
         return bodies
 
 

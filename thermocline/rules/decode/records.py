@@ -48,6 +48,8 @@ class RecordDecoder:
         rows = opened.rows or self._rows(opened.values, heads_in(headers_of, VALUE_HEADER))
         for index, (column, reason) in rows.refused.items():
             bad[index] = Bad(index, self._stage_of(column), reason)
+        for index, reason in opened.unreadable.items():
+            bad[index] = Bad(index, Stage.DECODE, reason)
         absent = dict(opened.absent)
         if self._definition.partial_updates:
             absent |= _nulls_for_unset(rows.columns)
