@@ -23,7 +23,6 @@ from starlette.responses import Response
 from serving import measures
 from serving.answer import answer_json, batch_json, refused_json
 from serving.encode import MEDIA_TYPES
-from serving.extract import columns_of
 from serving.extract_response import AGE, READ_POINT, REFUSED, STALE, ExtractResponse
 from serving.models import (
     BatchAnswer,
@@ -41,6 +40,7 @@ from serving.models import (
 from serving.openapi import ANSWERING, described, problems
 from serving.problems import Requests
 from serving.requests import JsonRequest, entities_of, entity_of_query, format_of, header_of
+from serving.selection import Selection, Wanted
 from serving.tables import ServedTable, Tables
 from serving.worker import Worker
 from thermocline.errors import (
@@ -167,7 +167,7 @@ async def batch(worker: OfWorker, table: Table, body: BatchBody, read_after: Rea
 
 @reads.post(
     "/v1/tables/{table}/extract",
-    summary="All rows of {table}, at one read point",
+    summary="All rows of {table}, or some, at one read point",
     response_class=Response,
     responses={
         200: {
@@ -190,12 +190,14 @@ async def extract(
 ) -> Response:
     """A stream as Accept prefers it. One that breaks off lacks its end mark or footer."""
     format_name = format_of(accept)
-    columns = None if body is None else body.columns
-    columns_of(table.reader.cold.index.definition, columns)  # refused before it waits in line
+    wanted = Wanted() if body is None else Wanted(body.columns, body.where, body.limit)
+    definition = table.reader.cold.index.definition
+    # Refused before it waits in line. Reading a long condition would keep others waiting here.
+    await asyncio.to_thread(Selection.of, definition, wanted)
     included = await worker.read_after(table.reader, read_after)
     floor = table.reader.end()
     refused = table.reader.refused_up_to(included)
-    return ExtractResponse(lambda: table.extract(columns, floor), format_name, worker, refused)
+    return ExtractResponse(lambda: table.extract(wanted, floor), format_name, worker, refused)
 
 
 @reads.get(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any, BinaryIO, Final, Self
 
 import httpx
 import msgspec
 
 from serving.encode import END_OF_STREAM, MEDIA_TYPES, PROBLEM_TYPE
+from serving.selection import Wanted
 from thermocline.errors import InternalError, ServerUnreachable, ThermoclineError, all_errors
 from thermocline.rules.read_point import ReadPoint
 
@@ -72,19 +74,21 @@ class Client:
     def extract(
         self,
         table: str,
-        columns: list[str] | None,
+        wanted: Wanted | None,
         format_name: str,
         sink: BinaryIO,
         progress: Callable[[int], None],
     ) -> ReadPoint:
-        """Writes a table's stream to ``sink``, telling the bytes so far; where it was read.
+        """Writes what is wanted of a table to ``sink``, telling the bytes so far; where it was read.
+
+        ``wanted`` is None for all of it.
 
         Raises:
             ServerUnreachable: nobody answers there, or the stream broke off.
             ThermoclineError: the server's own error.
         """
         accept = {"Accept": MEDIA_TYPES[format_name][0]}
-        body = {} if columns is None else {"columns": columns}
+        body = {name: value for name, value in asdict(wanted or Wanted()).items() if value is not None}
         path = f"/v1/tables/{table}/extract"
         received, tail = 0, b""
         with self._reached(), self._http.stream("POST", path, json=body, headers=accept) as response:

@@ -14,6 +14,7 @@ import pytest
 from serving.app import create_app
 from serving.client import Client
 from serving.requests import BODY_BYTES_MAX
+from serving.selection import Wanted
 from serving.tables import ServedTable, Tables
 from serving.worker import EXTRACTS_MAX
 from thermocline.errors import BadParameter, RowNotFound, ServerUnreachable
@@ -262,8 +263,11 @@ def test_an_extract_streams_in_the_format_asked_for(
     [
         ({"columns": ["nope"]}, 422, "bad-parameter"),
         ({"columns": []}, 422, "bad-parameter"),
-        ({"where": "app_id = 7"}, 422, "bad-parameter"),
-        ({"limit": 1}, 422, "bad-parameter"),
+        ({"where": "app_id ="}, 422, "bad-parameter"),
+        ({"where": "app_id = 'x'"}, 422, "bad-parameter"),
+        ({"where": 7}, 422, "bad-parameter"),
+        ({"limit": -1}, 422, "bad-parameter"),
+        ({"offset": 1}, 422, "bad-parameter"),
     ],
 )
 def test_a_wrong_extract_is_refused(
@@ -358,7 +362,7 @@ def test_the_client_reads_what_the_server_says(served: SimpleNamespace) -> None:
     assert [row["key"] for row in rows] == ["a", "c", "d"]
     sink = io.BytesIO()
     told: list[int] = []
-    read_point = client.extract("profiles", ["key"], "parquet", sink, told.append)
+    read_point = client.extract("profiles", Wanted(["key"]), "parquet", sink, told.append)
     assert read_point.end == served.world.end
     assert told[-1] == len(sink.getvalue())
     with pytest.raises(RowNotFound, match='has no row app_id=7, user_id="u1", key="zz"') as missing:
@@ -368,7 +372,7 @@ def test_the_client_reads_what_the_server_says(served: SimpleNamespace) -> None:
     with pytest.raises(BadParameter, match="not a key column; the key is app_id, user_id, key"):
         client.lookup("profiles", {"app_id": "7", "user_id": "u1", "value": "x"})
     with pytest.raises(BadParameter, match=r"no such column.*updated_at"):
-        client.extract("profiles", ["nope"], "arrow", sink, told.append)
+        client.extract("profiles", Wanted(["nope"]), "arrow", sink, told.append)
 
 
 def test_the_client_says_that_nobody_answers() -> None:

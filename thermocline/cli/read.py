@@ -23,6 +23,7 @@ from thermocline.text.typed import again
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from serving.selection import Wanted
     from thermocline.rules.read_point import ReadPoint
 
 REFUSED_MAX: Final = 1_000  # as many as a server gives at once
@@ -107,10 +108,20 @@ def refused(
     show(answer, Group(table(("record", "stage", "reason"), rows), words) if rows else words, as_json)
 
 
-def extract(
+def extract(  # noqa: PLR0913, PLR0917  (a command has as many options)
     context: typer.Context,
     name: TableName,
     columns: Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CONDITION",
+            help="Only rows for which this is true, in SQL: value LIKE 'a%' AND app_id IN (7, 8)",
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="At most N rows, any of them.")
+    ] = None,
     format: Annotated[Format | None, typer.Option(help="Default: PATH's extension, else arrow.")] = None,  # noqa: A002
     at: Annotated[
         str | None,
@@ -128,12 +139,15 @@ def extract(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write all rows as of one read point to a file or stdout.
+    """Write rows as of one read point to a file or stdout: all, or those that match a condition.
 
     As an Arrow stream or a Parquet file.
     """
+    from serving.selection import Wanted
+
     chosen = format or _format_of(output)
-    wanted = [column.strip() for column in columns.split(",")] if columns else None
+    names = [column.strip() for column in columns.split(",")] if columns else None
+    wanted = Wanted(names, where, limit)
     if url and at:
         raise BadParameter(name="--at", problem="a server extracts as of now; leave --at or --url out")
     read = _reader(context, name, wanted, chosen, at, url)
@@ -171,7 +185,7 @@ def _read(context: typer.Context, name: str, key: dict[str, str], read_after: st
 def _reader(
     context: typer.Context,
     name: str,
-    columns: list[str] | None,
+    wanted: Wanted,
     chosen: Format,
     at: str | None,
     url: str | None,
@@ -181,7 +195,7 @@ def _reader(
 
         def from_server(sink: BinaryIO, progress: Callable[[int], None]) -> ReadPoint:
             with Client(url) as client:
-                return client.extract(name, columns, chosen.value, sink, progress)
+                return client.extract(name, wanted, chosen.value, sink, progress)
 
         return from_server
     from serving.private import extract as extract_here
@@ -189,7 +203,7 @@ def _reader(
 
     settings = session_of(context).settings()
     point = ReadPoint.parse(at) if at else None
-    return lambda sink, progress: extract_here(settings, name, columns, chosen.value, sink, point, progress)
+    return lambda sink, progress: extract_here(settings, name, wanted, chosen.value, sink, point, progress)
 
 
 def _report(name: str, output: Path | None, point: ReadPoint, as_json: bool) -> None:
