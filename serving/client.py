@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Final, Self
 import httpx
 import msgspec
 
-from serving.encode import END_OF_STREAM, MEDIA_TYPES, PROBLEM_TYPE
+from serving.encode import END_OF_STREAM, FORMATS, PROBLEM_TYPE
 from serving.selection import Wanted
 from thermocline.errors import InternalError, ServerUnreachable, ThermoclineError, all_errors
 from thermocline.rules.read_point import ReadPoint
@@ -18,8 +18,6 @@ from thermocline.rules.read_point import ReadPoint
 # An answer may wait for Thermocline-Read-After (10 s by default), the first chunk for a seal.
 TIMEOUT_SECONDS: Final = 60.0
 CHUNK_BYTES: Final = 1 << 20
-PARQUET_MARK: Final = b"PAR1"
-END_MARKS: Final = {"arrow": END_OF_STREAM, "parquet": PARQUET_MARK}
 
 
 class Client:
@@ -78,16 +76,17 @@ class Client:
         format_name: str,
         sink: BinaryIO,
         progress: Callable[[int], None],
+        coding: str | None = None,
     ) -> ReadPoint:
         """Writes what is wanted of a table to ``sink``, telling the bytes so far; where it was read.
 
-        ``wanted`` is None for all of it.
+        ``wanted`` is None for all of it. With a coding, text arrives and is written compressed.
 
         Raises:
             ServerUnreachable: nobody answers there, or the stream broke off.
             ThermoclineError: the server's own error.
         """
-        accept = {"Accept": MEDIA_TYPES[format_name][0]}
+        accept = {"Accept": FORMATS[format_name].media_type, "Accept-Encoding": coding or "identity"}
         body = {name: value for name, value in asdict(wanted or Wanted()).items() if value is not None}
         path = f"/v1/tables/{table}/extract"
         received, tail = 0, b""
@@ -95,12 +94,12 @@ class Client:
             if response.is_error:
                 response.read()
             self._check(response)
-            for chunk in response.iter_bytes(CHUNK_BYTES):
+            for chunk in response.iter_raw(CHUNK_BYTES):
                 sink.write(chunk)
                 received += len(chunk)
                 tail = (tail + chunk)[-len(END_OF_STREAM) :]
                 progress(received)
-        if not tail.endswith(END_MARKS[format_name]):
+        if not tail.endswith(FORMATS[format_name].end_mark):  # without a mark, the end of chunks is one
             raise ServerUnreachable(url=self._url, detail=f"the stream broke off after {received} bytes")
         return ReadPoint.parse(response.headers["Thermocline-Read-Point"])
 

@@ -84,7 +84,7 @@ class _PartialRows:
 
 
 class Extract:
-    """One extract: its schema and read point, and the rows. To be closed, which also releases its pin.
+    """One extract: its columns and read point, and the rows. To be closed, which also releases its pin.
 
     ``rows`` counts those given so far.
     """
@@ -125,6 +125,8 @@ class Extract:
         metadata = {READ_POINT_METADATA: self.read_point.to_header()}
         known = index.definition.given_schema
         self.schema = pa.schema([known.field(name) for name in selection.columns], metadata)
+        given = {column.name: column for column in index.definition.given_columns}
+        self.columns = tuple(given[name] for name in selection.columns)
         self._read_schema = pa.schema([known.field(name) for name in selection.read], metadata)
         self._nested = {column.name: column.type for column in index.definition.columns if column.type.fields}
         self._key_schema = pa.schema(

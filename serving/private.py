@@ -19,7 +19,7 @@ import msgspec
 from serving.answer import answer_json, refused_json
 from serving.cold.folder import ColdFolder, publish
 from serving.cold.manifest import source_of
-from serving.encode import MEDIA_TYPES
+from serving.encode import encoded
 from serving.entity import entity_of
 from serving.extract import Extract
 from serving.feed import fill_until
@@ -108,17 +108,18 @@ def extract(
     sink: BinaryIO,
     at: ReadPoint | None,
     progress: Callable[[int], None],
+    coding: str | None = None,
 ) -> ReadPoint:
     """Writes what is wanted of a table, None for all, telling the rows so far; where it was read.
 
-    As of now, or as of ``at``.
+    As of now, or as of ``at``; compressed, if a coding is named.
 
     Raises:
         ReadPointGone: that snapshot, or a record up to those ends, is not there (any more).
         ThermoclineError: what is wanted is wrong, a source is away, or the log does not fit the table.
     """
     with opened(settings, table, at) as private:
-        return private.extract(wanted or Wanted(), format_name, sink, progress)
+        return private.extract(wanted or Wanted(), format_name, sink, progress, coding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +161,13 @@ class Private:
         format_name: str,
         sink: BinaryIO,
         progress: Callable[[int], None],
+        coding: str | None = None,
     ) -> ReadPoint:
         """As the function ``extract``."""
         selection = Selection.of(self.definition, wanted)
         age_seconds = self.hot.age_seconds(SystemClock().monotonic())
         stream = Extract(self.reader.cold, self.hot, selection, age_seconds, self.folder / SPILL)
-        for chunk in MEDIA_TYPES[format_name][1](stream.schema, stream.batches()):
+        for chunk in encoded(stream, format_name, coding):
             sink.write(chunk)
             progress(stream.rows)
         return stream.read_point

@@ -44,10 +44,13 @@ def expression_of(predicate: Predicate, names: Mapping[str, str]) -> Expression:
             return _joined(or_, [expression_of(one, names) for one in conditions])
     column = ColumnExpression(names[predicate.column.name])
     match predicate:
-        case Comparison(of, operator, Value() as value):
-            return _OPERATORS[operator](column, _constant(of, value))
-        case Comparison(_, operator, Column() as other):
-            return _OPERATORS[operator](column, ColumnExpression(names[other.name]))
+        case Comparison(of, operator, operand):
+            right = (
+                ColumnExpression(names[operand.name])
+                if isinstance(operand, Column)
+                else _constant(of, operand)
+            )
+            return _OPERATORS[operator](column, right)
         case OneOf(of, values):
             return column.isin(*(_constant(of, value) for value in values))
         case Like(_, pattern):

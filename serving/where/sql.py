@@ -183,7 +183,7 @@ def _value(column: Column, node: exp.Expr) -> Value:
             hint = "nothing is equal to NULL; use IS NULL or IS NOT NULL"
             raise _refused(f"{_shown(node.parent or node)}: {hint}")
         case exp.Boolean():
-            token, read = node.this, _READ_BOOLEAN
+            token, read = str(node.this), _READ_BOOLEAN
         case exp.Literal(is_string=True):
             token, read = node.name, _READ_TEXT
         case exp.Literal():
@@ -200,7 +200,7 @@ def _value(column: Column, node: exp.Expr) -> Value:
         raise _refused(problem) from None
 
 
-def _misspelled(column: Column, _: Any) -> Any:
+def _misspelled(column: Column, _: str) -> Any:
     raise ValueError(_SPELLED.get(column.type.kind, "it is written in single quotes"))
 
 
@@ -218,7 +218,7 @@ def _exact(column: Column, text: str) -> Any:
 
 
 _Read = Mapping[Kind, Callable[[Column, str], Any]]
-_READ_BOOLEAN: Final[_Read] = {Kind.BOOLEAN: lambda _, flag: bool(flag)}
+_READ_BOOLEAN: Final[_Read] = {Kind.BOOLEAN: lambda _, text: text == "True"}
 _READ_NUMBER: Final[_Read] = {
     Kind.INT: lambda _, text: scalars.integer(text, *scalars.INT_RANGE),
     Kind.LONG: lambda _, text: scalars.integer(text, *scalars.LONG_RANGE),

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from serving.encode import MEDIA_TYPES, READ_POINT_METADATA
+from serving.encode import READ_POINT_METADATA, encoded
 from serving.entity import entity_of
 from serving.extract import Extract, conformed
 from serving.selection import Selection, Wanted
@@ -311,7 +311,7 @@ def test_streams_can_be_read_back_and_carry_the_read_point(
         world.produce(_profile(f"u{number}", "k"), _value("x"))
     world.tail()
     extract = table.extract(Wanted(), table.reader.end())
-    content = b"".join(MEDIA_TYPES[format_name][1](extract.schema, extract.batches()))
+    content = b"".join(encoded(extract, format_name))
     extract.close()
     if format_name == "arrow":
         read = pa.ipc.open_stream(content).read_all()
