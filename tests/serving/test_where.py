@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import base64
+import json
 import random
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from serving.encode import FORMATS, encoded
 from serving.extract import Extract
 from serving.selection import Selection, Wanted
 from serving.tables import ServedTable
-from serving.where.sql import LENGTH_MAX, parse_where
+from serving.where.sql import DEPTH_MAX, LENGTH_MAX, parse_where
 from thermocline.errors import BadParameter
 from thermocline.rules.column_types import Kind
 from thermocline.rules.definition import LiveTable
@@ -366,3 +369,39 @@ def test_every_kind_of_column_has_a_spelling() -> None:
     """A kind that is added later must be thought of."""
     nested = {Kind.STRUCT, Kind.LIST, Kind.MAP}
     assert {column.type.kind for column in KINDS.columns} | nested == set(Kind)
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "extracts.md"
+
+
+def test_the_page_on_extracts_says_what_conditions_leave(
+    served: Callable[..., tuple[Any, ServedTable]],
+) -> None:
+    page = PAGE.read_text()
+    world, table = served()
+    for place, line in enumerate(_block(page, "jsonl").splitlines()):
+        record = json.loads(line)
+        key = {name: record.pop(name) for name in world.definition.key}
+        world.produce(key, record)
+        if place == 2:
+            world.commit()
+            world.publish()
+            table.refresh()
+    world.tail()
+    conditions = re.findall(r"^\| `(.+)` \| (.*)\|$", page.partition("| condition")[2], re.MULTILINE)[:7]
+    assert len(conditions) == 7
+    for where, expected in conditions:
+        found = {
+            f"{row['app_id']} {row['user_id']} {row['key']}" for row in _rows(table, Wanted(where=where))
+        }
+        assert found == set(filter(None, expected.strip().split(", "))), where
+    extract = table.extract(Wanted(), table.reader.end())
+    content = b"".join(encoded(extract, "csv")).decode()
+    extract.close()
+    assert sorted(content.splitlines()) == sorted(_block(page, "csv").splitlines())
+    assert f"At most {LENGTH_MAX:,} characters, nested {DEPTH_MAX} levels deep" in page
+    assert all(one.media_type in page for one in FORMATS.values())
+
+
+def _block(page: str, language: str) -> str:
+    return page.partition(f"```{language}\n")[2].partition("```")[0]
