@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -22,7 +22,7 @@ from thermocline.bounded import Bounded
 from thermocline.errors import NotReady
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.read_counts import ReadCounts
-from thermocline.rules.fold import overlay
+from thermocline.rules.fold import loses, overlay
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
 
@@ -44,6 +44,20 @@ ROW_OVERHEAD_BYTES: Final = 160
 REFUSED_SHOWN_MAX: Final = 20
 
 Hits = Mapping[bytes, "HotRow | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class EntityRows:
+    """The cold rows of an entity by key, as JSON.
+
+    ``sequences`` are those of its rows, and of deletes that are remembered, where columns order the records.
+    """
+
+    rows: Mapping[bytes, JsonRow] = field(default_factory=dict)
+    sequences: Mapping[bytes, bytes] = field(default_factory=dict)
+
+
+NO_ROWS: Final = EntityRows()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +133,7 @@ class TableReader:
         self._cold: ColdSide | None = None
         self._reached: _Reached | None = None
         self.counts = ReadCounts(clock.now_ms())
-        self._entities: Bounded[tuple[bytes, bytes], dict[bytes, JsonRow]] = Bounded(ENTITY_CACHE_BYTES_MAX)
+        self._entities: Bounded[tuple[bytes, bytes], EntityRows] = Bounded(ENTITY_CACHE_BYTES_MAX)
 
     @property
     def hot(self) -> HotReader:
@@ -239,23 +253,29 @@ class TableReader:
         except STORAGE_ERRORS as error:
             raise storage_failed(self.name, error) from error
 
-    def cached_rows(self, cold: ColdSide, entity: Entity) -> dict[bytes, JsonRow] | None:
-        """The entity's cold rows, if they are known without reading; not to be changed by the caller."""
+    def cached_rows(self, cold: ColdSide, entity: Entity) -> EntityRows | None:
+        """The entity's cold rows, if they are known without reading."""
         fingerprint = cold.index.fingerprints.get(entity.bucket)
-        return {} if fingerprint is None else self._entities.get((fingerprint, entity.prefix))
+        return NO_ROWS if fingerprint is None else self._entities.get((fingerprint, entity.prefix))
 
-    def cold_rows(self, cold: ColdSide, entity: Entity) -> dict[bytes, JsonRow]:
-        """The entity's cold rows by key, as JSON; not to be changed by the caller. Reads files."""
+    def cold_rows(self, cold: ColdSide, entity: Entity) -> EntityRows:
+        """The entity's cold rows. Reads files."""
         known = self.cached_rows(cold, entity)
         if known is not None:
             return known
         rows = {key: cold.rows.cold(row) for key, row in cold.reader.rows(cold.index, entity).items()}
+        sequences: dict[bytes, bytes] = {}
+        if cold.index.definition.sequence_by:
+            sequences = cold.reader.sequences(cold.index, entity)
         weight = ROW_OVERHEAD_BYTES + sum(
-            len(key) + len(row) + ROW_OVERHEAD_BYTES for key, row in rows.items()
+            len(key) + len(value) + ROW_OVERHEAD_BYTES
+            for known in (rows, sequences)
+            for key, value in known.items()
         )
-        return self._entities.put((cold.index.fingerprints[entity.bucket], entity.prefix), rows, weight)
+        found = EntityRows(rows, sequences)
+        return self._entities.put((cold.index.fingerprints[entity.bucket], entity.prefix), found, weight)
 
-    def overlay(self, look: Look, cold: Sequence[Mapping[bytes, JsonRow]]) -> list[list[JsonRow]]:
+    def overlay(self, look: Look, cold: Sequence[EntityRows]) -> list[list[JsonRow]]:
         """The rows of each entity, sorted by key: its cold rows with its hits laid over them."""
         form = look.cold.rows
         return [
@@ -340,10 +360,13 @@ def _has_all_partitions(index: ColdIndex, view: HotView) -> bool:
     return all((topic, p) in end for topic, p, _ in index.seam.items() if topic in topics)
 
 
-def _overlaid(form: RowJson, entity: Entity, cold: Mapping[bytes, JsonRow], hits: Hits) -> list[JsonRow]:
+def _overlaid(form: RowJson, entity: Entity, cold: EntityRows, hits: Hits) -> list[JsonRow]:
+    rows = cold.rows
     if not hits:
-        return [cold[key] for key in sorted(cold)]
+        return [rows[key] for key in sorted(rows)]
     winners = {
-        key: None if row is None else form.hot(entity, key, row, cold.get(key)) for key, row in hits.items()
+        key: form.hot(entity, key, row, rows.get(key)) if row is not None and row.payload else None
+        for key, row in hits.items()
+        if row is None or not loses(row.sequence, cold.sequences.get(key))
     }
-    return list(overlay(cold, winners).values())
+    return list(overlay(rows, winners).values())

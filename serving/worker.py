@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from serving.cold.threads import ReadingThreads
+from serving.lookup import NO_ROWS
 from serving.storage import storage_named
 from thermocline.errors import ReadAfterTimeout
 from thermocline.process.logs import fields
@@ -95,7 +96,7 @@ class Worker:
                         known[place] = reader.cold_rows(look.cold, entities[place])
 
             await self._cold_threads.run(read)
-        return look, reader.overlay(look, [rows or {} for rows in known])
+        return look, reader.overlay(look, [rows or NO_ROWS for rows in known])
 
     async def read_after(self, reader: TableReader, text: str | None) -> Mapping[tuple[str, int], int]:
         """Waits, within the bound, until an answer includes the records that a request names; gives these.

@@ -14,7 +14,7 @@ from __future__ import annotations
 from functools import partial
 
 from thermocline.errors import ConfigInvalid
-from thermocline.rules.decode.arrow import arrow_array, key_table, natural_values, records_table
+from thermocline.rules.decode.arrow import arrow_array, key_table, natural_values, records_table, sequences
 from thermocline.rules.decode.avro import AVRO
 from thermocline.rules.decode.debezium import DebeziumEnvelope, JsonDebeziumEnvelope, RowAfter
 from thermocline.rules.decode.envelopes import Envelope, PlainEnvelope
@@ -51,6 +51,7 @@ __all__ = [
     "natural_values",
     "pack_rows",
     "records_table",
+    "sequences",
     "unpack_arrays",
 ]
 
@@ -72,7 +73,8 @@ def decoder_for(definition: LiveTable, registry: WriterSchemas | None = None) ->
     key_format = _format(definition, definition.key_format, key_schema, registry)
     value_format = _format(definition, definition.format, value_schema, registry)
     envelope, row_format = _opened(definition, value_format)
-    return RecordDecoder(definition, envelope, key_format, row_format, DeclaredColumns(definition))
+    schemas = DeclaredColumns(definition)
+    return RecordDecoder(definition, envelope, key_format, row_format, schemas, value_format)
 
 
 def _opened(definition: LiveTable, value_format: Format) -> tuple[Envelope, Format]:

@@ -81,7 +81,7 @@ class JsonDebeziumEnvelope:
 
     def __init__(self, definition: LiveTable) -> None:
         """For the records of that table, which has its key in the record's key."""
-        self._columns = [column for column in definition.value_columns if not column.header]
+        self._columns = [column for column in definition.value_columns if column.is_in_row]
         self._is_partial = definition.partial_updates
         self._event = msgspec.json.Decoder(_Event).decode
         self._keys = _Keys(definition)
@@ -92,8 +92,10 @@ class JsonDebeziumEnvelope:
         deletes: list[bool] = []
         bad: list[Bad] = []
         absent: dict[int, tuple[str, ...]] = {}
+        events: list[bytes | None] = []
         for index, value in enumerate(values):
-            row, problem = self._row(value) if value else (None, None)
+            event, row, problem = self._opened(value) if value else (None, None, None)
+            events.append(event)
             if row is not None and (missing := self._missing(row)):
                 if self._is_partial:
                     absent[index] = tuple(column.name for column in missing)
@@ -104,21 +106,22 @@ class JsonDebeziumEnvelope:
                 bad.append(Bad(index, *problem))
             rows.append(row)
             deletes.append(row is None and problem is None)
-        return Parts(self._keys.open(keys), rows, deletes, bad, absent)
+        return Parts(self._keys.open(keys), rows, deletes, bad, absent, events)
 
-    def _row(self, value: bytes) -> tuple[bytes | None, tuple[Stage, str] | None]:
-        """The row after the change, None where it is gone; and what is wrong."""
+    def _opened(self, value: bytes) -> tuple[bytes, bytes | None, tuple[Stage, str] | None]:
+        """The event without its schema; the row after the change, None where it is gone; and what is wrong."""
         try:
             event = self._event(value)
             if event.op is None and bytes(event.payload) != b"null":
-                event = self._event(event.payload)
+                value = bytes(event.payload)
+                event = self._event(value)
         except REFUSALS as error:
-            return None, (Stage.DECODE, f"not a change event: {error}")
+            return value, None, (Stage.DECODE, f"not a change event: {error}")
         row = bytes(event.after)
         problem = _problem(event.op, row != b"null")
         if problem or event.op == _DELETE:
-            return None, (Stage.DECODE, problem) if problem else None
-        return row, None
+            return value, None, (Stage.DECODE, problem) if problem else None
+        return value, row, None
 
     def _missing(self, row: bytes) -> list[Column]:
         """The columns whose value is not there; most rows are told at a glance to have all."""
@@ -169,7 +172,7 @@ class DebeziumEnvelope:
             is_deleted = value is None or (op == _DELETE and not problem)
             deletes.append(is_deleted)
             rows.append(None if is_deleted else value)
-        return Parts(self._keys.open(keys), rows, deletes, bad)
+        return Parts(self._keys.open(keys), rows, deletes, bad, events=values)
 
 
 class RowAfter:
