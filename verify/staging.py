@@ -73,12 +73,12 @@ STORAGE_ERRORS: Final = (duckdb.IOException, duckdb.OutOfMemoryException)
 
 @dataclass(slots=True)
 class Staging:
-    """Five tables: `LOG`, `STORED`, `EXTRACT`, `HOT`, and `REMEMBERED`, of the deletes that a table remembers.
+    """Five tables: `LOG`, `STORED`, `EXTRACT`, `HOT`, and `REMEMBERED` for deletes that the table remembers.
 
     Each has the key, provenance, the value columns and, where they belong to it, what is known of a record.
     `LAST` is made of `LOG`. With partial updates, `LOG` and `HOT` also say of each value column whether it is
-    absent, and `LOG` of each record whether it is ``WHOLE`` by itself. Where columns order the records, all have
-    their `SEQUENCE`.
+    absent, and `LOG` of each record whether it is ``WHOLE`` by itself. Where columns order the records, all
+    have their `SEQUENCE`.
     Values are in a form that is equal exactly where they are: a double is its bits, a string its bytes.
 
     Raises `duckdb.Error` where the folder fails or is full.
@@ -157,8 +157,8 @@ class Staging:
         """Makes `LAST` of the records that can still decide; how many were dropped.
 
         Of a key, partition and stretch of the log, these are the last record and the last `MAYBE`. With
-        partial updates they have each column from the last record that set it, on their side of the seam. Where
-        columns order the records, the last one is that of the highest sequence.
+        partial updates they have each column from the last record that set it, on their side of the seam.
+        Where columns order the records, the last one is that of the highest sequence.
         """
         if self.definition.partial_updates:
             self._lay_together()

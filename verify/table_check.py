@@ -164,7 +164,8 @@ class TableCheck:
             WHERE {TOMBSTONE} AND {STATE} != {MAYBE} AND {_TIME} >= {self._forgotten_before(staging)}
             AND NOT EXISTS (
                 SELECT 1 FROM (
-                    SELECT {KEY}, {SEQUENCE} FROM {STORED} UNION ALL SELECT {KEY}, {SEQUENCE} FROM {REMEMBERED}
+                    SELECT {KEY}, {SEQUENCE} FROM {STORED}
+                    UNION ALL SELECT {KEY}, {SEQUENCE} FROM {REMEMBERED}
                 ) AS known
                 WHERE known.{KEY} = below.{KEY} AND known.{SEQUENCE} >= below.{SEQUENCE}
             )

@@ -137,7 +137,7 @@ class ColdReader:
         return self._deletes.put(place, read_deletes(self._io, deletes), weight=deletes.length)
 
     def hidden(self, file: ColdFile) -> BitMap | None:
-        """The deleted positions of a data file but those of deletes to remember; None when none are deleted."""
+        """The deleted positions of a data file but those of deletes to remember; None when none are."""
         deleted = self.deleted(file)
         return None if deleted is None else deleted - self._opened(file).tombstones
 

@@ -86,8 +86,8 @@ def winners_of_bucket(
     """The last record of each row of a bucket, where it is not before the seam; by ``SCHEMA``, in no order.
 
     The payload of a tombstone is empty. All of the bucket's hot records are in memory while it works.
-    With partial updates it is by ``PARTIAL_SCHEMA``, with the names of the columns that no hot record set, and
-    whose values are to be taken from the cold row. Where columns order the records it is by
+    With partial updates it is by ``PARTIAL_SCHEMA``, with the names of the columns that no hot record set,
+    and whose values are to be taken from the cold row. Where columns order the records it is by
     ``ORDERED_SCHEMA``, and the cold row may have the higher sequence.
     """
     if laying.is_ordered:

@@ -218,14 +218,14 @@ class World:
         return rows
 
     def _rows_in_order(self, end: Seam) -> dict[tuple[Any, ...], dict[str, Any]]:
-        """The same where columns order the records: of equal sequences the later one of its partition wins."""
+        """The same where columns order the records; of equal sequences the later record wins."""
         states: dict[tuple[Any, ...], tuple[Any, dict[str, Any] | None]] = {}
         for partition, log in enumerate(self.logs):
             for raw_key, raw, _ in log[: end[(TOPIC, partition)]]:
                 key, fields = json.loads(raw_key), json.loads(raw or b"{}")
                 place = tuple(key[name] for name in self.definition.key)
                 sequence = [fields[name] for name in self.definition.sequence_by]
-                row = {column.name: {**fields, **key}.get(column.name) for column in self.definition.columns}
+                row = {one.name: {**fields, **key}.get(one.name) for one in self.definition.columns}
                 if place not in states or sequence >= states[place][0]:
                     states[place] = (sequence, None if fields.get("op") == "D" else row)
         return {place: row for place, (_, row) in states.items() if row is not None}

@@ -70,8 +70,8 @@ def write_data_file(
 ) -> WrittenFile:
     """Write rows (``definition.records_schema``, sorted by key, at least one) as one data file.
 
-    All of them are in the bucket ``part``. Rows that are tombstones are noted in the footer. Their lineage is stored where they have it (``row_lineage``), as
-    rows that come from other files have.
+    All of them are in the bucket ``part``. Rows that are tombstones are noted in the footer. Their lineage is
+    stored where they have it (``row_lineage``), as rows that come from other files have.
     """
     with failstep("data-file.write"), DataFileWriter(io, path, definition, part) as writer:
         writer.write(rows)

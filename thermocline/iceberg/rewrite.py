@@ -122,8 +122,7 @@ def check_same_rows(table: Table, definition: LiveTable, ours: Link, others: Seq
         for file in after - before:
             if file.part.within(unit) is None:  # safety: rewrite-in-units
                 raise NotARewrite(f"{file.path} is in {file.part}, and the table has {unit}")
-        if definition.sequence_by:
-            _check_deletes_kept(table.io, before, after)
+        _check_deletes_kept(table.io, definition, before, after)
         was, is_now = _Sums(table.io, then), _Sums(table.io, then, ids)
         if was.rows_listed(before) != is_now.rows_listed(after):
             raise NotARewrite("it has another number of rows")
@@ -135,10 +134,12 @@ def check_same_rows(table: Table, definition: LiveTable, ours: Link, others: Seq
         raise StorageFailed(table=definition.name, detail=first_line(error)) from error
 
 
-def _check_deletes_kept(io: FileIO, before: Counter[DataFile], after: Counter[DataFile]) -> None:
+def _check_deletes_kept(
+    io: FileIO, definition: LiveTable, before: Counter[DataFile], after: Counter[DataFile]
+) -> None:
     """No file is gone that remembers deletes, which others don't see and so don't keep."""
     kept = {file.path for file in after}
-    for file in before:
+    for file in before if definition.sequence_by else ():
         if file.path not in kept and load_tombstones(io, file.path).positions:  # safety: rewrite-forgets
             raise NotARewrite(f"{file.path} is gone, with deletes that late records must lose against")
 

@@ -102,12 +102,7 @@ def plan_alteration(
     files = files or {}
     problems = [*_fixed_fields(current, wanted), *_problems_of_columns(current, wanted)]
     problems += problems_of_buckets(current, wanted.buckets_written, files)
-    if current.sequence_by and wanted.buckets_written > current.buckets_written and any(files.values()):
-        # safety: ordered-buckets
-        problems.append(
-            f"buckets can't be raised to {wanted.buckets_written}: with sequence_by, files are not rewritten, as "
-            "they remember deletes"
-        )
+    problems += _problems_of_order(current, wanted, files)
     problems += [
         f"the topic {topic} can't be left out: the table holds rows of it, and its seam"
         for topic in current.topics
@@ -198,6 +193,22 @@ def _problems_of_columns(current: LiveTable, wanted: LiveTable) -> Iterator[str]
         yield (
             f"the columns can't be reordered from {', '.join(kept)} to {', '.join(in_the_file)}: readers may "
             "take them by place"
+        )
+
+
+def _problems_of_order(current: LiveTable, wanted: LiveTable, files: Mapping[int, int]) -> Iterator[str]:
+    """Of a table that remembers deletes."""
+    is_raised = wanted.buckets_written > current.buckets_written
+    if current.sequence_by and is_raised and any(files.values()):  # safety: ordered-buckets
+        yield (
+            f"buckets can't be raised to {wanted.buckets_written}: with sequence_by, files are not rewritten "
+            "for it, as they remember deletes"
+        )
+    ours, theirs = current.tombstone_retention_hours, wanted.tombstone_retention_hours
+    if theirs > ours:  # safety: retention-only-falls
+        yield (
+            f"tombstone_retention_hours can't be raised to {theirs} from {ours}: deletes that were forgotten "
+            "already can't be remembered again"
         )
 
 

@@ -804,7 +804,8 @@ def _problems_of_sequence(table: LiveTable) -> Iterable[str]:
 
 def _problems_of_sequence_column(table: LiveTable, column: Column) -> Iterable[str]:
     if column.type.kind not in SEQUENCE_KINDS:
-        yield f"sequence_by can't be a {column.type}, as column {column.name} is: use {', '.join(SEQUENCE_KINDS)}"
+        kinds = ", ".join(SEQUENCE_KINDS)
+        yield f"sequence_by can't be a {column.type}, as column {column.name} is: use {kinds}"
     if column.is_in_row and table.envelope != "plain":
         yield (
             f"sequence_by has column {column.name}, which is read from the row, and deletes in "

@@ -1,8 +1,8 @@
 """The last one wins: records folded to one per key, and cold rows overlaid with the winners.
 
 Within a partition the highest offset wins, or, where columns order the records, the highest sequence and of
-equal ones the highest offset. One key in several partitions is a producer's error, or a topic
-that grew; then the sequence decides, if there is one, then the broker's append time, the topic, the partition.
+equal ones the highest offset. One key in several partitions is a producer's error, or a topic that grew; then
+the sequence decides, if there is one, then the broker's append time, then the topic, then the partition.
 That is one order with two implementations: ``order_of`` for a few records, ``fold`` for millions. They are
 held together by ``tests/thermocline/test_fold.py::test_order_of_and_fold_say_the_same``.
 

@@ -109,7 +109,7 @@ class JsonDebeziumEnvelope:
         return Parts(self._keys.open(keys), rows, deletes, bad, absent, events)
 
     def _opened(self, value: bytes) -> tuple[bytes, bytes | None, tuple[Stage, str] | None]:
-        """The event without its schema; the row after the change, None where it is gone; and what is wrong."""
+        """The event without its schema; the row after it, None where it is gone; and what is wrong."""
         try:
             event = self._event(value)
             if event.op is None and bytes(event.payload) != b"null":
