@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from thermocline.rules.column_types import ColumnType
     from thermocline.rules.definition import LiveTable
 
-__all__ = ["NotARewrite", "Rewrite", "check_same_rows", "standing"]
+__all__ = ["NotARewrite", "Rewrite", "check_deletes_kept", "check_same_rows", "standing"]
 
 # Rows unpacked at a time, and their bytes: a file of others may hold rows of any size.
 _ROWS_AT_ONCE: Final = 8_192
@@ -122,7 +122,7 @@ def check_same_rows(table: Table, definition: LiveTable, ours: Link, others: Seq
         for file in after - before:
             if file.part.within(unit) is None:  # safety: rewrite-in-units
                 raise NotARewrite(f"{file.path} is in {file.part}, and the table has {unit}")
-        _check_deletes_kept(table.io, definition, before, after)
+        check_deletes_kept(table.io, definition, before, after)
         was, is_now = _Sums(table.io, then), _Sums(table.io, then, ids)
         if was.rows_listed(before) != is_now.rows_listed(after):
             raise NotARewrite("it has another number of rows")
@@ -134,10 +134,13 @@ def check_same_rows(table: Table, definition: LiveTable, ours: Link, others: Seq
         raise StorageFailed(table=definition.name, detail=first_line(error)) from error
 
 
-def _check_deletes_kept(
+def check_deletes_kept(
     io: FileIO, definition: LiveTable, before: Counter[DataFile], after: Counter[DataFile]
 ) -> None:
-    """No file is gone that remembers deletes, which others don't see and so don't keep."""
+    """Checks that no file is gone that remembers deletes, which others don't see and so don't keep.
+
+    Raises `NotARewrite`.
+    """
     kept = {file.path for file in after}
     for file in before if definition.sequence_by else ():
         if file.path not in kept and load_tombstones(io, file.path).positions:  # safety: rewrite-forgets

@@ -4,6 +4,9 @@ A late upsert must lose against a delete that came before it. So the delete is w
 data file, with its key, its sequence and where it comes from, and the same commit deletes that row again.
 Every engine leaves it out; here, the file's footer says which of its deleted rows are remembered deletes.
 What a snapshot remembers is therefore in its files, and follows them through every commit and rollback.
+
+Source: Iceberg table specification, "Scan Planning": position deletes and deletion vectors also apply to data
+files of their own commit.
 """
 
 from __future__ import annotations

@@ -205,12 +205,10 @@ def _places(records: pa.Table) -> Indexes:
 def _highest_offsets(records: pa.Table, key_of: Indexes, keys: int) -> Indexes:
     """The index of each key's record with the highest offset: its winner, if one partition has them all."""
     offsets = records.column(OFFSET).to_numpy()
-    # safety: fold-offset, fold-sequence
-    by_offset = (
-        np.lexsort((offsets, _ranks(records)))
-        if SEQUENCE in records.column_names
-        else np.argsort(offsets, kind="stable")
-    )
+    if SEQUENCE in records.column_names:
+        by_offset = np.lexsort((offsets, _ranks(records)))  # safety: fold-sequence
+    else:
+        by_offset = np.argsort(offsets, kind="stable")  # safety: fold-offset
     winner_of = np.zeros(keys, np.int64)
     winner_of[key_of[by_offset]] = by_offset  # of repeated indexes the last assignment stays
     return winner_of
