@@ -101,7 +101,7 @@ class Story:
         with closing(Staging(None, DEFINITION, MEMORY_BYTES_MIN)) as staging:
             for place in PLACES:
                 some = [one for one in self.events if one.place == place]
-                keys = [json.dumps({"user": one.user}).encode() for one in some]
+                keys: list[bytes | None] = [json.dumps({"user": one.user}).encode() for one in some]
                 offsets = [one.offset for one in some]
                 chunk = RecordChunk(*place, keys, [one.value for one in some], offsets, [0] * len(some))
                 staging.add(LOG, decoder.decode(chunk))
