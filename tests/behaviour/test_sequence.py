@@ -47,6 +47,7 @@ sequence_by = ["version"]
 suppress_unchanged = true"""
 PLAIN_COLUMNS = 'version = "long"'
 DEBEZIUM = """envelope = "debezium"
+format_version = 2
 sequence_by = ["file", "version"]"""
 DEBEZIUM_COLUMNS = """
 file = { type = "string", event = "source.file" }
