@@ -196,7 +196,7 @@ class Extract:
         for number, files in enumerate(groups):
             connection.register(f"hidden_{number}", self._positions(files, self._cold.reader.hidden))
             selects.append(self._cold_select(files, number, "hidden"))
-        keys, _ = self._keys_and_rows(winners)
+        keys = pa.Table.from_batches([self._keys(one) for one in winners.to_batches(BATCH_ROWS)])
         places = pa.array(range(winners.num_rows), pa.int64())
         connection.register("ordered", keys.append_column("place", places))
         names = self._definition.sequence_by

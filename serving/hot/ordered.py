@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["laid_over", "winner"]
 
-
 _encode: Final = msgspec.msgpack.Encoder().encode
 _records_of: Final = msgspec.msgpack.Decoder(list[OrderedRecord]).decode
 
@@ -38,15 +37,13 @@ def laid_over(
         yield key, value if older is None else _merged(value, older)
 
 
-def winner(
-    key: bytes, value: bytes, first: int, newest_first: Sequence[lmdb.Transaction[bytes]]
-) -> OrderedRecord:
+def winner(key: bytes, first: int, newest_first: Sequence[lmdb.Transaction[bytes]]) -> OrderedRecord:
     """The record that wins from ``first`` on, by what all generations say of a stored key.
 
-    The newest of them has this value, whose offset is not below ``first``.
+    One of them has a record of it that is not before ``first``.
     """
     found = [one for one in (transaction.get(key) for transaction in newest_first) if one is not None]
-    candidates = [one for stored in found or [value] for one in _records(stored) if one.offset >= first]
+    candidates = [one for stored in found for one in _records(stored) if one.offset >= first]
     return max(candidates, key=lambda one: (one.sequence, one.offset))  # safety: hot-sequence
 
 

@@ -132,7 +132,7 @@ def _ordered(
             key = stored_key[KEY_START:PLACE_START]
             if flags & HAS_LONG_KEY:
                 key, _ = long_key_and_payload(value)
-            one = winner(stored_key, value, first, newest_first)
+            one = winner(stored_key, first, newest_first)
             rows.append((key, topic, partition, *one))
         yield _ordered_batch(rows, topics)
 

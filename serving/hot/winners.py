@@ -90,7 +90,7 @@ def _folded(  # noqa: C901  (a function for each step would double its time)
         # Made the short way, in half the time.
         row = tuple.__new__(HotRow, (payload, topic, partition, offset, timestamp_ms, kept, b""))
         if flags & IS_ORDERED:
-            row = _ordered_row(stored_key, value, first, newest_first, topic, partition)
+            row = _ordered_row(stored_key, first, newest_first, topic, partition)
         if key in rows and _order(rows[key]) > _order(row):  # safety: hot-one-partition-each
             continue
         rows[key] = row
@@ -104,9 +104,9 @@ def _folded(  # noqa: C901  (a function for each step would double its time)
 
 
 def _ordered_row(
-    stored_key: bytes, value: bytes, first: int, newest_first: Transactions, topic: str, partition: int
+    stored_key: bytes, first: int, newest_first: Transactions, topic: str, partition: int
 ) -> HotRow:
-    sequence, offset, timestamp_ms, payload = winner(stored_key, value, first, newest_first)
+    sequence, offset, timestamp_ms, payload = winner(stored_key, first, newest_first)
     return HotRow(payload, topic, partition, offset, timestamp_ms, (), sequence)
 
 

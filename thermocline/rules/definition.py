@@ -398,7 +398,7 @@ class LiveTable:
         for field in (*schemas, "file_buckets", "partial_updates", "sequence_by"):
             if not fields[field]:
                 del fields[field]
-        if self.tombstone_retention_hours == TOMBSTONE_RETENTION_HOURS:
+        if not self.sequence_by:
             del fields["tombstone_retention_hours"]
         fields["columns"] = [
             {"name": column.name, **_stored_ids(column), **_declared(column)} for column in self.columns
