@@ -87,5 +87,5 @@ def test_spark_shows_no_delete_that_is_remembered(folder: Path, spark: SparkSess
         rows = spark.sql(f"SELECT id, text FROM {settings.catalog.name}.app.profiles{version}").collect()
         expected = {key: text for key, (_, text) in state.items() if text is not None}
         assert sorted((row.id, row.text) for row in rows) == sorted(expected.items())
-    assert len(expected) < len(state)
+    assert any(text is None for _, text in state.values()), "nothing was deleted"
     ingest.owned.release()
