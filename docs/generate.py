@@ -183,8 +183,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     ),
     "tables.NAME.partial_updates": (
         "A column whose field is missing in a record's value keeps its value; null sets null. In Debezium's "
-        "events, so does one with the placeholder of a value that is not there. JSON only; not on compacted "
-        "topics; can't be altered."
+        "events, so does one with the placeholder of a value that is not there. Not on compacted topics; "
+        "can't be altered."
     ),
     "tables.NAME.sequence_by": (
         "Columns that order a key's records, instead of their offsets: a record of a lower sequence changes "

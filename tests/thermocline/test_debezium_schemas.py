@@ -165,6 +165,13 @@ def test_the_position_in_the_databases_log_orders_changes_and_deletes() -> None:
     assert [(bad.index, bad.stage) for bad in decoded.bad] == [(2, Stage.CONTRACT), (3, Stage.CONTRACT)]
 
 
+def test_nothing_of_the_row_that_a_delete_brings_along_counts() -> None:
+    decoded = decode(event("d", row(bio=UNAVAILABLE, price=Decimal("123456.00"))), event("c", row()))
+    assert decoded.bad == []
+    assert decoded.tombstones == [True, False]
+    assert all(values[0] is None for name, values in decoded.columns.items() if name != "id")
+
+
 def test_types_are_read_by_what_connect_calls_them() -> None:
     decoded = decode(
         event(
