@@ -186,6 +186,15 @@ SETTINGS: Final[Mapping[str, str]] = {
         "events, so does one with the placeholder of a value that is not there. Not on compacted topics; "
         "can't be altered."
     ),
+    "tables.NAME.sequence_by": (
+        "Columns that order a key's records, instead of their offsets: a record of a lower sequence changes "
+        "nothing. Not on compacted topics, and not with `partial_updates`; can't be altered. See "
+        "[formats](../formats.md#order-by-a-column)."
+    ),
+    "tables.NAME.tombstone_retention_hours": (
+        "With `sequence_by`: for how long at least a delete is remembered, so that a late upsert loses; 1 to "
+        "87,600."
+    ),
     "tables.NAME.views": "Which of the views `live`, `live_by_key` and `cold` to publish.",
     "tables.NAME.views_bounded": (
         "End the view `_live` at literal offsets, replaced every two seconds. Always so if a topic has "

@@ -19,7 +19,8 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from ingest.partial_updates import filled
-from ingest.probe import Replaced, deleted_positions, keep_deletes, keep_keys, probe
+from ingest.probe import Replaced, deleted_positions, keep_deletes, keep_keys, probe, tombstones_of
+from ingest.sequence import forgotten_before_ms, late_winners, moved_with_tombstones
 from ingest.tiers import files_to_merge
 from ingest.unchanged import Mask, unchanged_keys
 from thermocline.failpoints import failpoint
@@ -28,6 +29,7 @@ from thermocline.iceberg.deletes import write_deletes
 from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import DataFile, Deletes
 from thermocline.iceberg.rows import moved_rows, rows_schema
+from thermocline.iceberg.tombstones import NO_TOMBSTONES, Tombstones
 from thermocline.rules.definition import KEY, TOMBSTONE
 from thermocline.rules.fold import fold
 from thermocline.rules.keys import buckets
@@ -110,14 +112,20 @@ def run_bucket_task(
     was_live = np.zeros(len(keys), dtype=bool)
     for hit in hits:
         was_live[hit.key_indexes] = True
+    is_late = np.zeros(len(keys), dtype=bool)
+    if definition.sequence_by:
+        is_late = late_winners(io, definition, hits, winners)
     if definition.partial_updates:
         winners = filled(io, definition, hits, winners)  # safety: ingest-fills
-    is_unchanged = is_tombstone & ~was_live
+    # Where columns order the records, a delete is remembered also of a key that is not there.
+    is_unchanged = is_tombstone & ~was_live & (not definition.sequence_by)  # safety: sequence-early-delete
     if definition.suppress_unchanged and not is_replay:  # safety: replay-leaves-its-row
-        is_unchanged |= unchanged_keys(io, definition, hits, winners)
+        is_unchanged |= unchanged_keys(io, definition, hits, winners) & ~is_late
 
-    deleted, replaced, parts = _deleted(hits, is_unchanged)
-    rows = winners.filter(pa.array(~is_tombstone & ~is_unchanged))
+    deleted, replaced, parts = _deleted(hits, is_unchanged | is_late)
+    is_written = ~is_unchanged & ~is_late & (~is_tombstone | bool(definition.sequence_by))
+    rows = winners.filter(pa.array(is_written))
+    merging = _Merging(io, definition, deleted, records)
     # One name for the files of one run: a second attempt of the task writes others.
     stem = f"{data_location}/bucket={bucket}/{uuid.uuid4()}"  # safety: attempts-have-files-of-their-own
     added: list[WrittenFile] = []
@@ -125,11 +133,14 @@ def run_bucket_task(
     for part, its_files, its_rows in _by_part(definition, bucket, files, rows):
         is_touched = its_rows.num_rows or any(file.path in deleted for file in its_files)
         if is_touched and not is_replay:
-            its_rows, merged = _merged(io, definition, its_files, its_rows, deleted)  # noqa: PLW2901
+            its_rows, merged = merging.merged(its_files, its_rows)  # noqa: PLW2901
             removed += merged
         if its_rows.num_rows:
             path = f"{stem}-{part.number}.parquet"
             added.append(write_data_file(io, path, definition, its_rows, part))
+            if added[-1].tombstones:  # rows that nobody is to see
+                deleted[path] = BitMap.deserialize(added[-1].tombstones)  # safety: sequence-tombstones-hidden
+                parts[path] = part
             # safety: kept-keys-are-those-that-were-written
             keep_keys(path, its_rows.column(KEY).combine_chunks())
     deletes = write_deletes(io, stem, definition.format_version, deleted)
@@ -142,13 +153,13 @@ def run_bucket_task(
         added=tuple(added),
         deletes=deletes,
         replaced=replaced,
-        applied=len(keys) - unchanged,
-        superseded=folded.superseded,
+        applied=len(keys) - unchanged - int(np.count_nonzero(is_late)),
+        superseded=folded.superseded + int(np.count_nonzero(is_late)),
         unchanged=unchanged,
         keys_in_several_partitions=folded.conflicts,
         conflict_example=folded.conflict_example,
         removed=tuple(removed),
-        carried=sum(file.rows for file in added) - rows.num_rows,
+        carried=sum(file.live_rows for file in added) - int(np.count_nonzero(is_written & ~is_tombstone)),
         parts=parts,
     )
 
@@ -194,42 +205,65 @@ def _by_part(
         yield FileBucket(number, of), its_files, its_rows
 
 
-def _merged(
-    io: FileIO,
-    definition: LiveTable,
-    files: Sequence[DataFile],
-    rows: pa.Table,
-    deleted: dict[str, BitMap],
-) -> tuple[pa.Table, tuple[DataFile, ...]]:
-    """The rows with those of the files that are merged, sorted by key, and these files.
+class _Merging:
+    """Merges files into those that a batch writes.
 
     ``deleted`` are all deleted positions of the files in which the batch deletes some; those of merged files
-    are taken out.
+    are taken out. What deletes are still remembered follows from the batch's ``records``.
     """
-    live = {file.path: _live_count(file, deleted.get(file.path)) for file in files}
-    kept, removed = [rows.select(rows_schema(definition).names)], []
-    for file in files_to_merge(files, live, rows.num_rows):
-        if live[file.path]:
-            positions = deleted.get(file.path) or deleted_positions(io, file)
-            room_bytes = MERGED_MEMORY_BYTES - sum(table.nbytes for table in kept)
-            found = _live_within(io, definition, file, positions, room_bytes)
-            if found is None:
-                continue
-            kept += found
-        deleted.pop(file.path, None)
-        removed.append(file)
-    if len(kept) == 1:
-        return rows, tuple(removed)
-    # The batch's rows have no lineage yet: it is null in them.
-    return pa.concat_tables(kept, promote_options="default").sort_by(KEY), tuple(removed)
+
+    def __init__(
+        self, io: FileIO, definition: LiveTable, deleted: dict[str, BitMap], records: pa.Table
+    ) -> None:
+        self._io, self._definition, self._deleted = io, definition, deleted
+        self._before_ms = forgotten_before_ms(definition, records) if definition.sequence_by else 0
+
+    def merged(self, files: Sequence[DataFile], rows: pa.Table) -> tuple[pa.Table, tuple[DataFile, ...]]:
+        """The rows with those of the files that are merged, sorted by key, and these files."""
+        moved = {file.path: self._moved_count(file) for file in files}
+        names = rows_schema(self._definition).names
+        kept, removed = [rows.select([*names, TOMBSTONE])], []
+        for file in files_to_merge(files, moved, rows.num_rows):
+            if moved[file.path]:
+                room_bytes = MERGED_MEMORY_BYTES - sum(table.nbytes for table in kept)
+                found = _within(self._moved_rows(file), room_bytes)
+                if found is None:
+                    continue
+                kept += found
+            self._deleted.pop(file.path, None)
+            removed.append(file)
+        if len(kept) == 1:
+            return rows, tuple(removed)
+        # The batch's rows have no lineage yet: it is null in them.
+        return pa.concat_tables(kept, promote_options="default").sort_by(KEY), tuple(removed)
+
+    def _moved_count(self, file: DataFile) -> int:
+        """The rows of a file that would go to the one that it is merged into."""
+        tombstones = self._tombstones(file)
+        return _live_count(file, self._deleted.get(file.path)) + len(tombstones.positions)
+
+    def _moved_rows(self, file: DataFile) -> Iterator[pa.Table]:
+        deleted = self._deleted.get(file.path) or deleted_positions(self._io, file)
+        tombstones = self._tombstones(file)
+        if deleted is not None and tombstones.positions:  # safety: sequence-merge-carries
+            before_ms = self._before_ms
+            yield from moved_with_tombstones(self._io, self._definition, file, deleted, tombstones, before_ms)
+            return
+        for _, rows in moved_rows(self._io, self._definition, file, deleted):  # safety: merged-rows-are-live
+            yield rows.append_column(TOMBSTONE, pa.array(np.zeros(rows.num_rows, dtype=bool)))
+
+    def _tombstones(self, file: DataFile) -> Tombstones:
+        """The deletes of a file of which some are to be remembered."""
+        if not self._definition.sequence_by:
+            return NO_TOMBSTONES
+        found = tombstones_of(self._io, file)
+        return found if found.newest_ms >= self._before_ms else NO_TOMBSTONES
 
 
-def _live_within(
-    io: FileIO, definition: LiveTable, file: DataFile, deleted: BitMap | None, room_bytes: int
-) -> list[pa.Table] | None:
-    """The live rows of a file; None where they take more memory than that."""
+def _within(pieces: Iterator[pa.Table], room_bytes: int) -> list[pa.Table] | None:
+    """All rows of a file; None where they take more memory than that."""
     found: list[pa.Table] = []
-    for _, rows in moved_rows(io, definition, file, deleted):  # safety: merged-rows-are-live
+    for rows in pieces:
         found.append(rows)
         room_bytes -= rows.nbytes
         if room_bytes < 0:

@@ -113,6 +113,7 @@ class TableContext:
     now_ms: int
     young_from: Mapping[Place, int] = field(default_factory=dict)
     has_partial_updates: bool = False
+    is_ordered: bool = False
 
     @property
     def compacted(self) -> list[str]:
@@ -152,7 +153,7 @@ def newest_first(candidates: Sequence[Candidate], reading: Reading) -> list[Cand
         among = (one.key, one.origin.place, _batch(one.origin, reading))
         last[among] = max(last.get(among, 0), one.origin.offset)
 
-    def rank(one: Candidate) -> tuple[int, bool, tuple[int, str, int]]:
+    def rank(one: Candidate) -> tuple[int, bool, tuple[bytes, int, str, int]]:
         origin, batch = one.origin, _batch(one.origin, reading)
         is_last = last[one.key, origin.place, batch] == origin.offset
         return (batch, is_last, order_of(origin.timestamp_ms, *origin.place))
@@ -173,6 +174,10 @@ def judge_by_place(origin: Origin, ground: TableContext) -> Judgement | None:
         return _refused("the table has not passed it yet: ingest will meet it again")
     if origin.place not in ground.starts:
         return _refused(f"the partition {origin.topic}/{origin.partition} does not exist any more")
+    if ground.is_ordered:  # safety: replay-ordered
+        return _refused(
+            "columns order the table's records, and a later delete of its key may be forgotten: send it again"
+        )
     return None
 
 

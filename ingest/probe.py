@@ -9,25 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyroaring import BitMap
 
 from thermocline.bounded import Bounded
 from thermocline.iceberg.data_file import ROW_GROUP_ROWS
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import open_input
 from thermocline.iceberg.sparse_index import SparseIndex, load_sparse_index
+from thermocline.iceberg.tombstones import NO_TOMBSTONES, Tombstones, load_tombstones
 from thermocline.rules.keys import encode_table
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
-    from pyroaring import BitMap
 
     from thermocline.iceberg.files import DataFile, Deletes
     from thermocline.rules.definition import LiveTable
@@ -63,22 +64,31 @@ class Replaced:
     """What a batch replaces in one data file.
 
     ``positions`` are live rows of the file, ``key_indexes`` the batch's keys that stand there (aligned).
+    ``remembered`` are deletes that the file remembers, ``remembered_indexes`` the batch's keys of these.
     """
 
     file: DataFile
     positions: Positions
     key_indexes: Positions
     deleted_before: BitMap | None
+    remembered: Positions = field(default_factory=lambda: _NOWHERE)
+    remembered_indexes: Positions = field(default_factory=lambda: _NOWHERE)
+
+
+_NOWHERE: Positions = np.empty(0, np.int64)
 
 
 def probe(io: FileIO, definition: LiveTable, files: Sequence[DataFile], keys: pa.Array) -> Iterator[Replaced]:
-    """The files in which keys of the batch are live. ``keys`` are encoded, unique and sorted."""
+    """The files in which keys of the batch are live, or their deletes are remembered.
+
+    ``keys`` are encoded, unique and sorted.
+    """
     young = [file for file in files if file.rows <= YOUNG_ROWS_MAX]
     large = [file for file in files if file.rows > YOUNG_ROWS_MAX]
     for found in chain(
         _in_young_files(io, definition, young, keys), _in_large_files(io, definition, large, keys)
     ):
-        yield from _live(io, [hit for hit in found if len(hit.positions)])
+        yield from _live(io, [hit for hit in found if len(hit.positions)], bool(definition.sequence_by))
 
 
 def keep_keys(path: str, keys: pa.Array) -> None:
@@ -99,6 +109,13 @@ def deleted_positions(io: FileIO, file: DataFile) -> BitMap | None:
     return _through(_DELETED, [file.deletes], lambda one: _deleted_by(io, one))[0]
 
 
+def tombstones_of(io: FileIO, file: DataFile) -> Tombstones:
+    """The deletes that a file remembers. They must not be changed."""
+    if file.deletes is None:
+        return NO_TOMBSTONES
+    return _through(_TOMBSTONES, [file.path], lambda path: _load_tombstones(io, path))[0]
+
+
 def together(items: Sequence[T], size_of: Callable[[T], int], size_max: int) -> Iterator[list[T]]:
     """The items in order, in lists of at most that size; an item that is larger alone."""
     some: list[T] = []
@@ -113,8 +130,8 @@ def together(items: Sequence[T], size_of: Callable[[T], int], size_max: int) -> 
         yield some
 
 
-def _live(io: FileIO, hits: Sequence[Replaced]) -> Iterator[Replaced]:
-    """What is left of the hits without rows that were deleted before."""
+def _live(io: FileIO, hits: Sequence[Replaced], remembers: bool) -> Iterator[Replaced]:
+    """What is left of the hits without rows that were deleted before; apart, those that are remembered."""
     deletes = [hit.file.deletes for hit in hits if hit.file.deletes is not None]
     deleted = dict(zip(deletes, _through(_DELETED, deletes, lambda one: _deleted_by(io, one)), strict=True))
     for hit in hits:
@@ -122,9 +139,22 @@ def _live(io: FileIO, hits: Sequence[Replaced]) -> Iterator[Replaced]:
         if before is None:
             yield hit
             continue
-        is_live = ~np.isin(hit.positions, np.asarray(before.to_array(), dtype=np.int64), assume_unique=True)
-        if is_live.any():  # safety: a-deleted-row-is-not-live
-            yield Replaced(hit.file, hit.positions[is_live], hit.key_indexes[is_live], before)
+        is_live = ~_are_in(hit.positions, before)
+        known = tombstones_of(io, hit.file).positions if remembers else BitMap()
+        is_known = _are_in(hit.positions, known) if known else ~is_live & False
+        if is_live.any() or is_known.any():  # safety: a-deleted-row-is-not-live
+            yield Replaced(
+                hit.file,
+                hit.positions[is_live],
+                hit.key_indexes[is_live],
+                before,
+                hit.positions[is_known],
+                hit.key_indexes[is_known],
+            )
+
+
+def _are_in(positions: Positions, bitmap: BitMap) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    return np.isin(positions, np.asarray(bitmap.to_array(), dtype=np.int64), assume_unique=True)
 
 
 def _in_young_files(
@@ -216,6 +246,12 @@ def _keys_of(io: FileIO, definition: LiveTable, path: str) -> pa.Array:
     return keys
 
 
+def _load_tombstones(io: FileIO, path: str) -> Tombstones:
+    found = load_tombstones(io, path)
+    _TOMBSTONES.put(path, found, 2 * len(found.positions) + _ENTRY_BYTES)
+    return found
+
+
 def _deleted_by(io: FileIO, deletes: Deletes) -> BitMap:
     deleted = read_deletes(io, deletes)
     keep_deletes(deletes, deleted)
@@ -235,4 +271,5 @@ def _through(kept: Bounded[K, V], names: Sequence[K], read: Callable[[K], V]) ->
 # By path, since a data file never changes. Spark's workers outlive their tasks; a bucket may come to any.
 _YOUNG_KEYS: Bounded[str, pa.Array] = Bounded(_YOUNG_KEYS_BYTES_MAX)
 _DELETED: Bounded[Deletes, BitMap] = Bounded(_DELETES_BYTES_MAX)
+_TOMBSTONES: Bounded[str, Tombstones] = Bounded(_DELETES_BYTES_MAX)
 _INDEXES: Bounded[str, SparseIndex] = Bounded(_INDEXES_BYTES_MAX)

@@ -287,6 +287,7 @@ class _Replaying:
         return TableContext(
             has_key=self.definition.has_key,
             has_partial_updates=self.definition.partial_updates,
+            is_ordered=bool(self.definition.sequence_by),
             is_keyed_by_value=self.definition.key_from == "value",
             seam=state.seam,
             reading=self.reading,

@@ -128,6 +128,8 @@ class TableMeasure:
     """What each reader of the snapshot loads at most: its manifests, their list, and the table's metadata."""
     buckets_written: int = 0
     """How many buckets new files have."""
+    remembers_deletes: bool = False
+    """Its files have rows that nobody sees (``tombstones``), which a rewrite would leave out."""
 
     @property
     def older_files(self) -> int:
@@ -202,6 +204,7 @@ class Measurer:
             data_manifest_bytes=sum(one.manifest_length for one in of_data),
             metadata_bytes=manifest_bytes + sum(len(table.io.new_input(path)) for path in others),
             buckets_written=self.definition.buckets_written,
+            remembers_deletes=bool(self.definition.sequence_by),
         )
 
     def _listed(self, table: Table, manifest: ManifestFile) -> tuple[ListedFile, ...]:

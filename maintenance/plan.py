@@ -185,8 +185,11 @@ def plan_of(
 ) -> Plan:
     """The plan for a table.
 
-    ``waiting_hours`` says for how long buckets have been worth a rewrite, where that is known.
+    ``waiting_hours`` says for how long buckets have been worth a rewrite, where that is known. A table that
+    remembers deletes is not rewritten: there, only batches join files.
     """
+    if measured.remembers_deletes:  # safety: no-rewrite-forgets
+        return Plan((), ())
     wanted: list[PlannedTask] = []
     budget = budget or Budget()
     for bucket in measured.buckets.values():

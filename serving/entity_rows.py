@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Final, Self
 
@@ -18,24 +18,30 @@ _ENTITY_OVERHEAD_BYTES: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class EntityRows:
-    """Sorted by key. ``starts`` are the places of the rows in the array, and the one behind its end."""
+    """Sorted by key. ``starts`` are the places of the rows in the array, and the one behind its end.
+
+    ``sequences``: where columns order the records, those of the rows and of remembered deletes, by key.
+    """
 
     json: JsonRows
     keys: tuple[bytes, ...]
     starts: tuple[int, ...]
+    sequences: Mapping[bytes, bytes] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, rows: Mapping[bytes, JsonRow]) -> Self:
+    def of(cls, rows: Mapping[bytes, JsonRow], sequences: Mapping[bytes, bytes]) -> Self:
         """From the rows by key."""
         keys = tuple(sorted(rows))
         starts = tuple(accumulate((len(rows[key]) + 1 for key in keys), initial=1))
-        return cls(joined(rows[key] for key in keys), keys, starts)
+        return cls(joined(rows[key] for key in keys), keys, starts, sequences)
 
     @property
     def weight(self) -> int:
         """About the bytes of memory that it takes."""
         own = len(self.json) + sum(map(len, self.keys))
-        return own + _ENTITY_OVERHEAD_BYTES + len(self.keys) * _ROW_OVERHEAD_BYTES
+        own += sum(len(key) + len(value) for key, value in self.sequences.items())
+        entries = len(self.keys) + len(self.sequences)
+        return own + _ENTITY_OVERHEAD_BYTES + entries * _ROW_OVERHEAD_BYTES
 
     def by_key(self) -> dict[bytes, JsonRow]:
         """The rows one by one."""

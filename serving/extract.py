@@ -35,14 +35,16 @@ from serving.where.expression import expression_of
 from thermocline.errors import NotReady
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.files import local_path
-from thermocline.rules import fold
+from thermocline.rules import fold, sequence
 from thermocline.rules.decode import arrow_array, unpack_arrays
-from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE, LiveTable
+from thermocline.rules.definition import KEY, PROVENANCE, SEQUENCE, TOMBSTONE, LiveTable
 from thermocline.rules.keys import decode_arrays
 from thermocline.rules.nested_types import nullable
 from thermocline.rules.read_point import ReadPoint
 
 if TYPE_CHECKING:
+    from pyroaring import BitMap
+
     from serving.cold.index import ColdFile
     from serving.hot.pinned import PinnedHot
     from serving.lookup import ColdSide
@@ -62,11 +64,15 @@ DUCKDB_STORAGE_ERRORS: Final = (duckdb.IOException, duckdb.OutOfMemoryException)
 
 @dataclass(frozen=True, slots=True)
 class _HotRows:
-    """The hot side of one bucket: the keys that it mentions, and the rows that are not tombstones."""
+    """The hot side of one bucket: the keys that it mentions, and the rows that are not tombstones.
+
+    ``ordered`` are winners of which the table may have later ones; keys and rows follow from the others.
+    """
 
     keys: pa.Table
     rows: list[pa.RecordBatch]
     partial: _PartialRows | None = None
+    ordered: pa.Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +116,7 @@ class Extract:
         self._hot = hot
         self._on_close = on_close
         self._selection = selection
-        named = dict.fromkeys((*index.definition.identity, *selection.read))
+        named = dict.fromkeys((*index.definition.identity, *selection.read, *index.definition.sequence_by))
         self._names = {name: f"n{place}" for place, name in enumerate(named)}
         predicate = selection.predicate
         self._matches = None if predicate is None else expression_of(predicate, self._names)
@@ -187,8 +193,10 @@ class Extract:
         files_of = self._cold.index.buckets.get(bucket, ())
         wanted = [file for file in files_of if self._selection.keys.may_be_in(file.sparse)]
         for number, files in enumerate(_alike(wanted)):
-            connection.register(f"deleted_{number}", self._deleted(files))
+            connection.register(f"deleted_{number}", self._positions(files, self._cold.reader.deleted))
             selects.append(self._cold_select(files, number))
+        if hot.ordered is not None:
+            hot = _HotRows(*self._keys_and_rows(self._unsurpassed(connection, wanted, hot.ordered)))
         if hot.partial is not None:
             filled = hot.partial.filled(*self._below(connection, hot.partial, selects))
             yield from self._hot_matches(connection, filled)
@@ -219,6 +227,34 @@ class Extract:
             relation = relation.filter(self._matches)
         yield from self._conform(relation.project(self._named(self._selection.columns)))
 
+    def _unsurpassed(
+        self, connection: duckdb.DuckDBPyConnection, wanted: Sequence[ColdFile], winners: pa.Table
+    ) -> pa.Table:
+        """The winners that do not lose against a row, or a remembered delete, of their key in these files."""
+        groups = list(_alike(wanted))
+        if not groups or not winners.num_rows:
+            return winners
+        selects = []
+        for number, files in enumerate(groups):
+            connection.register(f"hidden_{number}", self._positions(files, self._cold.reader.hidden))
+            selects.append(self._cold_select(files, number, "hidden"))
+        keys = pa.Table.from_batches([self._keys(one) for one in winners.to_batches(BATCH_ROWS)])
+        places = pa.array(range(winners.num_rows), pa.int64())
+        connection.register("ordered", keys.append_column("place", places))
+        names = self._definition.sequence_by
+        found = connection.sql(
+            f"SELECT place, {self._named(names)} FROM ({' UNION ALL '.join(selects)}) c"  # noqa: S608
+            f" JOIN ordered USING ({self._named(self._definition.identity)})"
+        ).to_arrow_table()
+        below = sequence.encode_table(
+            self._definition, pa.table([found.column(self._names[name]) for name in names], names=list(names))
+        )
+        place = found.column("place").combine_chunks()
+        loses = pc.less(winners.column(SEQUENCE).combine_chunks().take(place), below)  # as `fold.loses`
+        is_kept = np.ones(winners.num_rows, np.bool_)
+        is_kept[place.filter(loses).to_numpy()] = False  # safety: extract-sequence
+        return winners.filter(pa.array(is_kept))
+
     def _below(
         self, connection: duckdb.DuckDBPyConnection, partial: _PartialRows, selects: Sequence[str]
     ) -> tuple[Indexes, pa.Table]:
@@ -238,8 +274,8 @@ class Extract:
         ]
         return found.column("place").to_numpy(), pa.table(columns, schema=schema)
 
-    def _cold_select(self, files: Sequence[ColdFile], number: int) -> str:
-        """The wanted and the key columns of files that are alike, without their deleted positions."""
+    def _cold_select(self, files: Sequence[ColdFile], number: int, without: str = "deleted") -> str:
+        """The wanted and the key columns of files that are alike, without the positions of that table."""
         first = files[0]
         columns = ", ".join(
             f"{_expression(name, first, self._definition)} AS {given}" for name, given in self._names.items()
@@ -249,7 +285,7 @@ class Extract:
         select = f"SELECT {columns} FROM read_parquet([{paths}], hive_partitioning = false) f({stored})"  # noqa: S608
         if any(file.data.deletes for file in files):  # safety: overlay-extract-deletes
             select += (
-                f" ANTI JOIN deleted_{number} d ON f.file_index = d.file AND f.file_row_number = d.position"
+                f" ANTI JOIN {without}_{number} d ON f.file_index = d.file AND f.file_row_number = d.position"
             )
         return select
 
@@ -268,10 +304,12 @@ class Extract:
                     ]
                     yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _deleted(self, files: Sequence[ColdFile]) -> pa.Table:
+    def _positions(
+        self, files: Sequence[ColdFile], positions_of: Callable[[ColdFile], BitMap | None]
+    ) -> pa.Table:
         numbers, positions = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
         for number, file in enumerate(files):
-            deleted = self._cold.reader.deleted(file)
+            deleted = positions_of(file)
             if deleted is not None:
                 positions.append(np.asarray(deleted.to_array(), dtype=np.int64))
                 numbers.append(np.full(len(deleted), number, np.uint64))
@@ -279,6 +317,8 @@ class Extract:
 
     def _hot_rows(self, bucket: int) -> _HotRows:
         winners = self._hot.scan(bucket, self._cold.index.seam)
+        if self._definition.sequence_by:
+            return _HotRows(self._key_schema.empty_table(), [], ordered=winners)
         if not self._definition.partial_updates:
             return _HotRows(*self._keys_and_rows(winners))
         absent = fold.absent_columns(winners)

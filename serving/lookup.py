@@ -23,7 +23,7 @@ from thermocline.bounded import Bounded
 from thermocline.errors import NotReady
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.read_counts import ReadCounts
-from thermocline.rules.fold import overlay
+from thermocline.rules.fold import loses, overlay
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
 
@@ -247,7 +247,9 @@ class TableReader:
         if known is not None:
             return known
         found = cold.reader.rows(cold.index, entity)
-        rows = EntityRows.of({key: cold.rows.cold(row) for key, row in found.items()})
+        is_ordered = bool(cold.index.definition.sequence_by)
+        sequences = cold.reader.sequences(cold.index, entity) if is_ordered else {}
+        rows = EntityRows.of({key: cold.rows.cold(row) for key, row in found.items()}, sequences)
         return self._entities.put((cold.index.fingerprints[entity.bucket], entity.prefix), rows, rows.weight)
 
     def overlay(self, look: Look, cold: Sequence[EntityRows]) -> list[JsonRows]:
@@ -347,9 +349,11 @@ def _has_all_partitions(index: ColdIndex, view: HotView) -> bool:
     return all((topic, p) in end for topic, p, _ in index.seam.items() if topic in topics)
 
 
-def _overlaid(form: RowJson, entity: Entity, rows: EntityRows, hits: Hits) -> JsonRows:
-    cold = rows.by_key()
+def _overlaid(form: RowJson, entity: Entity, cold: EntityRows, hits: Hits) -> JsonRows:
+    rows = cold.by_key()
     winners = {
-        key: None if row is None else form.hot(entity, key, row, cold.get(key)) for key, row in hits.items()
+        key: form.hot(entity, key, row, rows.get(key)) if row is not None and row.payload else None
+        for key, row in hits.items()
+        if row is None or not loses(row.sequence, cold.sequences.get(key))
     }
-    return joined(overlay(cold, winners).values())
+    return joined(overlay(rows, winners).values())

@@ -32,9 +32,9 @@ from verify.extract_file import extracted_rows, write_extract
 from verify.log_pass import LogPass, sampled
 from verify.overlay_check import extract_findings, hot_findings, unpacked
 from verify.sample import entities_of
-from verify.staging import EXTRACT, HOT, STORAGE_ERRORS, STORED, Staging
+from verify.staging import EXTRACT, HOT, REMEMBERED, STORAGE_ERRORS, STORED, Staging
 from verify.table_check import TableCheck
-from verify.table_rows import RowsUnreadable, bucket_rows, least_offsets
+from verify.table_rows import RowsUnreadable, bucket_rows, least_offsets, remembered_deletes
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -199,13 +199,17 @@ class Verification:
         staging: Staging,
         read: ReadLog,
     ) -> None:
-        """The live rows of all buckets that can be read, and the hot tier's winners."""
+        """The live rows and remembered deletes of all buckets that can be read; the hot tier's winners."""
         definition, hot = staging.definition, self.read_paths.hot if self.read_paths is not None else None
         for bucket in range(definition.buckets):
             try:
                 for rows in bucket_rows(table.io, definition, by_bucket.get(bucket, ())):
                     read.entities.take_rows(sampled(definition, rows, self.scope.chosen))
                     staging.add(STORED, self._kept(definition, rows))
+                if definition.sequence_by:
+                    for rows in remembered_deletes(table.io, definition, by_bucket.get(bucket, ())):
+                        read.entities.take_deletes(sampled(definition, rows, self.scope.chosen))
+                        staging.add(REMEMBERED, self._kept(definition, rows))
             except RowsUnreadable as error:
                 self._leave_out(bucket, read, error.__cause__ or error)
             if hot is not None:

@@ -122,7 +122,8 @@ def offsets_of(
     """Where the records of some keys or entities stand; of bad ones, too, where their keys are readable."""
     found: dict[bytes, set[Origin]] = {}
     decoder, wanted = decoder_for(definition, registry), pa.array(sorted(keys), pa.binary())
-    is_keyed = definition.key_from == "key"
+    # What orders a record is in its value, and without it the record would be bad.
+    is_keyed = definition.key_from == "key" and not definition.sequence_by
     for chunk in chunks:
         values = [None] * len(chunk.values) if is_keyed else chunk.values
         decoded = decoder.decode(chunk.keys, values, chunk.headers_of)

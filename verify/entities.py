@@ -14,10 +14,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from thermocline.rules import sequence
 from thermocline.rules.column_types import Kind
 from thermocline.rules.decode import json_row, natural_values
-from thermocline.rules.definition import ABSENT, KEY, PROVENANCE, TOMBSTONE, Column
-from thermocline.rules.fold import order_of
+from thermocline.rules.definition import ABSENT, KEY, PROVENANCE, SEQUENCE, TOMBSTONE, Column
+from thermocline.rules.fold import loses, order_of
 from thermocline.rules.keys import bucket_of, decode_one, parse_value
 from verify.finding import Finding, Key
 from verify.log_decode import MAYBE, STATE
@@ -33,6 +34,8 @@ __all__ = ["ENTITY_ROWS_MAX", "Entities", "entity_key", "parameters_of"]
 
 Row = dict[str, Any]
 _PARTIAL: Final = "a key in several partitions, of which a record sets only some columns"
+_FORGOTTEN: Final = "its delete may have been forgotten before a late record of it came"
+_HOUR: Final = 3_600_000_000  # in microseconds
 _CONTESTED: Final = "a key in several partitions, of which nobody knows the order in which it was committed"
 
 ENTITY_ROWS_MAX: Final = 10_000
@@ -48,7 +51,8 @@ ReadingAt = Callable[[int], "Reading | None"]
 class _Known:
     """A record of a key, or the row that the table has (``row``), and where it comes from.
 
-    ``absent`` are the columns that a record leaves as they are.
+    ``absent`` are the columns that a record leaves as they are. Where columns order the records, ``sequence``
+    says where it stands, and the table may also remember a delete.
     """
 
     place: Place | None
@@ -56,6 +60,7 @@ class _Known:
     timestamp: int
     row: Row | None
     absent: tuple[str, ...] = ()
+    sequence: bytes = b""
 
     def over(self, older: _Known | None) -> _Known:
         """The record laid over the row, or the records, before it; what was never set is null."""
@@ -75,12 +80,20 @@ class Entities:
     _records: dict[bytes, dict[bytes, list[_Known]]] = field(default_factory=dict)
     _large: set[bytes] = field(default_factory=set)
     _unread: set[int] = field(default_factory=set)
+    _newest: int = -1
     records: int = 0
 
     def take_rows(self, rows: pa.Table) -> None:
         """Takes up live rows of the table, of the entities and of others."""
         for entity, key, known in self._known(self._bounded(rows)):
             self._cold.setdefault(entity, {})[key] = known
+
+    def take_deletes(self, rows: pa.Table) -> None:
+        """Takes up deletes that the table remembers, as rows without values."""
+        for entity, key, known in self._known(self._bounded(rows)):
+            held = self._cold.setdefault(entity, {}).get(key)
+            if held is None or held.sequence < known.sequence:
+                self._cold[entity][key] = replace(known, row=None)
 
     def leave_out(self, bucket: int) -> None:
         """Nothing is said of the entities of a bucket whose rows could not be read."""
@@ -99,7 +112,7 @@ class Entities:
         ):
             if maybe == MAYBE or entity in self._large:
                 continue  # bad by the definition that answers, or not judged
-            one = _Known(known.place, known.offset, known.timestamp, None) if deleted else known
+            one = replace(known, row=None, absent=()) if deleted else known
             self._records.setdefault(entity, {}).setdefault(key, []).append(one)
             self.records += 1
             if len(self._cold.get(entity, ())) + len(self._records[entity]) > ENTITY_ROWS_MAX:
@@ -135,12 +148,24 @@ class Entities:
                     continue  # which of them was committed last is asked again
                 (place,) = places
                 assert place is not None
+                if self.definition.sequence_by:
+                    by_key[key] = self._still_needed(known, before.get(place))
+                    self.records -= len(known) - len(by_key[key])
+                    continue
                 is_passed = [one.offset < before.get(place) for one in known]
                 last = max((one.offset for one in known if one.offset < before.get(place)), default=-1)
                 self.records -= sum(is_passed) - (last >= 0)
                 passed = [one for one in known if one.offset < before.get(place)]
                 kept = [one for one in known if one.offset > last]
                 by_key[key] = [*([_in_order(passed, row)] if passed else []), *kept]
+
+    def _still_needed(self, known: Sequence[_Known], before: int) -> list[_Known]:
+        """Of records of one partition, those from an offset on, and of the others the highest."""
+        passed = [one for one in known if one.offset < before]
+        highest = [max(passed, key=lambda one: (one.sequence, one.offset))] if passed else []
+        if highest and highest[0].row is None:  # it may be forgotten, and then those count that lost
+            return list(known)
+        return [*highest, *(one for one in known if one.offset >= before)]
 
     def rows_at(self, entity: bytes, point: ReadPoint, reading_at: ReadingAt) -> list[Row] | str:
         """The rows of an entity as natural values, sorted by key; or why that is not known."""
@@ -186,6 +211,8 @@ class Entities:
     def _winner(
         self, row: _Known | None, read: Sequence[_Known], point: ReadPoint, reading_at: ReadingAt
     ) -> _Known | str | None:
+        if self.definition.sequence_by:
+            return self._highest(row, read)
         last: dict[Place, _Known] = {}
         for one in read:
             assert one.place is not None
@@ -201,6 +228,20 @@ class Entities:
         if not point.seam.at_least(self.base.seam):
             return _CONTESTED
         return self._decided(last, point, reading_at(point.snapshot_id))
+
+    def _highest(self, row: _Known | None, read: Sequence[_Known]) -> _Known | str | None:
+        """The winner by sequence, where a delete in the table may have been forgotten meanwhile."""
+        if not read:
+            return row
+        highest = max(read, key=lambda one: (one.sequence, one.offset))
+        if any(one.sequence == highest.sequence and one.place != highest.place for one in read):
+            return _CONTESTED
+        winner = row if row is not None and loses(highest.sequence, row.sequence) else highest
+        retention = self.definition.tombstone_retention_hours * _HOUR
+        is_late = any(one.sequence < winner.sequence for one in read)
+        if winner.row is None and is_late and winner.timestamp + retention < self._newest:
+            return _FORGOTTEN
+        return winner
 
     def _decided(
         self, last: Mapping[Place, _Known], point: ReadPoint, reading: Reading | None
@@ -225,10 +266,29 @@ class Entities:
         entities = entities_of(self.definition, rows).to_pylist()
         keys = rows.column(KEY).to_pylist()
         absent = rows.column(ABSENT).to_pylist() if ABSENT in rows.column_names else [()] * rows.num_rows
-        known = zip(entities, keys, values, topics, partitions, offsets, times, absent, strict=True)
-        for entity, key, row, topic, partition, offset, time, kept in known:
+        self._newest = max([self._newest, *(time for time in times if time is not None)])
+        known = zip(
+            entities,
+            keys,
+            values,
+            topics,
+            partitions,
+            offsets,
+            times,
+            absent,
+            self._sequences(rows),
+            strict=True,
+        )
+        for entity, key, row, topic, partition, offset, time, kept, sequence_ in known:
             place = None if topic is None or partition is None else (topic, partition)
-            yield entity, key, _Known(place, offset or 0, time or 0, row, tuple(kept))
+            yield entity, key, _Known(place, offset or 0, time or 0, row, tuple(kept), sequence_)
+
+    def _sequences(self, rows: pa.Table) -> Sequence[bytes]:
+        if not self.definition.sequence_by:
+            return [b""] * rows.num_rows
+        known = rows.column(SEQUENCE) if SEQUENCE in rows.column_names else None
+        found: list[bytes] = (known or sequence.encode_table(self.definition, rows)).to_pylist()
+        return found
 
 
 def _in_order(records: Sequence[_Known], row: _Known | None) -> _Known:

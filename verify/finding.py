@@ -17,6 +17,7 @@ Key = dict[str, object]
 
 CODES: Final[dict[str, str]] = {
     # Rows of the table against the log.
+    "delete-not-remembered": "a delete that late records must lose against is not in the table's files",
     "row-missing": "the log's last record of the key is in the seam, and the table has no row of it",
     "row-extra": "the table has a row that the log deletes, or that no record of the log wrote",
     "row-stale": "the table has an older record of the key than the last one that it read",

@@ -158,7 +158,12 @@ class _Records:
     def hear(self, chunk: RecordChunk) -> None:
         if not len(chunk.offsets):
             return
-        if self._definition.has_key and self._definition.key_from == "key":
+        # What orders a record is in its value, and without it the record would be bad.
+        if (
+            self._definition.has_key
+            and self._definition.key_from == "key"
+            and not self._definition.sequence_by
+        ):
             # Keys alone first: few records are of ours, and of a bad record the key may be readable.
             keyed = self._ours(chunk, range(len(chunk.offsets)), [None] * len(chunk.offsets))
             indexes = np.searchsorted(chunk.offsets, keyed.column(OFFSET).to_numpy()).tolist()

@@ -11,12 +11,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thermocline.rules.decode import unpack_arrays
-from thermocline.rules.definition import ABSENT, KEY, PROVENANCE, TOMBSTONE
+from thermocline.rules.definition import ABSENT, KEY, PROVENANCE, SEQUENCE, TOMBSTONE
 from thermocline.rules.fold import absent_columns, filled
 from thermocline.rules.keys import decode_arrays
 from verify.finding import Finding, key_of
 from verify.log_decode import SEGMENT
-from verify.staging import EXTRACT, HOT, LAST, STORED, Staging, absent_names, row_names, value_names
+from verify.staging import (
+    EXTRACT,
+    HOT,
+    LAST,
+    REMEMBERED,
+    STORED,
+    Staging,
+    absent_names,
+    row_names,
+    value_names,
+)
 
 if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable
@@ -29,18 +39,26 @@ __all__ = ["Difference", "extract_findings", "hot_findings", "unpacked"]
 _PAYLOAD: Final = "payload"
 _TOPIC, _PARTITION, _OFFSET, _TIMESTAMP = PROVENANCE
 _WINNERS: Final = "winners"
-# What `thermocline.rules.fold` says: the last record of a partition, and of these the greatest.
-_WINNERS_QUERY: Final = f"""
-    CREATE OR REPLACE TEMP TABLE {_WINNERS} AS
-    WITH newest AS (
-        SELECT {LAST}.* FROM {LAST} JOIN ends USING ({_TOPIC}, {_PARTITION})
-        WHERE {SEGMENT} > 0 AND {_OFFSET} < ends.offset_end
-        QUALIFY row_number() OVER (PARTITION BY {KEY}, {_TOPIC}, {_PARTITION} ORDER BY {_OFFSET} DESC) = 1
-    )
-    FROM newest QUALIFY row_number() OVER (
-        PARTITION BY {KEY} ORDER BY {_TIMESTAMP} DESC, {_TOPIC} DESC, {_PARTITION} DESC
-    ) = 1
-"""
+
+
+def _winners_query(first: str) -> str:
+    """What `thermocline.rules.fold` says: the last record of a partition, and of these the greatest.
+
+    ``first`` is what comes before that in either order.
+    """
+    return f"""
+        CREATE OR REPLACE TEMP TABLE {_WINNERS} AS
+        WITH newest AS (
+            SELECT {LAST}.* FROM {LAST} JOIN ends USING ({_TOPIC}, {_PARTITION})
+            WHERE {SEGMENT} > 0 AND {_OFFSET} < ends.offset_end
+            QUALIFY row_number() OVER (
+                PARTITION BY {KEY}, {_TOPIC}, {_PARTITION} ORDER BY {first} {_OFFSET} DESC
+            ) = 1
+        )
+        FROM newest QUALIFY row_number() OVER (
+            PARTITION BY {KEY} ORDER BY {first} {_TIMESTAMP} DESC, {_TOPIC} DESC, {_PARTITION} DESC
+        ) = 1
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +76,8 @@ def extract_findings(staging: Staging, point: ReadPoint) -> Iterator[Difference]
     Keys that are live twice in the table are another finding's.
     """
     _find_winners(staging, point.end)
+    if staging.definition.sequence_by:
+        _leave_out_late(staging)
     names = ", ".join(row_names(staging.definition))
     twice = f"SELECT {KEY} FROM {STORED} GROUP BY {KEY} HAVING count(*) > 1"
     cold = (
@@ -74,7 +94,8 @@ def extract_findings(staging: Staging, point: ReadPoint) -> Iterator[Difference]
 def hot_findings(staging: Staging, end: Seam) -> Iterator[Difference]:
     """What a scan of the hot tier shows, against the log's winners up to the tier's end."""
     _find_winners(staging, end)
-    added = (TOMBSTONE, *absent_names(staging.definition))
+    ordered = (SEQUENCE,) if staging.definition.sequence_by else ()
+    added = (TOMBSTONE, *absent_names(staging.definition), *ordered)
     for words, key, origin in _differences(staging, f"FROM {_WINNERS}", f"FROM {HOT}", added):
         finding = Finding("hot-differs", f"the hot tier {words}", key_of(staging.definition, key))
         yield Difference(finding, key, origin)
@@ -91,7 +112,8 @@ def unpacked(definition: LiveTable, scanned: pa.Table) -> pa.Table:
     at = pc.index_in(pa.array(np.arange(scanned.num_rows)), value_set=live_at)
     columns = dict(zip(definition.identity, decode_arrays(definition, keys), strict=True))
     columns |= {name: values[name].take(at) for name in names}
-    said = (*PROVENANCE, TOMBSTONE, *((ABSENT,) if definition.partial_updates else ()))
+    beside = (ABSENT, definition.partial_updates), (SEQUENCE, bool(definition.sequence_by))
+    said = (*PROVENANCE, TOMBSTONE, *(name for name, is_there in beside if is_there))
     columns |= {name: scanned.column(name).combine_chunks() for name in said}
     schema = definition.records_schema
     arrays = [keys if field.name == KEY else _cast(columns[field.name], field.type) for field in schema]
@@ -125,7 +147,20 @@ def _find_winners(staging: Staging, end: Seam) -> None:
     types = (pa.string(), pa.int32(), pa.int64())
     arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
     staging.register("ends", pa.table(arrays, names=[_TOPIC, _PARTITION, "offset_end"]))
-    staging.execute(_WINNERS_QUERY)
+    staging.execute(_winners_query(f"{SEQUENCE} DESC," if staging.definition.sequence_by else ""))
+
+
+def _leave_out_late(staging: Staging) -> None:
+    """Drops winners that lose against the table's row of their key, or a delete that it remembers."""
+    # safety: verify-late
+    staging.execute(f"""
+        DELETE FROM {_WINNERS} WHERE EXISTS (
+            SELECT 1 FROM (
+                SELECT {KEY}, {SEQUENCE} FROM {STORED} UNION ALL SELECT {KEY}, {SEQUENCE} FROM {REMEMBERED}
+            ) AS below
+            WHERE below.{KEY} = {_WINNERS}.{KEY} AND below.{SEQUENCE} > {_WINNERS}.{SEQUENCE}
+        )
+    """)
 
 
 def _differences(

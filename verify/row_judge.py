@@ -28,6 +28,8 @@ class Reason(StrEnum):
     REPLACED = "its topic's log was replaced since"
     REPLAYED = "a record of it that was bad may have been replayed since"
     PARTIAL = "a record of it sets only some columns, and the log does not show the others for certain"
+    CUT = "a delete of a higher sequence may be older than what the log still holds"
+    FORGOTTEN = "its delete may have been forgotten before the row came"
     MOVED = "its last record may have been in another partition, where the log is cut or compacted"
 
 
@@ -37,7 +39,8 @@ class LastRecord:
 
     ``values`` are its value columns, in declared order, in a form that is equal exactly where they are. With
     partial updates they are what the records up to it came to in its partition, ``absent`` says which of them
-    none of these set, and ``is_whole`` whether it sets all of them itself.
+    none of these set, and ``is_whole`` whether it sets all of them itself. Where columns order the records it
+    is the one of the highest ``sequence``.
     """
 
     place: Place
@@ -49,6 +52,7 @@ class LastRecord:
     values: tuple[object, ...]
     is_whole: bool = True
     absent: tuple[bool, ...] = ()
+    sequence: bytes = b""
 
     @property
     def is_maybe(self) -> bool:
@@ -67,6 +71,7 @@ class Stored:
     offset: int
     timestamp: int
     values: tuple[object, ...]
+    sequence: bytes = b""
 
     def __str__(self) -> str:
         return "nowhere" if self.place is None else f"{self.place[0]}/{self.place[1]}@{self.offset}"
@@ -96,7 +101,8 @@ class JudgeContext:
 
     ``firsts``: from where on, by partition, the log holds all that the table has read. ``compacted`` are
     topics; ``fleeting`` those of which tombstones may have gone while the log was read. ``later`` says of
-    each value column whether it was added later, so that older rows may have it as null.
+    each value column whether it was added later, so that older rows may have it as null. Deletes from before
+    ``forgotten_before``, in microseconds, may be forgotten where columns order the records.
     """
 
     reading: Reading
@@ -104,6 +110,12 @@ class JudgeContext:
     compacted: Collection[str]
     fleeting: Collection[str]
     later: Sequence[bool]
+    forgotten_before: int = 0
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether columns order the records."""
+        return bool(self.reading.definition.sequence_by)
 
     def same(self, record: LastRecord, row: Stored) -> bool:
         """Whether a row has the values of a record; absent ones may be any, where the log may lack them."""
@@ -131,6 +143,8 @@ def judge(heard: Sequence[LastRecord], rows: Sequence[Stored], ground: JudgeCont
     """The verdict on a key, from the records of it before the seam and its live rows."""
     if len(rows) > 1:
         return KeyVerdict("key-live-twice", f"rows of {' and '.join(map(str, rows))} are live")
+    if ground.is_ordered:  # such a table takes no replay: what was bad is not in it
+        heard = [one for one in heard if not one.is_maybe]
     possible = _possible_winners([one for one in heard if not one.is_maybe], ground.reading)
     if not rows:
         return _judge_absent(possible, ground)
@@ -141,12 +155,14 @@ def _possible_winners(heard: Sequence[LastRecord], reading: Reading) -> list[Las
     """The record that was read last; several where nobody knows in which order they were read."""
     if not heard:
         return []
+    highest = max(one.sequence for one in heard)
+    heard = [one for one in heard if one.sequence == highest]  # safety: verify-sequence
     batch = max(one.batch for one in heard)
     last = sorted((one for one in heard if one.batch == batch), key=_rank, reverse=True)
     return last[:1] if reading.is_known(batch) else last
 
 
-def _rank(one: LastRecord) -> tuple[int, int, str, int]:
+def _rank(one: LastRecord) -> tuple[int, bytes, int, str, int]:
     return (one.batch, *order_of(one.timestamp, *one.place))
 
 
@@ -156,6 +172,8 @@ def _judge_absent(possible: Sequence[LastRecord], ground: JudgeContext) -> KeyVe
     winner = possible[0]
     if winner.place[0] in ground.fleeting:
         return KeyVerdict(reason=Reason.COMPACTED)
+    if ground.is_ordered and not all(map(ground.holds_all_of, ground.reading.lives)):
+        return KeyVerdict(reason=Reason.CUT)
     what = f"{winner} is the last record of it, and the table has no row"
     return KeyVerdict("row-missing", what, if_keys_stay=_may_hide(winner, ground))  # safety: verify-moved
 
@@ -192,8 +210,11 @@ class _Case:
         own = next((one for one in self.heard if one.place == row.place and one.offset == row.offset), None)
         if own is not None and (own in self.possible or self._is_replayed(own)):
             return self._same(own)
-        if winner is None:
+        if winner is None or row.sequence > winner.sequence:
             return self._unseen(row.place)
+        if row.sequence < winner.sequence:
+            is_forgotten = winner.is_tombstone and winner.timestamp < self.ground.forgotten_before
+            return KeyVerdict(reason=Reason.FORGOTTEN) if is_forgotten else self._late(winner)
         if self._is_suppressed():
             return KeyVerdict(is_suppressed=True)
         return self._late(winner) if self._is_before(winner, row.place) else self._unseen(row.place)

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from thermocline.rules import sequence
 from thermocline.rules.comparable import nested_as_bytes
-from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE
+from thermocline.rules.definition import KEY, PROVENANCE, SEQUENCE, TOMBSTONE
 from thermocline.rules.fold import absent_columns
 from thermocline.rules.keys import buckets, decode_arrays
 from verify.log_decode import BATCH, MAYBE, SEGMENT, STATE, records_schema
@@ -31,6 +33,7 @@ __all__ = [
     "HOT",
     "LAST",
     "LOG",
+    "REMEMBERED",
     "STORED",
     "WHOLE",
     "Staging",
@@ -43,9 +46,16 @@ LOG: Final = "log"
 STORED: Final = "stored"
 EXTRACT: Final = "extract"
 HOT: Final = "hot"
+REMEMBERED: Final = "remembered"
 LAST: Final = "last_records"
 WHOLE: Final = "_whole"
-_ADDED: Final = {LOG: (TOMBSTONE, BATCH, STATE, SEGMENT), STORED: (), EXTRACT: (), HOT: (TOMBSTONE,)}
+_ADDED: Final = {
+    LOG: (TOMBSTONE, BATCH, STATE, SEGMENT),
+    STORED: (),
+    EXTRACT: (),
+    HOT: (TOMBSTONE,),
+    REMEMBERED: (),
+}
 
 _BUCKET: Final = "_bucket"
 # DuckDB refuses to work in less; two threads have buffers of their own.
@@ -63,11 +73,12 @@ STORAGE_ERRORS: Final = (duckdb.IOException, duckdb.OutOfMemoryException)
 
 @dataclass(slots=True)
 class Staging:
-    """Four tables: `LOG`, `STORED`, `EXTRACT` and `HOT`.
+    """Five tables: `LOG`, `STORED`, `EXTRACT`, `HOT`, and `REMEMBERED` for deletes that the table remembers.
 
     Each has the key, provenance, the value columns and, where they belong to it, what is known of a record.
     `LAST` is made of `LOG`. With partial updates, `LOG` and `HOT` also say of each value column whether it is
-    absent, and `LOG` of each record whether it is ``WHOLE`` by itself.
+    absent, and `LOG` of each record whether it is ``WHOLE`` by itself. Where columns order the records, all
+    have their `SEQUENCE`.
     Values are in a form that is equal exactly where they are: a double is its bits, a string its bytes.
 
     Raises `duckdb.Error` where the folder fails or is full.
@@ -147,11 +158,20 @@ class Staging:
 
         Of a key, partition and stretch of the log, these are the last record and the last `MAYBE`. With
         partial updates they have each column from the last record that set it, on their side of the seam.
+        Where columns order the records, the last one is that of the highest sequence.
         """
         if self.definition.partial_updates:
             self._lay_together()
         read = self.count(LOG)
         topic, partition, offset, _ = PROVENANCE
+        if self.definition.sequence_by:
+            self.execute(
+                f"CREATE TABLE {LAST} AS FROM {LOG} QUALIFY row_number() OVER ("
+                f" PARTITION BY {KEY}, {topic}, {partition}, {SEGMENT}, {STATE} = {MAYBE}"
+                f" ORDER BY {SEQUENCE} DESC, {offset} DESC) = 1"
+            )
+            self.clear(LOG)
+            return read - self.count(LAST)
         self.execute(
             f"CREATE TABLE {LAST} AS FROM {LOG} SEMI JOIN ("
             f" SELECT {topic}, {partition}, max({offset}) AS {offset} FROM {LOG}"
@@ -202,11 +222,23 @@ class Staging:
         values = self.definition.value_columns
         for name, column in zip(value_names(self.definition), values, strict=True):
             columns[name] = comparable(rows.column(column.name).combine_chunks(), column.type)
+        if self.definition.sequence_by:
+            columns[SEQUENCE] = self._sequences(rows)
+            if side == LOG:  # a delete has no values but those that order it, which the hot tier has apart
+                nulled = {
+                    name: pc.if_else(rows.column(TOMBSTONE), None, columns[name])
+                    for name in value_names(self.definition)
+                }
+                columns |= nulled
         of_bucket = buckets(self.definition, rows.column(self.definition.bucket_column.name))
         added = {name: rows.column(name) for name in _ADDED[side]}
         if self.definition.partial_updates and side in (LOG, HOT):
             added |= self._absent(side, rows)
         return pa.table({**columns, **added, _BUCKET: pa.array(of_bucket, pa.int32())})
+
+    def _sequences(self, rows: pa.Table) -> pa.Array:
+        known = SEQUENCE in rows.column_names
+        return rows.column(SEQUENCE) if known else sequence.encode_table(self.definition, rows)
 
     def _absent(self, side: str, rows: pa.Table) -> dict[str, pa.Array]:
         found, none = absent_columns(rows), np.zeros(rows.num_rows, np.bool_)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE
+from thermocline.rules.definition import KEY, PROVENANCE, SEQUENCE, TOMBSTONE
 from verify.finding import Finding, key_of
-from verify.log_decode import BATCH, CERTAIN, SEGMENT, STATE
+from verify.log_decode import BATCH, CERTAIN, MAYBE, SEGMENT, STATE
 from verify.row_judge import JudgeContext, KeyVerdict, LastRecord, Reason, Stored, judge
-from verify.staging import LAST, STORED, WHOLE, Staging, absent_names, row_names
+from verify.staging import LAST, REMEMBERED, STORED, WHOLE, Staging, absent_names, row_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -32,7 +32,8 @@ _REPEATED_MIN: Final = 100
 # Findings that hang on whether keys stay; of those beyond it only their number is told.
 _IF_KEYS_STAY_MAX: Final = 10_000
 
-_TOPIC, _PARTITION, _OFFSET, _ = PROVENANCE
+_TOPIC, _PARTITION, _OFFSET, _TIME = PROVENANCE
+_HOUR: Final = 3_600_000_000  # in microseconds
 _FACTS: Final = (BATCH, STATE, TOMBSTONE)
 _AGREES, _DELETED, _OLDER = "agrees", "deleted", "older"
 
@@ -59,6 +60,8 @@ class TableCheck:
         self.report.rows += staging.count(STORED)
         self._settle(staging)
         self._judge_others(staging)
+        if self._definition.sequence_by:
+            self._check_deletes(staging)
         self._finish(repeated)
 
     @property
@@ -124,7 +127,9 @@ class TableCheck:
         names = ", ".join(row_names(self._definition))
         absent = absent_names(self._definition)
         facts = (*_FACTS, *((WHOLE, *absent) if absent else ()))
-        nulls = ", ".join(f"NULL AS {name}" for name in facts)
+        ordered = (SEQUENCE,) if self._definition.sequence_by else ()
+        nulls = ", ".join([*(f"NULL AS {name}" for name in facts), *ordered])
+        facts = (*facts, *ordered)
         staging.execute(f"""
             CREATE TABLE others AS
             SELECT DISTINCT {KEY} FROM (SELECT {KEY} FROM below UNION ALL SELECT {KEY} FROM {STORED})
@@ -138,11 +143,37 @@ class TableCheck:
             ) ORDER BY {KEY}
         """
         later = [column.name in self.reading.later_columns for column in self._definition.value_columns]
-        ground = JudgeContext(self.reading, self.firsts, self.compacted, self.fleeting, later)
+        ground = JudgeContext(
+            self.reading, self.firsts, self.compacted, self.fleeting, later, self._forgotten_before(staging)
+        )
         for key, found in groupby(staging.rows(query), key=lambda one: one[0]):
-            heard, rows = _told_apart(found, len(facts))
+            heard, rows = _told_apart(found, len(facts), bool(ordered))
             self.report.contested += len({one.place for one in heard}) > 1
             self._note(key, judge(heard, rows, ground), bool(rows))
+
+    def _forgotten_before(self, staging: Staging) -> int:
+        """Deletes that were appended before may be forgotten, by the newest record; in microseconds."""
+        (found,) = staging.rows(f"SELECT max({_TIME}) FROM below")
+        retention = self._definition.tombstone_retention_hours * _HOUR
+        return -1 if found[0] is None else int(found[0]) - retention
+
+    def _check_deletes(self, staging: Staging) -> None:
+        """Deletes that are the last word on their key, and that the table does not remember."""
+        query = f"""
+            SELECT {KEY}, {_TOPIC}, {_PARTITION}, {_OFFSET} FROM below
+            WHERE {TOMBSTONE} AND {STATE} != {MAYBE} AND {_TIME} >= {self._forgotten_before(staging)}
+            AND NOT EXISTS (
+                SELECT 1 FROM (
+                    SELECT {KEY}, {SEQUENCE} FROM {STORED}
+                    UNION ALL SELECT {KEY}, {SEQUENCE} FROM {REMEMBERED}
+                ) AS known
+                WHERE known.{KEY} = below.{KEY} AND known.{SEQUENCE} >= below.{SEQUENCE}
+            )
+        """
+        for key, topic, partition, offset in list(staging.rows(query)):
+            what = f"{topic}/{partition}@{offset} deletes it, and a late record would bring it back"
+            # safety: verify-remembered
+            self.report.add(Finding("delete-not-remembered", what, key_of(self._definition, key)))
 
     def _finish(self, repeated: int) -> None:
         """Says what hung on whether keys stay in their partitions.
@@ -185,17 +216,25 @@ class TableCheck:
             self.report.add(finding)
 
 
-def _told_apart(found: Iterable[tuple[Any, ...]], facts: int) -> tuple[list[LastRecord], list[Stored]]:
-    """The records of a key, and its rows; ``facts`` is how many columns say something of a record."""
-    heard, rows = [], []
+def _told_apart(
+    found: Iterable[tuple[Any, ...]], facts: int, is_ordered: bool
+) -> tuple[list[LastRecord], list[Stored]]:
+    """The records of a key, and its rows; ``facts`` is how many columns say something of a record.
+
+    ``is_ordered``: the last of these is the sequence, which a row has, too.
+    """
+    heard: list[LastRecord] = []
+    rows: list[Stored] = []
     for _key, topic, partition, offset, time, *rest, is_row in found:
         values, (batch, state, is_tombstone, *partial) = rest[:-facts], rest[-facts:]
+        sequence = partial.pop() if is_ordered else b""
         if not is_row:
             place, (is_whole, *absent) = (topic, partition), partial or (True,)
             last = LastRecord(place, offset, time, batch, state, is_tombstone, tuple(values))
-            heard.append(replace(last, is_whole=is_whole, absent=tuple(absent)))
+            heard.append(replace(last, is_whole=is_whole, absent=tuple(absent), sequence=sequence))
         elif None in (topic, partition, offset):
-            rows.append(Stored(None, -1, -1, tuple(values)))
+            rows.append(Stored(None, -1, -1, tuple(values), sequence))
         else:
-            rows.append(Stored((topic, partition), offset, -1 if time is None else time, tuple(values)))
+            since = -1 if time is None else time
+            rows.append(Stored((topic, partition), offset, since, tuple(values), sequence))
     return heard, rows

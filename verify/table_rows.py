@@ -7,9 +7,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyroaring import BitMap
 
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.rows import live_rows, pieces
+from thermocline.iceberg.tombstones import load_tombstones
 from thermocline.rules.definition import PROVENANCE, LiveTable
 from verify.file_scan import UNREADABLE
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from thermocline.iceberg.files import DataFile
     from thermocline.iceberg.reading import Place
 
-__all__ = ["RowsUnreadable", "bucket_rows", "least_offsets"]
+__all__ = ["RowsUnreadable", "bucket_rows", "least_offsets", "remembered_deletes"]
 
 
 class RowsUnreadable(Exception):
@@ -36,6 +38,22 @@ def bucket_rows(io: FileIO, definition: LiveTable, files: Sequence[DataFile]) ->
         for file in files:
             deleted = None if file.deletes is None else read_deletes(io, file.deletes)
             yield from live_rows(io, definition, file.path, deleted)
+    except UNREADABLE as error:
+        raise RowsUnreadable from error
+
+
+def remembered_deletes(io: FileIO, definition: LiveTable, files: Sequence[DataFile]) -> Iterator[pa.Table]:
+    """The deletes that files remember, as rows without values, in pieces, by ``rows_schema``.
+
+    Raises:
+        RowsUnreadable: a file is not there or can't be read; its cause says more.
+    """
+    try:
+        for file in files:
+            positions = load_tombstones(io, file.path).positions
+            if positions:
+                others = BitMap(range(file.rows)) - positions
+                yield from live_rows(io, definition, file.path, others)
     except UNREADABLE as error:
         raise RowsUnreadable from error
 

@@ -22,6 +22,8 @@ def _reasons(definition: LiveTable) -> Iterator[str]:
         yield "what delete_when says can't be read in SQL"
     if definition.partial_updates:
         yield "records that set only some columns (partial_updates) are not laid over each other in SQL"
+    if definition.sequence_by:  # safety: ordered-views
+        yield "records that columns order (sequence_by) are not compared with the table's rows in SQL"
     if definition.format != "json":
         yield f'values in format = "{definition.format}" can\'t be read in SQL'
     if definition.key_from == "key" and definition.key_format != "json" and not is_plain_key(definition):
@@ -34,6 +36,8 @@ def _unreadable(column: Column) -> str | None:
     """Why SQL can't read a column out of a record, or None where it can."""
     if column.type.kind is Kind.DATE and column.type.epoch:
         return f"SQL can't read the days of column {column.name}"
+    if column.event:
+        return f"column {column.name} comes from the event around the row"
     if column.header:
         return f"column {column.name} comes from a header"
     if column.type.fields:  # safety: nested-in-sql

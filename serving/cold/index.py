@@ -81,6 +81,14 @@ class ColdRows(Protocol):
         """The deleted positions of a file; None when none are."""
         ...
 
+    def sequences(self, index: ColdIndex, entity: Entity) -> dict[bytes, bytes]:
+        """The highest sequence of the entity's rows and of the deletes remembered of them, by key."""
+        ...
+
+    def hidden(self, file: ColdFile) -> BitMap | None:
+        """The deleted positions of a file but those of deletes to remember; None when none are deleted."""
+        ...
+
     def warm(self, file: ColdFile) -> None:
         """Loads what lookups in the file need."""
         ...

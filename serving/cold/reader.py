@@ -27,10 +27,12 @@ from thermocline.bounded import Bounded
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import local_path, open_input
+from thermocline.iceberg.tombstones import tombstones_in
 from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.decode import natural_values
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import bucket_of, encode_one, prefix_end
+from thermocline.rules.sequence import encode_one as encode_one_sequence
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -71,12 +73,15 @@ class Entity:
 class _OpenFile:
     """A data file's parsed footer; where the file is local, its memory map too, and readers that are idle.
 
+    ``tombstones`` are the positions of the deletes that it remembers.
+
     Any thread may read from the map, but a reader is of one thread at a time. That both stay spares the next
     lookup page faults and a fifth of its time.
     """
 
     footer: pq.FileMetaData
     mapped: pa.MemoryMappedFile | None
+    tombstones: BitMap
     idle: list[pq.ParquetFile] = field(default_factory=list)
 
 
@@ -91,19 +96,34 @@ class ColdReader:
 
     def rows(self, index: ColdIndex, entity: Entity) -> dict[bytes, Row]:
         """The entity's rows in this snapshot by key, each with the natural values of the declared columns."""
+        return dict(self._keyed_rows(index, entity))
+
+    def _keyed_rows(
+        self, index: ColdIndex, entity: Entity, with_tombstones: bool = False
+    ) -> Iterator[tuple[bytes, Row]]:
         definition = index.definition
         end = prefix_end(entity.prefix)
         names = [column.name for column in definition.columns]
         known = len(entity.values)
         rest = [names.index(name) for name in definition.key[known:]]
-        found: dict[bytes, Row] = {}
         files = index.buckets.get(entity.bucket, ())
         candidates = [(file, file.sparse.candidates(entity.prefix, end)) for file in files]
         candidates = [(file, groups) for file, groups in candidates if groups]
         for file, groups in candidates:
-            for row in self._rows_of_file(definition, file, groups, entity, is_sure=len(candidates) == 1):
+            deleted = self.hidden(file) if with_tombstones else self.deleted(file)
+            is_sure = len(candidates) == 1
+            for row in self._rows_of_file(definition, file, groups, entity, deleted, is_sure):
                 key = encode_one(definition, [row[place] for place in rest], first=known)
-                found[entity.prefix + key] = row
+                yield entity.prefix + key, row
+
+    def sequences(self, index: ColdIndex, entity: Entity) -> dict[bytes, bytes]:
+        """The highest sequence of the entity's rows and of the deletes remembered of them, by key."""
+        definition = index.definition
+        ordering = [[one.name for one in definition.columns].index(name) for name in definition.sequence_by]
+        found: dict[bytes, bytes] = {}
+        for key, row in self._keyed_rows(index, entity, with_tombstones=True):
+            sequence = encode_one_sequence(definition, [row[place] for place in ordering])
+            found[key] = max(sequence, found.get(key, b""))
         return found
 
     def deleted(self, file: ColdFile) -> BitMap | None:
@@ -118,15 +138,25 @@ class ColdReader:
         failpoint("cold.deletes")
         return self._deletes.put(place, read_deletes(self._io, deletes), weight=deletes.length)
 
+    def hidden(self, file: ColdFile) -> BitMap | None:
+        """The deleted positions of a data file but those of deletes to remember; None when none are."""
+        deleted = self.deleted(file)
+        return None if deleted is None else deleted - self._opened(file).tombstones
+
     def warm(self, file: ColdFile) -> None:
         """Loads what every lookup in the file needs, so that the first one does not wait for it."""
         self._opened(file)
         self.deleted(file)
 
     def _rows_of_file(
-        self, definition: LiveTable, file: ColdFile, groups: range, entity: Entity, is_sure: bool
+        self,
+        definition: LiveTable,
+        file: ColdFile,
+        groups: range,
+        entity: Entity,
+        deleted: BitMap | None,
+        is_sure: bool,
     ) -> Iterator[Row]:
-        deleted = self.deleted(file)
         opened = self._opened(file)
         with ExitStack() as reading:
             parquet = cache(lambda: reading.enter_context(self._reading(file, opened)))
@@ -150,7 +180,10 @@ class ColdReader:
             return known
         footer = _read_footer(file.footer, self._io, file.data.path)
         mapped = open_input(self._io, file.data.path) if local_path(file.data.path) is not None else None
-        return self._files.put(file.data.path, _OpenFile(footer, mapped), weight=footer.num_row_groups)
+        tombstones = tombstones_in(footer).positions
+        return self._files.put(
+            file.data.path, _OpenFile(footer, mapped, tombstones), weight=footer.num_row_groups
+        )
 
     @contextmanager
     def _reading(self, file: ColdFile, opened: _OpenFile) -> Iterator[pq.ParquetFile]:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from serving.hot import ordered, partial
 from serving.hot.generation import Covered, Generation, Meta
-from serving.hot.partial import laid_over
 from thermocline.failpoints import failpoint
+
+if TYPE_CHECKING:
+    import lmdb
+
+    from thermocline.rules.definition import LiveTable
+
+    Stored = tuple[bytes, bytes]
+    LaidOver = Callable[[Iterable[Stored], Mapping[bytes, bytes], lmdb.Transaction[bytes]], Iterator[Stored]]
 
 # Copied in 2 to 4 ms, which is all that a step delays the tailer by.
 STEP_RECORDS: Final = 4_000
@@ -21,16 +29,18 @@ MAP_BYTES_MIN: Final = 4 << 20
 class Merge:
     """The making of one generation from two. Nobody else sees it before it is done.
 
-    ``is_partial``: some records may set only some columns.
+    ``laid_over`` is how the newer one's records meet those of the older one; None: they take their place.
     """
 
-    def __init__(self, path: Path, older: Generation, newer: Generation, is_partial: bool) -> None:
+    def __init__(
+        self, path: Path, older: Generation, newer: Generation, laid_over: LaidOver | None = None
+    ) -> None:
         """Creates the file; the two stay as they are."""
         self.older = older
         self.newer = newer
         map_bytes = max(MAP_BYTES_MIN, ROOM * (older.used_bytes + newer.used_bytes))
         self.merged = Generation(path, map_bytes, is_writer=True)
-        self._is_partial = is_partial
+        self._laid_over_by = laid_over
         self._is_whole = False
         self._steps = self._run()
 
@@ -50,16 +60,25 @@ class Merge:
             with source.read() as transaction:
                 records = source.all_records(transaction)
                 while step := list(islice(records, STEP_RECORDS)):
-                    if self._is_partial and source is self.newer:
-                        step = self._laid_over(step)  # safety: hot-merge-merges
+                    if self._laid_over_by is not None and source is self.newer:
+                        step = self._laid_over(self._laid_over_by, step)  # safety: hot-merge-merges
                     self.merged.fill(step, ascending=source is self.older)
                     yield
         self.merged.write({}, Meta(0, covered_by([self.older.meta(), self.newer.meta()])))
         self._is_whole = True
 
-    def _laid_over(self, newer: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    def _laid_over(
+        self, laid_over: LaidOver, newer: Sequence[tuple[bytes, bytes]]
+    ) -> list[tuple[bytes, bytes]]:
         with self.merged.read() as older:
             return list(laid_over(newer, {}, older))
+
+
+def laid_over_by(definition: LiveTable) -> LaidOver | None:
+    """How a table's records meet older ones of the same row and partition; None: they take their place."""
+    if definition.sequence_by:
+        return ordered.laid_over
+    return partial.laid_over if definition.partial_updates else None
 
 
 def smallest_neighbours(generations: Sequence[Generation]) -> tuple[Generation, Generation]:

@@ -20,12 +20,11 @@ import msgspec
 from serving.hot.record import (
     COUNT,
     FLAGS_START,
-    HAS_LONG_KEY,
     HEADER,
     IS_PARTIAL,
-    KEY_LENGTH,
     NEVER,
     packed_offsets,
+    payload_start,
 )
 from serving.hot.refused import REFUSED
 
@@ -54,7 +53,7 @@ def laid_over(
 
 def merged(newer: bytes, older: bytes) -> bytes:
     """A stored value that is flagged ``IS_PARTIAL`` with what is older under the same key."""
-    start = _payload_start(newer)
+    start = payload_start(newer)
     offsets, payload = _offsets_and_payload(newer[start:])
     if NEVER not in offsets:
         return newer
@@ -79,7 +78,7 @@ def resolved(
     values = [one for one in (transaction.get(key) for transaction in newest_first) if one is not None]
     for older in values[1:]:
         value = merged(value, older)  # safety: hot-generations-merge
-    start = _payload_start(value)
+    start = payload_start(value)
     offsets, payload = _offsets_and_payload(value[start:])
     # safety: hot-column-before-the-seam
     kept = tuple(place for place, offset in enumerate(offsets) if offset < first)
@@ -89,7 +88,7 @@ def resolved(
 
 def _columns(value: bytes, count: int) -> tuple[Sequence[int], Cells]:
     """When each column was set, and to what."""
-    payload = value[_payload_start(value) :]
+    payload = value[payload_start(value) :]
     if value[FLAGS_START] & IS_PARTIAL:
         offsets, payload = _offsets_and_payload(payload)
         return offsets, _cells_of(payload)
@@ -104,9 +103,3 @@ def _offsets_and_payload(flagged: bytes) -> tuple[Sequence[int], bytes]:
     end = COUNT.size + count * _OFFSET.size
     offsets = [offset for (offset,) in _OFFSET.iter_unpack(flagged[COUNT.size : end])]
     return offsets, flagged[end:]
-
-
-def _payload_start(value: bytes) -> int:
-    if not value[FLAGS_START] & HAS_LONG_KEY:
-        return HEADER.size
-    return HEADER.size + KEY_LENGTH.size + int(KEY_LENGTH.unpack_from(value, HEADER.size)[0])

@@ -23,7 +23,7 @@ from serving.hot.leases import ReaderLease, Terms
 from serving.hot.manifest import HotManifest, Seal, read_manifest
 from serving.hot.merge import covered_by
 from serving.hot.record import HotRow
-from serving.hot.scan import partial_columns, winners_of_bucket
+from serving.hot.scan import laying_of, winners_of_bucket
 from serving.hot.view import open_generations
 from serving.hot.winners import winners_of_prefix
 from thermocline.errors import NotReady
@@ -107,7 +107,7 @@ class PinnedHot:
     ) -> None:
         """Use ``Pin.open``."""
         self._topics = manifest.topics
-        self._partial = partial_columns(manifest.definition)
+        self._laying = laying_of(manifest.definition)
         self._generations = generations
         self._lease = lease
         self._covered = seal.covered
@@ -139,7 +139,7 @@ class PinnedHot:
     def scan(self, bucket: int, seam: Seam) -> pa.Table:
         """As ``HotView.scan``."""
         with self._transactions() as newest_first:
-            return winners_of_bucket(newest_first, self._topics, bucket, seam, self._partial)
+            return winners_of_bucket(newest_first, self._topics, bucket, seam, self._laying)
 
     def close(self) -> None:
         """Ends the lease. May be repeated."""

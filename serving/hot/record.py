@@ -4,7 +4,8 @@ A stored key is the bucket (2 bytes) | the row's key | the topic's index (2) and
 big-endian. So a bucket is one range, an entity one range within it, and a row's records in several
 partitions lie side by side. A stored value is the offset, the append time, flags, and the row's payload,
 which is empty for a tombstone and for nothing else. Before the payload of a record that sets only some
-columns stands which ones it sets (``partial``).
+columns stands which ones it sets (``partial``). Where columns order the records, it is several of them
+(``ordered``).
 
 LMDB takes keys of at most 511 bytes. A longer one is stored as its beginning and a hash, the value
 holding the whole key. Such a stored key has exactly 511 bytes and all others have fewer, so the two never
@@ -18,7 +19,9 @@ from hashlib import blake2b
 from struct import Struct, pack
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from thermocline.rules.decode import Decoded, key_table, pack_rows
+import msgspec
+
+from thermocline.rules.decode import Decoded, key_table, pack_rows, sequences
 from thermocline.rules.keys import buckets, encode_table
 
 if TYPE_CHECKING:
@@ -41,9 +44,11 @@ TIME_START, FLAGS_START = 8, 16
 KEY_LENGTH: Final = Struct(">I")
 HAS_LONG_KEY: Final = 1
 IS_PARTIAL: Final = 2
+IS_ORDERED: Final = 4
 # Of value columns, and for each the offset of the record that set it: before the payload of what is partial.
 COUNT: Final = Struct(">H")
 NEVER: Final = -1
+_encode: Final = msgspec.msgpack.Encoder().encode
 
 META_KEY: Final = b"\xff\xff"  # above every bucket, of which there are at most 4,096, and all else
 
@@ -51,7 +56,8 @@ META_KEY: Final = b"\xff\xff"  # above every bucket, of which there are at most 
 class HotRow(NamedTuple):
     """The last record of a row: the packed value columns, and where and when it was appended.
 
-    ``kept`` are the places of the value columns that no hot record set: the cold row has their values.
+    ``kept`` are the places of the value columns that no hot record set: the cold row has their values. Where
+    columns order the records, a tombstone is one without payload, since its ``sequence`` counts.
     """
 
     payload: bytes
@@ -60,6 +66,16 @@ class HotRow(NamedTuple):
     offset: int
     timestamp_ms: int
     kept: tuple[int, ...] = ()
+    sequence: bytes = b""
+
+
+class OrderedRecord(NamedTuple):
+    """One record: where it stands in the order, where it comes from, and its payload, empty for a delete."""
+
+    sequence: bytes
+    offset: int
+    timestamp_ms: int
+    payload: bytes
 
 
 def stored_records(
@@ -74,6 +90,8 @@ def stored_records(
     offsets, timestamps_ms = chunk.offsets, chunk.timestamps_ms
     pack_bucket, pack_header = BUCKET.pack, HEADER.pack
     flags = [0] * len(payloads)
+    if definition.sequence_by:
+        _set_ordered(definition, chunk, decoded, payloads, flags)
     if decoded.absent is not None:
         _set_partial(definition, chunk, decoded, payloads, flags)
     for bucket, key, index, payload, flag in zip(numbers, keys, decoded.good, payloads, flags, strict=True):
@@ -102,6 +120,24 @@ def _set_partial(
             offset = chunk.offsets[index]
             payloads[row] = packed_offsets([NEVER if n in absent else offset for n in names]) + payloads[row]
             flags[row] = IS_PARTIAL
+
+
+def _set_ordered(
+    definition: LiveTable, chunk: RecordChunk, decoded: Decoded, payloads: list[bytes], flags: list[int]
+) -> None:
+    """Puts where each record stands in the order before its payload."""
+    ordered = zip(decoded.good, sequences(definition, decoded), payloads, strict=True)
+    for row, (index, sequence, payload) in enumerate(ordered):
+        record = OrderedRecord(sequence, chunk.offsets[index], chunk.timestamps_ms[index], payload)
+        payloads[row] = _encode([record])
+        flags[row] = IS_ORDERED
+
+
+def payload_start(value: bytes) -> int:
+    """Where the payload begins in a stored value."""
+    if not value[FLAGS_START] & HAS_LONG_KEY:
+        return HEADER.size
+    return HEADER.size + KEY_LENGTH.size + int(KEY_LENGTH.unpack_from(value, HEADER.size)[0])
 
 
 def long_key_and_payload(value: bytes) -> tuple[bytes, bytes]:

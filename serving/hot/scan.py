@@ -1,20 +1,23 @@
 """The winners of a whole bucket as a table, without a Python object for each value.
 
 All records of the bucket in all generations are read as columns, those before the seam are left out, and
-``fold`` decides. Where records may set only some columns, the generations are laid over each other first.
+``fold`` decides. Where records may set only some columns, or columns order them, the generations are laid
+over each other first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from serving.hot.ordered import winner
 from serving.hot.partial import resolved
 from serving.hot.record import (
     BUCKET,
@@ -27,11 +30,12 @@ from serving.hot.record import (
     PLACE,
     PLACE_START,
     TIME_START,
+    long_key_and_payload,
 )
 from serving.hot.winners import newest_values
 from thermocline.rules.byte_columns import Positions, big_endian, positions_and_bytes, text
 from thermocline.rules.column_types import TIMESTAMP
-from thermocline.rules.definition import ABSENT, KEY, PROVENANCE, TOMBSTONE, LiveTable
+from thermocline.rules.definition import ABSENT, KEY, PROVENANCE, SEQUENCE, TOMBSTONE, LiveTable
 from thermocline.rules.fold import winners
 
 if TYPE_CHECKING:
@@ -58,17 +62,37 @@ SCHEMA: Final = pa.schema(
 )
 ABSENT_NAMES: Final = pa.field(ABSENT, pa.list_(pa.string()))
 PARTIAL_SCHEMA: Final = SCHEMA.append(ABSENT_NAMES)
+ORDERED_SCHEMA: Final = SCHEMA.append(pa.field(SEQUENCE, pa.binary()))
+
+
+@dataclass(frozen=True, slots=True)
+class Laying:
+    """How a table's records lie over each other.
+
+    ``partial`` are the value columns where records may set only some of them; ``is_ordered``: columns order
+    the records.
+    """
+
+    partial: tuple[str, ...] = ()
+    is_ordered: bool = False
+
+
+AS_IT_COMES: Final = Laying()
 
 
 def winners_of_bucket(
-    newest_first: Transactions, topics: Sequence[str], bucket: int, seam: Seam, partial: Sequence[str] = ()
+    newest_first: Transactions, topics: Sequence[str], bucket: int, seam: Seam, laying: Laying = AS_IT_COMES
 ) -> pa.Table:
     """The last record of each row of a bucket, where it is not before the seam; by ``SCHEMA``, in no order.
 
     The payload of a tombstone is empty. All of the bucket's hot records are in memory while it works.
-    ``partial``: the value columns where records may set only some of them; then it is by ``PARTIAL_SCHEMA``,
-    with the names of those that no hot record set, and whose values are to be taken from the cold row.
+    With partial updates it is by ``PARTIAL_SCHEMA``, with the names of the columns that no hot record set,
+    and whose values are to be taken from the cold row. Where columns order the records it is by
+    ``ORDERED_SCHEMA``, and the cold row may have the higher sequence.
     """
+    if laying.is_ordered:
+        return winners(pa.Table.from_batches(_ordered(newest_first, topics, bucket, seam), ORDERED_SCHEMA))
+    partial = laying.partial
     firsts = _first_offsets(topics, seam)
     if partial:
         blocks = [
@@ -85,10 +109,49 @@ def winners_of_bucket(
 
 
 @lru_cache(maxsize=64)  # of a few tables, as they were altered
-def partial_columns(definition_json: str) -> tuple[str, ...]:
+def laying_of(definition_json: str) -> Laying:
     """What ``winners_of_bucket`` has to know of the definition that a table carries."""
     definition = LiveTable.from_json(definition_json, "")
-    return tuple(column.name for column in definition.value_columns) if definition.partial_updates else ()
+    names = tuple(column.name for column in definition.value_columns) if definition.partial_updates else ()
+    return Laying(names, bool(definition.sequence_by))
+
+
+def _ordered(
+    newest_first: Transactions, topics: Sequence[str], bucket: int, seam: Seam
+) -> Iterator[pa.RecordBatch]:
+    """The winner of each stored key of a bucket, where it is not before the seam; by ``ORDERED_SCHEMA``."""
+    found = iter(newest_values(newest_first, BUCKET.pack(bucket)).items())
+    while block := list(islice(found, BLOCK_RECORDS)):
+        rows: list[tuple[Any, ...]] = []
+        for stored_key, value in block:
+            topic, partition = PLACE.unpack(stored_key[PLACE_START:])
+            offset, _, flags = HEADER.unpack_from(value)
+            first = seam.get((topics[topic], partition))
+            if offset < first:
+                continue
+            key = stored_key[KEY_START:PLACE_START]
+            if flags & HAS_LONG_KEY:
+                key, _ = long_key_and_payload(value)
+            one = winner(stored_key, first, newest_first)
+            rows.append((key, topic, partition, *one))
+        yield _ordered_batch(rows, topics)
+
+
+def _ordered_batch(rows: Sequence[tuple[Any, ...]], topics: Sequence[str]) -> pa.RecordBatch:
+    columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * 7
+    keys, topic, partition, sequences, offsets, times_ms, payloads = columns
+    times = pa.array([time_ms * MICROSECONDS for time_ms in times_ms], pa.int64()).view(TIMESTAMP)
+    arrays = [
+        pa.array(keys, _BINARY),
+        pa.DictionaryArray.from_arrays(pa.array(topic, pa.int32()), pa.array(topics, pa.string())),
+        pa.array(partition, pa.int32()),
+        pa.array(offsets, pa.int64()),
+        times,
+        pa.array([not payload for payload in payloads], pa.bool_()),
+        pa.array(payloads, _BINARY),
+        pa.array(sequences, pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=ORDERED_SCHEMA)
 
 
 def _laid_together(

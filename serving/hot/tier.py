@@ -27,8 +27,7 @@ from serving.hot import disk
 from serving.hot.generation import LOCK_SUFFIX, Covered, Generation, Meta, age_seconds, delete_files
 from serving.hot.leases import Leases
 from serving.hot.manifest import FORMAT, HotManifest, Listed, Seal, boot_id, publish_manifest, read_manifest
-from serving.hot.merge import Merge, covered_by, smallest_neighbours
-from serving.hot.partial import laid_over
+from serving.hot.merge import Merge, covered_by, laid_over_by, smallest_neighbours
 from serving.hot.record import stored_records
 from serving.hot.refused import KEPT_MAX, stored_refused
 from thermocline.errors import NotReady
@@ -256,9 +255,8 @@ class HotTier:
             if len(self._generations) > GENERATIONS_MAX:
                 older, newer = smallest_neighbours(self._generations[:-1])
                 if self.has_disk_for(older.used_bytes + newer.used_bytes):
-                    self._merge = Merge(
-                        _new_path(self.folder), older, newer, self._definition.partial_updates
-                    )
+                    laid_over = laid_over_by(self._definition)
+                    self._merge = Merge(_new_path(self.folder), older, newer, laid_over)
         elif merge.older not in self._generations or merge.newer not in self._generations:
             merge.abandon()
             self._merge = None
@@ -348,8 +346,9 @@ class HotTier:
             assert chunk.offsets[-1] < positions[place], f"{place} is not read so far yet"
 
     def _take(self, stored: Iterable[tuple[bytes, bytes]], records: dict[bytes, bytes]) -> None:
-        """Adds to the records that are to be written; those that set only some columns over what is held."""
-        if not self._definition.partial_updates:
+        """Adds to the records that are to be written; over what is held, where that has a say."""
+        laid_over = laid_over_by(self._definition)
+        if laid_over is None:
             records.update(stored)
             return
         with self._generations[-1].read() as active:

@@ -27,7 +27,7 @@ from serving.hot.manifest import MANIFEST, HotManifest, Listed, read_manifest
 from serving.hot.merge import covered_by
 from serving.hot.record import META_KEY, HotRow
 from serving.hot.refused import Refused, refused_among
-from serving.hot.scan import partial_columns, winners_of_bucket
+from serving.hot.scan import laying_of, winners_of_bucket
 from serving.hot.winners import winners_of_prefix
 from thermocline.errors import NotReady
 from thermocline.failpoints import failpoint
@@ -204,11 +204,12 @@ class HotView:
     def scan(self, bucket: int, seam: Seam) -> pa.Table:
         """All of a bucket's winners at or beyond the seam, a table of ``scan.SCHEMA`` in no order.
 
-        With partial updates of ``scan.PARTIAL_SCHEMA``. The seam must not lie before ``start``.
+        With partial updates of ``scan.PARTIAL_SCHEMA``, where columns order the records of
+        ``scan.ORDERED_SCHEMA``. The seam must not lie before ``start``.
         """
         manifest = self._extent.opened.manifest
-        partial = partial_columns(manifest.definition)
-        return winners_of_bucket(self._transactions, manifest.topics, bucket, seam, partial)
+        laying = laying_of(manifest.definition)
+        return winners_of_bucket(self._transactions, manifest.topics, bucket, seam, laying)
 
     def refused(self, first: Seam, end: Seam, count_max_each: int) -> list[Refused]:
         """The refused records of each partition in [first, end), the newest first.

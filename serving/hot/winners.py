@@ -1,7 +1,8 @@
 """The winners among the hot records of one entity.
 
 Generations are asked from the newest to the oldest, and the first one that has a record of a (row,
-partition) decides about it; one that sets only some columns is laid over the older ones (``partial``).
+partition) decides about it; one that sets only some columns is laid over the older ones (``partial``), and
+where columns order the records, the older ones have a say, too (``ordered``).
 Records before the seam are left out one by one. What is left of a row, at most one record a partition, is
 decided by ``fold``'s order.
 """
@@ -11,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
+from serving.hot.ordered import winner
 from serving.hot.partial import resolved
 from serving.hot.record import (
     HAS_LONG_KEY,
     HEADER,
+    IS_ORDERED,
     IS_PARTIAL,
     KEY_START,
     LONG_KEY_PREFIX_BYTES,
@@ -37,7 +40,10 @@ if TYPE_CHECKING:
 def winners_of_prefix(
     newest_first: Transactions, topics: Sequence[str], bucket: int, prefix: bytes, seam: Seam
 ) -> dict[bytes, HotRow | None]:
-    """The last record of each row whose key begins so, where it is not before the seam; None: a tombstone."""
+    """The last record of each row whose key begins so, where it is not before the seam; None: a tombstone.
+
+    Where columns order the records, it is a row without payload, since it may lose against the cold row.
+    """
     found = newest_values(newest_first, range_start(bucket, prefix))
     winners = _folded(found.items(), newest_first, topics, seam)
     if len(prefix) > LONG_KEY_PREFIX_BYTES:
@@ -58,7 +64,7 @@ def newest_values(newest_first: Transactions, start: bytes) -> dict[bytes, bytes
     return found
 
 
-def _folded(
+def _folded(  # noqa: C901  (a function for each step would double its time)
     found: Iterable[tuple[bytes, bytes]], newest_first: Transactions, topics: Sequence[str], seam: Seam
 ) -> dict[bytes, HotRow | None]:
     """The winner of each row, from its last stored record in each partition."""
@@ -82,7 +88,9 @@ def _folded(
         else:
             key, payload = stored_key[KEY_START:PLACE_START], value[header_bytes:]
         # Made the short way, in half the time.
-        row = tuple.__new__(HotRow, (payload, topic, partition, offset, timestamp_ms, kept))
+        row = tuple.__new__(HotRow, (payload, topic, partition, offset, timestamp_ms, kept, b""))
+        if flags & IS_ORDERED:
+            row = _ordered_row(stored_key, first, newest_first, topic, partition)
         if key in rows and _order(rows[key]) > _order(row):  # safety: hot-one-partition-each
             continue
         rows[key] = row
@@ -95,11 +103,18 @@ def _folded(
     return winners
 
 
+def _ordered_row(
+    stored_key: bytes, first: int, newest_first: Transactions, topic: str, partition: int
+) -> HotRow:
+    sequence, offset, timestamp_ms, payload = winner(stored_key, first, newest_first)
+    return HotRow(payload, topic, partition, offset, timestamp_ms, (), sequence)
+
+
 def _place(packed: bytes, topics: Sequence[str], seam: Seam) -> tuple[str, int, int]:
     """The topic, the partition, and the first offset that counts."""
     index, partition = PLACE.unpack(packed)
     return topics[index], partition, seam.get((topics[index], partition))
 
 
-def _order(row: HotRow) -> tuple[int, str, int]:
-    return order_of(row.timestamp_ms, row.topic, row.partition)
+def _order(row: HotRow) -> tuple[bytes, int, str, int]:
+    return order_of(row.timestamp_ms, row.topic, row.partition, row.sequence)

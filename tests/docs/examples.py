@@ -24,13 +24,13 @@ _EXAMPLE: Final = re.compile(
     re.DOTALL,
 )
 _ROW: Final = re.compile(
-    r"\| (?:`(.*?)`|) \| (?:`(.*?)`|) \| (?:(?:`([\w= -]*?)`|) \| )?(?:`(\{.*?)`|(deleted|bad: \w+)) \|"
+    r"\| (?:`(.*?)`|) \| (?:`(.*?)`|) \| (?:(?:`([\w= -]*?)`|) \| )?(?:`(\{.*?)`|(deleted|late|bad: \w+)) \|"
 )
 
 
 @dataclass(frozen=True)
 class Record:
-    """``becomes`` is a row as JSON says it, ``deleted``, or ``bad: `` and the stage."""
+    """``becomes`` is a row as JSON says it, ``deleted``, ``late``, or ``bad: `` and the stage."""
 
     key: bytes | None
     value: bytes | None

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.docs.examples import EXAMPLES, Example
@@ -29,24 +30,31 @@ def test_each_record_becomes_what_the_page_says(example: Example) -> None:
         if decoded.absent is not None:
             row |= _before(decoded, place, definition)
         found[index] = "deleted" if decoded.tombstones[place] else json.loads(json_row(row))
+        if definition.sequence_by and _is_late(decoded, place, definition):
+            found[index] = "late"
     assert [found[index] for index in range(len(example.records))] == [
         record.becomes for record in example.records
     ]
 
 
+def _first(decoded: Decoded, place: int, definition: LiveTable) -> pa.Table:
+    """The records up to that one."""
+    offsets, count = range(len(decoded.good) + len(decoded.bad)), place + 1
+    some = replace(decoded, good=decoded.good[:count], tombstones=decoded.tombstones[:count])
+    some = replace(some, columns={name: values[:count] for name, values in decoded.columns.items()})
+    some = replace(some, absent=decoded.absent and decoded.absent[:count])
+    return records_table(definition, some, definition.topics[0], 0, offsets, [0] * len(offsets))
+
+
+def _is_late(decoded: Decoded, place: int, definition: LiveTable) -> bool:
+    """Whether the fold of the record and those before it leaves it out."""
+    winners = fold(_first(decoded, place, definition)).winners
+    return decoded.good[place] not in winners.column("_kafka_offset").to_pylist()
+
+
 def _before(decoded: Decoded, place: int, definition: LiveTable) -> dict[str, Any]:
     """The columns that a record leaves out, by the fold of it and those before it, all of one key."""
-    offsets, count = range(len(decoded.good) + len(decoded.bad)), place + 1
-    some = Decoded(
-        decoded.good[:count],
-        {},
-        decoded.tombstones[:count],
-        [],
-        decoded.absent[:count] if decoded.absent else [],
-    )
-    some = replace(some, columns={name: values[:count] for name, values in decoded.columns.items()})
-    records = records_table(definition, some, definition.topics[0], 0, offsets, [0] * len(offsets))
-    (row,) = fold(records).winners.to_pylist()
+    (row,) = fold(_first(decoded, place, definition)).winners.to_pylist()
     return {column.name: row[column.name] for column in definition.value_columns}
 
 
@@ -59,4 +67,5 @@ def test_the_page_has_every_way() -> None:
     assert {"plain", "debezium", "maxwell"} <= {definition.envelope for definition in definitions}
     assert any(column.header for definition in definitions for column in definition.columns)
     assert {"plain", "debezium"} <= {one.envelope for one in definitions if one.partial_updates}
+    assert {"plain", "debezium"} <= {one.envelope for one in definitions if one.sequence_by}
     assert any(column.path for definition in definitions for column in definition.columns)

@@ -157,7 +157,7 @@ class Ingest:
 
     def _run(self, records: pa.Table) -> list[BucketResult]:
         table, files = self.owned.table, with_held(by_bucket(self.files()), self.held)
-        of_bucket = pa.array(buckets(self.definition, records.column("user_id")))
+        of_bucket = pa.array(buckets(self.definition, records.column(self.definition.bucket_column.name)))
         return [
             run_bucket_task(
                 table.io, self.definition, f"{table.location()}/data", bucket, files.get(bucket, ()), part
@@ -167,7 +167,7 @@ class Ingest:
         ]
 
     def refresh(self) -> None:
-        self.owned.table = load_table(open_catalog(self.settings.catalog), NAME, "app.profiles")
+        self.owned.table = load_table(open_catalog(self.settings.catalog), NAME, self.definition.identifier)
         self.owned.state = current_state(self.owned.table, NAME)
 
     def rows(self) -> dict[Key, str]:

@@ -191,6 +191,7 @@ def test_a_record_of_another_log_or_beyond_the_seam_is_refused() -> None:
     assert outcome(judge_by_place(Origin("other", 0, 1, 5_000, "id"), ground())) == Outcome.REFUSED
     assert outcome(judge_by_place(Origin(T, 0, 100, 5_000, "id"), ground())) == Outcome.REFUSED
     assert outcome(judge_by_place(ORIGIN, ground(starts={1: 0}))) == Outcome.REFUSED
+    assert outcome(judge_by_place(ORIGIN, replace(ground(), is_ordered=True))) == Outcome.REFUSED
 
 
 def test_the_tables_row_decides_where_it_is_the_record_or_a_newer_one_of_its_partition() -> None:

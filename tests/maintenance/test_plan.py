@@ -116,6 +116,12 @@ def test_the_dead_rows_of_a_large_file_count_for_a_day_and_small_files_until_ing
     assert lasts[1] < lasts[2] < lasts[0]
 
 
+def test_a_table_that_remembers_deletes_is_not_rewritten() -> None:
+    measured = TableMeasure(1, {0: BucketMeasure(0, tuple(small(8)))})
+    assert plan_of(measured, TARGET, Reads(), Costs()).wanted
+    assert not plan_of(replace(measured, remembers_deletes=True), TARGET, Reads(), Costs()).wanted
+
+
 def test_many_small_files_are_merged_and_a_bucket_that_is_well_kept_is_left_alone() -> None:
     found = plan(small(40), [file("large", 1_200_000)])
     (task,) = found.tasks

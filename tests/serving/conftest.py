@@ -23,6 +23,8 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyroaring import BitMap
 
+from ingest.bucket_task import run_bucket_task
+from ingest.files_by_bucket import after_commit, by_bucket
 from serving.cold import folder as cold_folder
 from serving.cold.folder import ColdFolder
 from serving.cold.manifest import source_of
@@ -129,6 +131,10 @@ class World:
         tables = [
             self._records(self._chunk(p, self.seam[(TOPIC, p)], up_to[(TOPIC, p)])) for p in range(PARTITIONS)
         ]
+        if self.definition.sequence_by:
+            self._commit_as_ingest(pa.concat_tables(tables))
+            self.seam = up_to
+            return
         winners = fold(pa.concat_tables(tables)).winners
         if self.definition.partial_updates:
             winners = self._as_replayed(winners, up_to)
@@ -144,6 +150,23 @@ class World:
         ]
         self.snapshots[len(self.snapshots) + 1] = tuple(sorted(files, key=lambda f: (f.bucket, f.path)))
         self.seam = up_to
+
+    def _commit_as_ingest(self, records: pa.Table) -> None:
+        numbers = buckets(self.definition, records.column(self.definition.bucket_column.name))
+        files = by_bucket(self.snapshots.get(self.newest, ()))
+        done = [
+            run_bucket_task(
+                self.io,
+                self.definition,
+                str(self.folder / "data"),
+                bucket,
+                files.get(bucket, ()),
+                records.filter(pa.array(numbers == bucket)),
+            )
+            for bucket in sorted(set(numbers.tolist()))
+        ]
+        after = after_commit(files, done, {})
+        self.snapshots[self.newest + 1] = tuple(file for some in after.values() for file in some)
 
     def publish(self, snapshot_id: int | None = None) -> bool:
         """Builds and publishes the cold index of the newest snapshot."""
@@ -178,6 +201,8 @@ class World:
         What was committed before an alteration has null in the columns that it added.
         """
         end = end or self.end
+        if self.definition.sequence_by:
+            return self._rows_in_order(end)
         rows: dict[tuple[Any, ...], dict[str, Any]] = {}
         for partition, log in enumerate(self.logs):
             for offset, (raw_key, raw, _) in enumerate(log[: end[(TOPIC, partition)]]):
@@ -192,6 +217,19 @@ class World:
                         fields = {name: fields.get(name) for name in self.altered[1]}
                     rows[place] = {column.name: fields.get(column.name) for column in self.definition.columns}
         return rows
+
+    def _rows_in_order(self, end: Seam) -> dict[tuple[Any, ...], dict[str, Any]]:
+        """The same where columns order the records; of equal sequences the later record wins."""
+        states: dict[tuple[Any, ...], tuple[Any, dict[str, Any] | None]] = {}
+        for partition, log in enumerate(self.logs):
+            for raw_key, raw, _ in log[: end[(TOPIC, partition)]]:
+                key, fields = json.loads(raw_key), json.loads(raw or b"{}")
+                place = tuple(key[name] for name in self.definition.key)
+                sequence = [fields[name] for name in self.definition.sequence_by]
+                row = {one.name: {**fields, **key}.get(one.name) for one in self.definition.columns}
+                if place not in states or sequence >= states[place][0]:
+                    states[place] = (sequence, None if fields.get("op") == "D" else row)
+        return {place: row for place, (_, row) in states.items() if row is not None}
 
     def _chunk(self, partition: int, first: int, end: int) -> RecordChunk:
         part = self.logs[partition][first:end]

@@ -202,7 +202,7 @@ def test_a_merge_whose_step_failed_is_never_called_done(
         log.add(P0, (1, user, "k"), "v", 0)
         log.feed(made)
         made.seal()
-    merge = Merge(tmp_path / "merged.mdb", made._generations[0], made._generations[1], is_partial=False)
+    merge = Merge(tmp_path / "merged.mdb", made._generations[0], made._generations[1])
     fill = generation.Generation.fill
 
     def failing(one: Any, records: Any, ascending: bool) -> None:

@@ -211,3 +211,19 @@ def test_another_schema_file_is_refused_with_its_reason() -> None:
     assert problem.endswith("records do not name their schema, and the log has some that this one wrote")
     with pytest.raises(AlterationRefused):
         plan_alteration(current, wanted(**simple, value_schema=schema, schema_framed=True))
+
+
+def test_a_table_that_columns_order_remembers_deletes_no_longer_and_has_no_more_buckets() -> None:
+    ordered = wanted(sequence_by=["at"], tombstone_retention_hours=24)
+    lower = wanted(sequence_by=["at"], tombstone_retention_hours=12)
+    planned = plan_alteration(ordered, lower)
+    assert planned.changes == ("tombstone_retention_hours becomes 12, from 24",)
+    assert LiveTable.from_json(planned.definition.to_json(), "orders") == planned.definition
+    with pytest.raises(AlterationRefused, match="can't be raised to 24 from 12: deletes that were forgotten"):
+        plan_alteration(lower, ordered)
+    raised = wanted(sequence_by=["at"], tombstone_retention_hours=12, buckets=32)
+    assert plan_alteration(lower, raised).definition.buckets == 32
+    with pytest.raises(AlterationRefused, match="buckets can't be raised to 32"):
+        plan_alteration(lower, raised, files={16: 1})
+    with pytest.raises(AlterationRefused, match="sequence_by can't become nothing from at"):
+        plan_alteration(lower, wanted())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import random
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -14,9 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thermocline.rules.decode import Decoded, Stage, decoder_for
+from thermocline.rules.decode import Decoded, Stage, decoder_for, records_table
 from thermocline.rules.decode.debezium import UNAVAILABLE
 from thermocline.rules.definition import LiveTable
+from thermocline.rules.fold import fold
 
 CUSTOMERS = LiveTable.build(
     name="customers",
@@ -260,3 +262,29 @@ def test_what_debezium_sent_gives_the_rows_that_postgresql_had() -> None:
         30: {"id": 30, "name": "Cy", "active": False},
         5: {"id": 5, "name": "Eve", "extra": "more"},
     }
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_debezium_sent_gives_the_same_rows_in_any_order(seed: int) -> None:
+    """Method: the events recorded from PostgreSQL, shuffled; the position in its log puts them in order."""
+    recorded = (Path(__file__).parent / "debezium.jsonl").read_text().splitlines()
+    pairs = [tuple(None if part is None else part.encode() for part in json.loads(line)) for line in recorded]
+    lsn = {"type": "long", "event": "source.lsn"}
+    definition = LiveTable.build(
+        name="customers",
+        identifier="app.customers",
+        topics=["shop.public.customers"],
+        key=["id"],
+        envelope="debezium",
+        columns={"id": "int", "name": "string", "lsn": lsn},
+        sequence_by=["lsn"],
+    )
+    random.Random(seed).shuffle(pairs)
+    decoded = decoder_for(definition).decode([key for key, _ in pairs], [value for _, value in pairs])
+    without_value = {index for index, (_, value) in enumerate(pairs) if value is None}
+    truncated = {index for index, (_, value) in enumerate(pairs) if value and b'"op":"t"' in value}
+    assert {bad.index for bad in decoded.bad} == without_value | truncated
+    offsets = range(len(pairs))
+    winners = fold(records_table(definition, decoded, "shop.public.customers", 0, offsets, [0] * len(pairs)))
+    rows = {row["id"]: row["name"] for row in winners.winners.to_pylist() if not row["_tombstone"]}
+    assert rows == {1: "Annie", 2: "Bobby", 30: "Cy", 5: "Eve"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -151,6 +152,17 @@ def test_each_operation_gives_the_row_after_it_or_its_end() -> None:
     assert decoded.tombstones == [False, False, False, True, True, True]
     assert decoded.columns["id"] == [7] * 6
     assert decoded.columns["name"] == ["Ann", "Ann", "Anna", None, None, None]
+
+
+def test_the_position_in_the_databases_log_orders_changes_and_deletes() -> None:
+    columns: dict[str, Any] = {"id": "int", "name": "string", "lsn": {"type": "long", "event": "source.lsn"}}
+    ordered = replace(customers(columns=columns), sequence_by=("lsn",))
+    nowhere = body(2, {"before": None, "after": row(), "source": {"version": "", "lsn": None}, "op": "c"})
+    values = [event("c", row(name="Ann")), event("d", None, row(name="Ann")), nowhere, None]
+    decoded = decoder_for(ordered, REGISTRY).decode([body(1, {"id": 7})] * 4, values)
+    assert decoded.tombstones == [False, True]
+    assert decoded.columns == {"id": [7, 7], "name": ["Ann", None], "lsn": [24_023_128] * 2}
+    assert [(bad.index, bad.stage) for bad in decoded.bad] == [(2, Stage.CONTRACT), (3, Stage.CONTRACT)]
 
 
 def test_nothing_of_the_row_that_a_delete_brings_along_counts() -> None:

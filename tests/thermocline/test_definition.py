@@ -216,6 +216,35 @@ def test_a_bad_type_says_what_is_wrong(text: Any, says: str) -> None:
         ({"envelope": "canal"}, 'envelope is "canal", not plain or debezium or maxwell'),
         ({"envelope": "maxwell", "partial_updates": True}, "partial_updates are not for Maxwell's events"),
         ({"envelope": "debezium", "key_from": "value"}, 'envelope = "debezium" needs key_from = "key"'),
+        ({"sequence_by": ["user_id"]}, "sequence_by has the key column user_id"),
+        ({"sequence_by": ["valeu"]}, 'sequence_by has "valeu", which is not declared; did you mean "value"?'),
+        ({"sequence_by": ["value", "value"]}, "names a column twice"),
+        ({"sequence_by": ["value"], "partial_updates": True}, "can't both be"),
+        ({"sequence_by": ["value"], "envelope": "debezium"}, "read it from the event or a header"),
+        ({"sequence_by": ["value"], "tombstone_retention_hours": 0}, "is 0, not from 1 to 87600"),
+        ({"tombstone_retention_hours": 24}, "is about tables with sequence_by"),
+        (
+            {"key": [], "entity": [], "key_from": "value", "sequence_by": ["value"]},
+            "sequence_by needs a key",
+        ),
+        (
+            {
+                "columns": {"app_id": "int", "user_id": "string", "key": "string", "value": "double"},
+                "sequence_by": ["value"],
+            },
+            "sequence_by can't be a double",
+        ),
+        (
+            {
+                "columns": {
+                    "app_id": "int",
+                    "user_id": "string",
+                    "key": "string",
+                    "lsn": {"type": "long", "event": "source.lsn"},
+                }
+            },
+            'comes from the event around the row: set envelope = "debezium"',
+        ),
         ({"key_from": "header"}, "not key or value"),
         ({"on_error": "ignore"}, 'on_error is "ignore", not fail or quarantine or skip'),
         ({"on_error": {"decode": "ignore"}}, 'on_error.decode is "ignore", not fail or quarantine or skip'),

@@ -263,6 +263,7 @@ def test_quotes_and_newlines_stay_where_they_are_put() -> None:
             "delete_when",
         ),
         ({"columns": {"id": "string", "text": "string"}, "partial_updates": True}, "partial_updates"),
+        ({"columns": {"id": "string", "at": "long"}, "sequence_by": ["at"]}, "sequence_by"),
         ({"key_format": "string", "columns": {"id": "string", "text": "string"}}, None),
         ({"columns": {"id": "int", "text": {"type": "string", "path": "a.b"}}}, None),
     ],

@@ -134,12 +134,13 @@ class OffsetsGone(Resumable, SourceError):
 
 
 class TopicCompacted(SourceError):
-    """A topic of a table with partial updates is compacted.
+    """A topic of a table with partial updates, or with `sequence_by`, is compacted.
 
     Compaction keeps the newest record of a key and drops those before it. With `partial_updates = true` a
-    record leaves columns as they are, which an earlier one set: a record that is dropped before it is read
-    takes their values with it, and nothing shows that. So such a table is neither created nor read from a
-    compacted topic. (With a user that may not describe the topic, it is taken for a compacted one.)
+    record leaves columns as they are, which an earlier one set; with `sequence_by` an earlier record may be
+    the one that wins. If it is dropped before it is read, nothing shows that. So such a table is neither
+    created nor read from a compacted topic. (With a user that may not describe the topic, it is taken for a
+    compacted one.)
 
     Set `cleanup.policy=delete` on the topic, with a `retention.ms` that ingest is never behind for. What was
     compacted before is gone: have the producer send whole rows once, or create the table from a `start`
@@ -148,9 +149,9 @@ class TopicCompacted(SourceError):
 
     code = "topic-compacted"
     exit_code = ExitCode.STOPPED
-    _what = "table {table} has partial updates, and these topics are compacted: {_topics}."
+    _what = "table {table} needs all records of a key, and these topics are compacted: {_topics}."
     _state = "the table is as last committed; nothing was written."
-    _cause = "compaction drops records that set columns which later records of their key do not set."
+    _cause = "with partial_updates or sequence_by, the last record of a key is not enough to know its row."
     _next = "set cleanup.policy=delete on them, and run the command again"
 
     table: str

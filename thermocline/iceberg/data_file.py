@@ -12,11 +12,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.conversions import to_bytes
 from pyiceberg.types import NestedField, PrimitiveType, StructType
+from pyroaring import BitMap
 
 from thermocline.failpoints import failstep
 from thermocline.iceberg.file_buckets import UNPLACED, FileBucket
 from thermocline.iceberg.row_lineage import LINEAGE
 from thermocline.iceberg.sparse_index import footer_entry
+from thermocline.iceberg.tombstones import NO_TOMBSTONES, Tombstones
+from thermocline.iceberg.tombstones import footer_entry as tombstones_entry
 from thermocline.rules.definition import KEY
 
 if TYPE_CHECKING:
@@ -42,7 +45,10 @@ _ORDERED = (
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """What a manifest says of a file; the counts and bounds are by field id, bounds as single-value bytes."""
+    """What a manifest says of a file; the counts and bounds are by field id, bounds as single-value bytes.
+
+    ``tombstones`` are the positions of deletes to remember, as bytes of a bitmap: the commit deletes them.
+    """
 
     path: str
     file_bytes: int
@@ -51,6 +57,12 @@ class WrittenFile:
     lower_bounds: dict[int, bytes]
     upper_bounds: dict[int, bytes]
     part: FileBucket = UNPLACED
+    tombstones: bytes = b""
+
+    @property
+    def live_rows(self) -> int:
+        """Its rows but the deletes that it remembers."""
+        return self.rows - (len(BitMap.deserialize(self.tombstones)) if self.tombstones else 0)
 
 
 def write_data_file(
@@ -58,8 +70,8 @@ def write_data_file(
 ) -> WrittenFile:
     """Write rows (``definition.records_schema``, sorted by key, at least one) as one data file.
 
-    All of them are in the bucket ``part``. Their lineage is stored where they have it (``row_lineage``), as
-    rows that come from other files have.
+    All of them are in the bucket ``part``. Rows that are tombstones are noted in the footer. Their lineage is
+    stored where they have it (``row_lineage``), as rows that come from other files have.
     """
     with failstep("data-file.write"), DataFileWriter(io, path, definition, part) as writer:
         writer.write(rows)
@@ -84,6 +96,7 @@ class DataFileWriter:
         self._pending: pa.Table | None = None
         self._null_counts: dict[int, int] = defaultdict(int)
         self._edges: dict[int, list[pa.Array]] = defaultdict(list)
+        self._tombstones: Tombstones = NO_TOMBSTONES
 
     def __enter__(self) -> Self:
         return self
@@ -102,6 +115,7 @@ class DataFileWriter:
 
     def write(self, rows: pa.Table) -> None:
         """More rows, sorted by key, none of them below those before. A row group waits until it is full."""
+        self._tombstones = self._tombstones.with_rows(rows, self.rows)
         self.rows += rows.num_rows
         whole = rows if self._pending is None else pa.concat_tables([self._pending, rows])
         end = whole.num_rows - whole.num_rows % ROW_GROUP_ROWS
@@ -114,7 +128,9 @@ class DataFileWriter:
         if self._pending is not None:
             self._write(self._pending)
         assert self._parquet is not None
-        self._parquet.add_key_value_metadata(footer_entry(self._first_keys))
+        self._parquet.add_key_value_metadata(
+            footer_entry(self._first_keys) | tombstones_entry(self._tombstones)
+        )
         self._parquet.close()
         return self._described(self.file_bytes)
 
@@ -148,7 +164,14 @@ class DataFileWriter:
             if high is not None:
                 upper[field_id] = to_bytes(field_type, high)
         return WrittenFile(
-            self._path, file_bytes, self.rows, dict(self._null_counts), lower, upper, self._part
+            self._path,
+            file_bytes,
+            self.rows,
+            dict(self._null_counts),
+            lower,
+            upper,
+            self._part,
+            self._tombstones.positions.serialize() if self._tombstones.positions else b"",
         )
 
 

@@ -28,6 +28,7 @@ from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import DataFile, open_input, plan_files, spec_buckets
 from thermocline.iceberg.lineage import Link, link_of
 from thermocline.iceberg.rows import live_rows, rows_schema
+from thermocline.iceberg.tombstones import load_tombstones
 from thermocline.process.logs import fields
 from thermocline.rules.alteration import definition_by
 from thermocline.rules.comparable import nested_as_bytes
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from thermocline.rules.column_types import ColumnType
     from thermocline.rules.definition import LiveTable
 
-__all__ = ["NotARewrite", "Rewrite", "check_same_rows", "standing"]
+__all__ = ["NotARewrite", "Rewrite", "check_deletes_kept", "check_same_rows", "standing"]
 
 # Rows unpacked at a time, and their bytes: a file of others may hold rows of any size.
 _ROWS_AT_ONCE: Final = 8_192
@@ -121,6 +122,7 @@ def check_same_rows(table: Table, definition: LiveTable, ours: Link, others: Seq
         for file in after - before:
             if file.part.within(unit) is None:  # safety: rewrite-in-units
                 raise NotARewrite(f"{file.path} is in {file.part}, and the table has {unit}")
+        check_deletes_kept(table.io, definition, before, after)
         was, is_now = _Sums(table.io, then), _Sums(table.io, then, ids)
         if was.rows_listed(before) != is_now.rows_listed(after):
             raise NotARewrite("it has another number of rows")
@@ -130,6 +132,19 @@ def check_same_rows(table: Table, definition: LiveTable, ours: Link, others: Seq
         raise NotARewrite(f"a file can't be read: {first_line(error)}") from error
     except OSError as error:
         raise StorageFailed(table=definition.name, detail=first_line(error)) from error
+
+
+def check_deletes_kept(
+    io: FileIO, definition: LiveTable, before: Counter[DataFile], after: Counter[DataFile]
+) -> None:
+    """Checks that no file is gone that remembers deletes, which others don't see and so don't keep.
+
+    Raises `NotARewrite`.
+    """
+    kept = {file.path for file in after}
+    for file in before if definition.sequence_by else ():
+        if file.path not in kept and load_tombstones(io, file.path).positions:  # safety: rewrite-forgets
+            raise NotARewrite(f"{file.path} is gone, with deletes that late records must lose against")
 
 
 def column_ids(schema: Schema) -> dict[str, bytes]:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from thermocline.iceberg.files import open_input
 from thermocline.iceberg.row_lineage import LINEAGE, with_lineage
-from thermocline.rules.definition import ABSENT, KEY, TOMBSTONE
+from thermocline.rules.definition import ABSENT, KEY, SEQUENCE, TOMBSTONE
 from thermocline.rules.keys import encode_table
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ __all__ = ["declared", "live_rows", "moved_rows", "pieces", "rows_schema", "with
 Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 # What a record says of itself, and a row does not.
-_OF_RECORDS: Final = (TOMBSTONE, ABSENT)
+_OF_RECORDS: Final = (TOMBSTONE, ABSENT, SEQUENCE)
 # Rows unpacked at a time: a few megabytes of short columns.
 _ROWS_AT_ONCE: Final = 8_192
 

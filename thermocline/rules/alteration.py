@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Alteration", "definition_by", "plan_alteration"]
 
 # What may change as a whole, since it only says how records to come are dealt with.
-FREE: Final = ("on_error", "suppress_unchanged", "transactional")
+FREE: Final = ("on_error", "suppress_unchanged", "transactional", "tombstone_retention_hours")
 # What may not, and why; a field that stands nowhere may not either.
 FIXED: Final = {
     "identifier": "it is the table's name in the catalog",
@@ -49,6 +49,7 @@ FIXED: Final = {
     "value_message": "records do not name their schema, and the log has some that this one wrote",
     "schema_framed": "the same record must mean the same row whenever it is read",
     "partial_updates": "the same record must mean the same row whenever it is read",
+    "sequence_by": "the rows in the table, and the deletes that it remembers, were ordered by it",
     "entity": "rows are placed and looked up by it",
     "format_version": "the deletes in the table are written in its form",
 }
@@ -101,6 +102,7 @@ def plan_alteration(
     files = files or {}
     problems = [*_fixed_fields(current, wanted), *_problems_of_columns(current, wanted)]
     problems += problems_of_buckets(current, wanted.buckets_written, files)
+    problems += _problems_of_order(current, wanted, files)
     problems += [
         f"the topic {topic} can't be left out: the table holds rows of it, and its seam"
         for topic in current.topics
@@ -191,6 +193,22 @@ def _problems_of_columns(current: LiveTable, wanted: LiveTable) -> Iterator[str]
         yield (
             f"the columns can't be reordered from {', '.join(kept)} to {', '.join(in_the_file)}: readers may "
             "take them by place"
+        )
+
+
+def _problems_of_order(current: LiveTable, wanted: LiveTable, files: Mapping[int, int]) -> Iterator[str]:
+    """Of a table that remembers deletes."""
+    is_raised = wanted.buckets_written > current.buckets_written
+    if current.sequence_by and is_raised and any(files.values()):  # safety: ordered-buckets
+        yield (
+            f"buckets can't be raised to {wanted.buckets_written}: with sequence_by, files are not rewritten "
+            "for it, as they remember deletes"
+        )
+    ours, theirs = current.tombstone_retention_hours, wanted.tombstone_retention_hours
+    if theirs > ours:  # safety: retention-only-falls
+        yield (
+            f"tombstone_retention_hours can't be raised to {theirs} from {ours}: deletes that were forgotten "
+            "already can't be remembered again"
         )
 
 

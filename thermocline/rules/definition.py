@@ -31,7 +31,9 @@ __all__ = [
     "KEY",
     "ONE_COLUMN",
     "PROVENANCE",
+    "SEQUENCE",
     "TOMBSTONE",
+    "TOMBSTONE_RETENTION_HOURS",
     "Column",
     "DeleteRule",
     "LiveTable",
@@ -46,6 +48,7 @@ PROVENANCE: Final = ("_kafka_topic", "_kafka_partition", "_kafka_offset", "_kafk
 TOMBSTONE: Final = "_tombstone"
 KEY: Final = "_key"
 ABSENT: Final = "_absent"
+SEQUENCE: Final = "_sequence"
 BUCKET_FIELD: Final = "bucket"
 
 SCHEMA_FORMATS: Final = ("avro", "json_schema", "protobuf")
@@ -77,6 +80,11 @@ ONE_COLUMN: Final[dict[str, tuple[Kind, ...]]] = {
 ENVELOPES: Final = ("plain", "debezium", "maxwell")
 ENVELOPED_FORMATS: Final = {"debezium": ("json", "json_schema", "avro", "protobuf"), "maxwell": ("json",)}
 KEY_SOURCES: Final = ("key", "value")
+SEQUENCE_KINDS: Final = (Kind.INT, Kind.LONG, Kind.DATE, Kind.TIMESTAMPTZ, Kind.TIMESTAMP, Kind.STRING)
+"""What records can be ordered by: types whose values have one order, the same in every program."""
+TOMBSTONE_RETENTION_HOURS: Final = 168
+"""A week, as Kafka keeps records by default: what comes later than that is rarely waited for."""
+TOMBSTONE_RETENTION_HOURS_MAX: Final = 87_600  # ten years
 FORMAT_VERSIONS: Final = (2, 3)
 BUCKETS_MAX: Final = 4096  # beyond it, a commit of every bucket writes more files than a manifest should list
 TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
@@ -99,7 +107,7 @@ class Column:
 
     ``nested_ids`` are those of the fields within its type, in the order of `ColumnType.with_ids`.
     ``path`` leads to its value in a record: the names of the objects around it, then its own. Or it is the
-    value of a ``header``.
+    value of a ``header``, or at a path in the change ``event`` around the row.
     """
 
     name: str
@@ -108,6 +116,7 @@ class Column:
     path: tuple[str, ...] = ()
     header: str = ""
     nested_ids: tuple[int, ...] = ()
+    event: tuple[str, ...] = ()
 
     @property
     def numbered_type(self) -> ColumnType:
@@ -116,8 +125,13 @@ class Column:
 
     @property
     def read_from(self) -> tuple[str, ...]:
-        """Where its value stands in a record: its path, or the field of its name."""
-        return self.path or (self.name,)
+        """Where its value stands in a record or an event: its path, or the field of its name."""
+        return self.event or self.path or (self.name,)
+
+    @property
+    def is_in_row(self) -> bool:
+        """Whether it is read from the row that a record has, not from a header or the event around it."""
+        return not self.header and not self.event
 
     def __str__(self) -> str:
         """Its type, and where it is read from, unless from the field of its name."""
@@ -128,6 +142,8 @@ class Column:
         """Where it is read from, in words; empty for the field of its name."""
         if self.header:
             return f"header {_spelled(self.header)}"
+        if self.event:
+            return f"the event's {_spelled(self.event)}"
         return _spelled(self.path) if self.path else ""
 
 
@@ -225,7 +241,9 @@ class LiveTable:
     its own; ``schema_framed``: records name one that is not looked at. ``buckets`` is how many units of work
     there are. ``file_buckets`` is into how many buckets new files are partitioned, in a table whose number
     was changed: a multiple of ``buckets`` while it is being raised, then the same. None: it was never
-    changed. ``partial_updates``: a record may leave columns of its row as they are.
+    changed. ``partial_updates``: a record may leave columns of its row as they are. ``sequence_by`` are the
+    value columns that order a key's records; without them, it is their offsets. Then deletes are remembered
+    for ``tombstone_retention_hours``.
     """
 
     name: str
@@ -253,6 +271,8 @@ class LiveTable:
     schema_framed: bool = False
     file_buckets: int | None = None
     partial_updates: bool = False
+    sequence_by: tuple[str, ...] = ()
+    tombstone_retention_hours: int = TOMBSTONE_RETENTION_HOURS
 
     @classmethod
     def build(  # noqa: PLR0913  (a table has as many settings)
@@ -281,6 +301,8 @@ class LiveTable:
         schema_framed: bool = False,
         file_buckets: int | None = None,
         partial_updates: bool = False,
+        sequence_by: Sequence[str] = (),
+        tombstone_retention_hours: int = TOMBSTONE_RETENTION_HOURS,
         field_ids: Mapping[str, int] | None = None,
         nested_ids: Mapping[str, Sequence[int]] | None = None,
         provenance_id: int | None = None,
@@ -326,6 +348,8 @@ class LiveTable:
             schema_framed=schema_framed,
             file_buckets=file_buckets,
             partial_updates=partial_updates,
+            sequence_by=tuple(sequence_by),
+            tombstone_retention_hours=tombstone_retention_hours,
         )
         problems += _problems_of_nested_names(parsed)
         problems += _problems_of_key(live_table, declared=list(columns))
@@ -333,6 +357,8 @@ class LiveTable:
         problems += _problems_of_formats(live_table, key_format)
         problems += _problems_of_schemas(live_table)
         problems += _problems_of_partial_updates(live_table)
+        problems += _problems_of_events(live_table)
+        problems += _problems_of_sequence(live_table)
         if problems:
             raise ConfigInvalid(of=f"of table {name}", problems=tuple(problems))
         return live_table
@@ -371,9 +397,11 @@ class LiveTable:
             fields["delete_when"] = self.delete_when.declared
         # One that is kept says to programs before it that spec and bucket of a file are more than they know.
         schemas = ("key_schema", "value_schema", "key_message", "value_message", "schema_framed")
-        for field in (*schemas, "file_buckets", "partial_updates"):
+        for field in (*schemas, "file_buckets", "partial_updates", "sequence_by"):
             if not fields[field]:
                 del fields[field]
+        if not self.sequence_by:
+            del fields["tombstone_retention_hours"]
         fields["columns"] = [
             {"name": column.name, **_stored_ids(column), **_declared(column)} for column in self.columns
         ]
@@ -427,6 +455,12 @@ class LiveTable:
         """The declared columns outside the key, in declared order."""
         return tuple(column for column in self.columns if column.name not in self.key)
 
+    @cached_property
+    def sequence_columns(self) -> tuple[Column, ...]:
+        """The columns of ``sequence_by``, in its order."""
+        by_name = {column.name: column for column in self.columns}
+        return tuple(by_name[name] for name in self.sequence_by)
+
     @property
     def buckets_written(self) -> int:
         """Into how many buckets new files are partitioned: what the configuration calls ``buckets``."""
@@ -446,12 +480,14 @@ class LiveTable:
     def records_schema(self) -> pa.Schema:
         """Decoded records: the declared columns, where each came from, whether it deletes, and its key.
 
-        With partial updates also the names of the columns that it leaves as they are.
+        With partial updates also the names of the columns that it leaves as they are; where columns order the
+        records, their bytes (`thermocline.rules.sequence`).
         """
         provenance = list(zip(PROVENANCE, _PROVENANCE_ARROW, strict=True))
         ours = pa.schema([*provenance, (TOMBSTONE, pa.bool_()), (KEY, pa.binary())])
         absent = [(ABSENT, pa.list_(pa.string()))] if self.partial_updates else []
-        return pa.schema([*self.row_schema, *ours, *absent])
+        sequence = [(SEQUENCE, pa.binary())] if self.sequence_by else []
+        return pa.schema([*self.row_schema, *ours, *absent, *sequence])
 
     @cached_property
     def table_schema(self) -> pa.Schema:
@@ -559,7 +595,7 @@ def _parse_delete_when(text: DeleteText | None, problems: list[str]) -> DeleteRu
 def _declared(column: Column) -> dict[str, object]:
     declared = column.type.declared
     fields: dict[str, object] = dict(declared) if isinstance(declared, Mapping) else {"type": declared}
-    origin: dict[str, object] = {"path": column.path, "header": column.header}
+    origin: dict[str, object] = {"path": column.path, "header": column.header, "event": column.event}
     return fields | {name: value for name, value in origin.items() if value}
 
 
@@ -595,13 +631,16 @@ def _parse_column(name: str, text: ColumnText, field_id: int) -> Column:
     """What is said of a column: its type, and where it is read from."""
     if isinstance(text, str):
         return Column(name, ColumnType.parse(text), field_id)
-    rest = {word: str(value) for word, value in text.items() if word not in ("path", "header")}
+    rest = {word: str(value) for word, value in text.items() if word not in ("path", "header", "event")}
     type_ = ColumnType.parse(rest["type"] if set(rest) == {"type"} else rest)
     header = str(text.get("header", ""))
     if "header" in text and ("path" in text or not header):
         raise ValueError("a header has a name, and a column that comes from it no path")
+    if "event" in text and ("path" in text or header):
+        raise ValueError("a column that comes from the event around the row has neither path nor header")
     path = _parse_path(text["path"]) if "path" in text else ()
-    return Column(name, type_, field_id, path if path != (name,) else (), header)
+    event = _parse_path(text["event"]) if "event" in text else ()
+    return Column(name, type_, field_id, path if path != (name,) else (), header, event=event)
 
 
 def _parse_path(path: str | Sequence[str]) -> tuple[str, ...]:
@@ -704,7 +743,7 @@ def _problems_of_formats(table: LiveTable, key_format: str | None) -> Iterable[s
         columns = tuple(column for column in table.columns if column.name in table.key)
         yield from _problems_of_one_column("key", table.key_format, columns)
     in_value = table.value_columns if in_key else table.columns
-    in_value = tuple(column for column in in_value if not column.header)
+    in_value = tuple(column for column in in_value if column.is_in_row)
     yield from _problems_of_one_column("value", table.format, in_value)
 
 
@@ -734,6 +773,49 @@ def _problems_of_partial_updates(table: LiveTable) -> Iterable[str]:
         yield f"partial_updates needs values in {known}: in {table.format}, no column can be left out"
     if table.envelope == "maxwell":
         yield "partial_updates are not for Maxwell's events, which have whole rows"
+
+
+def _problems_of_events(table: LiveTable) -> Iterable[str]:
+    for column in table.columns:
+        if column.event and column.name in table.key:
+            yield f"the key column {column.name} can't come from the event: use the key"
+        elif column.event and table.envelope != "debezium":
+            yield f'column {column.name} comes from the event around the row: set envelope = "debezium"'
+
+
+def _problems_of_sequence(table: LiveTable) -> Iterable[str]:
+    if not 1 <= table.tombstone_retention_hours <= TOMBSTONE_RETENTION_HOURS_MAX:
+        hours = f"{table.tombstone_retention_hours}, not from 1 to {TOMBSTONE_RETENTION_HOURS_MAX}"
+        yield f"tombstone_retention_hours is {hours}"
+    if not table.sequence_by:
+        if table.tombstone_retention_hours != TOMBSTONE_RETENTION_HOURS:
+            yield "tombstone_retention_hours is about tables with sequence_by, and there is none"
+        return
+    if not table.has_key:
+        yield "sequence_by needs a key: without one, each record is a row of its own"
+    if table.partial_updates:
+        yield "sequence_by and partial_updates can't both be: of columns left out, order says nothing yet"
+    if len(set(table.sequence_by)) < len(table.sequence_by):
+        yield f"sequence_by {_spelled(table.sequence_by)} names a column twice"
+    columns = {column.name: column for column in table.columns}
+    for name in dict.fromkeys(table.sequence_by):
+        if name not in columns:
+            yield f'sequence_by has "{name}", which is not declared{closest(name, list(columns))}'
+        elif name in table.key:
+            yield f"sequence_by has the key column {name}, which is the same in all records of a key"
+        else:
+            yield from _problems_of_sequence_column(table, columns[name])
+
+
+def _problems_of_sequence_column(table: LiveTable, column: Column) -> Iterable[str]:
+    if column.type.kind not in SEQUENCE_KINDS:
+        kinds = ", ".join(SEQUENCE_KINDS)
+        yield f"sequence_by can't be a {column.type}, as column {column.name} is: use {kinds}"
+    if column.is_in_row and table.envelope != "plain":
+        yield (
+            f"sequence_by has column {column.name}, which is read from the row, and deletes in "
+            f'envelope = "{table.envelope}" have none: read it from the event or a header'
+        )
 
 
 def _problems_of_one_column(part: str, format_: str, columns: Sequence[Column]) -> Iterable[str]:

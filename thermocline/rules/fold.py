@@ -1,7 +1,8 @@
 """The last one wins: records folded to one per key, and cold rows overlaid with the winners.
 
-Within a partition the highest offset wins. One key in several partitions is a producer's error, or a topic
-that grew; then the broker's append time decides, then the topic, then the partition.
+Within a partition the highest offset wins, or, where columns order the records, the highest sequence and of
+equal ones the highest offset. One key in several partitions is a producer's error, or a topic that grew; then
+the sequence decides, if there is one, then the broker's append time, then the topic, then the partition.
 That is one order with two implementations: ``order_of`` for a few records, ``fold`` for millions. They are
 held together by ``tests/thermocline/test_fold.py::test_order_of_and_fold_say_the_same``.
 
@@ -19,9 +20,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thermocline.rules.definition import ABSENT, KEY, PROVENANCE
+from thermocline.rules.definition import ABSENT, KEY, PROVENANCE, SEQUENCE
 
-__all__ = ["Folded", "absent_columns", "absent_names", "filled", "fold", "order_of", "overlay", "winners"]
+__all__ = [
+    "Folded",
+    "absent_columns",
+    "absent_names",
+    "filled",
+    "fold",
+    "loses",
+    "order_of",
+    "overlay",
+    "winners",
+]
 
 TOPIC, PARTITION, OFFSET, TIMESTAMP = PROVENANCE
 Indexes = np.ndarray[Any, np.dtype[np.int64]]
@@ -46,9 +57,19 @@ class Folded:
     conflict_example: bytes | None
 
 
-def order_of(timestamp_ms: int, topic: str, partition: int) -> tuple[int, str, int]:
+def order_of(
+    timestamp_ms: int, topic: str, partition: int, sequence: bytes = b""
+) -> tuple[bytes, int, str, int]:
     """What decides between the last records of one key in several partitions: the greatest wins."""
-    return (timestamp_ms, topic, partition)
+    return (sequence, timestamp_ms, topic, partition)
+
+
+def loses(sequence: bytes, below: bytes | None) -> bool:
+    """Whether a record of that sequence loses against the state of its key, which has the one ``below``.
+
+    None: the table has no row of the key, and remembers no delete of it. Of equal ones the later record wins.
+    """
+    return below is not None and sequence < below  # safety: sequence-late-loses
 
 
 def fold(records: pa.Table) -> Folded:
@@ -183,10 +204,21 @@ def _places(records: pa.Table) -> Indexes:
 
 def _highest_offsets(records: pa.Table, key_of: Indexes, keys: int) -> Indexes:
     """The index of each key's record with the highest offset: its winner, if one partition has them all."""
-    by_offset = np.argsort(records.column(OFFSET).to_numpy(), kind="stable")  # safety: fold-offset
+    offsets = records.column(OFFSET).to_numpy()
+    if SEQUENCE in records.column_names:
+        by_offset = np.lexsort((offsets, _ranks(records)))  # safety: fold-sequence
+    else:
+        by_offset = np.argsort(offsets, kind="stable")  # safety: fold-offset
     winner_of = np.zeros(keys, np.int64)
     winner_of[key_of[by_offset]] = by_offset  # of repeated indexes the last assignment stays
     return winner_of
+
+
+def _ranks(records: pa.Table) -> Indexes:
+    """A number for each record that orders as their sequences do."""
+    sequences = _one_chunk(records.column(SEQUENCE)).dictionary_encode()
+    rank_of = pc.rank(sequences.dictionary).to_numpy().astype(np.int64)
+    return rank_of[sequences.indices.to_numpy()]  # type: ignore[no-any-return]
 
 
 def _contested(key_of: Indexes, places: Indexes, keys: int) -> Indexes:
@@ -200,10 +232,12 @@ def _decided(records: pa.Table, key_of: Indexes, places: Indexes, contested: Ind
     """The index of the winner of each contested key, by ``order_of`` among the partitions' last records."""
     rows = np.flatnonzero(np.isin(key_of, contested))
     offsets = records.column(OFFSET).to_numpy()
-    rows = rows[np.lexsort((offsets[rows], places[rows], key_of[rows]))]
+    has_sequence = SEQUENCE in records.column_names
+    ranks = _ranks(records) if has_sequence else np.zeros(records.num_rows, np.int64)
+    rows = rows[np.lexsort((offsets[rows], ranks[rows], places[rows], key_of[rows]))]
     last = (np.diff(places[rows], append=-1) != 0) | (np.diff(key_of[rows], append=-1) != 0)
     rows = rows[last]
     times = records.column(TIMESTAMP).cast(pa.int64()).to_numpy()
-    rows = rows[np.lexsort((places[rows], times[rows], key_of[rows]))]
+    rows = rows[np.lexsort((places[rows], times[rows], ranks[rows], key_of[rows]))]
     winners: Indexes = rows[np.diff(key_of[rows], append=-1) != 0]
     return winners

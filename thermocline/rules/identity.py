@@ -49,12 +49,14 @@ def check_log(table: str, at: Fed, log: Log, definition: LiveTable, now_ms: int)
 
 
 def check_not_compacted(definition: LiveTable, log: Log) -> None:
-    """Checks that no record is dropped whose columns later records of its key leave as they are.
+    """Checks that no record is dropped that later ones of its key don't take the place of.
 
     Raises:
-        TopicCompacted: the table has partial updates, and topics are compacted; all of them are named.
+        TopicCompacted: the table has partial updates, or columns order its records, and topics are compacted;
+            all of them are named.
     """
-    configs = log.configs(definition.topics) if definition.partial_updates else {}
+    needs_all = definition.partial_updates or bool(definition.sequence_by)
+    configs = log.configs(definition.topics) if needs_all else {}
     compacted = tuple(topic for topic, config in configs.items() if config.is_compacted)
     if compacted:  # safety: partial-compacted
         raise TopicCompacted(table=definition.name, topics=compacted)

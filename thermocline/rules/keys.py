@@ -30,8 +30,11 @@ __all__ = [
     "check_key_columns",
     "decode_arrays",
     "decode_one",
+    "encode_columns",
     "encode_one",
     "encode_table",
+    "encode_values",
+    "flat_column",
     "named_columns",
     "parse_value",
     "prefix_end",
@@ -43,9 +46,14 @@ _ARROW_INTEGERS: Final = {4: pa.int32(), 8: pa.int64()}
 
 def encode_table(definition: LiveTable, table: pa.Table | pa.RecordBatch) -> pa.BinaryArray:
     """The key of every row, from the key columns found by name. Key columns must not be null."""
+    columns = definition.key_columns
+    return encode_columns(columns, [flat_column(table.column(column.name), column) for column in columns])
+
+
+def encode_columns(columns: Sequence[Column], arrays: Sequence[pa.Array]) -> pa.BinaryArray:
+    """The bytes of every row of some columns, of which each array has the declared type and no nulls."""
     parts: list[pa.Array | pa.Scalar] = []
-    for column in definition.key_columns:
-        values = _flat(table.column(column.name), column)
+    for column, values in zip(columns, arrays, strict=True):
         if _form(column).width is None:
             parts += [_escaped(values), pa.scalar(KEY_END, pa.binary())]
         else:
@@ -60,7 +68,11 @@ def encode_one(definition: LiveTable, values: Sequence[object], first: int = 0) 
 
     The values may begin at key column ``first``: the bytes are then those that follow a prefix.
     """
-    columns = definition.key_columns[first : first + len(values)]
+    return encode_values(definition.key_columns[first : first + len(values)], values)
+
+
+def encode_values(columns: Sequence[Column], values: Sequence[object]) -> bytes:
+    """The bytes of the natural values of some columns."""
     return b"".join(_form(column).encode(value) for column, value in zip(columns, values, strict=True))
 
 
@@ -119,7 +131,7 @@ def buckets(
 
     Source: Iceberg table specification, "Bucket Transform Details" and appendix B.
     """
-    values = _flat(array, definition.bucket_column)
+    values = flat_column(array, definition.bucket_column)
     numbers: np.ndarray[Any, np.dtype[np.int32]] = transform.bucket(
         values, of or definition.buckets
     ).to_numpy()
@@ -156,7 +168,7 @@ def parse_value(column: Column, text: str) -> object:
         raise ValueError(f'{column.name} is {article} {column.type}, and "{text}" is {error}') from None
 
 
-def _flat(values: pa.Array | pa.ChunkedArray, column: Column) -> pa.Array:
+def flat_column(values: pa.Array | pa.ChunkedArray, column: Column) -> pa.Array:
     """One array of the declared type, whatever width, dictionary or extension a file stored it with."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()

@@ -23,7 +23,7 @@ from thermocline.errors import ConfigInvalid, UnknownTable
 from thermocline.process.masking import MASK, mask_password
 from thermocline.rules.avro_schema import SchemaInvalid
 from thermocline.rules.column_types import NESTED_SPELLED
-from thermocline.rules.definition import LiveTable
+from thermocline.rules.definition import TOMBSTONE_RETENTION_HOURS, LiveTable
 from thermocline.schemas.protobuf_compiler import CompilerFailed, compiled_file
 from thermocline.schemas.registry import SchemaRegistry
 
@@ -286,6 +286,8 @@ class TableSettings(_Section):
     value_message: str | None = None
     schema_framed: bool = False
     partial_updates: bool = False
+    sequence_by: Names = ()
+    tombstone_retention_hours: int = TOMBSTONE_RETENTION_HOURS
     views: Annotated[tuple[Literal["live", "live_by_key", "cold"], ...], BeforeValidator(_names)] = (
         "live",
         "live_by_key",
@@ -328,6 +330,8 @@ class TableSettings(_Section):
             value_message=self.value_message,
             schema_framed=self.schema_framed,
             partial_updates=self.partial_updates,
+            sequence_by=self.sequence_by,
+            tombstone_retention_hours=self.tombstone_retention_hours,
         )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from thermocline.rules.definition import TOMBSTONE_RETENTION_HOURS
+
 __all__ = ["put_right"]
 
 _CATALOG: Final = {"type": "glue"}  # the one that needs nothing else
@@ -19,6 +21,8 @@ _WITHOUT_KEY: Final[dict[str, Any]] = {
     "entity": [],
     "suppress_unchanged": False,
     "partial_updates": False,
+    "sequence_by": [],
+    "tombstone_retention_hours": TOMBSTONE_RETENTION_HOURS,
 }
 
 

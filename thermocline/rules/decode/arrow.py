@@ -8,12 +8,12 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from thermocline.rules import keys
+from thermocline.rules import keys, sequence
 from thermocline.rules.column_types import ColumnType
 from thermocline.rules.decode.record import Decoded
 from thermocline.rules.definition import ABSENT, LiveTable
 
-__all__ = ["arrow_array", "key_table", "natural_values", "records_table"]
+__all__ = ["arrow_array", "key_table", "natural_values", "records_table", "sequences"]
 
 MICROSECONDS: Final = 1000  # in one of Kafka's milliseconds
 
@@ -38,6 +38,8 @@ def records_table(
     identified = pa.record_batch(arrays, names=schema.names[: len(arrays)])
     key = keys.encode_table(definition, identified)
     facts = [pa.array(decoded.tombstones, pa.bool_()), key]
+    if definition.sequence_by:
+        facts.append(sequence.encode_table(definition, identified))
     if decoded.absent is not None:
         facts.append(pa.array(decoded.absent, schema.field(ABSENT).type))
     return pa.Table.from_arrays([*arrays, *facts], schema=schema)
@@ -55,6 +57,15 @@ def key_table(
         return pa.Table.from_arrays(places, names=list(definition.identity))
     arrays = [arrow_array(column.type, decoded.columns[column.name]) for column in definition.key_columns]
     return pa.Table.from_arrays(arrays, names=list(definition.identity))
+
+
+def sequences(definition: LiveTable, decoded: Decoded) -> list[bytes]:
+    """The sequence of each good record, in input order."""
+    columns = definition.sequence_columns
+    arrays = [arrow_array(column.type, decoded.columns[column.name]) for column in columns]
+    found = pa.Table.from_arrays(arrays, names=list(definition.sequence_by))
+    encoded: list[bytes] = sequence.encode_table(definition, found).to_pylist()
+    return encoded
 
 
 def _places(decoded: Decoded, topic: str, partition: int, offsets: Sequence[int]) -> list[pa.Array]:

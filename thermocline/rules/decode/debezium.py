@@ -83,7 +83,7 @@ class JsonDebeziumEnvelope:
 
     def __init__(self, definition: LiveTable) -> None:
         """For the records of that table, which has its key in the record's key."""
-        self._columns = [column for column in definition.value_columns if not column.header]
+        self._columns = [column for column in definition.value_columns if column.is_in_row]
         self._is_partial = definition.partial_updates
         self._event = msgspec.json.Decoder(_Event).decode
         self._keys = _Keys(definition)
@@ -94,8 +94,10 @@ class JsonDebeziumEnvelope:
         deletes: list[bool] = []
         bad: list[Bad] = []
         absent: dict[int, tuple[str, ...]] = {}
+        events: list[bytes | None] = []
         for index, value in enumerate(values):
-            row, problem = self._row(value) if value else (None, None)
+            event, row, problem = self._opened(value) if value else (None, None, None)
+            events.append(event)
             if row is not None and (missing := self._missing(row)):
                 if self._is_partial:
                     absent[index] = tuple(column.name for column in missing)
@@ -106,21 +108,22 @@ class JsonDebeziumEnvelope:
                 bad.append(Bad(index, *problem))
             rows.append(row)
             deletes.append(row is None and problem is None)
-        return Parts(self._keys.open(keys), rows, deletes, bad, absent)
+        return Parts(self._keys.open(keys), rows, deletes, bad, absent, events)
 
-    def _row(self, value: bytes) -> tuple[bytes | None, tuple[Stage, str] | None]:
-        """The row after the change, None where it is gone; and what is wrong."""
+    def _opened(self, value: bytes) -> tuple[bytes, bytes | None, tuple[Stage, str] | None]:
+        """The event without its schema; the row after it, None where it is gone; and what is wrong."""
         try:
             event = self._event(value)
             if event.op is None and bytes(event.payload) != b"null":
-                event = self._event(event.payload)
+                value = bytes(event.payload)
+                event = self._event(value)
         except REFUSALS as error:
-            return None, (Stage.DECODE, f"not a change event: {error}")
+            return value, None, (Stage.DECODE, f"not a change event: {error}")
         row = bytes(event.after)
         problem = _problem(event.op, row != b"null")
         if problem or event.op == _DELETE:
-            return None, (Stage.DECODE, problem) if problem else None
-        return row, None
+            return value, None, (Stage.DECODE, problem) if problem else None
+        return value, row, None
 
     def _missing(self, row: bytes) -> list[Column]:
         """The columns whose value is not there; most rows are told at a glance to have all."""
@@ -152,7 +155,7 @@ class DebeziumEnvelope:
         self._keys = _Keys(definition)
         self._may_be_empty = definition.format in EMPTY_FORMATS
         self._is_partial = definition.partial_updates
-        columns = [column for column in definition.value_columns if not column.header]
+        columns = [column for column in definition.value_columns if column.is_in_row]
         self._watched = [
             column for column in columns if column.type.fields or column.type.kind in _UNAVAILABLE_VALUES
         ]
@@ -179,7 +182,7 @@ class DebeziumEnvelope:
             deletes.append(value is None or (op == _DELETE and not problem))
         rows = _of_upserts(found, refused, deletes)
         self._mark_unavailable(rows)
-        return Parts(self._keys.open(keys), values, deletes, bad, rows=rows)
+        return Parts(self._keys.open(keys), values, deletes, bad, events=values, rows=rows)
 
     def _mark_unavailable(self, rows: Rows) -> None:
         """Refuses rows that lack a value; with partial updates, the value stays as it is."""

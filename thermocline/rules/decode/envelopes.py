@@ -31,8 +31,10 @@ class Parts:
     """The parts of records, aligned with them; a value is None where there is nothing to read.
 
     ``bad`` are those that say nothing that a table of that definition could take. ``absent``, by index: the
-    names of the columns that a record leaves as they are; with partial updates alone. ``rows``: what values
-    have, where taking them apart has read them whole. ``unreadable``: why a value is none of its format.
+    names of the columns that a record leaves as they are; with partial updates alone. ``events`` are what is
+    read beside the row: the change events, or the values of records that a rule calls deletes. ``rows``: what
+    values have, where taking them apart has read them whole. ``unreadable``: why a value is none of its
+    format.
     """
 
     keys: Sequence[bytes | None]
@@ -40,6 +42,7 @@ class Parts:
     deletes: list[bool]
     bad: list[Bad]
     absent: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    events: Sequence[bytes | None] = ()
     rows: Rows | None = None
     unreadable: Mapping[int, str] = field(default_factory=dict)
 
@@ -70,7 +73,7 @@ class PlainEnvelope:
         self._stage = Stage.KEY if definition.has_key else Stage.DECODE
         self._rule = definition.delete_when
         path = self._rule.path if self._rule is not None else ()
-        in_value = [column for column in definition.value_columns if not column.header]
+        in_value = [column for column in definition.value_columns if column.is_in_row]
         # Formats with schemas tell it as they read.
         is_json = definition.format in ("json", "json_schema")
         self._absent = AbsentColumns(in_value) if definition.partial_updates and is_json else None
@@ -87,6 +90,7 @@ class PlainEnvelope:
             ]
         deletes = [value is None for value in values]
         bad: list[Bad] = []
+        events: Sequence[bytes | None] = ()
         if not self._can_delete:
             empty = (index for index, is_empty in enumerate(deletes) if is_empty)
             bad = [Bad(index, self._stage, "the value is empty") for index in empty]  # safety: empty-value
@@ -94,11 +98,12 @@ class PlainEnvelope:
             refused: Refusals = {}
             ops = self._ops(self._rule, values, headers_of, refused)
             is_deleted = [op in self._rule.values for op in ops]  # safety: delete-rule
+            events = [value if gone else None for value, gone in zip(values, is_deleted, strict=True)]
             values = [None if gone else value for value, gone in zip(values, is_deleted, strict=True)]
             deletes = [value is None for value in values]
             # What can't be read at all, the format says.
             bad = [Bad(index, Stage.CONTRACT, f"delete_when: {why}") for index, (_, why) in refused.items()]
-        return Parts(keys, values, deletes, bad, self._left_out(values))
+        return Parts(keys, values, deletes, bad, self._left_out(values), events)
 
     def _left_out(self, values: Sequence[bytes | None]) -> dict[int, tuple[str, ...]]:
         """The columns that each value leaves out, where it leaves out any."""

@@ -64,4 +64,4 @@ class DeclaredColumns:
         """The others, or all."""
         is_split = self._definition.key_from == "key"
         columns = self._definition.value_columns if is_split else self._definition.columns
-        return [column for column in columns if not column.header]
+        return [column for column in columns if column.is_in_row]

@@ -25,7 +25,8 @@ class Decoded:
     """The rows of a chunk of records.
 
     ``good`` holds the ascending input indexes of the rows; ``columns`` (every declared column, in declared
-    order, natural Python values) and ``tombstones`` align with it. A tombstone has only its key columns.
+    order, natural Python values) and ``tombstones`` align with it. A tombstone has only its key columns, and
+    those that order it.
     ``bad`` holds all other records, ascending. ``absent`` aligns with ``good``, too: the names of the
     value columns that a record leaves as they are, which are None in ``columns``; a tombstone leaves none.
     It is None for a table without partial updates.

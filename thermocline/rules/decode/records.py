@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import compress
 from typing import Any
 
-from thermocline.rules.decode.envelopes import Envelope, Rows
-from thermocline.rules.decode.formats import UNSET, Format, Refusals, SchemaSource
+from thermocline.rules.decode.envelopes import Envelope, Parts, Rows
+from thermocline.rules.decode.formats import UNSET, Documents, Format, Refusals, SchemaSource
 from thermocline.rules.decode.framing import KEY_HEADER, VALUE_HEADER, HeadOf, heads_in
 from thermocline.rules.decode.plain import header_value
 from thermocline.rules.decode.record import Bad, Decoded, HeadersOf, Stage, last_header, no_headers
@@ -28,13 +28,17 @@ class RecordDecoder:
         value_format: Format,
         schemas: SchemaSource,
     ) -> None:
-        """Prepares the readers of both parts."""
+        """Prepares the readers of both parts, and of what stands around a row."""
         self._definition = definition
         self._envelope = envelope
         self._key = key_format(schemas.of_keys(), definition.key)
         self._value = value_format(schemas.of_values(), definition.key)
         self._has_key_documents = bool(schemas.of_keys())
         self._from_headers = [column for column in definition.columns if column.header]
+        beside = [column for column in definition.columns if column.event]
+        # Of a delete, the columns that order it are read although it has no row.
+        beside += [column for column in definition.sequence_columns if column.is_in_row]
+        self._beside = value_format(beside, ()) if beside else None
 
     def decode(
         self,
@@ -56,8 +60,14 @@ class RecordDecoder:
         columns = rows.columns
         if self._has_key_documents:
             columns |= self._keys(opened.keys, bad, heads_in(headers_of, KEY_HEADER))
-        for one in self._from_headers:
-            columns[one.name] = _from_header(one, opened.deletes, headers_of, bad)
+        for column in self._from_headers:
+            is_ordering = column.name in self._definition.sequence_by
+            unread = [False] * len(keys) if is_ordering else opened.deletes
+            columns[column.name] = _from_header(column, unread, headers_of, bad)
+        if self._beside is not None:
+            self._read_beside(self._beside, opened, columns, bad, heads_in(headers_of, VALUE_HEADER))
+        for column in self._definition.sequence_columns:
+            _refuse_nulls(column, columns[column.name], bad)
         bad.update((one.index, one) for one in opened.bad)  # what is no row at all needs no key
         columns = {column.name: columns[column.name] for column in self._definition.columns}
         decoded = _without_bad(columns, opened.deletes, bad)
@@ -82,6 +92,25 @@ class RecordDecoder:
                 bad[index] = Bad(index, Stage.KEY, "the record has no key")
         return columns
 
+    def _read_beside(
+        self,
+        documents: Documents,
+        opened: Parts,
+        columns: dict[str, list[Any]],
+        bad: dict[int, Bad],
+        head_of: HeadOf,
+    ) -> None:
+        """The columns that are read from what stands around a row, and of deletes those that order them."""
+        refused: Refusals = {}
+        events = opened.events or [None] * len(opened.values)
+        for name, values in documents.read(events, refused, head_of).items():
+            known = columns.setdefault(name, [None] * len(values))
+            for index, event in enumerate(events):
+                if event is not None:
+                    known[index] = values[index]
+        for index, (column, reason) in refused.items():
+            bad.setdefault(index, Bad(index, self._stage_of(column), reason))
+
     def _stage_of(self, column: Column | None) -> Stage:
         if column is None:
             return Stage.DECODE
@@ -101,13 +130,21 @@ def _nulls_for_unset(columns: dict[str, list[Any]]) -> dict[int, tuple[str, ...]
     return absent
 
 
+def _refuse_nulls(column: Column, values: Sequence[Any], bad: dict[int, Bad]) -> None:
+    """Records that don't say where they stand in the order; also deletes."""
+    for index, value in enumerate(values):
+        if value is None and index not in bad:  # safety: sequence-null
+            why = f"{column.name} ({column.type}): it orders the table's records, and there is none"
+            bad[index] = Bad(index, Stage.CONTRACT, why)
+
+
 def _from_header(
-    column: Column, deletes: Sequence[bool], headers_of: HeadersOf, bad: dict[int, Bad]
+    column: Column, unread: Sequence[bool], headers_of: HeadersOf, bad: dict[int, Bad]
 ) -> list[Any]:
-    """A column's values from the last header of its name; null where there is none, and of a tombstone."""
+    """A column's values from the last header of its name; null where there is none, and of what is unread."""
     values: list[Any] = []
-    for index, is_delete in enumerate(deletes):
-        content = None if is_delete or index in bad else last_header(headers_of(index), column.header)
+    for index, is_unread in enumerate(unread):
+        content = None if is_unread or index in bad else last_header(headers_of(index), column.header)
         try:
             values.append(None if content is None else header_value(content, column.type))
         except ValueError as error:

@@ -1,0 +1,59 @@
+"""What is kept of a row's records in one partition, where columns order them and not their offsets alone.
+
+Of a seam it must be known which of the records at or beyond it has the highest sequence. So a record is kept
+until a later one comes whose sequence is as high: what is left, from the oldest to the newest, has falling
+sequences, and the first one that is not before the seam is the winner. Mostly that is one record.
+
+The stored value begins like that of any record, with offset and append time of the newest one, and is
+flagged ``IS_ORDERED``; then follow the records. They may be laid over older ones whenever they meet: as they
+are appended, as generations are merged, and as they are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from serving.hot.record import FLAGS_START, IS_ORDERED, OrderedRecord, payload_start
+from serving.hot.refused import REFUSED
+
+if TYPE_CHECKING:
+    import lmdb
+
+__all__ = ["laid_over", "winner"]
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_records_of: Final = msgspec.msgpack.Decoder(list[OrderedRecord]).decode
+
+
+def laid_over(
+    records: Iterable[tuple[bytes, bytes]], held: Mapping[bytes, bytes], below: lmdb.Transaction[bytes]
+) -> Iterator[tuple[bytes, bytes]]:
+    """Stored records, each over what is stored under its key: among those ``held``, or else ``below``."""
+    for key, value in records:
+        older = (held.get(key) or below.get(key)) if key < REFUSED else None
+        yield key, value if older is None else _merged(value, older)
+
+
+def winner(key: bytes, first: int, newest_first: Sequence[lmdb.Transaction[bytes]]) -> OrderedRecord:
+    """The record that wins from ``first`` on, by what all generations say of a stored key.
+
+    One of them has a record of it that is not before ``first``.
+    """
+    found = [one for one in (transaction.get(key) for transaction in newest_first) if one is not None]
+    candidates = [one for stored in found for one in _records(stored) if one.offset >= first]
+    return max(candidates, key=lambda one: (one.sequence, one.offset))  # safety: hot-sequence
+
+
+def _merged(newer: bytes, older: bytes) -> bytes:
+    records = _records(newer)
+    highest = records[0].sequence
+    kept = [one for one in _records(older) if one.sequence > highest]  # safety: hot-keeps-higher
+    return newer if not kept else newer[: payload_start(newer)] + _encode([*kept, *records])
+
+
+def _records(value: bytes) -> list[OrderedRecord]:
+    assert value[FLAGS_START] & IS_ORDERED
+    return _records_of(value[payload_start(value) :])

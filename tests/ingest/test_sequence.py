@@ -1,0 +1,123 @@
+"""Tables that a column orders, in bucket tasks: an older event loses, also against a delete that is gone."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.ingest.one_bucket import IO, OneBucketTable
+from thermocline.iceberg.deletes import read_deletes
+from thermocline.iceberg.rows import live_rows
+from thermocline.iceberg.tombstones import load_tombstones
+from thermocline.rules.decode import decoder_for, records_table
+from thermocline.rules.definition import LiveTable
+
+HOUR_MS = 3_600_000
+Event = tuple[int, int, str | None]
+"""A key, a sequence, and the value; None deletes."""
+
+DEFINITION = LiveTable.build(
+    name="t",
+    identifier="a.t",
+    topics=["t"],
+    key=["id"],
+    columns={"id": "long", "version": "long", "text": "string"},
+    buckets=1,
+    delete_when={"path": "op", "values": ["D"]},
+    sequence_by=["version"],
+    tombstone_retention_hours=2,
+)
+
+
+def records_of(
+    definition: LiveTable, events: Sequence[Event], first_offset: int, time_ms: int = 0
+) -> pa.Table:
+    keys = [json.dumps({"id": key}).encode() for key, _, _ in events]
+    values = [
+        json.dumps({"version": version} | ({"op": "D"} if text is None else {"text": text})).encode()
+        for _, version, text in events
+    ]
+    decoded = decoder_for(definition).decode(keys, values)
+    assert not decoded.bad
+    offsets = range(first_offset, first_offset + len(events))
+    return records_table(definition, decoded, "t", 0, offsets, [time_ms] * len(events))
+
+
+def rows_of(table: OneBucketTable) -> dict[int, tuple[int, str]]:
+    rows = []
+    for file in table.files.get(0, ()):
+        deleted = read_deletes(IO, file.deletes) if file.deletes else None
+        for piece in live_rows(IO, table.definition, file.path, deleted):
+            rows += piece.to_pylist()
+    found = {row["id"]: (row["version"], row["text"]) for row in rows}
+    assert len(found) == len(rows), "a key is live twice"
+    return found
+
+
+def remembered(table: OneBucketTable) -> int:
+    return sum(len(load_tombstones(IO, file.path).positions) for file in table.files.get(0, ()))
+
+
+@pytest.mark.parametrize("format_version", [2, 3])
+@pytest.mark.parametrize("merges", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_rows_are_those_of_a_dict_that_keeps_the_highest_sequence(
+    tmp_path: Path, seed: int, merges: bool, format_version: int
+) -> None:
+    """Goal: whatever the order of events, and wherever batches end, late ones lose, deletes included.
+
+    Method: random batches over few keys and sequences, small enough that files are merged all the time.
+    """
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    definition = replace(DEFINITION, format_version=format_version)
+    table = OneBucketTable(tmp_path, definition, merges)
+    state: dict[int, tuple[int, str | None]] = {}
+    offset = 0
+    for _ in range(40):
+        events: list[Event] = []
+        for _ in range(draw.randrange(1, 12)):
+            text = None if draw.random() < 0.4 else f"v{draw.randrange(3)}"
+            event = (draw.randrange(8), draw.randrange(60), text)
+            events.append(event)
+            if event[1] >= state.get(event[0], (-1, None))[0]:
+                state[event[0]] = event[1:]
+        done = table.run(records_of(definition, events, offset))
+        offset += len(events)
+        assert done.applied + done.superseded + done.unchanged == len(events)
+        expected = {key: value for key, value in state.items() if value[1] is not None}
+        assert rows_of(table) == expected
+
+
+def test_a_delete_is_remembered_for_as_long_as_the_table_says(tmp_path: Path) -> None:
+    """Method: each batch joins the files of those before; of one file, one delete is older than another."""
+    table = OneBucketTable(tmp_path, DEFINITION)
+    table.run(records_of(DEFINITION, [(1, 5, "old"), (2, 5, "other")], 0))
+    table.run(records_of(DEFINITION, [(1, 9, None)], 2))
+    table.run(records_of(DEFINITION, [(2, 9, None)], 3, 2 * HOUR_MS))
+    for offset in range(4, 12):
+        table.run(records_of(DEFINITION, [(1, 8, "late"), (offset, 1, "new")], offset, 2 * HOUR_MS))
+    assert not {1, 2} & rows_of(table).keys()
+    assert remembered(table) == 2
+    for offset in range(12, 20):
+        table.run(records_of(DEFINITION, [(offset, 1, "new")], offset, 2 * HOUR_MS + 1))
+    assert remembered(table) == 1
+    table.run(records_of(DEFINITION, [(1, 8, "late"), (2, 8, "late")], 20, 2 * HOUR_MS + 1))
+    assert rows_of(table)[1] == (8, "late")
+    assert 2 not in rows_of(table)
+
+
+def test_a_delete_may_come_before_what_it_deletes(tmp_path: Path) -> None:
+    table = OneBucketTable(tmp_path, DEFINITION)
+    deleted = table.run(records_of(DEFINITION, [(1, 5, None)], 0))
+    late = table.run(records_of(DEFINITION, [(1, 4, "late")], 1))
+    assert rows_of(table) == {}
+    assert (deleted.applied, late.superseded) == (1, 1)
+    table.run(records_of(DEFINITION, [(1, 5, "same sequence, and later")], 2))
+    assert rows_of(table) == {1: (5, "same sequence, and later")}
