@@ -44,6 +44,7 @@ _UNAVAILABLE_BYTES: Final = (
 )
 _NOT_THERE: Final = "the change did not touch this value, and the event does not have it"
 _UPSERTS: Final = frozenset({"c", "r", "u"})  # created, read by a snapshot, updated
+_UPDATE: Final = "u"
 _DELETE: Final = "d"
 _TRUNCATE: Final = "t"
 _NULL: Final = msgspec.Raw(b"null")
@@ -77,7 +78,11 @@ class _Event(msgspec.Struct):
 
 
 class JsonDebeziumEnvelope:
-    """Takes change events in JSON apart; see `Envelope`. What is no change of one row is bad."""
+    """Takes change events in JSON apart; see `Envelope`. What is no change of one row is bad.
+
+    So is one that makes a row, after a change of its key, without a value which that left alone: the row that
+    has the value has another key.
+    """
 
     def __init__(self, definition: LiveTable) -> None:
         """For the records of that table, which has its key in the record's key."""
@@ -93,9 +98,9 @@ class JsonDebeziumEnvelope:
         bad: list[Bad] = []
         absent: dict[int, tuple[str, ...]] = {}
         for index, value in enumerate(values):
-            row, problem = self._row(value) if value else (None, None)
+            row, op, problem = self._row(value) if value else (None, None, None)
             if row is not None and (missing := self._missing(row)):
-                if self._is_partial:
+                if self._is_partial and op == _UPDATE:  # safety: debezium-unavailable-new
                     absent[index] = tuple(column.name for column in missing)
                     row = with_nulls(row, [column.read_from for column in missing])
                 else:
@@ -106,19 +111,19 @@ class JsonDebeziumEnvelope:
             deletes.append(row is None and problem is None)
         return Parts(self._keys.open(keys), rows, deletes, bad, absent)
 
-    def _row(self, value: bytes) -> tuple[bytes | None, tuple[Stage, str] | None]:
-        """The row after the change, None where it is gone; and what is wrong."""
+    def _row(self, value: bytes) -> tuple[bytes | None, str | None, tuple[Stage, str] | None]:
+        """The row after the change, None where it is gone; the change; and what is wrong."""
         try:
             event = self._event(value)
             if event.op is None and bytes(event.payload) != b"null":
                 event = self._event(event.payload)
         except REFUSALS as error:
-            return None, (Stage.DECODE, f"not a change event: {error}")
+            return None, None, (Stage.DECODE, f"not a change event: {error}")
         row = bytes(event.after)
         problem = _problem(event.op, row != b"null")
         if problem or event.op == _DELETE:
-            return None, (Stage.DECODE, problem) if problem else None
-        return row, None
+            return None, event.op, (Stage.DECODE, problem) if problem else None
+        return row, event.op, None
 
     def _missing(self, row: bytes) -> list[Column]:
         """The columns whose value is not there; most rows are told at a glance to have all."""
