@@ -151,7 +151,7 @@ def test_with_partial_updates_a_row_that_got_another_key_is_bad_without_all_of_i
         event("c", after={"id": 2, "bio": UNAVAILABLE}),
         event("u", after={"id": 2, "bio": UNAVAILABLE}),
     ]
-    values = [one and encoded(one, with_schema=False) for one in events]
+    values = [None if one is None else encoded(one, with_schema=False) for one in events]
     decoded = decoder_for(table).decode(keys, values)
     assert [(bad.index, bad.stage) for bad in decoded.bad] == [(2, Stage.CONTRACT)]
     assert "bio" in decoded.bad[0].reason
