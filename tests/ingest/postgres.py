@@ -33,8 +33,8 @@ class Loss(StrEnum):
 
 
 @contextmanager
-def local_postgres() -> Iterator[int]:
-    """A server with an empty catalog database, trusting everybody on this machine; its port."""
+def local_postgres(**more: str) -> Iterator[int]:
+    """A server with an empty database, trusting everybody on this machine, with more options; its port."""
     folder = Path(tempfile.mkdtemp(prefix="thermocline-postgres-"))
     user = {}
     if os.geteuid() == 0:
@@ -58,6 +58,7 @@ def local_postgres() -> Iterator[int]:
             "unix_socket_directories": "",
             "fsync": "off",
             "max_connections": "500",
+            **more,
         }
         server = subprocess.Popen(
             [
