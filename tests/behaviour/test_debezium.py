@@ -246,7 +246,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory, jvm: Any) -> Iterator[Shop]:
     stack = Stack(folder, catalog="debezium", engine="local")
     registry = LocalRegistry(folder / "registry")
     connect = LocalConnect(folder / "connect", stack.kafka.bootstrap_servers, registry.address)
-    with local_postgres(wal_level="logical") as port:
+    with local_postgres({"wal_level": "logical"}) as port:
         try:
             registry.start()
             stack.start_broker()
