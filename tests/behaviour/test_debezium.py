@@ -108,8 +108,8 @@ class Shop:
     added: dict[str, str] = field(default_factory=dict)
     """Columns that the tables got meanwhile."""
     start: str = "earliest"
-    changes: int = 0
     server: Command | None = None
+    changes: int = 0
 
     def change(self, statements: str, *tables: str) -> None:
         """Returns when the events of it, and all before it, are in the topics."""
@@ -128,9 +128,6 @@ class Shop:
             return all(self.extracted(table).get(2, {}).get("name") == name for table in TABLES)
 
         self.connect.wait_for(are_there, "all events are in the topics")
-
-    def fetched(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        return self.database.execute(statement, values).fetchall()
 
     def rows(self, table: str) -> Rows:
         """What the database has."""
