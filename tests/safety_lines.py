@@ -317,6 +317,8 @@ LINES: Final[dict[str, Line]] = {
     "schema-header": Line("what names a schema in a header is no part of the record", NEVER, "thermocline/test_avro.py::test_a_header_names_the_schema_and_nothing_stands_before_the_body_then"),
     "schema-kind": Line("a schema of another format is none of its records'", NEVER, "thermocline/test_schema_registry.py::test_a_schema_of_another_kind_is_a_problem_of_its_records"),
     "registry-rules": Line("what only a rule can read is not taken as it stands", NEVER, "thermocline/test_schema_registry.py::test_rules_that_change_what_is_read_make_records_bad_and_others_do_not"),
+    "debezium-unavailable-new": Line("nor is null taken for it in a row that got another key", (" and op == _UPDATE", ""), "thermocline/test_debezium.py::test_with_partial_updates_a_row_that_got_another_key_is_bad_without_all_of_its_values"),
+    "debezium-unavailable-new-typed": Line("in other formats, too", (" and ops[index] == _UPDATE", ""), "thermocline/test_partial_formats.py::test_a_row_that_got_another_key_is_bad_without_all_of_its_values"),
     "avro-unset": Line("a column that the schema of a partial record lacks stays as it is", NEVER, "thermocline/test_partial_formats.py::test_what_the_schema_of_an_avro_record_lacks_stays_and_null_is_null"),
     "protobuf-unset": Line("and so does one whose field is not there in Protobuf", NEVER, "thermocline/test_partial_formats.py::test_what_is_not_there_in_a_protobuf_record_stays_and_fields_without_presence_are_set"),
     "json-schema-empty": Line("a body that is no JSON, as it is empty, deletes nothing", NEVER, "thermocline/test_json_schema.py::test_a_record_that_names_no_schema_of_json_is_bad"),

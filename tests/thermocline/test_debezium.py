@@ -139,6 +139,27 @@ def test_with_partial_updates_a_value_that_is_not_there_is_absent_and_all_others
     assert decoded.columns["born"] == decoded.columns["photo"] == decoded.columns["street"] == [None] * 3
 
 
+def test_with_partial_updates_a_row_that_got_another_key_is_bad_without_all_of_its_values() -> None:
+    """Its large value is that of the row with the former key: null would be a guess."""
+    columns = {"id": "int", "bio": "string"}
+    table = LiveTable.build(
+        name="t", identifier="a.t", topics=["t"], key=["id"], envelope="debezium", columns=columns,
+        partial_updates=True,
+    )  # fmt: skip
+    keys = [encoded({"id": key}, with_schema=False) for key in (1, 1, 2, 2)]
+    events = [
+        event("d", before={"id": 1}),
+        None,
+        event("c", after={"id": 2, "bio": UNAVAILABLE}),
+        event("u", after={"id": 2, "bio": UNAVAILABLE}),
+    ]
+    values = [None if one is None else encoded(one, with_schema=False) for one in events]
+    decoded = decoder_for(table).decode(keys, values)
+    assert [(bad.index, bad.stage) for bad in decoded.bad] == [(2, Stage.CONTRACT)]
+    assert "bio" in decoded.bad[0].reason
+    assert (decoded.good, decoded.absent) == ([0, 1, 3], [(), (), ("bio",)])
+
+
 @pytest.mark.parametrize(
     "left_out",
     [

@@ -166,3 +166,16 @@ def test_a_value_that_a_change_event_leaves_out_stays_and_all_others_are_set(for
         ({"name", "tags"}, {"photo": None, "none": None}),
         (set(), {"name": None, "photo": None, "tags": None, "none": None}),
     ]
+
+
+def test_a_row_that_got_another_key_is_bad_without_all_of_its_values() -> None:
+    """As in JSON: its large value is that of the row with the former key."""
+    of = test_debezium_schemas
+    definition = LiveTable.build(
+        name="t", identifier="app.t", topics=["t"], key=["id"], envelope="debezium", format="avro",
+        partial_updates=True, columns={"id": "int", "name": "string"},
+    )  # fmt: skip
+    values = [of.event(op, of.row(name=UNAVAILABLE)) for op in ("c", "u")]
+    decoded = decoder_for(definition, of.REGISTRY).decode([of.body(1, {"id": 7})] * 2, values)
+    assert [(bad.index, bad.stage) for bad in decoded.bad] == [(0, Stage.CONTRACT)]
+    assert decoded.absent == [("name",)]

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from hashlib import md5
 from itertools import compress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -46,6 +46,7 @@ _UNAVAILABLE_BYTES: Final = (
 )
 _NOT_THERE: Final = "the change did not touch this value, and the event does not have it"
 _UPSERTS: Final = frozenset({"c", "r", "u"})  # created, read by a snapshot, updated
+_UPDATE: Final = "u"
 _DELETE: Final = "d"
 _TRUNCATE: Final = "t"
 _NULL: Final = msgspec.Raw(b"null")
@@ -78,8 +79,21 @@ class _Event(msgspec.Struct):
     payload: msgspec.Raw = _NULL
 
 
+class _Opened(NamedTuple):
+    """An event without its schema; the row after it, None where it is gone; the change; and what is wrong."""
+
+    event: bytes | None = None
+    row: bytes | None = None
+    op: str | None = None
+    problem: tuple[Stage, str] | None = None
+
+
 class JsonDebeziumEnvelope:
-    """Takes change events in JSON apart; see `Envelope`. What is no change of one row is bad."""
+    """Takes change events in JSON apart; see `Envelope`. What is no change of one row is bad.
+
+    So is one that makes a row, after a change of its key, without a value which that left alone: the row that
+    has the value has another key.
+    """
 
     def __init__(self, definition: LiveTable) -> None:
         """For the records of that table, which has its key in the record's key."""
@@ -96,10 +110,10 @@ class JsonDebeziumEnvelope:
         absent: dict[int, tuple[str, ...]] = {}
         events: list[bytes | None] = []
         for index, value in enumerate(values):
-            event, row, problem = self._opened(value) if value else (None, None, None)
+            event, row, op, problem = self._opened(value) if value else _Opened()
             events.append(event)
             if row is not None and (missing := self._missing(row)):
-                if self._is_partial:
+                if self._is_partial and op == _UPDATE:  # safety: debezium-unavailable-new
                     absent[index] = tuple(column.name for column in missing)
                     row = with_nulls(row, [column.read_from for column in missing])
                 else:
@@ -110,20 +124,19 @@ class JsonDebeziumEnvelope:
             deletes.append(row is None and problem is None)
         return Parts(self._keys.open(keys), rows, deletes, bad, absent, events)
 
-    def _opened(self, value: bytes) -> tuple[bytes, bytes | None, tuple[Stage, str] | None]:
-        """The event without its schema; the row after it, None where it is gone; and what is wrong."""
+    def _opened(self, value: bytes) -> _Opened:
         try:
             event = self._event(value)
             if event.op is None and bytes(event.payload) != b"null":
                 value = bytes(event.payload)
                 event = self._event(value)
         except REFUSALS as error:
-            return value, None, (Stage.DECODE, f"not a change event: {error}")
+            return _Opened(value, problem=(Stage.DECODE, f"not a change event: {error}"))
         row = bytes(event.after)
         problem = _problem(event.op, row != b"null")
         if problem or event.op == _DELETE:
-            return value, None, (Stage.DECODE, problem) if problem else None
-        return value, row, None
+            return _Opened(value, op=event.op, problem=(Stage.DECODE, problem) if problem else None)
+        return _Opened(value, row, event.op)
 
     def _missing(self, row: bytes) -> list[Column]:
         """The columns whose value is not there; most rows are told at a glance to have all."""
@@ -181,14 +194,14 @@ class DebeziumEnvelope:
                 bad.append(Bad(index, Stage.DECODE, problem))
             deletes.append(value is None or (op == _DELETE and not problem))
         rows = _of_upserts(found, refused, deletes)
-        self._mark_unavailable(rows)
+        self._mark_unavailable(rows, ops)
         return Parts(self._keys.open(keys), values, deletes, bad, events=values, rows=rows)
 
-    def _mark_unavailable(self, rows: Rows) -> None:
-        """Refuses rows that lack a value; with partial updates, the value stays as it is."""
+    def _mark_unavailable(self, rows: Rows, ops: Sequence[str | None]) -> None:
+        """Refuses rows that lack a value; with partial updates, an update leaves the value as it is."""
         for column in self._watched:
             for index in _unavailable(column, rows.columns[column.name]):
-                if self._is_partial:
+                if self._is_partial and ops[index] == _UPDATE:  # safety: debezium-unavailable-new-typed
                     rows.columns[column.name][index] = UNSET
                 else:
                     rows.refused.setdefault(index, (column, f"{column.name}: {_NOT_THERE}"))
