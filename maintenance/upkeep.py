@@ -58,6 +58,7 @@ from thermocline.rules.bucket_change import finished
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
+    from ingest.change import ManifestContent
     from ingest.engine import Engine
     from ingest.position import Position
     from maintenance.compact import Compacted
@@ -95,6 +96,7 @@ BEHIND_PLANS: Final = 6
 SLOWDOWN: Final = 4.0
 """By which commits are farther apart then: fewer and larger files, for fewer rewrites."""
 
+_Together = dict["ManifestContent", int]
 _logger = logging.getLogger(__name__)
 
 
@@ -199,8 +201,8 @@ class TableUpkeep:
     _measurer: Measurer | None = None
     _queue: list[PlannedTask] = field(default_factory=list)
     _running: _Running | None = None
-    _planning: Future[tuple[Plan, Seen, int | None]] | None = None
-    _buckets_together: int | None = None
+    _planning: Future[tuple[Plan, Seen, _Together]] | None = None
+    _buckets_together: _Together = field(default_factory=dict)
     _sweeping: Future[Swept] | None = None
     _searching: Future[tuple[int, int]] | None = None
     _due: dict[str, float] = field(default_factory=dict)
@@ -306,7 +308,7 @@ class TableUpkeep:
         definition = owner.definition
         return partial(load_table, owner.table.catalog, definition.name, definition.identifier)
 
-    def _plan_now(self, load: Callable[[], Table], definition: LiveTable) -> tuple[Plan, Seen, int | None]:
+    def _plan_now(self, load: Callable[[], Table], definition: LiveTable) -> tuple[Plan, Seen, _Together]:
         if self._measurer is None or self._measurer.definition != definition:
             self._measurer = Measurer(definition)
         table = load()
@@ -330,7 +332,7 @@ class TableUpkeep:
             None if budget.seconds is None else max(budget.seconds - spent.seconds, 0),
         )
 
-    def _planned(self, planning: Future[tuple[Plan, Seen, int | None]]) -> None:
+    def _planned(self, planning: Future[tuple[Plan, Seen, _Together]]) -> None:
         self._planning = None
         before = self._debt_hours
         try:
@@ -501,14 +503,15 @@ class TableUpkeep:
 
     def _order_manifests(self, owner: Owning) -> None:
         """Where the last plan found that worth it."""
-        together, self._buckets_together = self._buckets_together, None
-        if together is None:
+        together, self._buckets_together = self._buckets_together, {}
+        if not together:
             return
         began = self.clock.monotonic()
         change = replace(TableChange.carrying_on(owner.position), kind="manifests", buckets_together=together)
         match owner.land(change):
             case Landed(snapshot_id, _):
                 self.done = replace(self.done, manifest_rewrites=self.done.manifest_rewrites + 1)
+                        of=sorted(together),
                 _logger.info(
                     "manifests rewritten",
                     extra=fields(

@@ -167,7 +167,8 @@ class Ingest:
         ]
 
     def refresh(self) -> None:
-        self.owned.table = load_table(open_catalog(self.settings.catalog), NAME, "app.profiles")
+        catalog = open_catalog(self.settings.catalog)
+        self.owned.table = load_table(catalog, NAME, self.definition.identifier)
         self.owned.state = current_state(self.owned.table, NAME)
 
     def rows(self) -> dict[Key, str]:
