@@ -394,11 +394,6 @@ class TableUpkeep:
             self.done = replace(self.done, seconds=self.done.seconds + seconds)
             self._failed_rewrite(running.task, failure)
             return
-        # Unsorted files that are too large: to plan for them again would have no end.
-        self._left_out |= running.held - {file.path for file in compacted.inputs}
-        if not compacted.inputs:
-            delete_files(owner.table.io, compacted.paths())
-            return
         files = owner.position.files.get(compacted.bucket, ())
         io = owner.table.io
         began = self.clock.monotonic()
@@ -511,12 +506,12 @@ class TableUpkeep:
         match owner.land(change):
             case Landed(snapshot_id, _):
                 self.done = replace(self.done, manifest_rewrites=self.done.manifest_rewrites + 1)
-                        of=sorted(together),
                 _logger.info(
                     "manifests rewritten",
                     extra=fields(
                         table=owner.definition.name,
                         snapshot_id=snapshot_id,
+                        of=sorted(together),
                         seconds=round(self.clock.monotonic() - began, 3),
                     ),
                 )
