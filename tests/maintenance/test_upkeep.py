@@ -20,10 +20,12 @@ from ingest.files_by_bucket import by_bucket
 from ingest.java import small_jvm
 from ingest.unknown import UnknownCommit, remove_note, write_note
 from maintenance import manifests
+from maintenance.journal import Step
 from maintenance.plan import Plan, PlannedTask
+from maintenance.planning import BEHIND_PLANS
 from maintenance.run import OwnedTable
 from maintenance.sweep import sweep
-from maintenance.upkeep import BEHIND_PLANS, TableUpkeep
+from maintenance.upkeep import TableUpkeep
 from tests.ingest.small_ingest import NAME, Ingest, settings_of
 from tests.maintenance.kept import HOURS, SETTINGS, Inline, Kept, upkeep_of, wait_for
 from tests.manual_clock import ManualClock
@@ -102,7 +104,7 @@ def test_manifests_are_put_in_order_of_buckets_and_the_table_says_the_same(
     monkeypatch.setattr(manifests, "MANIFESTS_ADDED", 0)
     monkeypatch.setattr(manifests, "MANIFEST_BYTES_MIN", 1)
     monkeypatch.setattr("maintenance.plan.FORCED_DEAD_RATIO", 2.0)  # nothing else is rewritten
-    kept.upkeep.settings = SETTINGS.model_copy(update={"lookups_per_second": 0, "scans_per_hour": 0})
+    kept.upkeep.planning.settings = SETTINGS.model_copy(update={"lookups_per_second": 0, "scans_per_hour": 0})
     kept.batches(12)
     before = kept.ingest.owned.table
     data, deletes = _manifests_planned(kept, "u1")
@@ -204,7 +206,7 @@ def test_snapshots_leave_first_their_files_much_later_and_what_they_said_stays(k
     assert [link.snapshot_id for link in whole_lineage(after)[: len(ids)]] == ids
     rows = before.scan(snapshot_id=ids[4]).to_arrow().num_rows  # as one that planned before
 
-    kept.upkeep._due["expire"] = kept.clock.monotonic() + 9 * HOURS
+    kept.upkeep.journal.due["expire"] = kept.clock.monotonic() + 9 * HOURS
     kept.clock.advance(3 * HOURS)
     kept.turn()
     kept.turn()
@@ -310,7 +312,7 @@ def test_an_expiry_that_did_not_land_deletes_nothing(kept: Kept, monkeypatch: py
     ever = kept.ingest.files_ever_in_the_table()
     kept.clock.advance(599)  # no other expiry is due
     upkeep = kept.upkeep
-    upkeep._due["expire"] = upkeep.clock.monotonic() + 10 * HOURS
+    upkeep.journal.due["expire"] = kept.clock.monotonic() + 10 * HOURS
     kept.clock.advance(5 * HOURS)
     kept.turn()
     kept.turn()
@@ -327,7 +329,7 @@ def test_files_of_snapshots_that_expired_lately_stay(kept: Kept) -> None:
     second_ids = [snapshot.snapshot_id for snapshot in first.snapshots()]
     kept.batches(12)
     kept.clock.advance(3.9 * HOURS)
-    kept.upkeep._due["sweep"] = kept.clock.monotonic() + HOURS
+    kept.upkeep.journal.due["sweep"] = kept.clock.monotonic() + HOURS
     kept.turn()
     assert second_ids[0] not in {one.snapshot_id for one in kept.ingest.owned.table.snapshots()}
     kept.clock.advance(HOURS)
@@ -381,7 +383,7 @@ def test_a_sweep_that_waited_for_its_turn_counts_from_when_it_saw_what_was_gone(
 
         return sweep(load, int(4 * HOURS * 1000), kept.clock).files
 
-    kept.upkeep._due["sweep"] = kept.clock.monotonic() + 99 * HOURS
+    kept.upkeep.journal.due["sweep"] = kept.clock.monotonic() + 99 * HOURS
     kept.clock.advance(5 * HOURS)
     kept.turn()
     assert swept(asleep_hours=9) == 0
@@ -402,7 +404,7 @@ def test_files_stay_of_snapshots_that_expire_while_a_sweep_begins(
     first = kept.ingest.owned.table
     second_ids = [snapshot.snapshot_id for snapshot in first.snapshots()]
     kept.batches(12)
-    kept.upkeep._due["sweep"] = kept.clock.monotonic() + 99 * HOURS
+    kept.upkeep.journal.due["sweep"] = kept.clock.monotonic() + 99 * HOURS
     kept.clock.advance(5 * HOURS)
     read_notes = waiting_notes
 
@@ -456,12 +458,13 @@ def test_debt_slows_commits_then_stops_them_with_the_command_that_helps(kept: Ke
     task = PlannedTask(0, (), "small", 1.0, 1.0, 3_600_000.0, 2.0)
     slowdowns = []
     for hours in (5, 13, 25):
-        kept.upkeep.plan = Plan((), (task,) * hours)
+        kept.upkeep.planning.plan = Plan((), (task,) * hours)
         slowdowns.append(kept.upkeep.slowdown)
-        kept.upkeep._due = dict.fromkeys(("plan", "expire", "sweep", "orphans"), math.inf)
+        steps: tuple[Step, ...] = ("plan", "expire", "sweep", "orphans")
+        kept.upkeep.journal.due = dict.fromkeys(steps, math.inf)
         kept.upkeep.turn(kept.site)
     assert slowdowns == [1, 4, 4]
-    kept.upkeep._behind_plans = BEHIND_PLANS
+    kept.upkeep.planning.behind_plans = BEHIND_PLANS
     with pytest.raises(MaintenanceBehind) as behind:
         kept.upkeep.turn(kept.site)
     assert "maintain run profiles" in behind.value.next
