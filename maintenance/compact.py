@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["MOVES_SCHEMA", "Compacted", "CompactionTask", "rewrite_of"]
 
-_ROWS_WRITTEN: Final = 8 * ROW_GROUP_ROWS
-"""Written at once: a file ends so close to its target size."""
+_SLICES: Final = 8
+"""In which a file of the target size is written, at least: it ends so close to it. Fewer take less CPU."""
+_SLICE_ROWS_MIN: Final = ROW_GROUP_ROWS
 
 MOVES_SCHEMA: Final = pa.schema([*ORIGIN, ("_file", pa.int32())])
 """One row for each that was written, of each file in its order: the index of its input, its position there,
@@ -149,9 +150,11 @@ class _Output:
             self._writer.__exit__(*error)
 
     def write(self, rows: pa.Table) -> None:
-        """More rows, in key order."""
-        for start in range(0, rows.num_rows, _ROWS_WRITTEN):
-            some = rows.slice(start, _ROWS_WRITTEN)
+        """More rows, in key order; at least one."""
+        slice_bytes, row_bytes = self._task.target_bytes / _SLICES, rows.nbytes / rows.num_rows
+        slice_rows = max(int(slice_bytes / row_bytes), _SLICE_ROWS_MIN)
+        for start in range(0, rows.num_rows, slice_rows):
+            some = rows.slice(start, slice_rows)
             if self._writer is None:
                 self._writer = self._next()
             index = pa.array(np.full(some.num_rows, self._index, np.int32))
