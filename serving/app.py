@@ -3,7 +3,7 @@
 ``create_app`` declares the endpoints over a `Worker`; FastAPI reads their parameters and describes them, and
 ``openapi`` says of each table what its columns are. `Requests` is the only layer in front of the endpoints,
 and the lookup of one entity is answered without the framework's objects: they would cost several times the
-lookup itself.
+lookup itself. Where it is known without reading, `LookupProtocol` has answered it before it gets here.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from starlette.responses import Response
 
 from serving import measures
 from serving.answer import answer_json, batch_json, refused_json
-from serving.encode import MEDIA_TYPES
-from serving.extract import columns_of
+from serving.direct import DirectLookups
+from serving.encode import FORMATS
 from serving.extract_response import AGE, READ_POINT, REFUSED, STALE, ExtractResponse
 from serving.models import (
     BatchAnswer,
@@ -39,8 +39,16 @@ from serving.models import (
     VersionAnswer,
 )
 from serving.openapi import ANSWERING, described, problems
-from serving.problems import Requests
-from serving.requests import JsonRequest, entities_of, entity_of_query, format_of, header_of
+from serving.problems import ROWS_PATH, Requests, rows_headers
+from serving.requests import (
+    JsonRequest,
+    coding_of,
+    entities_of,
+    entity_of_query,
+    format_of,
+    header_of,
+)
+from serving.selection import Selection, Wanted
 from serving.tables import ServedTable, Tables
 from serving.worker import Worker
 from thermocline.errors import (
@@ -67,7 +75,12 @@ _DESCRIPTION: Final = (
     "Iceberg tables as of now: each answer is one snapshot, with what the table does not contain yet laid "
     "over it, and says which. Every error is an application/problem+json."
 )
+_BINARY: Final = {"type": "string", "format": "binary"}
 _EXTRACT_HEADERS: Final = {
+    "Content-Encoding": {
+        "description": "gzip or zstd, of CSV and JSON lines where Accept-Encoding asks for it",
+        "schema": {"type": "string"},
+    },
     READ_POINT: {"description": "JSON, a ReadPointBody", "schema": {"type": "string"}},
     AGE: {"schema": {"type": "string"}},
     STALE: {"schema": {"type": "boolean"}},
@@ -132,8 +145,7 @@ async def _rows(scope: Scope, _: Receive, send: Send) -> None:
     look, results = await worker.looked_up(reader, (entity,))
     refused = reader.refused(look, wanted, results)
     body = answer_json(reader.name, look, entity, results[0], refused)
-    headers = [(b"content-length", b"%d" % len(body)), (b"content-type", JSON.encode())]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.start", "status": 200, "headers": rows_headers(body)})
     await send({"type": "http.response.body", "body": body})
 
 
@@ -167,15 +179,15 @@ async def batch(worker: OfWorker, table: Table, body: BatchBody, read_after: Rea
 
 @reads.post(
     "/v1/tables/{table}/extract",
-    summary="All rows of {table}, at one read point",
+    summary="All rows of {table}, or some, at one read point",
     response_class=Response,
     responses={
         200: {
             "description": "The rows",
             "headers": _EXTRACT_HEADERS,
             "content": {
-                media_type: {"schema": {"type": "string", "format": "binary"}}
-                for media_type, _ in MEDIA_TYPES.values()
+                one.media_type: {"schema": {"type": "string"} if one.is_text else _BINARY}
+                for one in FORMATS.values()
             },
         },
         **problems(NotAcceptable, *ANSWERING),
@@ -186,16 +198,23 @@ async def extract(
     table: Table,
     body: ExtractBody | None = None,
     accept: Annotated[str, Header()] = "",
+    accept_encoding: Annotated[str, Header()] = "",
     read_after: ReadAfter = None,
 ) -> Response:
-    """A stream as Accept prefers it. One that breaks off lacks its end mark or footer."""
+    """A stream as Accept prefers it. One that breaks off lacks the last part of a chunked answer.
+
+    An Arrow stream then lacks its end mark as well, and a Parquet file its footer.
+    """
     format_name = format_of(accept)
-    columns = None if body is None else body.columns
-    columns_of(table.reader.cold.index.definition, columns)  # refused before it waits in line
+    coding = coding_of(accept_encoding, format_name)
+    wanted = Wanted() if body is None else Wanted(body.columns, body.where, body.limit)
+    definition = table.reader.cold.index.definition
+    # Refused before it waits in line. Reading a long condition would keep others waiting here.
+    await asyncio.to_thread(Selection.of, definition, wanted)
     included = await worker.read_after(table.reader, read_after)
     floor = table.reader.end()
     refused = table.reader.refused_up_to(included)
-    return ExtractResponse(lambda: table.extract(columns, floor), format_name, worker, refused)
+    return ExtractResponse(lambda: table.extract(wanted, floor), format_name, coding, worker, refused)
 
 
 @reads.get(
@@ -298,7 +317,7 @@ def create_app(tables: Tables, settings: ServingSettings) -> Requests:
     )
     api.state.worker = worker
     api.router.add_api_route(
-        "/v1/tables/{table}/rows",
+        ROWS_PATH,
         rows,
         summary="The rows of one entity of {table}, or one row",
         response_model=RowsAnswer,
@@ -310,7 +329,7 @@ def create_app(tables: Tables, settings: ServingSettings) -> Requests:
     api.include_router(operations)
     definitions = {table.name: table.definition for table in tables}
     api.openapi = lambda: described(api, definitions)  # type: ignore[method-assign]
-    return Requests(api)
+    return Requests(api, DirectLookups(tables).body)
 
 
 def _json(content: Any) -> Response:

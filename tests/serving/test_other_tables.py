@@ -13,9 +13,9 @@ import pytest
 
 from serving.app import create_app
 from serving.entity import entity_of
-from serving.extract import columns_of
 from serving.openapi import described
 from serving.requests import entities_of, entity_of_query
+from serving.selection import Wanted
 from serving.tables import ServedTable, Tables
 from tests.serving.conftest import PROFILES, World
 from thermocline.errors import NoKey
@@ -71,7 +71,7 @@ def served(new_world: Callable[..., World]) -> Iterator[Callable[[LiveTable], tu
 
 
 def extracted(table: ServedTable, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    extract = table.extract(columns_of(table.definition, columns), table.reader.end())
+    extract = table.extract(Wanted(columns), table.reader.end())
     try:
         return [row for batch in extract.batches() for row in batch.to_pylist()]
     finally:
@@ -101,7 +101,7 @@ def test_rows_deleted_by_position_delete_files_are_gone_from_lookups_and_extract
         found = {(row["app_id"], row["user_id"], row["key"]): row for row in extracted(table)}
         assert found == world.rows()
         entities = [entity_of(world.definition, {"app_id": "7", "user_id": f"u{n}"}) for n in range(12)]
-        looked_up = [json.loads(row) for rows in table.reader.lookup(entities)[1] for row in rows]
+        looked_up = [row for rows in table.reader.lookup(entities)[1] for row in json.loads(rows)]
         assert {(row["app_id"], row["user_id"], row["key"]): row for row in looked_up} == world.rows()
     formats = {file.deletes.format for file in world.snapshots[world.newest] if file.deletes}
     assert formats == {"parquet"}

@@ -13,6 +13,7 @@ from serving.cold.reader import Entity
 from serving.extract import Extract
 from serving.hot.scan import PAYLOAD
 from serving.layout import COLD
+from serving.selection import Wanted
 from serving.tables import ServedTable
 from tests.simulation.cold import FakePublished
 from tests.simulation.faults import Violation
@@ -152,7 +153,7 @@ class Worker:
                 look = self.table.reader.look(())
                 self._check_session(look)
                 floor = look.read_point.end
-                extract = self.table.extract(None, floor)
+                extract = self.table.extract(Wanted(), floor)
             except ThermoclineError as error:
                 self.world.counts[f"extract refused: {error.code}"] += 1
                 return
@@ -194,13 +195,14 @@ class Worker:
             self.world.keeper.missed(snapshot_id, error)
 
     def _check(
-        self, look: Look, looked_ms: int, answer: Sequence[Sequence[bytes]], wanted: Sequence[Sequence[Key]]
+        self, look: Look, looked_ms: int, answer: Sequence[bytes], wanted: Sequence[Sequence[Key]]
     ) -> None:
         self._check_session(look)
         if math.isfinite(look.age_seconds):
             self._check_age(look, looked_ms - look.age_seconds * 1000)
         found: Found = {}
-        for rows, of in zip(answer, wanted, strict=True):
+        for array, of in zip(answer, wanted, strict=True):
+            rows = [bytes(row) for row in _decode_rows(array)]
             values = _values(rows)
             if len(values) != len(rows) or not values.keys() <= {*of}:
                 raise Violation("key-live-twice", f"{of}: {rows}")
@@ -297,5 +299,6 @@ def _scanned(table: Any) -> dict[bytes, bytes]:
 
 
 _decode = msgspec.json.Decoder().decode
+_decode_rows = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 __all__ = ["Answers", "HeldExtract", "Worker"]
