@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-import maintenance.upkeep
+import maintenance.planning
 from benchmarks._report import percentiles_ms, report, say
 from benchmarks._table import KEYS_PER_USER, Forgetful, write
 from benchmarks.lookup import load_of
@@ -143,7 +143,7 @@ class Said(logging.Handler):
         self.count: Counter[str] = Counter()
         self.sums: Counter[str] = Counter()
         self.problems: list[str] = []
-        for name in ("ingest.owner", "maintenance.upkeep"):
+        for name in ("ingest.owner", "maintenance"):
             logging.getLogger(name).addHandler(self)
             logging.getLogger(name).setLevel(logging.INFO)
 
@@ -218,7 +218,7 @@ class WatchedUpkeep(TableUpkeep):
 
 def _ours(stack: Stack, load: Load, options: argparse.Namespace) -> dict[str, Any]:
     write(stack, load.rows())
-    setattr(maintenance.upkeep, "PLAN_SECONDS", 1.0)  # noqa: B010  a constant; no rewrite shall wait for a plan
+    setattr(maintenance.planning, "PLAN_SECONDS", 1.0)  # noqa: B010  a constant; no rewrite shall wait for a plan
     upkeep = WatchedUpkeep(stack.settings.maintenance, SystemClock())
     owner = WatchedOwner.open(stack.settings, TABLE, SystemClock())
     assert isinstance(owner, WatchedOwner)

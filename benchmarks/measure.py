@@ -114,7 +114,8 @@ class Listed:
     def order_manifests(self) -> float:
         """Put those of a bucket together, as maintenance does; how many seconds it took."""
         began = time.perf_counter()
-        self.commit((), kind="manifests", buckets_together=-(-self._buckets // GROUPS_MAX))
+        together = -(-self._buckets // GROUPS_MAX)
+        self.commit((), kind="manifests", buckets_together={"data": together, "deletes": together})
         return time.perf_counter() - began
 
     def commit(self, parts: Sequence[BucketResult], **more: Any) -> None:

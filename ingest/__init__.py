@@ -12,5 +12,6 @@ Who may commit: ``lease`` (waiting one's turn), ``ownership`` (taking the table)
 ``lookout``, ``standstill``. Bad records: ``bad_records`` (before the commit), ``quarantine`` and
 ``quarantined`` (the companion table), ``replay`` (``evidence`` gathers, ``judgement`` decides). ``create``,
 ``alter``, ``drop`` and ``purge`` change tables; ``spark`` and ``java`` reach the JVM, ``content_files`` with
-whole lists. ``measures``: the owner's metrics.
+whole lists, ``manifest_order`` with what they are listed in, by ``method_handles``. ``measures``: the owner's
+metrics.
 """

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 
 ChangeKind = Literal["row-delta", "rewrite", "manifests"]
+ManifestContent = Literal["data", "deletes"]
+"""What the files are that a manifest lists: it has one kind alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,8 @@ class TableChange:
 
     A row delta changes what the table says. A rewrite says the same in other files: it keeps the seam and
     every row, and readers of changes pass over its snapshot. So does one of manifests, which names no file:
-    those of ``buckets_together`` buckets in a row come into the same manifests.
+    ``buckets_together`` says of each kind of manifest that it rewrites how many buckets in a row shall share
+    manifests.
 
     ``files`` are what is added, removed and deleted in each bucket. ``ranges`` is for people: what an error
     says of the batch. ``onto`` is a snapshot that becomes the current one first, so that the new one follows
@@ -55,7 +58,7 @@ class TableChange:
     watermark_ms: int
     drained_ms: int
     kind: ChangeKind = "row-delta"
-    buckets_together: int = 0
+    buckets_together: Mapping[ManifestContent, int] = field(default_factory=dict)
     accounting: Accounting = field(default_factory=Accounting)
     files: Sequence[BucketResult] = ()
     ranges: str = "none"

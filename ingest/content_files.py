@@ -1,7 +1,8 @@
 """Describe files as Iceberg's ``ContentFileParser`` reads them, and hand many to an operation in a few calls.
 
 A call from Python into the JVM takes some 0.2 ms, and each file needs several. A commit onto many young files
-names a thousand of them: one by one they took 2 s, so the loop over them is Java's, along one JSON document.
+names a thousand of them: one by one they took 2 s, so the loop over them is Java's (`ingest.method_handles`),
+along one JSON document.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg.partitioning import PartitionSpec
 
 from ingest.metadata import MetadataError
+from ingest.method_handles import Handles, class_of
 from thermocline.iceberg.data_file import WrittenFile
 from thermocline.iceberg.file_buckets import FileBucket, bucket_specs
 from thermocline.iceberg.files import DELETED_PATH_FIELD_ID, DataFile, Deletes
@@ -40,17 +42,16 @@ class ContentFiles:
         self.placed = Placing.of(jvm, specs)
         self._iceberg = jvm.org.apache.iceberg
         self._mapper = self._iceberg.util.JsonUtil.mapper()
-        self._handles = jvm.java.lang.invoke.MethodHandles
-        self._lookup = self._handles.publicLookup()
-        self._content_file = _class(self._iceberg.ContentFile)
-        node = _class(self._iceberg.shaded.com.fasterxml.jackson.databind.JsonNode)
-        parse = self._lookup.findStatic(
-            _class(self._iceberg.ContentFileParser),
+        self._handles = Handles(jvm)
+        parse = self._handles.static(
+            self._iceberg.ContentFileParser,
             "fromJson",
-            self._type(self._content_file, node, _class(jvm.java.util.Map)),
+            self._iceberg.ContentFile,
+            self._iceberg.shaded.com.fasterxml.jackson.databind.JsonNode,
+            jvm.java.util.Map,
         )
         # (node, specs) -> file becomes (node) -> file.
-        self._parse = self._handles.insertArguments(parse, 1, self._list(specs).toArray())
+        self._parse = self._handles.given(parse, 1, specs)
 
     def hand_over(self, change: TableChange, update: Any) -> None:
         """Name every file of a change to its ``RowDelta`` or ``RewriteFiles``."""
@@ -76,49 +77,17 @@ class ContentFiles:
 
     def give(self, update: Any, interface: str, method: str, kind: str, files: Sequence[_Json]) -> None:
         """Call a method of one of Iceberg's interfaces for each described file, of a class of Iceberg's."""
-        operation = _class(getattr(self._iceberg, interface))
-        taken = self._type(operation, _class(getattr(self._iceberg, kind)))
-        take = self._lookup.findVirtual(operation, method, taken).bindTo(update)
-        take = take.asType(take.type().changeParameterType(0, self._content_file))
-        consumer = self._jvm.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(
-            _class(self._jvm.java.util.function.Consumer), self._handles.filterReturnValue(self._parse, take)
+        taken = getattr(self._iceberg, kind)
+        operation = getattr(self._iceberg, interface)
+        take = self._handles.virtual(operation, method, operation, taken).bindTo(update)
+        consumer = self._handles.as_interface(
+            self._jvm.java.util.function.Consumer, self._handles.chain(self._parse, take)
         )
         self._mapper.readTree(json.dumps(files)).elements().forEachRemaining(consumer)
 
-    def cluster(self, buckets_together: int) -> Any:
-        """A ``java.util.function.Function``: the number of the group that the bucket of a file is in."""
-        java, iceberg = self._jvm.java, self._iceberg
-        number, whole, anything = java.lang.Integer.TYPE, _class(java.lang.Integer), _class(java.lang.Object)
-        partition_class = _class(iceberg.StructLike)
-        partition = self._lookup.findVirtual(
-            _class(iceberg.ContentFile), "partition", self._type(partition_class)
-        )
-        get = self._lookup.findVirtual(
-            partition_class, "get", self._type(anything, number, _class(java.lang.Class))
-        )
-        bucket = self._handles.insertArguments(get, 1, self._list(0, whole).toArray())
-        bucket = bucket.asType(bucket.type().changeReturnType(number))
-        divide = self._lookup.findStatic(
-            _class(java.lang.Math), "floorDiv", self._type(number, number, number)
-        )
-        group = self._handles.insertArguments(divide, 1, self._list(buckets_together).toArray())
-        of_file = self._handles.filterReturnValue(self._handles.filterReturnValue(partition, bucket), group)
-        return java.lang.invoke.MethodHandleProxies.asInterfaceInstance(
-            _class(java.util.function.Function), of_file.asType(of_file.type().changeReturnType(anything))
-        )
-
     def texts(self, texts: Iterable[str]) -> Any:
         """A ``java.util.List`` of strings."""
-        return self._mapper.readValue(json.dumps(list(texts)), _class(self._jvm.java.util.List))
-
-    def _type(self, returned: Any, *parameters: Any) -> Any:
-        return self._jvm.java.lang.invoke.MethodType.methodType(returned, self._list(*parameters))
-
-    def _list(self, *values: Any) -> Any:
-        some = self._jvm.java.util.ArrayList()
-        for value in values:
-            some.add(value)
-        return some
+        return self._mapper.readValue(json.dumps(list(texts)), class_of(self._jvm.java.util.List))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +162,3 @@ def deletes_json(placed: _Json, data_file: str, deletes: Deletes) -> _Json:
 
 def _pairs(values: Mapping[int, Any]) -> dict[str, list[Any]]:
     return {"keys": list(values), "values": list(values.values())}
-
-
-def _class(java_class: Any) -> Any:
-    return java_class._java_lang_class  # noqa: SLF001  py4j's name for what Java calls .class

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.content_files import ContentFiles
 from ingest.java import JAVA_ERRORS, NO_SUCH_TABLE, class_name, first_line
+from ingest.manifest_order import ManifestOrder
 from ingest.metadata import Built, LostRace, MetadataError, NoAnswer, NoTable, Start, StoredSnapshot
 
 if TYPE_CHECKING:
@@ -88,9 +89,12 @@ class JavaMetadata:
             return bool(self.jvm.org.apache.iceberg.util.SnapshotUtil.isAncestorOf(self.table, snapshot_id))
 
     def _add_snapshot(self, transaction: Any, change: TableChange, parent_id: int) -> None:
-        files = ContentFiles(self.jvm, transaction.currentMetadata().specsById())
+        metadata = transaction.currentMetadata()
+        files = ContentFiles(self.jvm, metadata.specsById())
         if change.kind == "manifests":
-            update = transaction.rewriteManifests().clusterBy(files.cluster(change.buckets_together))
+            update = transaction.rewriteManifests()
+            order = ManifestOrder(self.jvm, metadata, self.table.operations())
+            order.hand_over(update, change.buckets_together)
         elif change.kind == "rewrite":
             update = transaction.newRewrite()
             update.validateFromSnapshot(parent_id)

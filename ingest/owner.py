@@ -443,7 +443,7 @@ class Owner:
         check_not_compacted(self.definition, self.log)
         if self.definition.has_key:
             # safety: beh-tombstones-after-reading
-            check_tombstones(self._name, at, batch.end, self.log, self.clock.now_ms())
+            check_tombstones(self.definition, at, batch.end, self.log, self.clock.now_ms())
         if not accounting.is_closed():
             raise InternalError(
                 detail=f"the records of a batch do not add up: {json_text(accounting.counts())}",

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
+    from ingest.change import ManifestContent
     from thermocline.rules.definition import LiveTable
 
-__all__ = ["BucketMeasure", "FileMeasure", "Measurer", "TableMeasure"]
+__all__ = ["BucketMeasure", "FileMeasure", "ManifestMeasure", "Measurer", "TableMeasure"]
 
 _RATE_SNAPSHOTS: Final = 100
 """The newest ones, by which the rate of writes is estimated."""
@@ -110,6 +111,15 @@ class BucketMeasure:
         return depth_of(self.files)
 
 
+@dataclass(frozen=True, slots=True)
+class ManifestMeasure:
+    """The manifests of one kind: how many there are, what they take, and how many live files they list."""
+
+    manifests: int
+    bytes: int
+    files: int
+
+
 @dataclass(frozen=True)
 class TableMeasure:
     """A snapshot's files by bucket, and the size of the table's metadata."""
@@ -121,9 +131,8 @@ class TableMeasure:
     snapshots: int = 0
     manifests: int = 0
     manifest_bytes: int = 0
-    data_manifests: int = 0
-    """Those that list data files."""
-    data_manifest_bytes: int = 0
+    listed: Mapping[ManifestContent, ManifestMeasure] = field(default_factory=dict)
+    """The manifests of each kind."""
     metadata_bytes: int = 0
     """What each reader of the snapshot loads at most: its manifests, their list, and the table's metadata."""
     buckets_written: int = 0
@@ -191,7 +200,6 @@ class Measurer:
             self.definition.buckets,
         )
         manifest_bytes = sum(one.manifest_length for one in manifests)
-        of_data = [one for one in manifests if _lists_data(self._known[one.manifest_path])]
         others = (snapshot.manifest_list, table.metadata_location)
         return TableMeasure(
             snapshot.snapshot_id,
@@ -200,8 +208,7 @@ class Measurer:
             snapshots=len(table.metadata.snapshots),
             manifests=len(manifests),
             manifest_bytes=manifest_bytes,
-            data_manifests=len(of_data),
-            data_manifest_bytes=sum(one.manifest_length for one in of_data),
+            listed=self._by_content(manifests),
             metadata_bytes=manifest_bytes + sum(len(table.io.new_input(path)) for path in others),
             buckets_written=self.definition.buckets_written,
             remembers_deletes=bool(self.definition.sequence_by),
@@ -211,10 +218,20 @@ class Measurer:
         known = self._known.get(manifest.manifest_path)
         return tuple(listed_files(table.io, manifest)) if known is None else known
 
-
-def _lists_data(files: Sequence[ListedFile]) -> bool:
-    """All that one manifest lists is data, or none of it."""
-    return any(file.content == "data" for file in files[:1])
+    def _by_content(self, manifests: Sequence[ManifestFile]) -> dict[ManifestContent, ManifestMeasure]:
+        """Those that list a live file: all files of a manifest are data, or none is."""
+        found: dict[ManifestContent, list[ManifestFile]] = defaultdict(list)
+        for manifest in manifests:
+            for file in self._known[manifest.manifest_path][:1]:
+                found["data" if file.content == "data" else "deletes"].append(manifest)
+        return {
+            content: ManifestMeasure(
+                len(some),
+                sum(one.manifest_length for one in some),
+                sum(len(self._known[one.manifest_path]) for one in some),
+            )
+            for content, some in found.items()
+        }
 
 
 def depth_of(files: Sequence[FileMeasure]) -> float:

@@ -9,8 +9,8 @@ from prometheus_client import Gauge
 from thermocline.process.metrics import REGISTRY
 
 if TYPE_CHECKING:
+    from maintenance.journal import Done, Seen
     from maintenance.plan import Plan
-    from maintenance.upkeep import Done, Seen
 
 __all__ = ["observe"]
 

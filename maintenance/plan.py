@@ -116,6 +116,13 @@ class Budget:
         """What readers save for each unit of what is short: bytes where these are bounded, else time."""
         return task.score if self.bytes is None else task.score * task.cost_ms / max(task.bytes, 1)
 
+    def after(self, spent_bytes: int, spent_seconds: float) -> Budget:
+        """What is left after so much, at least nothing."""
+        return Budget(
+            None if self.bytes is None else max(self.bytes - spent_bytes, 0),
+            None if self.seconds is None else max(self.seconds - spent_seconds, 0),
+        )
+
     def less(self, task: PlannedTask) -> Budget:
         """What is left after it."""
         return Budget(

@@ -14,7 +14,8 @@ from ingest.files_by_bucket import live_files
 from ingest.lease import StoppedWaiting
 from ingest.ownership import Claim, Owned
 from ingest.position import Position
-from maintenance.upkeep import Done, TableUpkeep
+from maintenance.journal import Done
+from maintenance.upkeep import TableUpkeep
 from thermocline.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ Progress = Callable[[TableUpkeep], None]
 
 @dataclass(slots=True)
 class OwnedTable:
-    """A table that this process owns for maintenance alone (`maintenance.upkeep.Owning`)."""
+    """A table that this process owns for maintenance alone (`maintenance.owning.Owning`)."""
 
     owned: Owned
     engine: Engine

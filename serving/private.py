@@ -291,6 +291,6 @@ def _check_tombstones_until(definition: LiveTable, state: SnapshotState, end: Se
     """Makes sure that the log still has each tombstone between a snapshot and the end of a read point."""
     if has_rows_to_delete(state, definition):
         try:
-            check_tombstones(definition.name, state, end, log, SystemClock().now_ms())
+            check_tombstones(definition, state, end, log, SystemClock().now_ms())
         except TombstonesGone as error:
             raise ReadPointGone(table=definition.name, detail=error.what) from error

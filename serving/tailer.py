@@ -336,7 +336,7 @@ class Tailer:
             drained_ms=drained_ms,
             tombstones_since_ms=since_ms,
         )
-        check_tombstones(self._table, held, ends, log_now, now_ms)
+        check_tombstones(newest.definition, held, ends, log_now, now_ms)
 
     def _is_check_due(self) -> bool:
         """Whether the tier has been behind for so long that the log may have dropped tombstones."""

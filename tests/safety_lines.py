@@ -376,7 +376,7 @@ LINES: Final[dict[str, Line]] = {
     # Maintenance.
     "held-files-stay": Line("a batch takes no file out of the table that a rewrite reads", (" if not file.is_held", ""), "maintenance/test_compact.py::test_no_row_is_lost_doubled_or_brought_back_by_a_compaction_beside_batches"),
     "held-files-are-marked": Line("each task of a batch knows which files are being rewritten", ("if file.path in paths else file", "if False else file"), "maintenance/test_upkeep.py::test_rewrites_land_between_batches_and_the_table_says_the_same"),
-    "inputs-are-held": Line("the inputs of a rewrite are held until it has landed", ("self._running.held", "frozenset()"), "maintenance/test_upkeep.py::test_rewrites_land_between_batches_and_the_table_says_the_same"),
+    "inputs-are-held": Line("the inputs of a rewrite are held until it has landed", ("running.held", "frozenset()"), "maintenance/test_upkeep.py::test_rewrites_land_between_batches_and_the_table_says_the_same"),
     "late-deletes-follow-their-rows": Line("a row that was deleted while it was rewritten stays deleted", ("+ start", "[:0] + start"), "maintenance/test_compact.py::test_no_row_is_lost_doubled_or_brought_back_by_a_compaction_beside_batches"),
     "moved-deletes-stay": Line("an owner knows the deletes that came with a rewritten file", ("deletes.get(one.path)", "None"), "maintenance/test_compact.py::test_no_row_is_lost_doubled_or_brought_back_by_a_compaction_beside_batches"),
     "moved-rows-keep-their-lineage": Line("a row that moves once more keeps the id that its file stores", ("if name in stored.column_names else inherited", "if False else inherited"), "maintenance/test_row_lineage.py::test_merges_and_rewrites_keep_the_lineage_of_every_row_that_no_record_changes"),

@@ -187,7 +187,7 @@ def turned(owner: Owner) -> None:
     """Turns until nothing of a rewrite is under way; planning is due at each."""
     upkeep = owner.upkeep
     assert isinstance(upkeep, TableUpkeep)
-    upkeep._due["plan"] = 0.0
+    upkeep.journal.hasten("plan")
     for _ in range(3):
         upkeep.turn(owner)
         deadline = time.monotonic() + PATIENCE_SECONDS

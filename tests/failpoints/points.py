@@ -113,7 +113,7 @@ _LISTED: Final = (
     Failpoint(
         "landing.commit",
         _P,
-        "maintenance/upkeep.py",
+        "maintenance/rewriting.py",
         "deletes that were made meanwhile have followed their rows, and nothing is committed",
         store_fails,
         _UPKEEP,
@@ -121,7 +121,7 @@ _LISTED: Final = (
     Failpoint(
         "expiry.noted",
         _P,
-        "maintenance/upkeep.py",
+        "maintenance/expiring.py",
         "the snapshots are noted, and the metadata still has them",
         store_fails,
         _UPKEEP,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import Table
 
@@ -22,6 +23,7 @@ from ingest.content_files import ContentFiles
 from ingest.files_by_bucket import by_bucket
 from ingest.java import small_jvm
 from ingest.resume import rebase_onto
+from maintenance import merge
 from maintenance.measure import Measurer
 from maintenance.plan import Costs, Reads, plan_of
 from maintenance.run import OwnedTable
@@ -30,9 +32,9 @@ from tests.maintenance.kept import Inline, Kept, upkeep_of
 from tests.manual_clock import ManualClock
 from thermocline.errors import AlterationRefused, ForeignSnapshot
 from thermocline.iceberg.catalog import definition_of
-from thermocline.iceberg.data_file import write_data_file
+from thermocline.iceberg.data_file import WrittenFile, write_data_file
 from thermocline.iceberg.file_buckets import FileBucket
-from thermocline.iceberg.files import listed_files, plan_files
+from thermocline.iceberg.files import listed_files, local_path, plan_files
 from thermocline.process.clock import SystemClock
 from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.bucket_change import FACTOR_MAX
@@ -227,6 +229,29 @@ def test_files_of_both_numbers_are_rewritten_by_others_and_a_keys_history_is_tol
     told = histories_of(ingest.owned.table, None, lambda _: iter(()), kept.site.definition, [*keys.values()])
     for key, encoded in keys.items():
         assert any("is live" in line for line in told[encoded]), key
+
+
+def test_a_change_ends_where_a_file_of_another_engine_is_too_large_to_be_sorted_in_memory(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merge, "SORTED_ROWS_MAX", 3)
+    kept.batches(4)
+    change = kept.ingest.rewrite()
+    parts = [replace(part, added=tuple(map(unsorted, part.added))) for part in change.files]
+    assert max(file.rows for part in parts for file in part.added) > 2 * merge.SORTED_ROWS_MAX
+    assert isinstance(kept.site.land(replace(change, files=parts)), Landed)
+    kept.ingest.refresh()
+    raised(kept, 4)
+    assert kept.upkeep.done.failures == 0
+    check_structure(kept)
+
+
+def unsorted(file: WrittenFile) -> WrittenFile:
+    """The rows the other way round, and without the index of ours."""
+    path = local_path(file.path) or ""
+    rows = pq.read_table(path, partitioning=None).replace_schema_metadata()
+    pq.write_table(rows.take(pa.array(range(len(rows)))[::-1]), path, row_group_size=4)
+    return replace(file, file_bytes=Path(path).stat().st_size)
 
 
 def test_while_buckets_change_every_file_of_before_is_wanted_and_counted(kept: Kept) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from maintenance import compact
+from maintenance import merge
 from maintenance.compact import Compacted, CompactionTask
 from maintenance.landing import landing
 from tests.ingest.one_bucket import DEFINITION, IO, Key, OneBucketTable, Record, live_rows, records_of
@@ -45,7 +45,7 @@ def test_no_row_is_lost_doubled_or_brought_back_by_a_compaction_beside_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, format_version: int
 ) -> None:
     """Method: a random part of the files is compacted; batches delete and update their rows meanwhile."""
-    monkeypatch.setattr(compact, "ROWS_IN_MEMORY", 4 * ROW_GROUP_ROWS)
+    monkeypatch.setattr(merge, "ROWS_IN_MEMORY", 4 * ROW_GROUP_ROWS)
     rng = random.Random(seed)
     table = OneBucketTable(tmp_path, replace(DEFINITION, format_version=format_version))
     expected: dict[Key, str] = {}
@@ -94,9 +94,11 @@ def test_the_rows_are_in_key_order_in_files_of_the_target_size(tmp_path: Path) -
     assert len(keys) == 30_000
 
 
-def test_a_file_that_another_writer_left_unsorted_is_sorted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("sorted_at_once", [1_000, 45, 1])
+def test_a_file_that_another_writer_left_unsorted_is_sorted_however_large_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sorted_at_once: int
 ) -> None:
+    monkeypatch.setattr(merge, "SORTED_ROWS_MAX", sorted_at_once)
     table = OneBucketTable(tmp_path)
     table.upsert([(one, (1, f"u{one:03}", "plan"), "ours") for one in range(0, 200, 2)])
     backwards = records_of([(one, (1, f"u{one:03}", "plan"), "theirs") for one in range(199, 0, -2)])
@@ -104,12 +106,17 @@ def test_a_file_that_another_writer_left_unsorted_is_sorted(
     pq.write_table(backwards.select(DEFINITION.table_schema.names), path, row_group_size=40)
     theirs = DataFile(path.as_uri(), 0, 100, path.stat().st_size)
     table.files = {0: [*table.files[0], theirs]}
+    table.upsert([(200, (1, "u099", "plan"), None), (201, (1, "u100", "plan"), None)])
     done = _task(table, list(table.files[0])).run()
     rows = pq.read_table(local_path(done.added[0].path), partitioning=None)
-    assert rows.column("user_id").to_pylist() == [f"u{one:03}" for one in range(200)]
-
-    monkeypatch.setattr(compact, "UNSORTED_ROWS_MAX", 99)
-    assert theirs not in _task(table, list(table.files[0])).run().inputs
+    left = [one for one in range(200) if one not in (99, 100)]
+    assert rows.column("user_id").to_pylist() == [f"u{one:03}" for one in left]
+    assert rows.column("value").to_pylist() == ["theirs" if one % 2 else "ours" for one in left]
+    table.upsert([(202, (1, "u197", "plan"), None)])
+    _land(table, done)
+    assert [key[1] for key, _ in sorted(live_rows(table.files))] == [
+        f"u{one:03}" for one in left if one != 197
+    ]
 
 
 def test_a_task_whose_input_is_gone_does_not_land(tmp_path: Path) -> None:
@@ -133,7 +140,7 @@ def test_of_dead_rows_alone_no_file_is_left(tmp_path: Path) -> None:
 
 def test_long_values_are_read_in_smaller_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Method: each step of the merge writes one piece of the file of moves."""
-    monkeypatch.setattr(compact, "BYTES_IN_MEMORY", 1 << 20)
+    monkeypatch.setattr(merge, "BYTES_IN_MEMORY", 1 << 20)
     table = OneBucketTable(tmp_path, merges=False)
     for part in range(4):
         table.upsert([(one, (1, f"u{4 * one + part:04}", "plan"), "x" * 10_000) for one in range(200)])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from maintenance import compact
+from maintenance import merge
 from maintenance.compact import CompactionTask
 from maintenance.landing import landing
 from tests.ingest.one_bucket import DEFINITION, IO, Key, OneBucketTable
@@ -44,7 +44,7 @@ def test_merges_and_rewrites_keep_the_lineage_of_every_row_that_no_record_change
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Method: batches merge files and delete rows while others are rewritten; a dict says what stays."""
-    monkeypatch.setattr(compact, "ROWS_IN_MEMORY", 4 * ROW_GROUP_ROWS)
+    monkeypatch.setattr(merge, "ROWS_IN_MEMORY", 4 * ROW_GROUP_ROWS)
     rng = random.Random(seed)
     table = OneBucketTable(tmp_path)
     expected: dict[Key, Lineage] = {}

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 
 from ingest.change import TableChange
 from ingest.commit import Landed
@@ -17,17 +20,19 @@ from ingest.files_by_bucket import by_bucket
 from ingest.java import small_jvm
 from ingest.unknown import UnknownCommit, remove_note, write_note
 from maintenance import manifests
+from maintenance.journal import Step
 from maintenance.plan import Plan, PlannedTask
+from maintenance.planning import BEHIND_PLANS
 from maintenance.run import OwnedTable
 from maintenance.sweep import sweep
-from maintenance.upkeep import BEHIND_PLANS
+from maintenance.upkeep import TableUpkeep
 from tests.ingest.small_ingest import NAME, Ingest, settings_of
 from tests.maintenance.kept import HOURS, SETTINGS, Inline, Kept, upkeep_of, wait_for
 from tests.manual_clock import ManualClock
 from thermocline.errors import ForeignSnapshot, MaintenanceBehind
 from thermocline.iceberg.expired import ExpiryNote, expired_snapshots, history_of, waiting_notes
 from thermocline.iceberg.expired import write_note as write_expiry
-from thermocline.iceberg.files import DataFile, RowOrigin, listed_files, local_path
+from thermocline.iceberg.files import Deletes, listed_files, local_path
 from thermocline.iceberg.lineage import lineage, whole_lineage
 from thermocline.process.metrics import REGISTRY
 from thermocline.settings import Settings
@@ -36,6 +41,7 @@ from verify.structure import structure_findings
 pytestmark = pytest.mark.jvm
 
 MANY = 15
+_DELETES = "position-deletes"
 
 
 @pytest.fixture(scope="module")
@@ -86,39 +92,86 @@ def test_rewrites_land_between_batches_and_the_table_says_the_same(kept: Kept) -
     assert seams == sorted(seams, key=lambda seam: seam[NAME, 0])
 
 
+@pytest.mark.parametrize("kept", [2, 3], indirect=True)
 def test_manifests_are_put_in_order_of_buckets_and_the_table_says_the_same(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(manifests, "MANIFESTS_ADDED", 3)
+    """Goal: a plan of one entity's rows then reads half the manifests, and nothing that they list changes.
+
+    Method: no batch merges files, so that many have deletes.
+    """
+    monkeypatch.setattr(TableUpkeep, "held", lambda _: {file.path for file in kept.ingest.files()})
+    monkeypatch.setattr(manifests, "MANIFESTS_ADDED", 0)
     monkeypatch.setattr(manifests, "MANIFEST_BYTES_MIN", 1)
     monkeypatch.setattr("maintenance.plan.FORCED_DEAD_RATIO", 2.0)  # nothing else is rewritten
-    kept.upkeep.settings = SETTINGS.model_copy(update={"lookups_per_second": 0, "scans_per_hour": 0})
-    before: dict[DataFile, RowOrigin] = {}
-    for _ in range(30):
-        kept.batch()
-        before = {file: file.origin for file in kept.ingest.files()}
-        kept.turn()
-        kept.turn()
-        kept.clock.advance(31)
-        if kept.upkeep.done.manifest_rewrites:
-            break
+    kept.upkeep.planning.settings = SETTINGS.model_copy(update={"lookups_per_second": 0, "scans_per_hour": 0})
+    kept.batches(12)
+    before = kept.ingest.owned.table
+    data, deletes = _manifests_planned(kept, "u1")
+    assert min(data, deletes) > 1
+    kept.turn()
+    kept.turn()
     table = kept.ingest.owned.table
     newest = lineage(table)[-1]
     assert newest.is_rewrite
     assert newest.state is not None
     assert newest.state.seam == kept.site.position.seam
-    assert {file: file.origin for file in kept.ingest.files()} == before
-    listed = [set(listed_files(table.io, one)) for one in newest.snapshot.manifests(table.io)]
-    buckets = [
-        {file.bucket for file in some} for some in listed if {file.content for file in some} == {"data"}
-    ]
-    assert sorted(map(sorted, buckets)) == [[0], [1]]
+    rewritten = [list(_entries(table, one)) for one in newest.snapshot.manifests(table.io)]
+    assert {entry for some in rewritten for entry in some} == {
+        entry for one in _current(before).manifests(before.io) for entry in _entries(before, one)
+    }
+    listed = [{(entry.content, entry.bucket) for entry in some} for some in rewritten]
+    assert sorted(map(sorted, listed)) == [[("data", 0)], [("data", 1)], [(_DELETES, 0)], [(_DELETES, 1)]]
+    assert _manifests_planned(kept, "u1") == (1, 1)
     assert not list(structure_findings(table, kept.ingest.definition, lambda *_: None))
     for _ in range(3):
         kept.batch()
         assert kept.ingest.rows() == kept.ingest.expected
     assert kept.upkeep.done.rewrites == 0
     assert kept.upkeep.done.failures == 0
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """What a manifest says of a file, with what it inherits."""
+
+    content: str
+    bucket: int
+    path: str
+    offset: int
+    deletes: Deletes | None
+    snapshot_id: int
+    sequence_numbers: tuple[int, int]
+
+
+def _entries(table: Table, manifest: ManifestFile) -> Iterator[_Entry]:
+    entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+    for file, entry in zip(listed_files(table.io, manifest), entries, strict=True):
+        assert entry.sequence_number is not None
+        numbers = (entry.sequence_number, entry.file_sequence_number or manifest.sequence_number)
+        offset = file.deletes.offset if file.deletes is not None else 0
+        yield _Entry(file.content, file.bucket, file.path, offset, file.deletes, file.snapshot_id, numbers)
+
+
+def _current(table: Table) -> Snapshot:
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    return snapshot
+
+
+def _manifests_planned(kept: Kept, user_id: str) -> tuple[int, int]:
+    """How many manifests of data and of deletes a plan of an entity's rows reads."""
+    iceberg = kept.ingest.jvm.org.apache.iceberg
+    reporter = iceberg.metrics.InMemoryMetricsReporter()
+    scan = kept.ingest.java_table().newScan().metricsReporter(reporter)
+    with_filter = scan.filter(iceberg.expressions.Expressions.equal("user_id", user_id))
+    files = with_filter.planFiles()
+    found = files.iterator()
+    while found.hasNext():
+        found.next()
+    files.close()
+    metrics = reporter.scanReport().scanMetrics()
+    return metrics.scannedDataManifests().value(), metrics.scannedDeleteManifests().value()
 
 
 def test_a_rewrite_whose_input_left_the_table_is_dropped_and_the_next_one_lands(kept: Kept) -> None:
@@ -153,7 +206,7 @@ def test_snapshots_leave_first_their_files_much_later_and_what_they_said_stays(k
     assert [link.snapshot_id for link in whole_lineage(after)[: len(ids)]] == ids
     rows = before.scan(snapshot_id=ids[4]).to_arrow().num_rows  # as one that planned before
 
-    kept.upkeep._due["expire"] = kept.clock.monotonic() + 9 * HOURS
+    kept.upkeep.journal.due["expire"] = kept.clock.monotonic() + 9 * HOURS
     kept.clock.advance(3 * HOURS)
     kept.turn()
     kept.turn()
@@ -259,7 +312,7 @@ def test_an_expiry_that_did_not_land_deletes_nothing(kept: Kept, monkeypatch: py
     ever = kept.ingest.files_ever_in_the_table()
     kept.clock.advance(599)  # no other expiry is due
     upkeep = kept.upkeep
-    upkeep._due["expire"] = upkeep.clock.monotonic() + 10 * HOURS
+    upkeep.journal.due["expire"] = kept.clock.monotonic() + 10 * HOURS
     kept.clock.advance(5 * HOURS)
     kept.turn()
     kept.turn()
@@ -276,7 +329,7 @@ def test_files_of_snapshots_that_expired_lately_stay(kept: Kept) -> None:
     second_ids = [snapshot.snapshot_id for snapshot in first.snapshots()]
     kept.batches(12)
     kept.clock.advance(3.9 * HOURS)
-    kept.upkeep._due["sweep"] = kept.clock.monotonic() + HOURS
+    kept.upkeep.journal.due["sweep"] = kept.clock.monotonic() + HOURS
     kept.turn()
     assert second_ids[0] not in {one.snapshot_id for one in kept.ingest.owned.table.snapshots()}
     kept.clock.advance(HOURS)
@@ -330,7 +383,7 @@ def test_a_sweep_that_waited_for_its_turn_counts_from_when_it_saw_what_was_gone(
 
         return sweep(load, int(4 * HOURS * 1000), kept.clock).files
 
-    kept.upkeep._due["sweep"] = kept.clock.monotonic() + 99 * HOURS
+    kept.upkeep.journal.due["sweep"] = kept.clock.monotonic() + 99 * HOURS
     kept.clock.advance(5 * HOURS)
     kept.turn()
     assert swept(asleep_hours=9) == 0
@@ -351,7 +404,7 @@ def test_files_stay_of_snapshots_that_expire_while_a_sweep_begins(
     first = kept.ingest.owned.table
     second_ids = [snapshot.snapshot_id for snapshot in first.snapshots()]
     kept.batches(12)
-    kept.upkeep._due["sweep"] = kept.clock.monotonic() + 99 * HOURS
+    kept.upkeep.journal.due["sweep"] = kept.clock.monotonic() + 99 * HOURS
     kept.clock.advance(5 * HOURS)
     read_notes = waiting_notes
 
@@ -405,12 +458,13 @@ def test_debt_slows_commits_then_stops_them_with_the_command_that_helps(kept: Ke
     task = PlannedTask(0, (), "small", 1.0, 1.0, 3_600_000.0, 2.0)
     slowdowns = []
     for hours in (5, 13, 25):
-        kept.upkeep.plan = Plan((), (task,) * hours)
+        kept.upkeep.planning.plan = Plan((), (task,) * hours)
         slowdowns.append(kept.upkeep.slowdown)
-        kept.upkeep._due = dict.fromkeys(("plan", "expire", "sweep", "orphans"), math.inf)
+        steps: tuple[Step, ...] = ("plan", "expire", "sweep", "orphans")
+        kept.upkeep.journal.due = dict.fromkeys(steps, math.inf)
         kept.upkeep.turn(kept.site)
     assert slowdowns == [1, 4, 4]
-    kept.upkeep._behind_plans = BEHIND_PLANS
+    kept.upkeep.planning.behind_plans = BEHIND_PLANS
     with pytest.raises(MaintenanceBehind) as behind:
         kept.upkeep.turn(kept.site)
     assert "maintain run profiles" in behind.value.next

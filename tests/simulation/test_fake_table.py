@@ -142,7 +142,7 @@ def test_batches_leave_the_same_files_and_history(stores: Both) -> None:
         stores.commit(stores.change(change.files))
     for kind in ("row-delta", "rewrite"):  # a batch may put old files into the one that it writes, too
         stores.commit(stores.change(stores.ingest.rewrite().files, kind))
-    stores.commit(replace(stores.change(kind="manifests"), buckets_together=1))
+    stores.commit(replace(stores.change(kind="manifests"), buckets_together={"data": 1, "deletes": 1}))
     stores.commit(stores.change(), onto=2)
     assert stores.same(lambda store, which: store.is_in_history(stores.ids[2][which]))
     assert not stores.same(lambda store, which: store.is_in_history(stores.ids[3][which]))

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import pytest
 
-from maintenance import expiry, landing, orphans, sweep
-from maintenance.upkeep import TableUpkeep
+from maintenance import expiring, expiry, landing, orphans, sweep
+from maintenance.rewriting import Rewriting
 from tests.simulation.broken import broken
 from tests.simulation.edges import simulated
 from tests.simulation.history import from_text
@@ -60,7 +60,7 @@ BROKEN: Final[dict[str, tuple[Callable[..., Any], str, str, set[str]]]] = {
         {"swept-early"},
     ),
     "a lease keeps nothing": (
-        TableUpkeep._expire,
+        expiring._old,
         "leased = leased_snapshots(io, location, now_ms)",
         "leased = frozenset()",
         {"leased-expired"},
@@ -79,9 +79,9 @@ BROKEN: Final[dict[str, tuple[Callable[..., Any], str, str, set[str]]]] = {
         {"upkeep-failed"},
     ),
     "files of a rewrite with an unknown outcome are deleted": (
-        TableUpkeep._land,
+        Rewriting._commit,
         "raise error  # its files may be part",
-        "delete_files(owner.table.io, change.paths()); raise error  #",
+        "delete_files(io, change.paths()); raise error  #",
         {"file-missing", "deleted-under-way"},
     ),
     "orphans stay": (

@@ -7,13 +7,15 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
-from maintenance.upkeep import Done, Owning, TableUpkeep
+from maintenance.journal import Done, Journal
+from maintenance.upkeep import TableUpkeep
 from tests.simulation.faults import Violation
 from thermocline.errors import CatalogUnreachable, CommitRejected, EngineFailed, ForeignSnapshot
 from thermocline.settings import MaintenanceSettings
 
 if TYPE_CHECKING:
-    from maintenance.plan import PlannedTask
+    from maintenance.journal import Step
+    from maintenance.owning import Owning
     from tests.simulation.faults import Fault
     from tests.simulation.owners import Process
     from tests.simulation.world import SimClock, World
@@ -74,15 +76,13 @@ class Beside:
 class WatchedUpkeep(TableUpkeep):
     """One that fails as it may, or the history is over."""
 
-    world: World
-    epoch: int
+    journal: WatchedJournal
 
     @classmethod
     def of(cls, world: World, clock: SimClock, beside: Beside) -> Self:
         """For a new owner. One old snapshot is enough for it to expire."""
-        made = cls(SETTINGS, clock, expired_min=1, _thread=cast(Any, beside))
-        made.world = world
-        return made
+        journal = WatchedJournal(world, clock)
+        return cls(SETTINGS, clock, expired_min=1, thread=cast(Any, beside), journal=journal)
 
     @property
     def beside(self) -> Beside:
@@ -91,29 +91,41 @@ class WatchedUpkeep(TableUpkeep):
 
     def turn(self, owner: Owning) -> None:
         """Counts what comes of it."""
-        before = self.done
-        self.epoch = cast(Any, owner).committer.epoch
+        before, world = self.done, self.journal.world
+        self.journal.epoch = cast(Any, owner).committer.epoch
+        self.journal.rewritten = None if self.now_at is None else self.now_at.paths
         try:
             super().turn(owner)
         finally:
             for name in Done.__dataclass_fields__:
-                self.world.counts[f"upkeep {name}"] += getattr(self.done, name) - getattr(before, name)
+                world.counts[f"upkeep {name}"] += getattr(self.done, name) - getattr(before, name)
 
-    def _failed_rewrite(self, task: PlannedTask, error: Exception) -> None:
-        # An owner that was replaced days ago may lose its files: its rewrite can't land any more.
-        is_owner = self.epoch == self.world.oracle.epoch
-        is_gone = isinstance(error, FileNotFoundError) and is_owner
-        if is_gone and task.paths <= self.world.table().paths():
-            raise self.world.broken("rewrite-input-gone", str(error)) from error
-        super()._failed_rewrite(task, error)
 
-    def _failed(self, what: str, error: Exception) -> None:
-        self.world.counts[f"{what} failed: {type(error).__name__}"] += 1
+class WatchedJournal(Journal):
+    """Raises what is no failure to try again after. ``rewritten`` are the files of the rewrite that runs."""
+
+    def __init__(self, world: World, clock: SimClock) -> None:
+        super().__init__(clock)
+        self.world = world
+        self.epoch = 0
+        self.rewritten: frozenset[str] | None = None
+
+    def failed(self, step: Step, error: Exception) -> None:
+        """As it may."""
+        self.world.counts[f"{step} failed: {type(error).__name__}"] += 1
         if isinstance(error, Violation):
             raise error
+        if step == "rewrite" and isinstance(error, FileNotFoundError):
+            self._check_gone(error)
         if not isinstance(error, _EXPECTED) and str(error) != _INPUT_GONE:
-            raise self.world.broken("upkeep-failed", f"{what}: {type(error).__name__}: {error}") from error
-        super()._failed(what, error)
+            raise self.world.broken("upkeep-failed", f"{step}: {type(error).__name__}: {error}") from error
+        super().failed(step, error)
+
+    def _check_gone(self, error: FileNotFoundError) -> None:
+        # An owner that was replaced days ago may lose its files: its rewrite can't land any more.
+        is_owner = self.epoch == self.world.oracle.epoch
+        if is_owner and self.rewritten is not None and self.rewritten <= self.world.table().paths():
+            raise self.world.broken("rewrite-input-gone", str(error)) from error
 
 
 def _run(future: Future[Any], job: Callable[[], Any]) -> None:

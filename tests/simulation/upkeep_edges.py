@@ -35,11 +35,12 @@ _PLACED = pa.schema([(KEY, pa.binary()), ("stored", pa.binary())])
 def upkeep_simulated() -> Iterator[None]:
     """For as long as the block runs, maintenance is on the store of the simulation."""
     put: Mapping[str, Any] = {
-        "maintenance.compact.moved_rows": _moved_rows,
-        "maintenance.compact.load_sparse_index": lambda *_: SimpleNamespace(is_sorted=True),
-        "maintenance.compact.read_deletes": _read_deletes,
+        "maintenance.merge.moved_rows": _moved_rows,
+        "maintenance.merge.load_sparse_index": lambda *_: SimpleNamespace(is_sorted=True),
+        "maintenance.merge.read_deletes": _read_deletes,
         "maintenance.compact.DataFileWriter": _Writer,
-        "maintenance.compact._ROWS_WRITTEN": ROWS_WRITTEN,
+        "maintenance.compact._SLICES": 1 << 30,
+        "maintenance.compact._SLICE_ROWS_MIN": ROWS_WRITTEN,
         "maintenance.landing.read_deletes": _read_deletes,
         "maintenance.landing.write_deletes": _write_deletes,
         "maintenance.landing.open_input": _open_input,

@@ -22,6 +22,9 @@ from thermocline.rules.identity import (
 )
 from thermocline.rules.seam import Seam
 
+DEFINITION = LiveTable.build(
+    name="t", identifier="a.t", topics=["a", "b"], key=["k"], columns={"k": "string", "v": "long"}
+)
 DAY_MS = 86_400_000
 NOON_MS = 1_790_000_000_000
 COMPACTED = TopicConfig(is_compacted=True, delete_retention_ms=DAY_MS, is_log_append_time=False)
@@ -38,6 +41,8 @@ class Answers:
     config: TopicConfig = COMPACTED
     config_of: Mapping[str, TopicConfig] = field(default_factory=dict)
     young: Seam = field(default_factory=Seam)
+    times_asked: int = 0
+    """For the configurations of topics."""
 
     def starts(self, topics: Sequence[str]) -> Seam:
         return Seam({(topic, 0): 0 for topic in topics})
@@ -55,6 +60,7 @@ class Answers:
         return {topic: TopicFacts(self.ids[topic], 1) for topic in topics}
 
     def configs(self, topics: Sequence[str]) -> dict[str, TopicConfig]:
+        self.times_asked += 1
         return {topic: self.config_of.get(topic, self.config) for topic in topics}
 
     def offsets_at(self, topics: Sequence[str], epoch_ms: int) -> Seam:
@@ -78,7 +84,7 @@ def stop_of(
 ) -> TombstonesGone | None:
     try:
         ends = Seam({(topic, 0): end for topic in topics})
-        check_tombstones("t", at, ends, answers, now_ms)  # type: ignore[arg-type]
+        check_tombstones(DEFINITION, at, ends, answers, now_ms)  # type: ignore[arg-type]
     except TombstonesGone as error:
         return error
     return None
@@ -102,11 +108,8 @@ def test_a_topic_that_the_snapshot_does_not_know_is_new() -> None:
 
 
 def test_partial_updates_are_not_read_from_topics_that_are_compacted() -> None:
-    definition = LiveTable.build(
-        name="t", identifier="a.t", topics=["a", "b"], key=["k"], columns={"k": "string", "v": "long"}
-    )
-    partial, at = replace(definition, partial_updates=True), At(Seam({("a", 0): 10, ("b", 0): 10}), NOON_MS)
-    check_log("t", at, Answers(), definition, NOON_MS)  # type: ignore[arg-type]
+    partial, at = replace(DEFINITION, partial_updates=True), At(Seam({("a", 0): 10, ("b", 0): 10}), NOON_MS)
+    check_log("t", at, Answers(), DEFINITION, NOON_MS)  # type: ignore[arg-type]
     check_log("t", at, Answers(config=DELETED), partial, NOON_MS)  # type: ignore[arg-type]
     with pytest.raises(TopicCompacted) as stop:
         check_log("t", at, Answers(config=DELETED, config_of={"b": COMPACTED}), partial, NOON_MS)  # type: ignore[arg-type]
@@ -115,6 +118,14 @@ def test_partial_updates_are_not_read_from_topics_that_are_compacted() -> None:
     check_log("t", at, Answers(config=DELETED), ordered, NOON_MS)  # type: ignore[arg-type]
     with pytest.raises(TopicCompacted):
         check_log("t", at, Answers(config=COMPACTED), ordered, NOON_MS)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("partial_updates", [False, True])
+def test_the_topics_are_asked_once_for_how_they_are_kept(partial_updates: bool) -> None:
+    answers = Answers(config=DELETED)
+    definition = replace(DEFINITION, partial_updates=partial_updates)
+    check_log("t", At(Seam({("a", 0): 3}), NOON_MS), answers, definition, NOON_MS)  # type: ignore[arg-type]
+    assert answers.times_asked == 1
 
 
 def test_behind_for_longer_than_tombstones_live_stops_with_the_time() -> None:

@@ -1,0 +1,84 @@
+"""Delete, in a thread, the files that no snapshot needs any more, and those that none ever had."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import TYPE_CHECKING, Final
+
+from maintenance.orphans import remove_orphans, seen_orphan_bytes
+from maintenance.owning import loader_of
+from maintenance.sweep import Swept, sweep
+from thermocline.iceberg.leases import forget_leases
+from thermocline.iceberg.read_counts import forget_counts
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from maintenance.journal import Journal
+    from maintenance.owning import Owning
+
+__all__ = ["Cleaning"]
+
+SWEEP_SECONDS: Final = 1_800.0
+ORPHANS_SECONDS: Final = 21_600.0
+"""It lists all files of the table."""
+LEFT_KEPT_MS: Final = 86_400_000
+"""Counts of servers that are gone, and leases of readers that are."""
+
+
+class Cleaning:
+    """Of one table: a sweep (``sweep``) and a search (``orphans``), each when it is due."""
+
+    def __init__(
+        self, journal: Journal, thread: Executor, files_seconds: float, orphans_approved: int | None
+    ) -> None:
+        self._journal, self._thread = journal, thread
+        self._files_ms = int(1000 * files_seconds)
+        self._orphans_approved = orphans_approved
+        self.sweeping: Future[Swept] | None = None
+        self.searching: Future[tuple[int, int]] | None = None
+
+    def collect(self) -> None:
+        """What is done."""
+        if self.sweeping is not None and self.sweeping.done():
+            self._swept(self.sweeping)
+        if self.searching is not None and self.searching.done():
+            self._searched(self.searching)
+
+    def begin(self, owner: Owning, in_use: frozenset[str]) -> None:
+        """What is due; files in use stay."""
+        load, clock = loader_of(owner), self._journal.clock
+        if self.sweeping is None and self._journal.is_due("sweep"):
+            self.sweeping = self._thread.submit(sweep, load, self._files_ms, clock, in_use)
+        if self.searching is None and self._journal.is_due("orphans"):
+            self.searching = self._thread.submit(self._search, load)
+
+    def _swept(self, sweeping: Future[Swept]) -> None:
+        self.sweeping = None
+        self._journal.put_off("sweep", SWEEP_SECONDS)
+        try:
+            swept = sweeping.result()
+        except Exception as error:  # noqa: BLE001  whatever it is, it must not end ingest
+            self._journal.failed("sweep", error)
+            return
+        self._journal.note(waiting_bytes=swept.waiting_bytes)
+        self._journal.add(swept_files=swept.files, swept_bytes=swept.bytes)
+
+    def _search(self, load: Callable[[], Table]) -> tuple[int, int]:
+        """How many orphans went, and the bytes of those that are left."""
+        table, now_ms = load(), self._journal.clock.now_ms()
+        forget_counts(table.io, table.location(), now_ms - LEFT_KEPT_MS)
+        forget_leases(table.io, table.location(), now_ms - LEFT_KEPT_MS)
+        return remove_orphans(table, now_ms, self._orphans_approved), seen_orphan_bytes(table)
+
+    def _searched(self, searching: Future[tuple[int, int]]) -> None:
+        self.searching = None
+        self._journal.put_off("orphans", ORPHANS_SECONDS)
+        try:
+            deleted, left_bytes = searching.result()
+        except Exception as error:  # noqa: BLE001  whatever it is, it must not end ingest
+            self._journal.failed("orphans", error)
+            return
+        self._journal.note(orphan_bytes=left_bytes)
+        self._journal.add(orphans=deleted)

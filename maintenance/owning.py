@@ -1,0 +1,54 @@
+"""What upkeep needs of the process that owns the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from thermocline.iceberg.catalog import load_table
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from ingest.change import TableChange
+    from ingest.commit import Outcome
+    from ingest.engine import Engine
+    from ingest.position import Position
+    from thermocline.rules.definition import LiveTable
+
+__all__ = ["Owning", "loader_of"]
+
+
+class Owning(Protocol):
+    """The table's owner, between two of its commits (`ingest.owner.Owner`)."""
+
+    @property
+    def definition(self) -> LiveTable:
+        """Of the table."""
+        ...
+
+    @property
+    def table(self) -> Table:
+        """As it was when it was loaded last."""
+        ...
+
+    @property
+    def engine(self) -> Engine:
+        """What rewrites run on."""
+        ...
+
+    @property
+    def position(self) -> Position:
+        """The newest snapshot, and its files."""
+        ...
+
+    def land(self, change: TableChange) -> Outcome:
+        """Commit."""
+        ...
+
+
+def loader_of(owner: Owning) -> Callable[[], Table]:
+    """Loads the table anew, also in a thread of its own."""
+    definition = owner.definition
+    return partial(load_table, owner.table.catalog, definition.name, definition.identifier)

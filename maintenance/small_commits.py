@@ -1,0 +1,66 @@
+"""Commits of the owner's that move no row: manifests in order of buckets, and the end of a raise of these."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ingest.change import TableChange
+from ingest.commit import Landed, Rejected, Unknown
+from thermocline.errors import CommitRejected, InternalError
+from thermocline.process.logs import fields
+from thermocline.rules.bucket_change import finished
+
+if TYPE_CHECKING:
+    from ingest.change import ManifestContent
+    from maintenance.journal import Journal
+    from maintenance.owning import Owning
+
+__all__ = ["order_manifests", "raise_unit"]
+
+_logger = logging.getLogger(__name__)
+
+
+def order_manifests(owner: Owning, journal: Journal, together: Mapping[ManifestContent, int]) -> None:
+    """Put the manifests of so many buckets together; none of a kind that is not named."""
+    if not together:
+        return
+    began = journal.clock.monotonic()
+    change = replace(TableChange.carrying_on(owner.position), kind="manifests", buckets_together=together)
+    match owner.land(change):
+        case Landed(snapshot_id, _):
+            journal.add(manifest_rewrites=1)
+            _logger.info(
+                "manifests rewritten",
+                extra=fields(
+                    table=owner.definition.name,
+                    snapshot_id=snapshot_id,
+                    of=sorted(together),
+                    seconds=round(journal.clock.monotonic() - began, 3),
+                ),
+            )
+        case Rejected(CommitRejected() | InternalError() as error):
+            journal.failed("manifests", error)
+        case Rejected(error) | Unknown(error):
+            raise error
+
+
+def raise_unit(owner: Owning, journal: Journal) -> bool:
+    """End a raise of the number of buckets, once no file has the old one; whether it did. No rewrite runs."""
+    files = (file for some in owner.position.files.values() for file in some)
+    raised = finished(owner.definition, (file.part.of for file in files))
+    if raised is None or not journal.is_due("raise"):
+        return False
+    match owner.land(replace(TableChange.carrying_on(owner.position), definition=raised)):
+        case Landed(snapshot_id, _):
+            journal.hasten("plan")
+            extra = fields(table=raised.name, snapshot_id=snapshot_id, buckets=raised.buckets)
+            _logger.info("number of buckets raised", extra=extra)
+            return True
+        case Rejected(CommitRejected() as error):
+            journal.failed("raise", error)
+            return False
+        case Rejected(error) | Unknown(error):
+            raise error
