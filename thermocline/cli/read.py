@@ -137,7 +137,7 @@ def extract(
     if url and at:
         raise BadParameter(name="--at", problem="a server extracts as of now; leave --at or --url out")
     read = _reader(context, name, wanted, chosen, at, url)
-    with _sink(output) as sink, _progress(in_bytes=url is not None) as progress:
+    with file_or_stdout(output) as sink, _progress(in_bytes=url is not None) as progress:
         point = read(sink, progress)
     _report(name, output, point, as_json)
 
@@ -254,7 +254,7 @@ def _age(answer: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def _sink(output: Path | None) -> Iterator[BinaryIO]:
+def file_or_stdout(output: Path | None) -> Iterator[BinaryIO]:
     """A file that appears when it is complete, or stdout."""
     if output is None:
         if sys.stdout.isatty():
