@@ -246,7 +246,7 @@ class _Statement:
             return SqlRefused(problem=problem)
         before = (prefix + self._text).encode()[: int(facts["position"])].decode(errors="ignore")
         lines = before.removeprefix(prefix).split("\n")
-        return SqlRefused(problem=problem, line=len(lines), column=len(lines[-1]) + 1)
+        return SqlRefused(problem=problem, line_and_column=(len(lines), len(lines[-1]) + 1))
 
 
 def schema_of(definition: LiveTable, columns: Sequence[str]) -> pa.Schema:

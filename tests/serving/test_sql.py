@@ -17,8 +17,10 @@ import pytest
 from serving import private
 from serving.extract import Extract
 from serving.sql import LiveRows, answered
+from tests.partition_spec import partition_spec_of
 from tests.serving import test_private
 from thermocline.errors import SqlRefused, SqlTooLarge, StorageFailed
+from thermocline.iceberg import catalog as catalogs
 from thermocline.rules.definition import LiveTable
 from thermocline.settings import SqlSettings
 
@@ -84,6 +86,23 @@ def test_a_table_may_be_scanned_several_times_and_given_up(private_world: Simple
     assert rows_of(private_world, joined) == [{"user_id": "u1"}, {"user_id": "u9"}]
     assert len(rows_of(private_world, "SELECT 1 AS one FROM profiles LIMIT 1;")) == 1
     assert rows_of(private_world, "SELECT count(*) AS n, count(*) AS n FROM profiles") == [{"n": 3, "n_1": 3}]
+
+
+def test_tables_of_one_topic_end_at_the_same_offsets(private_world: SimpleNamespace) -> None:
+    """The log grows each time that its ends are asked for: a table after the other would see more of it."""
+    _add_a_second_table(private_world)
+    world = private_world.world
+
+    def growing(_: Any) -> Any:
+        world.produce(test_private._profile("grown"), test_private._value(str(len(world.logs[0]))))
+        return world.end
+
+    private_world.log.ends = growing
+    joined = "SELECT a.value AS one, b.value AS other FROM profiles a JOIN copies b USING (user_id)"
+    with answered(private_world.settings, f"{joined} WHERE user_id = 'grown'") as answer:
+        (row,) = [row for batch in answer.batches() for row in batch.to_pylist()]
+        assert row["one"] == row["other"]
+        assert answer.read_points["profiles"].end == answer.read_points["copies"].end
 
 
 def test_provenance_is_there_for_those_who_name_it(private_world: SimpleNamespace) -> None:
@@ -227,6 +246,21 @@ def _things(definition: LiveTable) -> pa.Table:
     rows.append({"id": USERS, "name": "nulls"})
     schema = pa.schema([definition.given_schema.field(name) for name in _TYPES])
     return pa.Table.from_pylist(rows, schema)
+
+
+def _add_a_second_table(world: SimpleNamespace) -> None:
+    """``copies``, of the same topic and committed up to the same offsets as ``profiles``."""
+    catalog = catalogs.open_catalog(world.settings.catalog)
+    copies = catalog.create_table(
+        "app.copies",
+        world.world.definition.iceberg_schema(),
+        partition_spec=partition_spec_of(world.world.definition),
+        properties={catalogs.DEFINITION_PROPERTY: world.world.definition.to_json()},
+    )
+    test_private._commit(copies, world.world)
+    section = world.settings.tables["profiles"].model_copy(update={"identifier": "app.copies"})
+    tables = {**world.settings.tables, "copies": section}
+    world.settings = world.settings.model_copy(update={"tables": tables})
 
 
 def _write_hot_records(world: SimpleNamespace) -> None:

@@ -247,6 +247,31 @@ def test_an_extract_tells_where_it_was_read_and_gives_its_rows_once_in_every_for
         assert client.extract("profiles").to_duckdb().aggregate("count(*)").fetchall() == [(rows.num_rows,)]
 
 
+@pytest.mark.parametrize(("name", "content"), [("parquet", b"PAR1...PAR1"), ("csv", b"a,b\n1,2\n")])
+def test_a_download_is_what_the_server_sent(asked: Callable[..., Asked], name: str, content: bytes) -> None:
+    client = asked(lambda _: _extract(content))
+    sink, heard = io.BytesIO(), list[int]()
+    info = client.download("profiles", sink, format=name, limit=2, compression="gzip", progress=heard.append)
+    assert (sink.getvalue(), info.read_point, heard[-1]) == (content, READ_POINT, len(content))
+    (request,) = client.requests
+    assert (json.loads(request.content), request.headers["Accept-Encoding"]) == ({"limit": 2}, "gzip")
+
+
+def test_a_download_that_was_cut_raises(asked: Callable[..., Asked]) -> None:
+    with pytest.raises(StreamCut, match="broke off after 7 bytes"):
+        asked(lambda _: _extract(b"PAR1...")).download("profiles", io.BytesIO())
+    with pytest.raises(ValueError, match="orc"):
+        asked(lambda _: _extract(b"")).download("profiles", io.BytesIO(), format="orc")
+
+
+def test_refused_records_are_listed(asked: Callable[..., Asked]) -> None:
+    record = {"topic": "profiles", "partition": 0, "offset": 4, "stage": "decode", "reason": "no JSON"}
+    client = asked(lambda _: httpx.Response(200, json={**FRESH, "refused": [record], "more": True}))
+    found = client.refused("profiles", limit=1)
+    assert (found.records, found.more) == ((public.RefusedRecord(**record),), True)  # type: ignore[arg-type]
+    assert client.requests[0].url.query == b"limit=1"
+
+
 @pytest.mark.parametrize("kept", [0.0, 0.4, "whole batches"])
 def test_a_stream_that_was_cut_raises(asked: Callable[..., Asked], kept: float | str) -> None:
     whole = _stream(_rows())
@@ -302,7 +327,7 @@ def _problem(code: str, status: int, headers: Any = None, **members: Any) -> htt
 
 
 def _extract(content: bytes) -> httpx.Response:
-    return httpx.Response(200, headers=EXTRACT_HEADERS, content=content)
+    return httpx.Response(200, headers=EXTRACT_HEADERS, stream=httpx.ByteStream(content))
 
 
 def _rows() -> pa.Table:

@@ -10,7 +10,7 @@ what both clients share, and ``blocking`` and ``asynchronous`` send it.
 
 from __future__ import annotations
 
-from thermocline.client.answers import Answer, Delivered, ReadPoint, RefusedRecord
+from thermocline.client.answers import Answer, Delivered, ReadPoint, Refused, RefusedRecord
 from thermocline.client.asynchronous import AsyncClient, AsyncExtract
 from thermocline.client.blocking import Client, Extract
 from thermocline.client.errors import (
@@ -25,6 +25,7 @@ from thermocline.client.errors import (
     Unreachable,
 )
 from thermocline.client.retries import Retries
+from thermocline.client.streams import ExtractInfo
 
 __all__ = [
     "Answer",
@@ -35,10 +36,12 @@ __all__ = [
     "ClientError",
     "Delivered",
     "Extract",
+    "ExtractInfo",
     "NotReady",
     "Problem",
     "ReadAfterTimeout",
     "ReadPoint",
+    "Refused",
     "RefusedRecord",
     "Retries",
     "RowNotFound",

@@ -103,6 +103,28 @@ class Answer:
         return [cls.of({**body, "rows": result["rows"]}) for result in body["results"]]
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Records that aren't committed yet and that the table can't take, the newest of a partition first.
+
+    ``more``: there are more of them than were asked for. The rest is as in `Answer`.
+    """
+
+    table: str
+    records: tuple[RefusedRecord, ...]
+    more: bool
+    read_point: ReadPoint
+    age_seconds: float | None
+    stale: bool
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> Self:
+        """From the JSON of an answer."""
+        records = tuple(RefusedRecord(**one) for one in body["refused"])
+        point = ReadPoint.of(body["read_point"])
+        return cls(body["table"], records, body["more"], point, body["age_seconds"], body["stale"])
+
+
 def key_text(value: KeyValue) -> str:
     """A key column's value in a URL. Raises `TypeError` where it can't be one."""
     match value:

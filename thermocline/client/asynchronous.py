@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Self, TypeVar
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
 import httpx
 
-from thermocline.client.answers import Answer, KeyValue, ReadAfter
-from thermocline.client.requests import TIMEOUT_SECONDS, Call, Reply, Requests, Steps, Wait
+from thermocline.client.answers import Answer, KeyValue, ReadAfter, Refused
+from thermocline.client.requests import TIMEOUT_SECONDS, Call, Reply, Requests, Steps, Wait, Wanted
 from thermocline.client.retries import DEFAULT, Retries
-from thermocline.client.streams import ARROW, Decoder, Stated, to_duckdb, to_pandas, to_polars
+from thermocline.client.streams import (
+    ARROW,
+    Decoder,
+    ExtractInfo,
+    Received,
+    format_of,
+    to_duckdb,
+    to_pandas,
+    to_polars,
+)
 
 if TYPE_CHECKING:
     import duckdb
@@ -71,10 +80,45 @@ class AsyncClient:
         read_after: ReadAfter | None = None,
     ) -> AsyncExtract:
         """As `Client.extract`: ``async with await client.extract("profiles") as extract: ...``."""
-        steps = self._requests.extract(table, columns, where, limit, ARROW, read_after)
+        steps = self._requests.extract(table, Wanted(columns, where, limit, read_after), ARROW)
         extract = AsyncExtract(table, await self._run(steps), self._requests.url)
         await extract.open()
         return extract
+
+    async def download(  # noqa: PLR0913  (all but two have defaults)
+        self,
+        table: str,
+        sink: BinaryIO,
+        *,
+        format: str = "parquet",  # noqa: A002
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        limit: int | None = None,
+        compression: str | None = None,
+        read_after: ReadAfter | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> ExtractInfo:
+        """As `Client.download`."""
+        media_type, end_mark = format_of(format)
+        wanted = Wanted(columns, where, limit, read_after)
+        response = await self._run(self._requests.extract(table, wanted, media_type, compression))
+        received = Received(self._requests.url, end_mark)
+        try:
+            async for chunk in response.aiter_raw():
+                await anyio.to_thread.run_sync(sink.write, chunk)
+                received.add(chunk)
+                if progress is not None:
+                    progress(received.bytes)
+        except httpx.TransportError as error:
+            raise received.cut(str(error) or type(error).__name__) from error
+        finally:
+            await response.aclose()
+        received.check_end()
+        return ExtractInfo(table, response.headers)
+
+    async def refused(self, table: str, *, limit: int = 100) -> Refused:
+        """As `Client.refused`."""
+        return await self._run(self._requests.refused(table, limit))
 
     async def close(self) -> None:
         """Ends the connections."""
@@ -114,7 +158,7 @@ class AsyncClient:
         return response
 
 
-class AsyncExtract(Stated):
+class AsyncExtract(ExtractInfo):
     """As `Extract`, to be awaited. Arrow decodes in a thread, which asks the event loop for bytes."""
 
     schema: pa.Schema

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Self, TypeVar
 
 import httpx
 
-from thermocline.client.answers import Answer, KeyValue, ReadAfter
-from thermocline.client.requests import TIMEOUT_SECONDS, Call, Reply, Requests, Steps, Wait
+from thermocline.client.answers import Answer, KeyValue, ReadAfter, Refused
+from thermocline.client.requests import TIMEOUT_SECONDS, Call, Reply, Requests, Steps, Wait, Wanted
 from thermocline.client.retries import DEFAULT, Retries
-from thermocline.client.streams import ARROW, Decoder, Stated, to_duckdb, to_pandas, to_polars
+from thermocline.client.streams import (
+    ARROW,
+    Decoder,
+    ExtractInfo,
+    Received,
+    format_of,
+    to_duckdb,
+    to_pandas,
+    to_polars,
+)
 
 if TYPE_CHECKING:
     import duckdb
@@ -86,8 +95,49 @@ class Client:
 
         To be read to its end or closed: ``with client.extract("profiles") as extract: ...``.
         """
-        steps = self._requests.extract(table, columns, where, limit, ARROW, read_after)
+        steps = self._requests.extract(table, Wanted(columns, where, limit, read_after), ARROW)
         return Extract(table, self._run(steps), self._requests.url)
+
+    def download(  # noqa: PLR0913  (all but two have defaults)
+        self,
+        table: str,
+        sink: BinaryIO,
+        *,
+        format: str = "parquet",  # noqa: A002
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        limit: int | None = None,
+        compression: str | None = None,
+        read_after: ReadAfter | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> ExtractInfo:
+        """Writes an extract to ``sink`` in another format: arrow, parquet, csv or jsonl; what it reflects.
+
+        ``compression``, for text: gzip or zstd, kept in the file. ``progress`` hears the bytes so far.
+
+        Raises:
+            StreamCut: the server or the connection failed; what was written until then is incomplete.
+        """
+        media_type, end_mark = format_of(format)
+        wanted = Wanted(columns, where, limit, read_after)
+        response = self._run(self._requests.extract(table, wanted, media_type, compression))
+        received = Received(self._requests.url, end_mark)
+        try:
+            for chunk in response.iter_raw():
+                sink.write(chunk)
+                received.add(chunk)
+                if progress is not None:
+                    progress(received.bytes)
+        except httpx.TransportError as error:
+            raise received.cut(str(error) or type(error).__name__) from error
+        finally:
+            response.close()
+        received.check_end()
+        return ExtractInfo(table, response.headers)
+
+    def refused(self, table: str, *, limit: int = 100) -> Refused:
+        """The records that the table can't take and that aren't committed yet."""
+        return self._run(self._requests.refused(table, limit))
 
     def close(self) -> None:
         """Ends the connections."""
@@ -127,7 +177,7 @@ class Client:
         return response
 
 
-class Extract(Stated):
+class Extract(ExtractInfo):
     """The rows of an extract, read once: as batches while they come in, or all of them at once.
 
     ``schema`` is Arrow's. ``read_point`` says exactly what the rows reflect.

@@ -19,6 +19,7 @@ from thermocline.client.answers import (
     Answer,
     KeyValue,
     ReadAfter,
+    Refused,
     key_json,
     key_text,
     read_after_text,
@@ -57,6 +58,16 @@ class Wait:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What an extract has of a table; None is no restriction."""
+
+    columns: Sequence[str] | None
+    where: str | None
+    limit: int | None
+    read_after: ReadAfter | None
+
+
 Reply = httpx.Response | httpx.TransportError | None
 Steps = Generator[Call | Wait, Reply, T]
 
@@ -90,19 +101,19 @@ class Requests:
             answers += Answer.all_of(response.json())
         return answers
 
+    def refused(self, table: str, limit: int) -> Steps[Refused]:
+        """Refused records."""
+        response = yield from self._answered(Call("GET", _path(table, "refused"), {"limit": str(limit)}))
+        return Refused.of(response.json())
+
     def extract(
-        self,
-        table: str,
-        columns: Sequence[str] | None,
-        where: str | None,
-        limit: int | None,
-        media_type: str,
-        read_after: ReadAfter | None,
+        self, table: str, wanted: Wanted, media_type: str, coding: str | None = None
     ) -> Steps[httpx.Response]:
-        """The response to be streamed."""
-        wanted = {"columns": columns and list(columns), "where": where, "limit": limit}
-        body = {name: value for name, value in wanted.items() if value is not None}
-        headers = {"Accept": media_type, **_headers(read_after)}
+        """The response to be streamed, compressed where a coding is named."""
+        named = {"columns": wanted.columns and list(wanted.columns), "where": wanted.where}
+        body = {name: value for name, value in {**named, "limit": wanted.limit}.items() if value is not None}
+        accepted = {"Accept": media_type, "Accept-Encoding": coding or "identity"}
+        headers = {**accepted, **_headers(wanted.read_after)}
         call = Call("POST", _path(table, "extract"), json=body, headers=headers, is_streamed=True)
         return (yield from self._answered(call))
 

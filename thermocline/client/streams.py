@@ -21,13 +21,20 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-ARROW: Final = "application/vnd.apache.arrow.stream"
 END_OF_STREAM: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 """Source: Arrow columnar format, "IPC Streaming Format"."""
+ARROW: Final = "application/vnd.apache.arrow.stream"
+FORMATS: Final[Mapping[str, tuple[str, bytes]]] = {
+    "arrow": (ARROW, END_OF_STREAM),
+    "parquet": ("application/vnd.apache.parquet", b"PAR1"),
+    "csv": ("text/csv", b""),
+    "jsonl": ("application/x-ndjson", b""),
+}
+"""By name: the media type, and what a complete stream ends with; for text, HTTP alone says that it is."""
 
 
-class Stated:
-    """What an extract says of itself before its rows."""
+class ExtractInfo:
+    """What an extract reflects, and how old it was when it began."""
 
     def __init__(self, table: str, headers: Mapping[str, str]) -> None:
         """From the headers of the answer."""
@@ -37,12 +44,37 @@ class Stated:
         self.stale = headers["Thermocline-Stale"] == "true"
 
 
+class Received:
+    """The bytes of a stream so far, and whether that is all of them."""
+
+    def __init__(self, url: str, end_mark: bytes) -> None:
+        """``end_mark``: what a complete stream ends with."""
+        self._url = url
+        self._end_mark = end_mark
+        self._tail = b""
+        self.bytes = 0
+
+    def add(self, chunk: bytes) -> None:
+        """Some more."""
+        self.bytes += len(chunk)
+        self._tail = (self._tail + chunk)[-len(END_OF_STREAM) :]
+
+    def check_end(self) -> None:
+        """Makes sure that the stream is complete. Raises `StreamCut`."""
+        if not self._tail.endswith(self._end_mark):
+            raise self.cut("it has no end mark")
+
+    def cut(self, detail: str) -> StreamCut:
+        """What it is if nothing more comes."""
+        return StreamCut(self._url, f"the extract broke off after {self.bytes} bytes: {detail}")
+
+
 class Decoder:
     """Record batches out of chunks of bytes. ``take`` gives the next chunk, or None where there is none."""
 
     def __init__(self, url: str, take: Callable[[], bytes | None]) -> None:
-        self._url = url
-        self._source = _Source(take)
+        self._received = Received(url, END_OF_STREAM)
+        self._source = _Source(take, self._received)
         self._reader: Any = None
 
     def open(self) -> pa.Schema:
@@ -55,8 +87,9 @@ class Decoder:
     def next(self) -> pa.RecordBatch | None:
         """The next batch; None after the last one of a complete stream. Raises `StreamCut`."""
         batch = self._read(lambda: next(self._reader, None))
-        if batch is None and not self._source.is_complete():
-            raise self._cut("it has no end mark")
+        if batch is None:
+            self._read(self._source.drain)
+            self._received.check_end()
         return batch
 
     def _read(self, read: Callable[[], Any]) -> Any:
@@ -65,12 +98,16 @@ class Decoder:
         try:
             return read()
         except httpx.TransportError as error:
-            raise self._cut(str(error) or type(error).__name__) from error
+            raise self._received.cut(str(error) or type(error).__name__) from error
         except (pa.ArrowInvalid, OSError) as error:
-            raise self._cut(str(error)) from error
+            raise self._received.cut(str(error)) from error
 
-    def _cut(self, detail: str) -> StreamCut:
-        return StreamCut(self._url, f"the extract broke off after {self._source.received} bytes: {detail}")
+
+def format_of(name: str) -> tuple[str, bytes]:
+    """The media type and the end mark of a format. Raises `ValueError`."""
+    if name not in FORMATS:
+        raise ValueError(f'"{name}" is none of the formats {", ".join(FORMATS)}')
+    return FORMATS[name]
 
 
 def to_pandas(table: pa.Table) -> pd.DataFrame:
@@ -100,11 +137,10 @@ class _Source:
 
     closed = False
 
-    def __init__(self, take: Callable[[], bytes | None]) -> None:
+    def __init__(self, take: Callable[[], bytes | None], received: Received) -> None:
         self._take = take
+        self._received = received
         self._left = memoryview(b"")
-        self._tail = b""
-        self.received = 0
 
     def read(self, size: int) -> bytes:
         parts: list[memoryview] = []
@@ -115,18 +151,16 @@ class _Source:
             size -= len(part)
         return b"".join(parts)
 
-    def is_complete(self) -> bool:
-        """Whether the end mark came last. Takes what is left, so that the connection can be kept."""
+    def drain(self) -> None:
+        """Takes what is left, which only a complete answer has, so that the connection can be kept."""
         while self._more():
             self._left = memoryview(b"")
-        return self._tail == END_OF_STREAM
 
     def _more(self) -> bool:
         while not self._left:
             chunk = self._take()
             if chunk is None:
                 return False
-            self.received += len(chunk)
-            self._tail = (self._tail + chunk)[-len(END_OF_STREAM) :]
+            self._received.add(chunk)
             self._left = memoryview(chunk)
         return True

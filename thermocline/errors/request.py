@@ -303,12 +303,11 @@ class SqlRefused(RequestError):
     _next = "correct the statement; thermocline table list      (the tables)"
 
     problem: str
-    line: int | None = None
-    column: int | None = None
+    line_and_column: tuple[int, ...] = ()  # empty where DuckDB doesn't say
 
     @property
     def _place(self) -> str:
-        return "" if self.line is None else f" (line {self.line}, column {self.column})"
+        return " (line {}, column {})".format(*self.line_and_column) if self.line_and_column else ""
 
 
 class SqlTooLarge(RequestError):
