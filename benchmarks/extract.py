@@ -1,4 +1,4 @@
-"""Extracts of a whole table over HTTP, with and without a hot overlay of a tenth of its rows."""
+"""Extracts over HTTP, whole and in part, with and without a hot overlay of a tenth of the rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,17 @@ from embedded.stack import TABLE, Command, Stack
 from embedded.workload import Workload
 
 ROUNDS = 3
-MEDIA = {"arrow": "application/vnd.apache.arrow.stream", "parquet": "application/vnd.apache.parquet"}
+MEDIA = {
+    "arrow": "application/vnd.apache.arrow.stream",
+    "parquet": "application/vnd.apache.parquet",
+    "csv": "text/csv",
+    "jsonl": "application/x-ndjson",
+}
+Body = dict[str, Any]
+WHOLE: Body = {}
+TEXTS = ("csv", "jsonl")
+# An entity, of ten rows, and the rows with a value, each of a row that the table has.
+CONDITIONS = {"key_prefix": "app_id = {app_id} AND user_id = '{user_id}'", "value": "value = '{value}'"}
 
 
 def main() -> None:
@@ -44,6 +54,12 @@ def main() -> None:
             figures["hot_records"] = hot
             for name in MEDIA:
                 figures[f"overlaid_{name}"] = _extracts(stack, name)
+            for name in TEXTS:
+                rates = [figures[f"overlaid_{one}"]["rows_per_second"] for one in (name, "arrow")]
+                figures[f"{name}_to_arrow"] = round(rates[0] / rates[1], 3)
+            (row,) = _table(stack, {"limit": 1, "where": "value IS NOT NULL"}).to_pylist()
+            for name, condition in CONDITIONS.items():
+                figures[f"where_{name}"] = _extracts(stack, "arrow", {"where": condition.format(**row)})
             figures["server_peak_mb"] = _peak_mb(server)
         cold, overlaid = (
             figures["cold_arrow"]["rows_per_second"],
@@ -53,29 +69,30 @@ def main() -> None:
     report("extract", options.seed, figures)
 
 
-def _extracts(stack: Stack, name: str) -> dict[str, float]:
+def _extracts(stack: Stack, name: str, body: Body = WHOLE) -> dict[str, float]:
     """The best of a few rounds: the stream is read and thrown away, as a client with a quick disk would."""
-    seconds = [seconds_of_extract(stack, name) for _ in range(ROUNDS)]
-    rows = _count(stack)
-    say(f"  {name}: {rows:,} rows in {min(seconds):.2f} s")
+    seconds = [seconds_of_extract(stack, name, body) for _ in range(ROUNDS)]
+    rows = _table(stack, body | {"columns": ["app_id"]}).num_rows
+    say(f"  {name} {body or ''}: {rows:,} rows in {min(seconds):.2f} s")
     return {"seconds": round(min(seconds), 2), "rows_per_second": round(rows / min(seconds)), "rows": rows}
 
 
-def seconds_of_extract(stack: Stack, name: str) -> float:
+def seconds_of_extract(stack: Stack, name: str, body: Body = WHOLE) -> float:
     """One extract as a stream that is thrown away."""
     began = time.perf_counter()
     url = f"{stack.url}/v1/tables/{TABLE}/extract"
-    with httpx.stream("POST", url, json={}, headers={"Accept": MEDIA[name]}, timeout=120) as answer:
+    headers = {"Accept": MEDIA[name], "Accept-Encoding": "identity"}
+    with httpx.stream("POST", url, json=body, headers=headers, timeout=120) as answer:
         answer.raise_for_status()
         for _ in answer.iter_raw(1 << 20):
             pass
     return time.perf_counter() - began
 
 
-def _count(stack: Stack) -> int:
+def _table(stack: Stack, body: Body) -> pa.Table:
     url = f"{stack.url}/v1/tables/{TABLE}/extract"
-    answer = httpx.post(url, json={"columns": ["app_id"]}, headers={"Accept": MEDIA["arrow"]}, timeout=120)
-    return sum(batch.num_rows for batch in pa.ipc.open_stream(answer.content))
+    answer = httpx.post(url, json=body, headers={"Accept": MEDIA["arrow"]}, timeout=120)
+    return pa.ipc.open_stream(answer.raise_for_status().content).read_all()
 
 
 def _peak_mb(server: Command) -> int:

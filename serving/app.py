@@ -22,8 +22,7 @@ from starlette.responses import Response
 
 from serving import measures
 from serving.answer import answer_json, batch_json, refused_json
-from serving.encode import MEDIA_TYPES
-from serving.extract import columns_of
+from serving.encode import FORMATS
 from serving.extract_response import AGE, READ_POINT, REFUSED, STALE, ExtractResponse
 from serving.models import (
     BatchAnswer,
@@ -40,7 +39,15 @@ from serving.models import (
 )
 from serving.openapi import ANSWERING, described, problems
 from serving.problems import Requests
-from serving.requests import JsonRequest, entities_of, entity_of_query, format_of, header_of
+from serving.requests import (
+    JsonRequest,
+    coding_of,
+    entities_of,
+    entity_of_query,
+    format_of,
+    header_of,
+)
+from serving.selection import Selection, Wanted
 from serving.tables import ServedTable, Tables
 from serving.worker import Worker
 from thermocline.errors import (
@@ -67,7 +74,12 @@ _DESCRIPTION: Final = (
     "Iceberg tables as of now: each answer is one snapshot, with what the table does not contain yet laid "
     "over it, and says which. Every error is an application/problem+json."
 )
+_BINARY: Final = {"type": "string", "format": "binary"}
 _EXTRACT_HEADERS: Final = {
+    "Content-Encoding": {
+        "description": "gzip or zstd, of CSV and JSON lines where Accept-Encoding asks for it",
+        "schema": {"type": "string"},
+    },
     READ_POINT: {"description": "JSON, a ReadPointBody", "schema": {"type": "string"}},
     AGE: {"schema": {"type": "string"}},
     STALE: {"schema": {"type": "boolean"}},
@@ -167,15 +179,15 @@ async def batch(worker: OfWorker, table: Table, body: BatchBody, read_after: Rea
 
 @reads.post(
     "/v1/tables/{table}/extract",
-    summary="All rows of {table}, at one read point",
+    summary="All rows of {table}, or some, at one read point",
     response_class=Response,
     responses={
         200: {
             "description": "The rows",
             "headers": _EXTRACT_HEADERS,
             "content": {
-                media_type: {"schema": {"type": "string", "format": "binary"}}
-                for media_type, _ in MEDIA_TYPES.values()
+                one.media_type: {"schema": {"type": "string"} if one.is_text else _BINARY}
+                for one in FORMATS.values()
             },
         },
         **problems(NotAcceptable, *ANSWERING),
@@ -186,16 +198,23 @@ async def extract(
     table: Table,
     body: ExtractBody | None = None,
     accept: Annotated[str, Header()] = "",
+    accept_encoding: Annotated[str, Header()] = "",
     read_after: ReadAfter = None,
 ) -> Response:
-    """A stream as Accept prefers it. One that breaks off lacks its end mark or footer."""
+    """A stream as Accept prefers it. One that breaks off lacks the last part of a chunked answer.
+
+    An Arrow stream then lacks its end mark as well, and a Parquet file its footer.
+    """
     format_name = format_of(accept)
-    columns = None if body is None else body.columns
-    columns_of(table.reader.cold.index.definition, columns)  # refused before it waits in line
+    coding = coding_of(accept_encoding, format_name)
+    wanted = Wanted() if body is None else Wanted(body.columns, body.where, body.limit)
+    definition = table.reader.cold.index.definition
+    # Refused before it waits in line. Reading a long condition would keep others waiting here.
+    await asyncio.to_thread(Selection.of, definition, wanted)
     included = await worker.read_after(table.reader, read_after)
     floor = table.reader.end()
     refused = table.reader.refused_up_to(included)
-    return ExtractResponse(lambda: table.extract(columns, floor), format_name, worker, refused)
+    return ExtractResponse(lambda: table.extract(wanted, floor), format_name, coding, worker, refused)
 
 
 @reads.get(

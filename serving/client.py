@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any, BinaryIO, Final, Self
 
 import httpx
 import msgspec
 
-from serving.encode import END_OF_STREAM, MEDIA_TYPES, PROBLEM_TYPE
+from serving.encode import END_OF_STREAM, FORMATS, PROBLEM_TYPE
+from serving.selection import Wanted
 from thermocline.errors import InternalError, ServerUnreachable, ThermoclineError, all_errors
 from thermocline.rules.read_point import ReadPoint
 
 # An answer may wait for Thermocline-Read-After (10 s by default), the first chunk for a seal.
 TIMEOUT_SECONDS: Final = 60.0
 CHUNK_BYTES: Final = 1 << 20
-PARQUET_MARK: Final = b"PAR1"
-END_MARKS: Final = {"arrow": END_OF_STREAM, "parquet": PARQUET_MARK}
 
 
 class Client:
@@ -72,31 +72,34 @@ class Client:
     def extract(
         self,
         table: str,
-        columns: list[str] | None,
+        wanted: Wanted | None,
         format_name: str,
         sink: BinaryIO,
         progress: Callable[[int], None],
+        coding: str | None = None,
     ) -> ReadPoint:
-        """Writes a table's stream to ``sink``, telling the bytes so far; where it was read.
+        """Writes what is wanted of a table to ``sink``, telling the bytes so far; where it was read.
+
+        ``wanted`` is None for all of it. With a coding, text arrives and is written compressed.
 
         Raises:
             ServerUnreachable: nobody answers there, or the stream broke off.
             ThermoclineError: the server's own error.
         """
-        accept = {"Accept": MEDIA_TYPES[format_name][0]}
-        body = {} if columns is None else {"columns": columns}
+        accept = {"Accept": FORMATS[format_name].media_type, "Accept-Encoding": coding or "identity"}
+        body = {name: value for name, value in asdict(wanted or Wanted()).items() if value is not None}
         path = f"/v1/tables/{table}/extract"
         received, tail = 0, b""
         with self._reached(), self._http.stream("POST", path, json=body, headers=accept) as response:
             if response.is_error:
                 response.read()
             self._check(response)
-            for chunk in response.iter_bytes(CHUNK_BYTES):
+            for chunk in response.iter_raw(CHUNK_BYTES):
                 sink.write(chunk)
                 received += len(chunk)
                 tail = (tail + chunk)[-len(END_OF_STREAM) :]
                 progress(received)
-        if not tail.endswith(END_MARKS[format_name]):
+        if not tail.endswith(FORMATS[format_name].end_mark):  # without a mark, the end of chunks is one
             raise ServerUnreachable(url=self._url, detail=f"the stream broke off after {received} bytes")
         return ReadPoint.parse(response.headers["Thermocline-Read-Point"])
 

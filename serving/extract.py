@@ -3,6 +3,9 @@
 DuckDB reads a bucket's files and leaves out the deleted positions and the keys that the hot tier mentions;
 the hot winners follow. What one bucket needs is all that is in memory.
 
+A condition is laid on both sides once the hot keys have hidden the cold rows: a row that matched before its
+last record, and does not now, is gone. DuckDB then moves it down to the files' row groups.
+
 The queries never name a table's columns: a column named ``file_row_number`` or ``file_index`` would hide
 DuckDB's own column of that name, which tells where a row stands. A file's columns are ``c0``, ``c1`` and so
 on, in the file's order; the columns that a query gives are ``n0``, ``n1`` and so on.
@@ -10,8 +13,9 @@ on, in the file's order; the columns that a query gives are ``n0``, ``n1`` and s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -27,7 +31,8 @@ from serving.compatibility import incompatibility
 from serving.encode import READ_POINT_METADATA
 from serving.hot.scan import PAYLOAD
 from serving.storage import storage_named
-from thermocline.errors import BadParameter, NotReady
+from serving.where.expression import expression_of
+from thermocline.errors import NotReady
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.files import local_path
 from thermocline.rules import fold
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
     from serving.cold.index import ColdFile
     from serving.hot.pinned import PinnedHot
     from serving.lookup import ColdSide
+    from serving.selection import Selection
     from thermocline.rules.column_types import ColumnType
     from thermocline.rules.fold import Flags, Indexes
 
@@ -78,7 +84,7 @@ class _PartialRows:
 
 
 class Extract:
-    """One extract: its schema and read point, and the rows. To be closed, which also releases its pin.
+    """One extract: its columns and read point, and the rows. To be closed, which also releases its pin.
 
     ``rows`` counts those given so far.
     """
@@ -87,12 +93,12 @@ class Extract:
         self,
         cold: ColdSide,
         hot: PinnedHot,
-        columns: Sequence[str],
+        selection: Selection,
         age_seconds: float,
         spill_folder: Path,
         on_close: Callable[[], None] = lambda: None,
     ) -> None:
-        """Takes over ``hot``. ``columns`` are as `columns_of` gives them; ``spill_folder`` may not exist yet.
+        """Takes over ``hot``. ``selection`` is of the snapshot's table; ``spill_folder`` may not exist yet.
 
         Raises:
             NotReady: the pinned hot tier can't be laid over the snapshot.
@@ -103,9 +109,11 @@ class Extract:
         self._cold = cold
         self._hot = hot
         self._on_close = on_close
-        self._columns = tuple(columns)
-        wanted = dict.fromkeys((*index.definition.identity, *columns))
-        self._names = {name: f"n{place}" for place, name in enumerate(wanted)}
+        self._selection = selection
+        named = dict.fromkeys((*index.definition.identity, *selection.read))
+        self._names = {name: f"n{place}" for place, name in enumerate(named)}
+        predicate = selection.predicate
+        self._matches = None if predicate is None else expression_of(predicate, self._names)
         self._spill_folder = spill_folder
         self.age_seconds = age_seconds
         self.rows = 0
@@ -116,34 +124,44 @@ class Extract:
         self.read_point = ReadPoint(index.snapshot_id, index.seam, hot.end.merged_max(index.seam))
         metadata = {READ_POINT_METADATA: self.read_point.to_header()}
         known = index.definition.given_schema
-        self.schema = pa.schema([known.field(name) for name in columns], metadata)
+        self.schema = pa.schema([known.field(name) for name in selection.columns], metadata)
+        given = {column.name: column for column in index.definition.given_columns}
+        self.columns = tuple(given[name] for name in selection.columns)
+        self._read_schema = pa.schema([known.field(name) for name in selection.read], metadata)
         self._nested = {column.name: column.type for column in index.definition.columns if column.type.fields}
         self._key_schema = pa.schema(
             [known.field(name).with_name(self._names[name]) for name in index.definition.identity]
         )
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Every row once, in no order beyond that of the buckets. Called once, in any one thread.
+        """Every row that is wanted once, in no order. Called once, in any one thread.
 
         Raises:
             StorageFailed: a disk or the store of the table's files failed.
         """
         with storage_named(self.table, *DUCKDB_STORAGE_ERRORS):
-            yield from self._batches()
+            limit = self._selection.limit
+            if limit == 0:
+                return
+            with closing(self._batches()) as batches:
+                for batch in batches:
+                    given = batch if limit is None else batch.slice(0, limit - self.rows)
+                    self.rows += given.num_rows
+                    yield given
+                    if self.rows == limit:
+                        return
 
-    def _batches(self) -> Iterator[pa.RecordBatch]:
+    def _batches(self) -> Generator[pa.RecordBatch]:
         failpoint("extract.begin")
-        buckets = range(self._definition.buckets)
+        buckets = [*filter(self._selection.keys.has_bucket, range(self._definition.buckets))]
         with duckdb.connect(config=self._config()) as connection, ThreadPoolExecutor(1) as ahead:
-            upcoming: Future[_HotRows] = ahead.submit(self._hot_rows, 0)
-            for bucket in buckets:
+            upcoming: Future[_HotRows] = ahead.submit(self._hot_rows, buckets[0])
+            for bucket, following in zip(buckets, [*buckets[1:], None], strict=True):
                 failpoint("extract.bucket")
                 hot = upcoming.result()
-                if bucket + 1 < len(buckets):
-                    upcoming = ahead.submit(self._hot_rows, bucket + 1)
-                for batch in self._bucket(connection, bucket, hot):
-                    self.rows += batch.num_rows
-                    yield batch
+                if following is not None:
+                    upcoming = ahead.submit(self._hot_rows, following)
+                yield from self._bucket(connection, bucket, hot)
 
     def close(self) -> None:
         """Lets go of the snapshot and the generations. May be repeated."""
@@ -166,24 +184,46 @@ class Extract:
         self, connection: duckdb.DuckDBPyConnection, bucket: int, hot: _HotRows
     ) -> Iterator[pa.RecordBatch]:
         selects = []
-        for number, files in enumerate(_alike(self._cold.index.buckets.get(bucket, ()))):
+        files_of = self._cold.index.buckets.get(bucket, ())
+        wanted = [file for file in files_of if self._selection.keys.may_be_in(file.sparse)]
+        for number, files in enumerate(_alike(wanted)):
             connection.register(f"deleted_{number}", self._deleted(files))
             selects.append(self._cold_select(files, number))
         if hot.partial is not None:
-            yield from hot.partial.filled(*self._below(connection, hot.partial, selects))
+            filled = hot.partial.filled(*self._below(connection, hot.partial, selects))
+            yield from self._hot_matches(connection, filled)
         if selects:
-            connection.register("hot", hot.keys)
+            # Every key that the hot side mentions, also where its row does not match.
+            connection.register("hot", hot.keys)  # safety: where-after-overlay
             cold = f"SELECT * FROM ({' UNION ALL '.join(selects)}) c"  # noqa: S608  # all names are ours
             if hot.keys.num_rows:  # safety: overlay-extract
                 cold += f" ANTI JOIN hot USING ({self._named(self._definition.identity)})"
-            yield from self._conform(connection.sql(f"SELECT {self._named(self._columns)} FROM ({cold})"))  # noqa: S608
-        yield from filter(len, hot.rows)
+            yield from self._given(connection.sql(cold))
+        yield from self._hot_matches(connection, hot.rows)
+
+    def _hot_matches(
+        self, connection: duckdb.DuckDBPyConnection, rows: Iterable[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        """Of hot rows, those that are wanted."""
+        if self._matches is None:
+            yield from filter(len, rows)
+            return
+        names = [self._names[name] for name in self._read_schema.names]
+        for batch in rows:
+            yield from self._given(connection.from_arrow(pa.table(batch.columns, names)))
+
+    def _given(self, relation: duckdb.DuckDBPyRelation) -> Iterator[pa.RecordBatch]:
+        """Of overlaid rows, or of hot ones, those that are wanted, with the columns that are."""
+        # Not before the overlay: it would show the cold row of a key whose last record does not match.
+        if self._matches is not None:
+            relation = relation.filter(self._matches)
+        yield from self._conform(relation.project(self._named(self._selection.columns)))
 
     def _below(
         self, connection: duckdb.DuckDBPyConnection, partial: _PartialRows, selects: Sequence[str]
     ) -> tuple[Indexes, pa.Table]:
         """The cold rows below partial ones: which of these each belongs to, and what they lack."""
-        schema = pa.schema([self.schema.field(name) for name in partial.absent])
+        schema = pa.schema([self._read_schema.field(name) for name in partial.absent])
         if not selects:
             return np.empty(0, np.int64), schema.empty_table()
         places = pa.array(range(partial.rows.num_rows), pa.int64())
@@ -243,14 +283,14 @@ class Extract:
             return _HotRows(*self._keys_and_rows(winners))
         absent = fold.absent_columns(winners)
         is_partial = np.zeros(winners.num_rows, np.bool_)
-        for name in absent.keys() & set(self._columns):
+        for name in absent.keys() & set(self._selection.read):
             is_partial |= absent[name]
         if not is_partial.any():
             return _HotRows(*self._keys_and_rows(winners))
         keys, rows = self._keys_and_rows(winners.filter(pa.array(~is_partial)))
         partial_keys, partial = self._keys_and_rows(winners.filter(pa.array(is_partial)))
-        lacked = {name: absent[name][is_partial] for name in absent if name in self._columns}
-        below = _PartialRows(pa.Table.from_batches(partial, self.schema), partial_keys, lacked)
+        lacked = {name: absent[name][is_partial] for name in absent if name in self._selection.read}
+        below = _PartialRows(pa.Table.from_batches(partial, self._read_schema), partial_keys, lacked)
         return _HotRows(pa.concat_tables([keys, partial_keys]), rows, below)
 
     def _keys_and_rows(self, winners: pa.Table) -> tuple[pa.Table, list[pa.RecordBatch]]:
@@ -269,31 +309,11 @@ class Extract:
         live, live_keys = winners.filter(is_live), keys.filter(is_live)
         values = {
             **dict(zip(self._definition.identity, live_keys.columns, strict=True)),
-            **unpack_arrays(self._definition, live.column(PAYLOAD), self._columns),
+            **unpack_arrays(self._definition, live.column(PAYLOAD), self._selection.read),
             **{name: live.column(name) for name in PROVENANCE},
         }
-        arrays = [_cast(values[field.name], field.type) for field in self.schema]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-
-
-def columns_of(definition: LiveTable, wanted: Sequence[str] | None) -> tuple[str, ...]:
-    """The columns of an extract: those named, or else the declared ones. Provenance only if named.
-
-    Raises:
-        BadParameter: a name is neither a declared column nor one of provenance.
-        BadParameter: a column is named twice, or none is.
-    """
-    declared = tuple(column.name for column in definition.columns)
-    if wanted is None:
-        return declared
-    if not wanted:
-        raise BadParameter(name="columns", problem="it names no column; leave it out for all")
-    for place, name in enumerate(wanted):
-        if name not in (*declared, *PROVENANCE):
-            raise BadParameter.unknown_column(definition.name, name, declared)
-        if name in wanted[:place]:
-            raise BadParameter(name="columns", problem=f"it names {name} twice")
-    return tuple(wanted)
+        arrays = [_cast(values[field.name], field.type) for field in self._read_schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._read_schema)
 
 
 def _alike(files: Iterable[ColdFile]) -> Iterator[list[ColdFile]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.responses import Response
 
 from serving import measures
-from serving.encode import MEDIA_TYPES, Chunk
+from serving.encode import FORMATS, Chunk, encoded
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -35,19 +35,22 @@ class ExtractResponse(Response):
     """Streams an extract: the next chunk is made while this one is sent, and none beyond that.
 
     Whatever ends it, the caller's going away included, the extract is closed. One that fails after it began
-    is broken off, which the caller can tell from a complete one.
+    is broken off, before the last part of a chunked answer: so a caller can tell it from a complete one.
     """
 
     def __init__(
         self,
         open_extract: Callable[[], Extract],
         format_name: str,
+        coding: str | None,
         worker: Worker,
         refused: Sequence[Refused],
     ) -> None:
-        media_type, self._encode = MEDIA_TYPES[format_name]
-        super().__init__(media_type=media_type)
+        super().__init__(media_type=FORMATS[format_name].media_type)
         del self.headers["content-length"]
+        if coding is not None:
+            self.headers["content-encoding"] = coding
+        self._format_name, self._coding = format_name, coding
         if refused:
             places = (f"{one.topic}/{one.partition}@{one.offset}" for one in refused)
             self.headers[REFUSED] = ", ".join(places)
@@ -61,7 +64,7 @@ class ExtractResponse(Response):
         loop = asyncio.get_running_loop()
         async with self._slots:
             extract = await loop.run_in_executor(self._threads, self._open_extract)
-            chunks = self._encode(extract.schema, extract.batches())
+            chunks = encoded(extract, self._format_name, self._coding)
             gone = asyncio.create_task(_disconnected(receive))
             take = partial(loop.run_in_executor, self._threads, next, chunks, None)
             upcoming = take()

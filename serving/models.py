@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from serving.requests import ENTITIES_MAX, LIMIT_DEFAULT, LIMIT_MAX
+from serving.where.sql import LENGTH_MAX
 
 Offsets = Annotated[
     dict[str, dict[str, int]], Field(description="topic → partition → next offset", title="Offsets")
@@ -24,9 +25,21 @@ class BatchBody(_Strict):
 
 
 class ExtractBody(_Strict):
-    """Which columns an extract has; without it, or null, all that are declared."""
+    """What an extract has of a table; without it, all."""
 
-    columns: list[str] | None = None
+    columns: Annotated[
+        list[str] | None, Field(description="Without it, or null: all columns that are declared.")
+    ] = None
+    where: Annotated[
+        str | None,
+        Field(
+            description="Only rows for which this is true: columns, values, comparisons, AND, OR, NOT, IN, "
+            "BETWEEN, LIKE and IS [NOT] NULL, as in SQL.",
+            max_length=LENGTH_MAX,
+            examples=["app_id = 7 AND updated_at >= '2026-01-01T00:00:00Z'"],
+        ),
+    ] = None
+    limit: Annotated[int | None, Field(description="At most so many rows, any of them.", ge=0)] = None
 
 
 class RefusedQuery(_Strict):

@@ -20,15 +20,16 @@ import msgspec
 from serving.answer import answer_json, refused_json
 from serving.cold.folder import ColdFolder, publish
 from serving.cold.manifest import source_of
-from serving.encode import MEDIA_TYPES
+from serving.encode import encoded
 from serving.entity import entity_of
-from serving.extract import Extract, columns_of
+from serving.extract import Extract
 from serving.feed import fill_until
 from serving.hot.pinned import PinnedHot, hold
 from serving.hot.tier import HotTier
 from serving.hot.view import HotReader
 from serving.layout import COLD, HOT, SPILL
 from serving.lookup import TableReader
+from serving.selection import Selection, Wanted
 from serving.storage import storage_named
 from thermocline.errors import NotReady, ReadAfterTimeout, ReadPointGone, TombstonesGone
 from thermocline.iceberg.catalog import (
@@ -103,20 +104,23 @@ def refused(settings: Settings, table: str, count_max: int) -> dict[str, Any]:
 def extract(
     settings: Settings,
     table: str,
-    columns: list[str] | None,
+    wanted: Wanted | None,
     format_name: str,
     sink: BinaryIO,
     at: ReadPoint | None,
     progress: Callable[[int], None],
+    coding: str | None = None,
 ) -> ReadPoint:
-    """Writes the whole table as of now, or as of ``at``, telling the rows so far; where it was read.
+    """Writes what is wanted of a table, None for all, telling the rows so far; where it was read.
+
+    As of now, or as of ``at``; compressed, if a coding is named.
 
     Raises:
         ReadPointGone: that snapshot, or a record up to those ends, is not there (any more).
-        ThermoclineError: a column is wrong, a source is away, or the log does not fit the table.
+        ThermoclineError: what is wanted is wrong, a source is away, or the log does not fit the table.
     """
     with opened(settings, table, at) as private:
-        return private.extract(columns, format_name, sink, progress)
+        return private.extract(wanted or Wanted(), format_name, sink, progress, coding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,23 +158,24 @@ class Private:
 
     def extract(
         self,
-        columns: list[str] | None,
+        wanted: Wanted,
         format_name: str,
         sink: BinaryIO,
         progress: Callable[[int], None],
+        coding: str | None = None,
     ) -> ReadPoint:
         """As the function ``extract``."""
-        stream = self.stream(columns, self.folder / SPILL)
-        for chunk in MEDIA_TYPES[format_name][1](stream.schema, stream.batches()):
+        stream = self.stream(wanted, self.folder / SPILL)
+        for chunk in encoded(stream, format_name, coding):
             sink.write(chunk)
             progress(stream.rows)
         return stream.read_point
 
-    def stream(self, columns: list[str] | None, spill_folder: Path) -> Extract:
+    def stream(self, wanted: Wanted, spill_folder: Path) -> Extract:
         """An extract that is read here; several may be read at once. The block closes what it reads from."""
-        chosen = columns_of(self.definition, columns)
+        selection = Selection.of(self.definition, wanted)
         age_seconds = self.hot.age_seconds(SystemClock().monotonic())
-        return Extract(self.reader.cold, self.hot, chosen, age_seconds, spill_folder)
+        return Extract(self.reader.cold, self.hot, selection, age_seconds, spill_folder)
 
 
 @contextmanager

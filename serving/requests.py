@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.requests import Request
 
-from serving.encode import MEDIA_TYPES
+from serving.encode import CODINGS, FORMATS
 from serving.entity import check_has_key, entity_of
 from thermocline.errors import BadParameter, NotAcceptable
 
@@ -70,14 +70,29 @@ def entities_of(definition: LiveTable, listed: Sequence[Mapping[str, Any]]) -> l
 
 def format_of(accept: str) -> str:
     """The name of the format that an Accept header prefers. Raises `NotAcceptable`."""
-    names = {media_type: name for name, (media_type, _) in MEDIA_TYPES.items()}
-    default = next(iter(MEDIA_TYPES))
+    names = {one.media_type: name for name, one in FORMATS.items()}
+    default = next(iter(FORMATS))
+    families = {"*/*": default, "application/*": default, "text/*": "csv"}
     for wanted in _by_preference(accept) or ["*/*"]:
-        if wanted in ("*/*", "application/*"):
-            return default
-        if wanted in names:
-            return names[wanted]
+        found = families.get(wanted) or names.get(wanted)
+        if found is not None:
+            return found
     raise NotAcceptable(accept=accept, offered=tuple(names))
+
+
+def coding_of(accept_encoding: str, format_name: str) -> str | None:
+    """How a stream is compressed by what an Accept-Encoding header prefers; None: it is not.
+
+    Only lines of text are. What is not named isn't asked for, so ``*`` asks for nothing.
+    """
+    if not FORMATS[format_name].is_text:
+        return None
+    for wanted in _by_preference(accept_encoding):
+        if wanted == "identity":
+            return None
+        if wanted in CODINGS:
+            return wanted
+    return None
 
 
 def _parameters(query: bytes) -> dict[str, str]:
@@ -113,7 +128,7 @@ def _text(column: Column | None, value: object) -> str:
 
 
 def _by_preference(accept: str) -> Sequence[str]:
-    """The media types of an Accept header, the most wanted first, without those refused."""
+    """What an Accept header lists, the most wanted first, without what it refuses."""
     ranges: list[tuple[float, str]] = []
     for item in accept.split(","):
         media_type, *parameters = (part.strip() for part in item.split(";"))

@@ -22,6 +22,7 @@ import pyarrow.dataset as ds
 
 from serving.extract import BATCH_ROWS
 from serving.private import FOLDER_PREFIX, opened_together
+from serving.selection import Wanted
 from serving.storage import storage_failed
 from thermocline.errors import SqlRefused, SqlTooLarge, did_you_mean
 from thermocline.iceberg.catalog import definition_of, open_table
@@ -137,7 +138,7 @@ class LiveRows(ds.Dataset):  # type: ignore[misc]
 
     def _extract(self, columns: Sequence[str]) -> Extract:
         spill_folder = self._table.folder / f"scan-{next(self._numbers)}"  # DuckDB's: two can't share one
-        return self._table.stream(list(columns), spill_folder)
+        return self._table.stream(Wanted(columns), spill_folder)
 
 
 @dataclass(frozen=True, slots=True)

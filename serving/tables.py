@@ -19,12 +19,13 @@ import msgspec
 from serving import measures
 from serving.answer import age_or_none
 from serving.cold.folder import ColdFolder
-from serving.extract import Extract, columns_of
+from serving.extract import Extract
 from serving.hot.leases import ReaderLease
 from serving.hot.pinned import hold
 from serving.hot.view import HotReader
 from serving.layout import COLD, HOT, SPILL, TAILER_STATUS
 from serving.lookup import TableReader
+from serving.selection import Selection
 from serving.storage import storage_named
 from thermocline.errors import NotReady, TableMissing, ThermoclineError, UnknownTable
 from thermocline.iceberg.catalog import open_table
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
     from serving.cold.index import ColdIndex, Snapshots
+    from serving.selection import Wanted
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
     from thermocline.rules.seam import Seam
@@ -126,14 +128,14 @@ class ServedTable:
         with suppress(NotReady):
             self._count(self._reader.cold.index.location)
 
-    def extract(self, wanted: Sequence[str] | None, floor: Seam) -> Extract:
+    def extract(self, wanted: Wanted, floor: Seam) -> Extract:
         """Begins an extract of the newest snapshot and all that is hot now; waits for a seal.
 
-        ``wanted`` is as `columns_of` takes it. ``floor`` is what ``reader.end()`` said, which refuses as a
-        lookup does: an extract reaches at least as far as a lookup of that moment.
+        ``floor`` is what ``reader.end()`` said, which refuses as a lookup does: an extract reaches at least
+        as far as a lookup of that moment.
 
         Raises:
-            BadParameter: as `columns_of`.
+            BadParameter: as `Selection.of`.
             NotReady: there is no snapshot yet, or no seal came in time, or the hot tier is being read again
                 and is still behind the floor.
             StorageFailed: a disk fails or is full.
@@ -216,11 +218,11 @@ class ServedTable:
         if self._lease is not None:
             self._lease.release()
 
-    def _extract(self, wanted: Sequence[str] | None, floor: Seam) -> Extract:
+    def _extract(self, wanted: Wanted, floor: Seam) -> Extract:
         cold = self.reader.cold
         index = cold.index
         self._reader.counts.extracts += 1
-        columns = columns_of(index.definition, wanted)  # of this snapshot: the next may have more
+        selection = Selection.of(index.definition, wanted)  # of this snapshot: the next may have more
         pin = hold(self._folder / HOT, self.name, index.snapshot_id, index.seam, self._clock)
         hot = pin.open(SEAL_WAIT_SECONDS)
         with ExitStack() as on_error:
@@ -228,7 +230,7 @@ class ServedTable:
             age_seconds = hot.age_seconds(self._clock.monotonic())
             release = self._leased_while_read(index)
             on_error.callback(release)
-            extract = Extract(cold, hot, columns, age_seconds, self._folder / SPILL, release)
+            extract = Extract(cold, hot, selection, age_seconds, self._folder / SPILL, release)
             if not extract.read_point.end.at_least(floor):
                 detail = "the hot tier is being read again and is still behind earlier answers"
                 raise NotReady(table=self.name, detail=detail)

@@ -203,6 +203,8 @@ LINES: Final[dict[str, Line]] = {
     "fold-partitions": Line("between partitions the broker's clock decides", NEVER, "thermocline/test_fold.py"),
     "overlay-extract": Line("an extract leaves out rows that have hot records", NEVER, "serving/test_extract.py"),
     "overlay-extract-deletes": Line("an extract leaves out the table's deleted rows", NEVER, "serving/test_extract.py"),
+    "where-after-overlay": Line("a hot row hides the cold one of its key from a condition, though it does not match itself", ("hot.keys", "hot.keys.slice(0, 0 if self._matches is not None else None)"), "serving/test_where.py::test_a_hot_row_hides_the_cold_one_whether_it_matches_or_not"),
+    "where-all-of-it": Line("no part of a condition is left out because it isn't known", NEVER, "serving/test_where.py::test_what_is_no_condition_is_refused_with_the_reason"),
     "overlay-extract-tombstones": Line("and hot tombstones", ("pc.invert(winners.column(TOMBSTONE))", "pa.array([True] * winners.num_rows)"), "serving/test_extract.py"),
     "extract-names": Line("an extract tells a table's columns from DuckDB's own, whatever they are named", ('"c{place}" for place, name in enumerate(file.types)', "'\"{name}\"' for name in file.types"), "serving/test_extract.py::test_columns_named_as_duckdbs_own_change_no_row"),
     "index-deletes": Line("a lookup leaves out the table's deleted rows", ALWAYS, "serving/test_cold_reader.py"),

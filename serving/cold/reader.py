@@ -194,7 +194,7 @@ def _matching(
         others = _read(parquet, group, rest)
         found |= {name: _at(others.column(name), matches) for name in rest}
     columns: list[list[Any]] = [
-        _natural(column.type, found[column.name]) if column.name in found else [None] * len(matches)
+        natural(column.type, found[column.name]) if column.name in found else [None] * len(matches)
         for column in definition.columns
     ]
     return matches, columns
@@ -250,7 +250,7 @@ def _storage(array: pa.Array) -> pa.Array:
     return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
-def _natural(of: ColumnType, array: pa.Array) -> list[Any]:
+def natural(of: ColumnType, array: pa.Array) -> list[Any]:
     """Natural values of what a file has, whose type may differ where it was widened or nested."""
     epoch = _EPOCHS.get(of.kind)
     if epoch is not None:

@@ -26,7 +26,7 @@ from embedded.stack import Stack
 from ingest.create import create_table
 from ingest.owner import Owner
 from serving import private
-from serving.encode import MEDIA_TYPES
+from serving.encode import FORMATS
 from tests.behaviour.cases import CASES, Raw, Write
 from tests.behaviour.live import APPEND_TIME
 from tests.behaviour.topic import APP, UPDATED_AT
@@ -279,7 +279,7 @@ def by_lookup(stack: Stack, one: Told) -> Rows:
 
 
 def by_extract(stack: Stack, one: Told) -> Rows:
-    answer = post(stack, one, "extract", {}, {"Accept": MEDIA_TYPES["arrow"][0]}).raise_for_status()
+    answer = post(stack, one, "extract", {}, {"Accept": FORMATS["arrow"].media_type}).raise_for_status()
     return counted(pa.ipc.open_stream(answer.content).read_all().to_pylist())
 
 

@@ -27,6 +27,7 @@ from serving.cold import folder as cold_folder
 from serving.cold.folder import ColdFolder
 from serving.cold.manifest import source_of
 from serving.hot.tier import HotTier
+from serving.tables import ServedTable
 from tests.manual_clock import ManualClock
 from tests.thermocline import profiles
 from thermocline.iceberg import data_file
@@ -35,11 +36,11 @@ from thermocline.iceberg.data_file import write_data_file
 from thermocline.iceberg.deletes import write_deletes
 from thermocline.iceberg.files import DataFile
 from thermocline.kafka.log import RecordChunk
-from thermocline.process.clock import Clock
-from thermocline.rules.decode import decoder_for, records_table
+from thermocline.process.clock import Clock, SystemClock
+from thermocline.rules.decode import decoder_for, json_row, records_table
 from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE, LiveTable
 from thermocline.rules.fold import fold
-from thermocline.rules.keys import buckets
+from thermocline.rules.keys import buckets, decode_one
 from thermocline.rules.seam import Seam
 
 TOPIC = "profiles"
@@ -209,7 +210,7 @@ class World:
     def _as_replayed(self, winners: pa.Table, up_to: Seam) -> pa.Table:
         """Winners as whole records, with the values that the replay has of their rows."""
         rows = self.rows(up_to)
-        keys = list(zip(*(winners.column(name).to_pylist() for name in self.definition.key), strict=True))
+        keys = [self._shown(key) for key in winners.column(KEY).to_pylist()]
         texts = [json.dumps(dict(zip(self.definition.key, key, strict=True))).encode() for key in keys]
         values = [json.dumps(rows[key]).encode() if key in rows else None for key in keys]
         decoded = self.decoder.decode(texts, values)
@@ -217,6 +218,11 @@ class World:
         for name in PROVENANCE:
             whole = whole.set_column(whole.schema.get_field_index(name), name, winners.column(name))
         return whole
+
+    def _shown(self, key: bytes) -> tuple[Any, ...]:
+        """A key's values as JSON shows them."""
+        named = dict(zip(self.definition.key, decode_one(self.definition, key), strict=True))
+        return tuple(json.loads(json_row(named)).values())
 
     def _delete_old(self, keys: Sequence[bytes]) -> set[str]:
         touched = set()
@@ -276,3 +282,40 @@ def new_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
     yield make
     for world in made:
         world.tier.close()
+
+
+@pytest.fixture
+def served(new_world: Callable[..., Any]) -> Iterator[Callable[..., tuple[Any, ServedTable]]]:
+    """Makes a world, whose tailer seals whenever a pin asks, and the table as a server has it."""
+    stop = threading.Event()
+    threads: list[threading.Thread] = []
+    tables: list[ServedTable] = []
+
+    def make(*arguments: Any) -> tuple[Any, ServedTable]:
+        world = new_world(*arguments)
+        world.clock = SystemClock()
+        world.commit()
+        world.publish()
+        world.tail()
+        (world.folder / "tailer.json").write_bytes(b'{"caught_up_to_start_ends": true}')
+        table = ServedTable(
+            world.definition, world.folder, world.published, world.clock, 5.0, open_io=lambda: world.io
+        )
+        table.refresh()
+        tables.append(table)
+
+        def seal() -> None:
+            while not stop.wait(0.01):
+                with world.lock:
+                    world.tier.tend(None)
+
+        threads.append(threading.Thread(target=seal))
+        threads[-1].start()
+        return world, table
+
+    yield make
+    stop.set()
+    for thread in threads:
+        thread.join()
+    for table in tables:
+        table.close()

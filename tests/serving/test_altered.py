@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from serving.entity import entity_of
+from serving.selection import Wanted
 from serving.tables import ServedTable
 from thermocline.errors import NotReady, TableMissing
 from thermocline.process.clock import SystemClock
@@ -71,7 +72,7 @@ def looked_up(table: ServedTable) -> dict[tuple[Any, ...], Any]:
 def extracted(world: Any, table: ServedTable, monkeypatch: pytest.MonkeyPatch) -> dict[tuple[Any, ...], Any]:
     # The seal is made while it is waited for, by the thread that waits.
     monkeypatch.setattr(type(table._clock), "sleep", lambda *_: world.tier.seal())
-    extract = table.extract(None, table.reader.end())
+    extract = table.extract(Wanted(), table.reader.end())
     rows = [row for batch in extract.batches() for row in batch.to_pylist()]
     extract.close()
     assert len({(row["user"], row["slot"]) for row in rows}) == len(rows)

@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 import io
 import re
+import socket
+import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +15,9 @@ import pytest
 
 from serving.app import create_app
 from serving.client import Client
+from serving.encode import FORMATS
 from serving.requests import BODY_BYTES_MAX
+from serving.selection import Wanted
 from serving.tables import ServedTable, Tables
 from serving.worker import EXTRACTS_MAX
 from thermocline.errors import BadParameter, RowNotFound, ServerUnreachable
@@ -22,6 +26,7 @@ from thermocline.settings import ServingSettings
 
 ARROW = "application/vnd.apache.arrow.stream"
 PARQUET = "application/vnd.apache.parquet"
+NDJSON = "application/x-ndjson"
 
 
 def _profile(user: str, key: str) -> dict[str, Any]:
@@ -262,8 +267,11 @@ def test_an_extract_streams_in_the_format_asked_for(
     [
         ({"columns": ["nope"]}, 422, "bad-parameter"),
         ({"columns": []}, 422, "bad-parameter"),
-        ({"where": "app_id = 7"}, 422, "bad-parameter"),
-        ({"limit": 1}, 422, "bad-parameter"),
+        ({"where": "app_id ="}, 422, "bad-parameter"),
+        ({"where": "app_id = 'x'"}, 422, "bad-parameter"),
+        ({"where": 7}, 422, "bad-parameter"),
+        ({"limit": -1}, 422, "bad-parameter"),
+        ({"offset": 1}, 422, "bad-parameter"),
     ],
 )
 def test_a_wrong_extract_is_refused(
@@ -273,8 +281,59 @@ def test_a_wrong_extract_is_refused(
     assert (answer.status_code, answer.json()["code"]) == (status, code)
 
 
+@pytest.mark.parametrize(
+    ("accept", "encodings", "coding"),
+    [
+        ("text/csv", "gzip, deflate", "gzip"),
+        ("text/*", "gzip;q=0.5, zstd", "zstd"),
+        ("text/csv", "identity, gzip;q=0.5", None),
+        ("text/csv", "br, *", None),
+        (NDJSON, "zstd", "zstd"),
+        (ARROW, "gzip, zstd", None),
+        (PARQUET, "gzip, zstd", None),
+    ],
+)
+def test_text_is_compressed_as_the_caller_asks_and_nothing_else_is(
+    served: SimpleNamespace, accept: str, encodings: str, coding: str | None
+) -> None:
+    headers = {"Accept": accept, "Accept-Encoding": encodings}
+    body = {"columns": ["key"], "where": "value = 'hot'"}
+    answer = served.client.post("/v1/tables/profiles/extract", json=body, headers=headers)
+    assert answer.headers.get("Content-Encoding") == coding
+    assert answer.headers["Content-Type"].startswith(accept.removesuffix("*"))
+    if accept.startswith("text"):
+        assert answer.content == b'"key"\r\n"d"\r\n'
+    if accept == NDJSON:
+        assert answer.content == b'{"key":"d"}\n'
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_a_stream_that_breaks_off_is_not_taken_for_a_whole_one(format_name: str) -> None:
+    """Method: the answer has a part, and then the connection ends without the last one."""
+    read_point = b'{"snapshot_id": "1", "seam": {}, "end": {}}'
+    head = (
+        b"HTTP/1.1 200 OK\r\nThermocline-Read-Point: "
+        + read_point
+        + b"\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+
+    def answer(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with connection:
+            connection.recv(65_536)
+            connection.sendall(head + b"3\r\na\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=answer, args=(listening,))
+        thread.start()
+        port = listening.getsockname()[1]
+        with Client(f"http://127.0.0.1:{port}") as client, pytest.raises(ServerUnreachable):
+            client.extract("profiles", None, format_name, io.BytesIO(), lambda _: None)
+        thread.join()
+
+
 def test_a_format_that_is_not_offered_is_406(served: SimpleNamespace) -> None:
-    answer = served.client.post("/v1/tables/profiles/extract", headers={"Accept": "text/csv"})
+    answer = served.client.post("/v1/tables/profiles/extract", headers={"Accept": "text/html"})
     assert (answer.status_code, answer.json()["code"]) == (406, "not-acceptable")
     assert ARROW in answer.json()["detail"] + answer.json()["next"]
 
@@ -358,7 +417,7 @@ def test_the_client_reads_what_the_server_says(served: SimpleNamespace) -> None:
     assert [row["key"] for row in rows] == ["a", "c", "d"]
     sink = io.BytesIO()
     told: list[int] = []
-    read_point = client.extract("profiles", ["key"], "parquet", sink, told.append)
+    read_point = client.extract("profiles", Wanted(["key"]), "parquet", sink, told.append)
     assert read_point.end == served.world.end
     assert told[-1] == len(sink.getvalue())
     with pytest.raises(RowNotFound, match='has no row app_id=7, user_id="u1", key="zz"') as missing:
@@ -368,7 +427,7 @@ def test_the_client_reads_what_the_server_says(served: SimpleNamespace) -> None:
     with pytest.raises(BadParameter, match="not a key column; the key is app_id, user_id, key"):
         client.lookup("profiles", {"app_id": "7", "user_id": "u1", "value": "x"})
     with pytest.raises(BadParameter, match=r"no such column.*updated_at"):
-        client.extract("profiles", ["nope"], "arrow", sink, told.append)
+        client.extract("profiles", Wanted(["nope"]), "arrow", sink, told.append)
 
 
 def test_the_client_says_that_nobody_answers() -> None:

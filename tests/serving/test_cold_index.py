@@ -22,6 +22,7 @@ from serving.file_version import file_version
 from serving.hot.pinned import PinnedHot
 from serving.hot.scan import SCHEMA
 from serving.lookup import ColdSide
+from serving.selection import Selection, Wanted
 from tests.partition_spec import partition_spec_of
 from thermocline.iceberg.catalog import DEFINITION_PROPERTY, SnapshotState
 from thermocline.iceberg.files import plan_files
@@ -219,7 +220,11 @@ def test_files_of_another_writer_are_read_exactly(tmp_path: Path) -> None:
         found = sorted(reader.rows(index, Entity.of(definition, (device,))).values())
         assert found == sorted(row for row in rows if row[0] == device)
     extract = Extract(
-        ColdSide(index, reader, RowJson(definition)), _Nothing(index), tuple(arrow.names[:3]), 0.0, tmp_path
+        ColdSide(index, reader, RowJson(definition)),
+        _Nothing(index),
+        Selection.of(definition, Wanted(arrow.names[:3])),
+        0.0,
+        tmp_path,
     )
     extracted = [tuple(row.values()) for batch in extract.batches() for row in batch.to_pylist()]
     assert sorted(extracted) == sorted((row[0].bytes, *row[1:]) for row in rows)

@@ -4,7 +4,7 @@ import io
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -19,15 +19,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from serving.encode import MEDIA_TYPES, READ_POINT_METADATA
+from serving.encode import READ_POINT_METADATA, encoded
 from serving.entity import entity_of
-from serving.extract import Extract, columns_of, conformed
+from serving.extract import Extract, conformed
+from serving.selection import Selection, Wanted
 from serving.tables import ServedTable
 from tests.thermocline.profiles import PROFILES
 from thermocline.errors import BadParameter, NotReady
 from thermocline.iceberg import leases
 from thermocline.iceberg.leases import write_lease
-from thermocline.process.clock import SystemClock
 from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.decode import arrow_array, json_row
 from thermocline.rules.definition import LiveTable
@@ -43,47 +43,10 @@ def _value(text: str) -> dict[str, Any]:
     return {"value": text, "updated_at": "2026-01-02T03:04:05Z"}
 
 
-@pytest.fixture
-def served(new_world: Callable[..., Any]) -> Iterator[Callable[..., tuple[Any, ServedTable]]]:
-    """Makes a world, whose tailer seals whenever a pin asks, and the table as a server has it."""
-    stop = threading.Event()
-    threads: list[threading.Thread] = []
-    tables: list[ServedTable] = []
-
-    def make(*arguments: Any) -> tuple[Any, ServedTable]:
-        world = new_world(*arguments)
-        world.clock = SystemClock()
-        world.commit()
-        world.publish()
-        world.tail()
-        (world.folder / "tailer.json").write_bytes(b'{"caught_up_to_start_ends": true}')
-        table = ServedTable(
-            world.definition, world.folder, world.published, world.clock, 5.0, open_io=lambda: world.io
-        )
-        table.refresh()
-        tables.append(table)
-
-        def seal() -> None:
-            while not stop.wait(0.01):
-                with world.lock:
-                    world.tier.tend(None)
-
-        threads.append(threading.Thread(target=seal))
-        threads[-1].start()
-        return world, table
-
-    yield make
-    stop.set()
-    for thread in threads:
-        thread.join()
-    for table in tables:
-        table.close()
-
-
 def _extracted(
     table: ServedTable, columns: list[str] | None = None
 ) -> tuple[list[dict[str, Any]], ReadPoint]:
-    extract = table.extract(columns_of(table.definition, columns), table.reader.end())
+    extract = table.extract(Wanted(columns), table.reader.end())
     try:
         rows = [row for batch in extract.batches() for row in batch.to_pylist()]
     finally:
@@ -168,7 +131,7 @@ def test_an_extract_does_not_move_with_what_comes_after_it_began(
     world, table = served()
     world.produce(_profile("u1", "before"), _value("x"))
     world.tail()
-    extract = table.extract(columns_of(world.definition, None), table.reader.end())
+    extract = table.extract(Wanted(), table.reader.end())
     expected = world.rows()
     world.produce(_profile("u1", "after"), _value("x"))
     world.produce(_profile("u1", "before"), None)
@@ -194,7 +157,7 @@ def test_columns_come_in_the_order_asked_for_and_provenance_only_by_name(
     rows, _ = _extracted(table, ["value", "_kafka_offset", "_kafka_partition", "_kafka_topic"])
     assert sorted(tuple(row.values()) for row in rows) == [("x", 0, 0, "profiles"), ("y", 0, 2, "profiles")]
     assert list(rows[0]) == ["value", "_kafka_offset", "_kafka_partition", "_kafka_topic"]
-    assert table.extract(("key",), table.reader.end()).schema.names == ["key"]
+    assert table.extract(Wanted(("key",)), table.reader.end()).schema.names == ["key"]
 
 
 def test_an_empty_table_gives_a_stream_without_rows(served: Callable[..., tuple[Any, ServedTable]]) -> None:
@@ -347,8 +310,8 @@ def test_streams_can_be_read_back_and_carry_the_read_point(
     for number in range(20):
         world.produce(_profile(f"u{number}", "k"), _value("x"))
     world.tail()
-    extract = table.extract(columns_of(world.definition, None), table.reader.end())
-    content = b"".join(MEDIA_TYPES[format_name][1](extract.schema, extract.batches()))
+    extract = table.extract(Wanted(), table.reader.end())
+    content = b"".join(encoded(extract, format_name))
     extract.close()
     if format_name == "arrow":
         read = pa.ipc.open_stream(content).read_all()
@@ -369,7 +332,7 @@ def test_an_extract_without_a_tailer_ends_in_not_ready(
     table = ServedTable(world.definition, world.folder, world.published, world.clock, 5.0)
     table.refresh()
     with pytest.raises(NotReady, match="seal"):
-        table.extract(("key",), world.seam)
+        table.extract(Wanted(("key",)), world.seam)
     table.close()
 
 
@@ -393,7 +356,7 @@ def test_a_hot_tier_that_does_not_reach_back_is_refused_and_released(new_world: 
 
     hot: Any = Beyond()
     with pytest.raises(NotReady, match="beyond the snapshot"):
-        Extract(table.reader.cold, hot, ("key",), 0.0, world.folder / "spill")
+        Extract(table.reader.cold, hot, Selection.of(table.definition, Wanted()), 0.0, world.folder / "spill")
     assert hot.closed
     table.close()
 
@@ -411,7 +374,7 @@ def test_an_extract_that_takes_long_leases_its_snapshot_until_it_is_closed(
     monkeypatch.setattr(leases, "write_lease", written)
     world, table = served()
     location = table.reader.cold.index.location
-    extract = table.extract(None, table.reader.end())
+    extract = table.extract(Wanted(), table.reader.end())
     assert is_written.wait(60)
     leased = leases.leased_snapshots(world.io, location, world.clock.now_ms())
     assert leased == {extract.read_point.snapshot_id}
@@ -422,11 +385,11 @@ def test_an_extract_that_takes_long_leases_its_snapshot_until_it_is_closed(
 def test_wrong_columns_are_refused(new_world: Callable[..., Any]) -> None:
     definition = new_world().definition
     with pytest.raises(BadParameter):
-        columns_of(definition, ["key", "nope"])
+        Selection.of(definition, Wanted(["key", "nope"]))
     with pytest.raises(BadParameter, match="twice"):
-        columns_of(definition, ["key", "key"])
+        Selection.of(definition, Wanted(["key", "key"]))
     with pytest.raises(BadParameter, match="no column"):
-        columns_of(definition, [])
+        Selection.of(definition, Wanted([]))
 
 
 def test_an_extract_never_ends_before_what_lookups_have_shown(
@@ -448,10 +411,10 @@ def test_an_extract_never_ends_before_what_lookups_have_shown(
     with pytest.raises(NotReady, match="behind earlier answers"):
         table.reader.end()
     with pytest.raises(NotReady, match="behind earlier answers"):
-        table.extract(("key",), floor)
+        table.extract(Wanted(("key",)), floor)
     assert set((world.hot_folder / "leases").iterdir()) == leases
     world.tail()
-    assert table.extract(("key",), floor).read_point.end == floor
+    assert table.extract(Wanted(("key",)), floor).read_point.end == floor
 
 
 def test_an_extract_that_fails_to_begin_lets_go_of_its_pin(
@@ -461,7 +424,7 @@ def test_an_extract_that_fails_to_begin_lets_go_of_its_pin(
     leases = set((world.hot_folder / "leases").iterdir())
     monkeypatch.setattr("serving.tables.Extract", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        table.extract(("key",), world.seam)
+        table.extract(Wanted(("key",)), world.seam)
     assert set((world.hot_folder / "leases").iterdir()) == leases
 
 

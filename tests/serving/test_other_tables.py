@@ -13,9 +13,9 @@ import pytest
 
 from serving.app import create_app
 from serving.entity import entity_of
-from serving.extract import columns_of
 from serving.openapi import described
 from serving.requests import entities_of, entity_of_query
+from serving.selection import Wanted
 from serving.tables import ServedTable, Tables
 from tests.serving.conftest import PROFILES, World
 from thermocline.errors import NoKey
@@ -71,7 +71,7 @@ def served(new_world: Callable[..., World]) -> Iterator[Callable[[LiveTable], tu
 
 
 def extracted(table: ServedTable, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    extract = table.extract(columns_of(table.definition, columns), table.reader.end())
+    extract = table.extract(Wanted(columns), table.reader.end())
     try:
         return [row for batch in extract.batches() for row in batch.to_pylist()]
     finally:

@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 
 from serving import private
 from serving.feed import fill_until
+from serving.selection import Wanted
 from tests.manual_clock import ManualClock
 from tests.partition_spec import partition_spec_of
 from thermocline.errors import (
@@ -157,7 +158,7 @@ def _extracted(
     sink = io.BytesIO()
     told: list[int] = []
     point = private.extract(
-        private_world.settings, "profiles", ["user_id", "value"], "arrow", sink, at, told.append
+        private_world.settings, "profiles", Wanted(["user_id", "value"]), "arrow", sink, at, told.append
     )
     rows = pa.ipc.open_stream(sink.getvalue()).read_all().to_pylist()
     assert told[-1] == len(rows)

@@ -16,6 +16,7 @@ import pytest
 
 from serving import private
 from serving.extract import Extract
+from serving.selection import Wanted
 from serving.sql import LiveRows, answered
 from tests.partition_spec import partition_spec_of
 from tests.serving import test_private
@@ -219,8 +220,8 @@ class _Table:
         self.definition = definition
         self._stored = stored
 
-    def stream(self, columns: list[str], _: Path) -> Any:
-        rows = self._stored.select(columns)
+    def stream(self, wanted: Wanted, _: Path) -> Any:
+        rows = self._stored.select(wanted.columns)
         return SimpleNamespace(
             schema=rows.schema, batches=lambda: (batch for batch in rows.to_batches(7)), read_point=None
         )

@@ -13,6 +13,7 @@ from serving.cold.reader import Entity
 from serving.extract import Extract
 from serving.hot.scan import PAYLOAD
 from serving.layout import COLD
+from serving.selection import Wanted
 from serving.tables import ServedTable
 from tests.simulation.cold import FakePublished
 from tests.simulation.faults import Violation
@@ -152,7 +153,7 @@ class Worker:
                 look = self.table.reader.look(())
                 self._check_session(look)
                 floor = look.read_point.end
-                extract = self.table.extract(None, floor)
+                extract = self.table.extract(Wanted(), floor)
             except ThermoclineError as error:
                 self.world.counts[f"extract refused: {error.code}"] += 1
                 return

@@ -27,6 +27,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, NestedField
 
+from serving.selection import Wanted
 from thermocline import cli
 from thermocline.cli.answered import answered
 from thermocline.cli.entry import app
@@ -608,20 +609,22 @@ def test_an_extract_becomes_a_file_of_the_format_of_its_name(
     def write(
         settings: Settings,
         name: str,
-        columns: Any,
+        wanted: Any,
         _format: str,
         sink: BinaryIO,
         at: object,
         progress: Callable[[int], None],
+        coding: str | None,
     ) -> ReadPoint:
-        asked.append((name, columns, _format, at))
+        asked.append((name, wanted, _format, at))
         sink.write(b"rows")
         progress(1)
         return POINT
 
     serving.extract = write
     path = tmp_path / "out.parquet"
-    arguments = ("--columns", "id, at", "--at", POINT.to_header(), "-o", str(path), "--json")
+    some = ("--columns", "id, at", "--where", "id = 1", "--limit", "5")
+    arguments = (*some, "--at", POINT.to_header(), "-o", str(path), "--json")
     code, out, err = call("extract", "profiles", *arguments)
     assert (code, err, path.read_bytes()) == (0, "", b"rows")
     assert json.loads(out) == {
@@ -630,49 +633,62 @@ def test_an_extract_becomes_a_file_of_the_format_of_its_name(
         "read_point": POINT.to_dict(),
         "bytes": 4,
     }
-    assert asked == [("profiles", ["id", "at"], "parquet", POINT)]
+    assert asked == [("profiles", Wanted(["id", "at"], "id = 1", 5), "parquet", POINT)]
 
 
 @pytest.mark.parametrize(
-    ("name", "option", "written"),
+    ("name", "option", "written", "coding"),
     [
-        ("rows.arrow", None, "arrow"),
-        ("rows.arrows", None, "arrow"),
-        ("rows.ARROW", None, "arrow"),
-        ("rows.parquet", None, "parquet"),
-        ("rows.pq", None, "parquet"),
-        ("rows", None, "arrow"),
-        (".rows", None, "arrow"),
-        ("rows.csv", "parquet", "parquet"),
-        ("rows.parquet", "arrow", "arrow"),
+        ("rows.arrow", None, "arrow", None),
+        ("rows.arrows", None, "arrow", None),
+        ("rows.ARROW", None, "arrow", None),
+        ("rows.parquet", None, "parquet", None),
+        ("rows.pq", None, "parquet", None),
+        ("rows.csv", None, "csv", None),
+        ("rows.csv.GZ", None, "csv", "gzip"),
+        ("rows.jsonl.zst", None, "jsonl", "zstd"),
+        ("rows.gz", "jsonl", "jsonl", "gzip"),
+        ("rows.ndjson", None, "jsonl", None),
+        ("rows", None, "arrow", None),
+        (".rows", None, "arrow", None),
+        ("rows.csv", "parquet", "parquet", None),
+        ("rows.parquet", "arrow", "arrow", None),
     ],
 )
 def test_an_ending_says_the_format_unless_an_option_does(
-    call: Call, serving: Any, tmp_path: Path, name: str, option: str | None, written: str
+    call: Call, serving: Any, tmp_path: Path, name: str, option: str | None, written: str, coding: str | None
 ) -> None:
     asked = []
 
     def write(*arguments: object) -> ReadPoint:
-        asked.append(arguments[3])
+        asked.append((arguments[3], arguments[7]))
         return POINT
 
     serving.extract = write
     arguments = [] if option is None else ["--format", option]
     assert call("extract", "profiles", "-o", str(tmp_path / name), *arguments)[0] == 0
-    assert asked == [written]
+    assert asked == [(written, coding)]
+
+
+def test_what_is_compressed_already_is_not_compressed_again(call: Call, tmp_path: Path) -> None:
+    for arguments in (["rows.parquet.gz"], ["rows.csv.zst", "--format", "arrow"]):
+        code, _, err = call("extract", "profiles", "-o", str(tmp_path / arguments[0]), *arguments[1:])
+        assert code == 2
+        assert "is for csv and jsonl" in err
+    assert not list(tmp_path.glob("rows*"))
 
 
 def test_an_ending_of_no_format_is_refused_before_anything_is_read(
     call: Call, serving: Any, config: Path, tmp_path: Path
 ) -> None:
-    """Goal: nobody finds Arrow in a file that is called CSV."""
-    for name in ("rows.csv", "rows.json", "rows.parquet.gz"):
+    """Goal: nobody finds Arrow in a file that is called something else."""
+    for name in ("rows.tsv", "rows.json", "rows.xlsx"):
         path = tmp_path / "a folder" / name
         code, out, err = call("extract", "profiles", "-o", str(path), "--json")
         error = json.loads(err)
         assert (code, out, error["code"]) == (2, "", "bad-parameter")
         assert f'"{path.suffix}"' in error["what"]
-        assert ".arrow, .arrows, .parquet, .pq" in error["what"]
+        assert ".arrow, .arrows, .parquet, .pq, .csv, .jsonl" in error["what"]
         arguments = ["extract", "profiles", "-o", str(path), "--json", "--format", "arrow"]
         printed = shlex.split(error["next"].partition("      (")[0])
         assert printed == ["thermocline", "--config", str(config), *arguments]
@@ -685,11 +701,12 @@ def test_an_extract_that_fails_leaves_the_old_file_and_no_other(
     def fail(
         settings: Settings,
         name: str,
-        columns: Any,
+        wanted: Any,
         _format: str,
         sink: BinaryIO,
         at: object,
         progress: Callable[[int], None],
+        coding: str | None,
     ) -> ReadPoint:
         sink.write(b"half")
         raise KafkaUnreachable(bootstrap_servers="b", detail="refused")
@@ -706,11 +723,12 @@ def test_an_extract_into_a_pipe_is_nothing_but_the_data(call: Call, serving: Any
     def write(
         settings: Settings,
         name: str,
-        columns: Any,
+        wanted: Any,
         _format: str,
         sink: BinaryIO,
         at: object,
         progress: Callable[[int], None],
+        coding: str | None,
     ) -> ReadPoint:
         sink.write(b"rows")
         return POINT

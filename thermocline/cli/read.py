@@ -23,6 +23,7 @@ from thermocline.text.typed import again
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from serving.selection import Wanted
     from thermocline.rules.read_point import ReadPoint
 
 REFUSED_MAX: Final = 1_000  # as many as a server gives at once
@@ -33,14 +34,21 @@ class Format(StrEnum):
 
     ARROW = "arrow"
     PARQUET = "parquet"
+    CSV = "csv"
+    JSONL = "jsonl"
 
 
-ENDINGS: Final = {
+EXTENSIONS: Final = {
     ".arrow": Format.ARROW,
     ".arrows": Format.ARROW,  # what Arrow itself calls a stream
     ".parquet": Format.PARQUET,
     ".pq": Format.PARQUET,
+    ".csv": Format.CSV,
+    ".jsonl": Format.JSONL,
+    ".ndjson": Format.JSONL,
 }
+TEXTS: Final = (Format.CSV, Format.JSONL)
+CODINGS: Final = {".gz": "gzip", ".zst": "zstd"}
 
 
 def lookup(
@@ -107,10 +115,20 @@ def refused(
     show(answer, Group(table(("record", "stage", "reason"), rows), words) if rows else words, as_json)
 
 
-def extract(
+def extract(  # noqa: PLR0913, PLR0917  (a command has as many options)
     context: typer.Context,
     name: TableName,
     columns: Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CONDITION",
+            help="Only rows for which this is true, in SQL: value LIKE 'a%' AND app_id IN (7, 8)",
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="At most N rows, any of them.")
+    ] = None,
     format: Annotated[Format | None, typer.Option(help="Default: PATH's extension, else arrow.")] = None,  # noqa: A002
     at: Annotated[
         str | None,
@@ -128,31 +146,53 @@ def extract(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write all rows as of one read point to a file or stdout.
+    """Write rows as of one read point to a file or stdout: all, or those that match a condition.
 
-    As an Arrow stream or a Parquet file.
+    As an Arrow stream, a Parquet file, CSV or JSON lines. CSV and JSON lines are compressed where PATH ends
+    with .gz or .zst. If it fails, no file appears; of what it wrote to stdout, the exit code says that it is
+    not complete.
+
+    Example: `thermocline extract profiles --where "app_id = 7" --limit 10 --format jsonl`
     """
+    from serving.selection import Wanted
+
     chosen = format or _format_of(output)
-    wanted = [column.strip() for column in columns.split(",")] if columns else None
+    coding = _coding_of(output, chosen)
+    names = [column.strip() for column in columns.split(",")] if columns else None
+    wanted = Wanted(names, where, limit)
     if url and at:
         raise BadParameter(name="--at", problem="a server extracts as of now; leave --at or --url out")
-    read = _reader(context, name, wanted, chosen, at, url)
-    with file_or_stdout(output) as sink, _progress(in_bytes=url is not None) as progress:
+    read = _reader(context, name, wanted, chosen, coding, at, url)
+    is_shown = output is None and sys.stdout.isatty()
+    if is_shown and chosen not in TEXTS:
+        raise BadParameter(name="-o", problem="name a file, or pipe: these bytes are not for a terminal")
+    with file_or_stdout(output) as sink, _progress(url is not None, is_hidden=is_shown) as progress:
         point = read(sink, progress)
     _report(name, output, point, as_json)
 
 
 def _format_of(output: Path | None) -> Format:
-    """The format that a file's name says; Arrow, where it has no ending. Raises `BadParameter`."""
-    ending = output.suffix if output else ""
-    if not ending:
+    """The format that a file's name says; Arrow, where it has no extension. Raises `BadParameter`."""
+    extensions = [one.lower() for one in output.suffixes] if output else []
+    if extensions and extensions[-1] in CODINGS:
+        extensions.pop()
+    if not extensions:
         return Format.ARROW
-    if ending.lower() not in ENDINGS:
-        known = ", ".join(ENDINGS)
+    if extensions[-1] not in EXTENSIONS:
+        known = ", ".join((*EXTENSIONS, *(f".csv{packed}" for packed in CODINGS)))
         correction = f"{again('--format', Format.ARROW)}      (or use a known extension)"
-        problem = f'"{ending}" is no known extract format; known: {known}'
+        problem = f'"{extensions[-1]}" is no known extract format; known: {known}'
         raise BadParameter(name=str(output), problem=problem, correction=correction)
-    return ENDINGS[ending.lower()]
+    return EXTENSIONS[extensions[-1]]
+
+
+def _coding_of(output: Path | None, chosen: Format) -> str | None:
+    """How the file is compressed, by its name. Raises `BadParameter` where the format is not."""
+    coding = CODINGS.get(output.suffix.lower()) if output else None
+    if coding is not None and chosen not in TEXTS:
+        problem = f"{coding} is for {' and '.join(TEXTS)}, not for {chosen}: leave the extension out"
+        raise BadParameter(name=str(output), problem=problem)
+    return coding
 
 
 def _asked(url: str, name: str, key: dict[str, str], read_after: str | None) -> dict[str, Any]:
@@ -171,8 +211,9 @@ def _read(context: typer.Context, name: str, key: dict[str, str], read_after: st
 def _reader(
     context: typer.Context,
     name: str,
-    columns: list[str] | None,
+    wanted: Wanted,
     chosen: Format,
+    coding: str | None,
     at: str | None,
     url: str | None,
 ) -> Callable[[BinaryIO, Callable[[int], None]], ReadPoint]:
@@ -181,7 +222,7 @@ def _reader(
 
         def from_server(sink: BinaryIO, progress: Callable[[int], None]) -> ReadPoint:
             with Client(url) as client:
-                return client.extract(name, columns, chosen.value, sink, progress)
+                return client.extract(name, wanted, chosen.value, sink, progress, coding)
 
         return from_server
     from serving.private import extract as extract_here
@@ -189,7 +230,9 @@ def _reader(
 
     settings = session_of(context).settings()
     point = ReadPoint.parse(at) if at else None
-    return lambda sink, progress: extract_here(settings, name, columns, chosen.value, sink, point, progress)
+    return lambda sink, progress: extract_here(
+        settings, name, wanted, chosen.value, sink, point, progress, coding
+    )
 
 
 def _report(name: str, output: Path | None, point: ReadPoint, as_json: bool) -> None:
@@ -257,8 +300,6 @@ def _age(answer: Mapping[str, Any]) -> str:
 def file_or_stdout(output: Path | None) -> Iterator[BinaryIO]:
     """A file that appears when it is complete, or stdout."""
     if output is None:
-        if sys.stdout.isatty():
-            raise BadParameter(name="-o", problem="name a file, or pipe: these bytes are not for a terminal")
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
@@ -274,12 +315,16 @@ def file_or_stdout(output: Path | None) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _progress(in_bytes: bool) -> Iterator[Callable[[int], None]]:
+def _progress(in_bytes: bool, is_hidden: bool) -> Iterator[Callable[[int], None]]:
     """Shows on a terminal's stderr how much was written so far: bytes, or rows."""
     console = Console(stderr=True)
     count = DownloadColumn() if in_bytes else TextColumn("{task.completed:,} rows")
     bar = Progress(
-        SpinnerColumn(), count, TimeElapsedColumn(), console=console, disable=not console.is_terminal
+        SpinnerColumn(),
+        count,
+        TimeElapsedColumn(),
+        console=console,
+        disable=is_hidden or not console.is_terminal,
     )
     with bar:
         task = bar.add_task("extract", total=None)

@@ -12,9 +12,9 @@ from rich.console import Group
 from rich.text import Text
 
 from thermocline.cli.output import counted, say, show, show_error, table
-from thermocline.cli.read import file_or_stdout
+from thermocline.cli.read import EXTENSIONS, file_or_stdout
 from thermocline.cli.session import AsJson, session_of
-from thermocline.cli.sql_formats import ENCODERS, ENDINGS, json_document, rows_of, text_of
+from thermocline.cli.sql_formats import ENCODERS, json_document, rows_of, text_of
 from thermocline.errors import BadParameter, ThermoclineError
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ def sql(
         raise BadParameter(name="-c", problem="a statement is given already")
     if as_csv and (as_json or output):
         raise BadParameter(name="--csv", problem="choose one of --csv, --json and -o")
-    if output and output.suffix.lower() not in ENDINGS:
-        known = ", ".join(ENDINGS)
+    if output and output.suffix.lower() not in EXTENSIONS:
+        known = ", ".join(EXTENSIONS)
         raise BadParameter(name=str(output), problem=f'"{output.suffix}" is no known format; known: {known}')
     settings = session_of(context).settings()
     given = statement if statement is not None else command
@@ -99,7 +99,7 @@ def _run(settings: Settings, text: str, output: Path | None, as_csv: bool, as_js
 
 
 def _write(answer: Answer, output: Path, as_json: bool) -> None:
-    encode = ENCODERS[ENDINGS[output.suffix.lower()]]
+    encode = ENCODERS[EXTENSIONS[output.suffix.lower()]]
     rows = 0
 
     def counting() -> Iterator[pa.RecordBatch]:

@@ -6,8 +6,10 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from thermocline.cli.read import Format
 from thermocline.text.shown import json_form, json_text
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
     from serving.encode import Chunk
     from serving.sql import Answer
+    from thermocline.rules.definition import Column
 
     Encoder = Callable[[pa.Schema, Iterable[pa.RecordBatch]], Iterator[Chunk]]
 
@@ -80,30 +83,30 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _encode_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:
-    from serving.encode import encode_arrow
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows as a server's encoders take them; their columns are none of a table's."""
 
-    return encode_arrow(schema, batches)
+    schema: pa.Schema
+    given: Iterable[pa.RecordBatch]
+    columns: tuple[Column, ...] = ()
+
+    def batches(self) -> Iterable[pa.RecordBatch]:
+        return self.given
 
 
-def _encode_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:
-    from serving.encode import encode_parquet
+def _encoded(format_name: str) -> Encoder:
+    def encode(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:
+        from serving.encode import encoded
 
-    return encode_parquet(schema, batches)
+        return encoded(_Rows(schema, batches), format_name)
+
+    return encode
 
 
 ENCODERS: Final[dict[str, Encoder]] = {
-    "arrow": _encode_arrow,
-    "parquet": _encode_parquet,
-    "csv": encode_csv,
-    "jsonl": encode_json_lines,
-}
-ENDINGS: Final = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".arrows": "arrow",
-    ".csv": "csv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
+    Format.ARROW: _encoded(Format.ARROW),
+    Format.PARQUET: _encoded(Format.PARQUET),
+    Format.CSV: encode_csv,
+    Format.JSONL: encode_json_lines,
 }

@@ -36,12 +36,13 @@ def open_read_paths(settings: Settings, name: str, url: str | None) -> Iterator[
 
 def _of_server(name: str, url: str, hot: PinnedHot | None, problem: str, stack: ExitStack) -> ReadPaths:
     from serving.client import Client
+    from serving.selection import Wanted
     from verify.read_paths import ReadPaths
 
     client = stack.enter_context(Client(url))
 
     def extract(columns: list[str], sink: BinaryIO) -> ReadPoint:
-        return client.extract(name, columns, "arrow", sink, _unheard)
+        return client.extract(name, Wanted(columns), "arrow", sink, _unheard)
 
     def lookup(parameters: Mapping[str, str], read_after: str) -> Mapping[str, Any]:
         with _no_row() as answer:
@@ -55,12 +56,13 @@ def _of_private(
     settings: Settings, name: str, hot: PinnedHot | None, problem: str, stack: ExitStack
 ) -> ReadPaths:
     from serving import private
+    from serving.selection import Wanted
     from verify.read_paths import ReadPaths
 
     opened = stack.enter_context(private.opened(settings, name))
 
     def extract(columns: list[str], sink: BinaryIO) -> ReadPoint:
-        return opened.extract(columns, "arrow", sink, _unheard)
+        return opened.extract(Wanted(columns), "arrow", sink, _unheard)
 
     def lookup(parameters: Mapping[str, str], _read_after: str) -> Mapping[str, Any]:
         with _no_row() as answer:

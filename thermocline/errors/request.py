@@ -46,6 +46,9 @@ class BadParameter(RequestError):
     Text must be UTF-8, percent-encoded in a URL: invalid bytes are refused, since replacing them would look
     up another key. Without --format, an extract's format follows from the file's extension.
 
+    The `where` of an extract has columns, values, comparisons, AND, OR, NOT, IN, BETWEEN, LIKE and IS [NOT]
+    NULL, and each value is spelled as its column's type is in the rows of a lookup (docs/extracts.md).
+
     Nothing was read or written.
     """
 

@@ -464,12 +464,17 @@ class LiveTable:
             for column in (*self.columns, *self._provenance_columns)
         )
 
+    @property
+    def given_columns(self) -> tuple[Column, ...]:
+        """What can be asked for: the declared columns and provenance."""
+        return (*self.columns, *self._provenance_columns)
+
     @cached_property
     def given_schema(self) -> pa.Schema:
         """What is given out of all columns: those of a data file, without field ids."""
         return pa.schema(
             pa.field(column.name, column.type.arrow, column.name not in self.key)
-            for column in (*self.columns, *self._provenance_columns)
+            for column in self.given_columns
         )
 
     def iceberg_schema(self) -> Schema:

@@ -23,7 +23,7 @@ from thermocline.rules.decode.framing import SchemaId
 from thermocline.rules.decode.json_documents import JsonDocuments
 from thermocline.rules.decode.json_schema import JSON_SCHEMA
 from thermocline.rules.decode.maxwell import MaxwellEnvelope
-from thermocline.rules.decode.payload import Unpacker, json_row, pack_rows
+from thermocline.rules.decode.payload import Unpacker, json_lines, json_row, pack_rows
 from thermocline.rules.decode.payload_arrays import unpack_arrays
 from thermocline.rules.decode.plain import PlainDocuments
 from thermocline.rules.decode.record import Bad, Decoded, Decoder, Stage
@@ -46,6 +46,7 @@ __all__ = [
     "WriterSchemas",
     "arrow_array",
     "decoder_for",
+    "json_lines",
     "json_row",
     "key_table",
     "natural_values",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -12,7 +12,7 @@ from thermocline.rules.decode.record import Decoded
 from thermocline.rules.definition import Column, LiveTable
 from thermocline.rules.nested_types import Convert, nullable
 
-__all__ = ["Unpacker", "json_row", "nested_unpacker", "pack_rows"]
+__all__ = ["Unpacker", "json_lines", "json_row", "nested_unpacker", "pack_rows"]
 
 _PACKER: Final = msgspec.msgpack.Encoder(uuid_format="bytes")
 _JSON: Final = msgspec.json.Encoder(decimal_format="string", uuid_format="canonical")
@@ -76,3 +76,8 @@ def json_row(row: Mapping[str, Any] | msgspec.Struct) -> bytes:
     binary in base64.
     """
     return _JSON.encode(row)
+
+
+def json_lines(rows: Iterable[msgspec.Struct]) -> bytes:
+    """Rows as ``json_row`` has them, each followed by the end of a line."""
+    return _JSON.encode_lines(rows)

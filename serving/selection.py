@@ -1,0 +1,74 @@
+"""What an extract has of a table: columns, rows that match a condition, and at most so many of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from serving.where.key_range import KeyRange
+from serving.where.predicate import columns_of
+from serving.where.sql import parse_where
+from thermocline.errors import BadParameter
+from thermocline.rules.definition import PROVENANCE
+
+if TYPE_CHECKING:
+    from serving.where.predicate import Predicate
+    from thermocline.rules.definition import LiveTable
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a caller asks for; by default all.
+
+    ``where`` is a condition, as `parse_where` reads it. ``limit`` rows are any of those that match it.
+    """
+
+    columns: Sequence[str] | None = None
+    where: str | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The same, checked against a table's definition.
+
+    ``read`` are the columns, and then those that only the condition looks at.
+    """
+
+    columns: tuple[str, ...]
+    read: tuple[str, ...]
+    predicate: Predicate | None
+    keys: KeyRange
+    limit: int | None
+
+    @classmethod
+    def of(cls, definition: LiveTable, wanted: Wanted) -> Selection:
+        """Without columns, it has the declared ones; provenance only where it is named.
+
+        Raises:
+            BadParameter: a name is neither a declared column nor one of provenance.
+            BadParameter: a column is named twice, or none is.
+            BadParameter: as `parse_where`; or the limit is negative.
+        """
+        if wanted.limit is not None and wanted.limit < 0:
+            raise BadParameter(name="limit", problem="it is a number of rows, 0 or more")
+        columns = _columns(definition, wanted.columns)
+        predicate = None if wanted.where is None else parse_where(definition, wanted.where)
+        looked_at = () if predicate is None else columns_of(predicate)
+        read = tuple(dict.fromkeys((*columns, *looked_at)))
+        return cls(columns, read, predicate, KeyRange.of(definition, predicate), wanted.limit)
+
+
+def _columns(definition: LiveTable, wanted: Sequence[str] | None) -> tuple[str, ...]:
+    declared = tuple(column.name for column in definition.columns)
+    if wanted is None:
+        return declared
+    if not wanted:
+        raise BadParameter(name="columns", problem="it names no column; leave it out for all")
+    for place, name in enumerate(wanted):
+        if name not in (*declared, *PROVENANCE):
+            raise BadParameter.unknown_column(definition.name, name, declared)
+        if name in wanted[:place]:
+            raise BadParameter(name="columns", problem=f"it names {name} twice")
+    return tuple(wanted)

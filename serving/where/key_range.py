@@ -1,0 +1,67 @@
+"""Which keys a condition leaves: where it fixes leading key columns, few buckets and files have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
+
+from serving.where.predicate import Comparison, Every, OneOf, Predicate, Value
+from thermocline.rules.keys import bucket_of, encode_one, prefix_end
+
+if TYPE_CHECKING:
+    from thermocline.iceberg.sparse_index import SparseIndex
+    from thermocline.rules.definition import LiveTable
+
+PREFIXES_MAX: Final = 1_000
+"""Each is looked for in each file's index, in microseconds; a condition that leaves more narrows less."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """The buckets and the beginnings of keys that rows may have; all of them, where it says None."""
+
+    buckets: frozenset[int] | None = None
+    prefixes: tuple[bytes, ...] | None = None
+
+    @classmethod
+    def of(cls, definition: LiveTable, predicate: Predicate | None) -> KeyRange:
+        """What is left by a condition, or a little more."""
+        fixed = dict(_fixed(predicate)) if predicate is not None else {}
+        values = fixed.get(definition.bucket_column.name)
+        buckets = None if values is None else frozenset(bucket_of(definition, value) for value in values)
+        return cls(buckets, _prefixes(definition, fixed))
+
+    def has_bucket(self, bucket: int) -> bool:
+        """Whether a bucket may have rows."""
+        return self.buckets is None or bucket in self.buckets
+
+    def may_be_in(self, index: SparseIndex) -> bool:
+        """Whether a file may have rows."""
+        return self.prefixes is None or any(
+            index.candidates(prefix, prefix_end(prefix)) for prefix in self.prefixes
+        )
+
+
+def _fixed(predicate: Predicate) -> Iterator[tuple[str, Sequence[Any]]]:
+    """The columns that have one of a few values in all rows for which a condition is true."""
+    match predicate:
+        case Every(conditions):
+            for condition in conditions:
+                yield from _fixed(condition)
+        case Comparison(column, "=", Value(value)):
+            yield column.name, (value,)
+        case OneOf(column, values):
+            yield column.name, tuple(dict.fromkeys(value.of for value in values))
+
+
+def _prefixes(definition: LiveTable, fixed: dict[str, Sequence[Any]]) -> tuple[bytes, ...] | None:
+    leading: list[Sequence[Any]] = []
+    for column in definition.key_columns:
+        values = fixed.get(column.name)
+        if values is None or prod(map(len, leading)) * len(values) > PREFIXES_MAX:
+            break
+        leading.append(values)
+    return tuple(encode_one(definition, values) for values in product(*leading)) if leading else None

@@ -1,0 +1,299 @@
+"""Reads a condition in SQL: columns, values, comparisons, AND, OR, NOT, IN, BETWEEN, LIKE and IS NULL.
+
+sqlglot parses the text; of its tree, only what is listed here is taken over. Everything else is refused,
+whatever it means, and so is any property of a listed part that is not looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Final
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import TokenType
+
+from serving.where.predicate import (
+    Comparison,
+    Either,
+    Every,
+    IsNull,
+    Like,
+    Not,
+    OneOf,
+    Operator,
+    Predicate,
+    Value,
+)
+from thermocline.errors import BadParameter
+from thermocline.rules import scalars
+from thermocline.rules.column_types import Kind
+from thermocline.rules.definition import Column, LiveTable
+
+NAME: Final = "where"
+LENGTH_MAX: Final = 16_384
+"""Characters: a list of 400 UUIDs. It is parsed in up to half a second, by a thread of its own."""
+DEPTH_MAX: Final = 50
+"""Of conditions within each other: more than people write, and few enough for every parser's recursion."""
+ALLOWED: Final = (
+    "a condition has columns, values, comparisons, AND, OR, NOT, IN, BETWEEN, LIKE and IS [NOT] NULL, "
+    "and nothing else"
+)
+
+_OPERATORS: Final[Mapping[type[exp.Expr], Operator]] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+_SWAPPED: Final[Mapping[Operator, Operator]] = {
+    "=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=",
+}  # fmt: skip
+_TEXTS: Final = (Kind.STRING, Kind.JSON)
+
+
+def parse_where(definition: LiveTable, text: str) -> Predicate:
+    """The condition that a caller writes in SQL, on columns of the table, provenance included.
+
+    Names are as declared, case included, in double quotes where they are no plain words. Numbers stand for
+    themselves; text, and what JSON spells as text (dates, times, UUIDs, binary), is in single quotes, spelled
+    as in the rows of a lookup.
+
+    Raises:
+        BadParameter: it is no such condition, too long, or nested too deeply.
+        BadParameter: a column is not the table's, or a value does not fit its column.
+    """
+    if len(text) > LENGTH_MAX:
+        raise _refused(f"it has {len(text):,} characters, and at most {LENGTH_MAX:,} are read")
+    try:
+        _check_depth(text)
+        tree = sqlglot.parse_one(text, into=exp.Condition)
+    except SqlglotError as error:
+        raise _refused(f"it can't be read as SQL{_place_of(error)}; {ALLOWED}") from error
+    except RecursionError as error:
+        raise _too_deep() from error
+    return _Reader(definition).condition(tree, 0)
+
+
+class _Reader:
+    def __init__(self, definition: LiveTable) -> None:
+        self._table = definition.name
+        self._declared = [column.name for column in definition.columns]
+        self._columns = {column.name: column for column in definition.given_columns}
+
+    def condition(self, node: exp.Expr, depth: int) -> Predicate:
+        if depth > DEPTH_MAX:
+            raise _too_deep()
+        match node:
+            case exp.Paren():
+                return self.condition(_part(node), depth + 1)
+            case exp.Not():
+                return Not(self.condition(_part(node), depth + 1))
+            case exp.And() | exp.Or():
+                kind = Every if isinstance(node, exp.And) else Either
+                return kind(tuple(self.condition(one, depth + 1) for one in _joined(node)))
+            case exp.Column():
+                return self._flag(node)
+        return self._simple(node)
+
+    def _simple(self, node: exp.Expr) -> Predicate:
+        """A condition that has no others within it."""
+        match node:
+            case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
+                return self._comparison(node)
+            case exp.In():
+                return self._one_of(node)
+            case exp.Between():
+                return self._between(node)
+            case exp.Like():
+                return self._like(node)
+            case exp.Is(expression=exp.Null()):
+                _check_parts(node, {"this", "expression"})
+                return IsNull(self._column(node.this))
+        raise _refused(f"{_shown(node)}: {ALLOWED}")
+
+    def _flag(self, node: exp.Column) -> Predicate:
+        column = self._column(node)
+        if column.type.kind is not Kind.BOOLEAN:
+            raise _refused(f"{column.name} alone is no condition: it is a {column.type}")
+        return Comparison(column, "=", Value(True))
+
+    def _comparison(self, node: exp.Expr) -> Predicate:
+        _check_parts(node, {"this", "expression"})
+        operator = _OPERATORS[type(node)]
+        left, right = node.this, node.expression
+        if isinstance(right, exp.Column) and not isinstance(left, exp.Column):
+            left, right, operator = right, left, _SWAPPED[operator]
+        column = self._comparable(left)
+        if not isinstance(right, exp.Column):
+            return Comparison(column, operator, _value(column, right))
+        other = self._comparable(right)
+        if other.type.arrow != column.type.arrow:
+            problem = f"it is a {column.type}, and {other.name} is a {other.type}: they can't be compared"
+            raise _refused(f"{column.name}: {problem}")
+        return Comparison(column, operator, other)
+
+    def _one_of(self, node: exp.In) -> Predicate:
+        _check_parts(node, {"this", "expressions"})
+        column = self._comparable(node.this)
+        if not node.expressions:
+            raise _refused(f"{_shown(node)}: IN needs at least one value")
+        return OneOf(column, tuple(_value(column, one) for one in node.expressions))
+
+    def _between(self, node: exp.Between) -> Predicate:
+        _check_parts(node, {"this", "low", "high"})
+        column = self._comparable(node.this)
+        low, high = (_value(column, node.args[name]) for name in ("low", "high"))
+        return Every((Comparison(column, ">=", low), Comparison(column, "<=", high)))
+
+    def _like(self, node: exp.Like) -> Predicate:
+        _check_parts(node, {"this", "expression", "negate"})
+        column, pattern = self._column(node.this), node.expression
+        if column.type.kind not in _TEXTS:
+            raise _refused(f"LIKE is for text, and {column.name} is a {column.type}")
+        like = Like(column, _value(column, pattern).of)
+        return Not(like) if node.args.get("negate") else like
+
+    def _comparable(self, node: exp.Expr) -> Column:
+        column = self._column(node)
+        if column.type.fields:
+            problem = f"it is a {column.type}, of which only IS [NOT] NULL can be asked"
+            raise _refused(f"{column.name}: {problem}")
+        return column
+
+    def _column(self, node: exp.Expr) -> Column:
+        if not isinstance(node, exp.Column):
+            raise _refused(f"{_shown(node)} is no column; {ALLOWED}")
+        _check_parts(node, {"this"})
+        name = node.name
+        if name not in self._columns:
+            raise BadParameter.unknown_column(self._table, name, self._declared)
+        return self._columns[name]
+
+
+def _value(column: Column, node: exp.Expr) -> Value:
+    """A literal as a value of the column's type."""
+    read: _Read
+    match node:
+        case exp.Null():
+            hint = "nothing is equal to NULL; use IS NULL or IS NOT NULL"
+            raise _refused(f"{_shown(node.parent or node)}: {hint}")
+        case exp.Boolean():
+            token, read = str(node.this), _READ_BOOLEAN
+        case exp.Literal(is_string=True):
+            token, read = node.name, _READ_TEXT
+        case exp.Literal():
+            token, read = node.name, _READ_NUMBER
+        case exp.Neg(this=exp.Literal(is_string=False)):
+            token, read = f"-{node.this.name}", _READ_NUMBER
+        case _:
+            raise _refused(f"{_shown(node)} is no value; {ALLOWED}")
+    try:
+        return Value(read.get(column.type.kind, _misspelled)(column, token))
+    except ValueError as error:
+        article = "an" if column.type.kind is Kind.INT else "a"
+        problem = f"{column.name} is {article} {column.type}, so {_shown(node)} is no value of it: {error}"
+        raise _refused(problem) from None
+
+
+def _misspelled(column: Column, _: str) -> Any:
+    raise ValueError(_SPELLED.get(column.type.kind, "it is written in single quotes"))
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("a number out of range")
+    return number
+
+
+def _exact(column: Column, text: str) -> Any:
+    assert column.type.precision is not None
+    assert column.type.scale is not None
+    return scalars.decimal(text, column.type.precision, column.type.scale)
+
+
+_Read = Mapping[Kind, Callable[[Column, str], Any]]
+_READ_BOOLEAN: Final[_Read] = {Kind.BOOLEAN: lambda _, text: text == "True"}
+_READ_NUMBER: Final[_Read] = {
+    Kind.INT: lambda _, text: scalars.integer(text, *scalars.INT_RANGE),
+    Kind.LONG: lambda _, text: scalars.integer(text, *scalars.LONG_RANGE),
+    Kind.DOUBLE: lambda _, text: _finite(text),
+    Kind.DECIMAL: _exact,
+}
+_READ_TEXT: Final[_Read] = {
+    Kind.STRING: lambda _, text: text,
+    Kind.JSON: lambda _, text: text,
+    Kind.DATE: lambda _, text: scalars.calendar_date(text),
+    Kind.TIMESTAMPTZ: lambda _, text: scalars.timestamp(text),
+    Kind.TIMESTAMP: lambda _, text: scalars.local_timestamp(text),
+    Kind.UUID: lambda _, text: scalars.uuid(text),
+    Kind.BINARY: lambda _, text: scalars.binary(text),
+}
+_SPELLED: Final[Mapping[Kind, str]] = {
+    Kind.BOOLEAN: "it is written TRUE or FALSE",
+    **dict.fromkeys(_READ_NUMBER, "it is written as a number, without quotes"),
+}
+
+
+def _check_depth(text: str) -> None:
+    """Refuses what would take a parser, which calls itself for each level, too deep."""
+    depth = signs = 0
+    for token in sqlglot.tokenize(text):
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        signs = signs + 1 if token.token_type in _PREFIXES else 0
+        if max(depth, signs) > DEPTH_MAX:
+            raise _too_deep()
+
+
+_PREFIXES: Final = (TokenType.NOT, TokenType.DASH, TokenType.PLUS)
+
+
+def _joined(node: exp.Expr) -> Iterator[exp.Expr]:
+    """The conditions of a chain of ANDs, or of ORs, in order; however long, it is one level."""
+    parts = []
+    kind = type(node)
+    while type(node) is kind:
+        _check_parts(node, {"this", "expression"})
+        parts.append(node.expression)
+        node = node.this
+    return iter([node, *reversed(parts)])
+
+
+def _part(node: exp.Expr) -> exp.Expr:
+    _check_parts(node, {"this"})
+    part: exp.Expr = node.this
+    return part
+
+
+def _check_parts(node: exp.Expr, known: Collection[str]) -> None:
+    """Refuses what says more than is looked at: SYMMETRIC, subqueries, a table's name before a column's."""
+    if any(value for name, value in node.args.items() if name not in known):  # safety: where-all-of-it
+        raise _refused(f"{_shown(node)}: {ALLOWED}")
+
+
+def _shown(node: exp.Expr) -> str:
+    text: str = node.sql()
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+
+
+_SHOWN_MAX: Final = 80
+
+
+def _place_of(error: SqlglotError) -> str:
+    """Where it stops making sense, if sqlglot says so."""
+    errors: list[dict[str, Any]] = getattr(error, "errors", [])
+    near = errors[0].get("highlight") if errors else None
+    return f' near "{near}"' if near else ""
+
+
+def _too_deep() -> BadParameter:
+    return _refused(f"it is nested more than {DEPTH_MAX} levels deep")
+
+
+def _refused(problem: str) -> BadParameter:
+    return BadParameter(name=NAME, problem=problem)

@@ -1,0 +1,146 @@
+"""CSV and JSON lines: rows as lookups show them, told apart from null, and compressed where asked."""
+
+from __future__ import annotations
+
+import csv
+import io
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+import zstandard
+from pyarrow.csv import ConvertOptions, ParseOptions, read_csv
+
+from serving.encode import encoded
+from serving.entity import entity_of
+from serving.selection import Wanted
+from serving.tables import ServedTable
+from thermocline.rules.definition import LiveTable
+
+EVERY = LiveTable.build(
+    name="every",
+    identifier="app.every",
+    topics=["profiles"],
+    key=["id", "tag"],
+    entity=["id"],
+    columns={
+        "tag": "binary",
+        "id": "uuid",
+        "a, name": "string",
+        "flag": "boolean",
+        "day": "date",
+        "price": "decimal(30,10)",
+        "ratio": "double",
+        "count": "long",
+        "at": "timestamptz",
+        "local": "timestamp",
+        "raw": "json",
+        "inner": "struct<city: string, at: timestamptz, ids: list<uuid>>",
+    },
+    buckets=2,
+)
+ID = "6f1c7c0e-3f0a-4c4e-9a53-0d2f7f2f9d11"
+FULL = {
+    "a, name": 'say "hi",\r\nü',
+    "flag": True,
+    "day": "0001-01-01",
+    "price": "0.0000000001",
+    "ratio": 0.1,
+    "count": 2**53 + 1,
+    "at": "0001-01-01T00:00:00.000007Z",
+    "local": "2026-01-02T03:04:05",
+    "raw": {"a": ["b", 1.50]},
+    "inner": {"city": 'a "b"', "at": "2026-01-02T03:04:05Z", "ids": [ID, None]},
+}
+EMPTY = {"a, name": "", "at": "2026-01-02T03:04:05.100000Z"}
+ROWS = {"AAH/": FULL, "": EMPTY, "eA==": {}}
+
+
+@pytest.fixture
+def table(served: Callable[..., tuple[Any, ServedTable]]) -> Callable[[bool], ServedTable]:
+    """A table with three rows, committed or not."""
+
+    def make(is_cold: bool) -> ServedTable:
+        world, table = served(EVERY)
+        for tag, value in ROWS.items():
+            world.produce({"id": ID, "tag": tag}, value)
+        world.tail()
+        if is_cold:
+            world.commit()
+            world.publish()
+            table.refresh()
+        return table
+
+    return make
+
+
+def _written(table: ServedTable, format_name: str, wanted: Wanted, coding: str | None = None) -> bytes:
+    extract = table.extract(wanted, table.reader.end())
+    try:
+        return b"".join(encoded(extract, format_name, coding))
+    finally:
+        extract.close()
+
+
+def _looked_up(table: ServedTable) -> list[bytes]:
+    (rows,) = table.reader.lookup((entity_of(EVERY, {"id": ID}),))[1]
+    return [*rows]
+
+
+@pytest.mark.parametrize("is_cold", [True, False])
+def test_json_lines_are_the_rows_of_lookups_byte_by_byte(
+    table: Callable[[bool], ServedTable], is_cold: bool
+) -> None:
+    made = table(is_cold)
+    lines = _written(made, "jsonl", Wanted()).splitlines()
+    assert sorted(lines) == sorted(_looked_up(made))
+    assert len(lines) == len(ROWS)
+
+
+@pytest.mark.parametrize("is_cold", [True, False])
+def test_csv_says_what_json_says_and_tells_null_from_nothing(
+    table: Callable[[bool], ServedTable], is_cold: bool
+) -> None:
+    made = table(is_cold)
+    content = _written(made, "csv", Wanted())
+    names = [column.name for column in EVERY.columns]
+    (header, *rows) = csv.reader(io.StringIO(content.decode(), newline=""))
+    assert header == names
+    assert content.count(b"\r\n") == 1 + len(ROWS) + 1  # one is within a value
+    found = {row[0]: dict(zip(names, row, strict=True)) for row in rows}
+    for shown in map(msgspec.json.decode, _looked_up(made)):
+        row = found[shown["tag"]]
+        for name, value in shown.items():
+            if name in ("inner", "flag", "count", "ratio"):
+                assert (msgspec.json.decode(row[name]) if row[name] else None) == value, name
+            else:
+                assert row[name] == (value or ""), name
+    options = ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False)
+    read = read_csv(
+        io.BytesIO(content),
+        convert_options=options,
+        parse_options=ParseOptions(newlines_in_values=True),
+    ).to_pylist()
+    assert {row["a, name"] for row in read} == {FULL["a, name"], "", None}
+
+
+def test_an_extract_without_rows_is_a_header_or_nothing(table: Callable[[bool], ServedTable]) -> None:
+    none = Wanted(["id", "a, name"], "flag AND NOT flag")
+    assert _written(table(False), "csv", none) == b'"id","a, name"\r\n'
+    assert _written(table(False), "jsonl", none) == b""
+
+
+def test_a_compressed_stream_is_whole_or_can_be_told_to_be_cut(
+    table: Callable[[bool], ServedTable],
+) -> None:
+    made = table(True)
+    plain = _written(made, "csv", Wanted())
+    packed = {coding: _written(made, "csv", Wanted(), coding) for coding in ("gzip", "zstd")}
+    for cut in (0, 1, 20):
+        gzip, zstd = zlib.decompressobj(wbits=31), zstandard.ZstdDecompressor().decompressobj()
+        opened = gzip.decompress(packed["gzip"][: len(packed["gzip"]) - cut])
+        unpacked = zstd.decompress(packed["zstd"][: len(packed["zstd"]) - cut])
+        assert (gzip.eof, zstd.eof) == (cut == 0, cut == 0)
+        assert cut or opened == unpacked == plain
