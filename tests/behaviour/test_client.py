@@ -37,3 +37,4 @@ def test_the_examples_of_its_page_hold(
         exec(compile(block, str(PAGE), "exec"), namespace)
     assert namespace["table"].num_rows == 3  # type: ignore[attr-defined]
     assert pq.read_table(tmp_path / "profiles.parquet").num_rows == 3
+    namespace.clear()  # its producer would look for a broker that has ended
