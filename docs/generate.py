@@ -98,6 +98,11 @@ SETTINGS: Final[Mapping[str, str]] = {
         "no authentication yet, so anyone who can reach the port can read every table."
     ),
     "serving.stale_after_seconds": "Age from which answers are marked as stale.",
+    "sql.memory_bytes_max": (
+        "Memory that a statement of `thermocline sql` may use, besides about 300 MB for each table that it "
+        "scans. Beyond it, DuckDB spills to `sql.temp_dir`."
+    ),
+    "sql.temp_dir": "Folder for what a statement spills. Default: the system's folder for temporary files.",
     "views.enabled": "Whether `ingest run` publishes the tables' views in Trino after each commit.",
     "views.url": "URL of Trino: `https://host:port`.",
     "views.user": "Trino user that publishes the views. They run with this user's privileges.",

@@ -7,9 +7,10 @@ answers with the classes of the server. The tier lives in a temporary folder and
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -164,13 +165,17 @@ class Private:
         coding: str | None = None,
     ) -> ReadPoint:
         """As the function ``extract``."""
-        selection = Selection.of(self.definition, wanted)
-        age_seconds = self.hot.age_seconds(SystemClock().monotonic())
-        stream = Extract(self.reader.cold, self.hot, selection, age_seconds, self.folder / SPILL)
+        stream = self.stream(wanted, self.folder / SPILL)
         for chunk in encoded(stream, format_name, coding):
             sink.write(chunk)
             progress(stream.rows)
         return stream.read_point
+
+    def stream(self, wanted: Wanted, spill_folder: Path) -> Extract:
+        """An extract that is read here; several may be read at once. The block closes what it reads from."""
+        selection = Selection.of(self.definition, wanted)
+        age_seconds = self.hot.age_seconds(SystemClock().monotonic())
+        return Extract(self.reader.cold, self.hot, selection, age_seconds, spill_folder)
 
 
 @contextmanager
@@ -181,11 +186,45 @@ def opened(settings: Settings, name: str, at: ReadPoint | None = None) -> Iterat
     """
     with ExitStack() as until_the_end:
         with storage_named(name):
-            private = _open(settings, name, at, until_the_end)
+            place = _placed(settings, name, at, until_the_end)
+            private = _filled(settings, place, place.log_ends if at is None else at.end, until_the_end)
         yield private
 
 
-def _open(settings: Settings, name: str, at: ReadPoint | None, until_the_end: ExitStack) -> Private:
+@contextmanager
+def opened_together(settings: Settings, names: Sequence[str]) -> Iterator[dict[str, Private]]:
+    """Several tables as of the same moment, by name: the ends of all are known before any is read.
+
+    Tables of the same topic end at the same offsets. Raises what ``extract`` raises.
+    """
+    tables: dict[str, Private] = {}
+    with ExitStack() as until_the_end:
+        places = []
+        for name in names:
+            with storage_named(name):
+                places.append(_placed(settings, name, None, until_the_end))
+        latest = reduce(Seam.merged_max, (place.log_ends for place in places), Seam())
+        for place in places:
+            name = place.definition.name
+            with storage_named(name):
+                ends = _of_places(latest, place.log_ends)
+                tables[name] = _filled(settings, place, ends, until_the_end)
+        yield tables
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A table's snapshot, leased, and the log that goes on from it."""
+
+    table: Table
+    definition: LiveTable
+    state: SnapshotState
+    at: ReadPoint | None
+    log: Log
+    log_ends: Seam
+
+
+def _placed(settings: Settings, name: str, at: ReadPoint | None, until_the_end: ExitStack) -> _Place:
     clock = SystemClock()
     table = open_table(settings, name)
     definition = definition_of(table, name)
@@ -194,15 +233,20 @@ def _open(settings: Settings, name: str, at: ReadPoint | None, until_the_end: Ex
     lease = SnapshotLease.begin(lambda: table.io, table.location(), state.snapshot_id, purpose, clock)
     until_the_end.callback(lease.release)
     log = Log(settings.kafka)
-    log_ends = _checked_ends(definition, state, at, log)
-    ends = log_ends if at is None else at.end
-    start = Seam({(topic, p): state.seam.get((topic, p)) for topic, p, _ in ends.items()})
+    return _Place(table, definition, state, at, log, _checked_ends(definition, state, at, log))
+
+
+def _filled(settings: Settings, place: _Place, ends: Seam, until_the_end: ExitStack) -> Private:
+    clock = SystemClock()
+    table, definition, state = place.table, place.definition, place.state
+    name = definition.name
+    start = _of_places(state.seam, ends)
     folder = Path(until_the_end.enter_context(TemporaryDirectory(prefix=FOLDER_PREFIX)))
     publish(folder / COLD, table, definition, state)
     tier = HotTier.open(folder / HOT, definition, start, clock, source=source_of(table, state))
     until_the_end.callback(tier.close)
     pin = hold(folder / HOT, name, state.snapshot_id, state.seam, clock)
-    _fill(tier, definition, state, at, log, settings, start, ends)
+    _fill(tier, definition, state, place.at, place.log, settings, start, ends)
     hot = until_the_end.enter_context(pin.open(SEAL_WAIT_SECONDS))
     reader = TableReader(
         name,
@@ -214,6 +258,13 @@ def _open(settings: Settings, name: str, at: ReadPoint | None, until_the_end: Ex
     )
     reader.refresh()
     return Private(definition, folder, reader, hot)
+
+
+def _of_places(offsets: Seam, places: Seam) -> Seam:
+    """The offsets of the partitions of ``places``, 0 where there is none."""
+    return Seam(
+        {(topic, partition): offsets.get((topic, partition)) for topic, partition, _ in places.items()}
+    )
 
 
 def _fill(
@@ -247,7 +298,7 @@ def _fill(
                 raise
         else:
             return
-        start, ends = ends, Seam({(topic, p): log_ends.get((topic, p)) for topic, p, _ in ends.items()})
+        start, ends = ends, _of_places(log_ends, ends)
     if not definition.transactional:
         detail = "compaction drops records of its topics faster than they can be read"
         raise NotReady(table=definition.name, detail=detail)

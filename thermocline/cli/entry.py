@@ -23,6 +23,7 @@ from thermocline.cli import (
     quarantine,
     read,
     serve,
+    sql,
     status,
     table,
     verify,
@@ -48,6 +49,7 @@ PARTS: Final = {
     "fastapi": "serving",
     "httpx": "serving",
     "lmdb": "serving",
+    "prompt_toolkit": "serving",
     "trino": "views",
     "uvicorn": "serving",
 }
@@ -75,6 +77,7 @@ app.command("serve")(serve.serve)
 app.command("lookup")(read.lookup)
 app.command("refused")(read.refused)
 app.command("extract")(read.extract)
+app.command("sql")(sql.sql)
 app.command("verify")(verify.verify)
 app.command("explain")(explain.explain)
 app.command("version")(version.version)

@@ -166,7 +166,7 @@ def extract(  # noqa: PLR0913, PLR0917  (a command has as many options)
     is_shown = output is None and sys.stdout.isatty()
     if is_shown and chosen not in TEXTS:
         raise BadParameter(name="-o", problem="name a file, or pipe: these bytes are not for a terminal")
-    with _sink(output) as sink, _progress(url is not None, is_hidden=is_shown) as progress:
+    with file_or_stdout(output) as sink, _progress(url is not None, is_hidden=is_shown) as progress:
         point = read(sink, progress)
     _report(name, output, point, as_json)
 
@@ -297,7 +297,7 @@ def _age(answer: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def _sink(output: Path | None) -> Iterator[BinaryIO]:
+def file_or_stdout(output: Path | None) -> Iterator[BinaryIO]:
     """A file that appears when it is complete, or stdout."""
     if output is None:
         yield sys.stdout.buffer

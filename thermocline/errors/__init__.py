@@ -45,6 +45,8 @@ from thermocline.errors.request import (
     RouteNotFound,
     RowNotFound,
     ServerUnreachable,
+    SqlRefused,
+    SqlTooLarge,
     UnknownTable,
     refusal,
 )
@@ -140,6 +142,8 @@ __all__ = [
     "SeamBeyondLog",
     "ServerUnreachable",
     "SourceError",
+    "SqlRefused",
+    "SqlTooLarge",
     "StateDirUnusable",
     "StorageFailed",
     "TableError",

@@ -288,6 +288,50 @@ class HotBytesExceeded(RequestError):
     limit_bytes: int
 
 
+class SqlRefused(RequestError):
+    """The SQL statement can't be run.
+
+    It is not SQL as DuckDB has it, it names a table or a column that doesn't exist, or it fails on a value.
+    The message says where: line and column of the statement, counted from 1.
+
+    `thermocline sql` only reads: one SELECT at a time (also FROM, VALUES, WITH, DESCRIBE, SUMMARIZE and
+    EXPLAIN). SQL opens no files and no connections, loads no extensions and changes no settings; use -o to
+    write the result to a file.
+
+    Nothing was changed.
+    """
+
+    code = "sql-refused"
+    _what = "{problem}{_place}"
+    _next = "correct the statement; thermocline table list      (the tables)"
+
+    problem: str
+    line_and_column: tuple[int, ...] = ()  # empty where DuckDB doesn't say
+
+    @property
+    def _place(self) -> str:
+        return " (line {}, column {})".format(*self.line_and_column) if self.line_and_column else ""
+
+
+class SqlTooLarge(RequestError):
+    """The SQL statement needs more memory than it may use.
+
+    DuckDB spills to sql.temp_dir what joins, sorts and groupings need beyond sql.memory_bytes_max, but some
+    statements need much of it in memory at once.
+
+    Nothing was changed. Select fewer columns or rows, or raise sql.memory_bytes_max.
+    """
+
+    code = "sql-too-large"
+    exit_code = ExitCode.UNAVAILABLE
+    _what = "the statement needs more than sql.memory_bytes_max ({limit_bytes:,} bytes)."
+    _cause = "{detail}"
+    _next = "select fewer columns or rows, or raise sql.memory_bytes_max"
+
+    limit_bytes: int
+    detail: str
+
+
 class ServerUnreachable(RequestError):
     """No Thermocline server answers at the URL.
 

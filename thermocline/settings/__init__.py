@@ -24,6 +24,7 @@ from thermocline.settings.model import (
     ServingSettings,
     Settings,
     SparkSettings,
+    SqlSettings,
     TableSettings,
     ViewsSettings,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "ServingSettings",
     "Settings",
     "SparkSettings",
+    "SqlSettings",
     "TableSettings",
     "ViewsSettings",
     "check_settings",

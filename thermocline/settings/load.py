@@ -292,13 +292,14 @@ def _with_absolute_paths(settings: Settings, folder: Path) -> Settings:
         changes["warehouse"] = str(folder / catalog.warehouse)
     serving = settings.serving.model_copy(update={"state_dir": folder / settings.serving.state_dir})
     registry = _with_files(settings.registry, folder, "ca_file")
+    sql = _with_files(settings.sql, folder, "temp_dir")
     tables = {
         name: _with_files(table, folder, "key_schema_file", "value_schema_file")
         for name, table in settings.tables.items()
     }
     catalog = catalog.model_copy(update=changes)
     return settings.model_copy(
-        update={"catalog": catalog, "registry": registry, "serving": serving, "tables": tables}
+        update={"catalog": catalog, "registry": registry, "serving": serving, "sql": sql, "tables": tables}
     )
 
 

@@ -31,6 +31,8 @@ SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?b)?", re.IGNORECASE)
 SIZE_UNITS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 WORKERS_MAX: Final = 64  # beyond it a machine's cores are shared by processes that only wait for each other
 
+SQL_MEMORY_BYTES_MIN: Final = 50_000_000  # below it, DuckDB can't even sort what fits its buffers
+
 LEASE_SECONDS_MIN: Final = 1.0  # below it, an owner that swaps or collects garbage is taken for dead
 
 
@@ -233,6 +235,13 @@ class ServingSettings(_Section):
     expose_without_authentication: bool = False
 
 
+class SqlSettings(_Section):
+    """What ``thermocline sql`` may take of this machine. ``temp_dir``: by default that of the system."""
+
+    memory_bytes_max: Annotated[Bytes, Field(ge=SQL_MEMORY_BYTES_MIN)] = 2_000_000_000
+    temp_dir: Path | None = None
+
+
 class ViewsSettings(_Section):
     """The views in Trino. ``lake`` and ``kafka`` are what Trino calls its two catalogs."""
 
@@ -345,6 +354,7 @@ class Settings(_Section):
     ingest: IngestSettings = IngestSettings()
     maintenance: MaintenanceSettings = MaintenanceSettings()
     serving: ServingSettings = ServingSettings()
+    sql: SqlSettings = SqlSettings()
     views: ViewsSettings = ViewsSettings()
     tables: dict[str, TableSettings] = {}
 

@@ -20,7 +20,7 @@ PROGRAM: Final = "thermocline"
 # Those that read the configuration, however they stand in a text.
 _OF_CONFIG: Final = re.compile(
     rf"(?<![\w./-]){PROGRAM} "
-    r"(?=(?:config|dev|extract|ingest|lookup|maintain|quarantine|refused|serve|status|table|verify|views)\b)"
+    r"(?=(?:config|dev|extract|ingest|lookup|maintain|quarantine|refused|serve|sql|status|table|verify|views)\b)"
 )
 # As errors have it where a command stands alone, with a remark behind it.
 _SAME_COMMAND: Final = f"{SAME_COMMAND}      ("

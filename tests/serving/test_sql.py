@@ -1,0 +1,272 @@
+"""SQL over live tables: the rows of an extract, at one read point, by statements that only read."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from serving import private
+from serving.extract import Extract
+from serving.selection import Wanted
+from serving.sql import LiveRows, answered
+from tests.partition_spec import partition_spec_of
+from tests.serving import test_private
+from thermocline.errors import SqlRefused, SqlTooLarge, StorageFailed
+from thermocline.iceberg import catalog as catalogs
+from thermocline.rules.definition import LiveTable
+from thermocline.settings import SqlSettings
+
+private_world = test_private.private_world
+
+USERS = 40
+_TYPES = {
+    "id": "int",
+    "name": "string",
+    "ratio": "double",
+    "price": "decimal(9,2)",
+    "day": "date",
+    "moment": "timestamptz",
+    "ref": "uuid",
+    "raw": "binary",
+    "ok": "boolean",
+    "place": "struct<city: string, floor: int>",
+}
+CONDITIONS = (
+    "id > 20",
+    "id BETWEEN 3 AND 9 OR id IS NULL",
+    "name IN ('n1', 'n2', 'nobody') AND id < 30",
+    "name LIKE 'n1%'",
+    "NOT (name = 'n7')",
+    "ratio > 3",
+    "ratio <= 3",
+    "ratio = 'nan'",
+    "price >= 10.50",
+    "day < '2026-01-10'",
+    "moment >= '2026-01-01 05:00:00+02'",
+    "ref = '00000000-0000-0000-0000-00000000000b'",
+    "raw > '\\x05'::BLOB",
+    "ok",
+    "NOT ok",
+    "ok IS NULL",
+    "place.floor = 4",
+    "place.city IS NULL",
+)
+
+
+def rows_of(world: SimpleNamespace, statement: str) -> list[dict[str, Any]]:
+    with answered(world.settings, statement) as answer:
+        return [row for batch in answer.batches() for row in batch.to_pylist()]
+
+
+def test_a_statement_sees_the_rows_of_an_extract_at_its_read_point(private_world: SimpleNamespace) -> None:
+    _write_hot_records(private_world)
+    with answered(private_world.settings, "SELECT * FROM profiles ORDER BY user_id") as answer:
+        found = pa.Table.from_batches(answer.batches(), answer.schema).to_pylist()
+        point = answer.read_points["profiles"]
+    sink = io.BytesIO()
+    private.extract(private_world.settings, "profiles", None, "arrow", sink, point, lambda _: None)
+    extracted = pa.ipc.open_stream(sink.getvalue()).read_all().to_pylist()
+    assert found == sorted(extracted, key=lambda row: row["user_id"])
+    assert {row["user_id"]: row["value"] for row in found} == {"u0": "cold", "u1": "hot", "u9": "hot"}
+
+
+def test_a_table_may_be_scanned_several_times_and_given_up(private_world: SimpleNamespace) -> None:
+    _write_hot_records(private_world)
+    joined = (
+        "SELECT a.user_id FROM profiles a JOIN PROFILES b USING (user_id) WHERE b.value = 'hot' ORDER BY 1"
+    )
+    assert rows_of(private_world, joined) == [{"user_id": "u1"}, {"user_id": "u9"}]
+    assert len(rows_of(private_world, "SELECT 1 AS one FROM profiles LIMIT 1;")) == 1
+    assert rows_of(private_world, "SELECT count(*) AS n, count(*) AS n FROM profiles") == [{"n": 3, "n_1": 3}]
+
+
+def test_tables_of_one_topic_end_at_the_same_offsets(private_world: SimpleNamespace) -> None:
+    """The log grows each time that its ends are asked for: a table after the other would see more of it."""
+    _add_a_second_table(private_world)
+    world = private_world.world
+
+    def growing(_: Any) -> Any:
+        world.produce(test_private._profile("grown"), test_private._value(str(len(world.logs[0]))))
+        return world.end
+
+    private_world.log.ends = growing
+    joined = "SELECT a.value AS one, b.value AS other FROM profiles a JOIN copies b USING (user_id)"
+    with answered(private_world.settings, f"{joined} WHERE user_id = 'grown'") as answer:
+        (row,) = [row for batch in answer.batches() for row in batch.to_pylist()]
+        assert row["one"] == row["other"]
+        assert answer.read_points["profiles"].end == answer.read_points["copies"].end
+
+
+def test_provenance_is_there_for_those_who_name_it(private_world: SimpleNamespace) -> None:
+    offsets = rows_of(private_world, "SELECT user_id, _kafka_offset FROM profiles ORDER BY 1 LIMIT 1")
+    assert offsets == [{"user_id": "u0", "_kafka_offset": 0}]
+    assert "_kafka_offset" not in rows_of(private_world, "SELECT * FROM profiles")[0]
+
+
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        ("SELECT * FORM profiles", 'syntax error at or near "profiles" (line 1, column 15)'),
+        ("SELECT 'äö',\n  nope FROM profiles", '"nope" not found in FROM clause! .* (line 2, column 3)'),
+        (
+            "SELECT * FROM profile",
+            'there is no table "profile"; did you mean "profiles"? (line 1, column 15)',
+        ),
+        ("EXPLAIN SELECT nope FROM profiles", '"nope" not found .* (line 1, column 16)'),
+        (
+            "SELECT user_id::INT FROM profiles",
+            "Could not convert string 'u.' to INT32 .* (line 1, column 15)",
+        ),
+        ("SELECT 1; SELECT 2", "one statement at a time"),
+        (" ", "there is no statement"),
+    ],
+)
+def test_a_mistake_is_one_sentence_with_its_place(
+    private_world: SimpleNamespace, statement: str, what: str
+) -> None:
+    with pytest.raises(SqlRefused) as refused:
+        rows_of(private_world, statement)
+    pattern = what.replace("(", r"\(").replace(")", r"\)").replace("?", r"\?")
+    assert refused.match(pattern)
+    assert "\n" not in refused.value.what
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE copied AS SELECT * FROM profiles",
+        "INSERT INTO profiles VALUES (1)",
+        "DROP VIEW profiles",
+        "COPY profiles TO '{folder}/copied.csv'",
+        "ATTACH '{folder}/other.db'",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SET memory_limit = '8GB'",
+        "PRAGMA threads = 8",
+        "CALL pragma_version()",
+        "EXPLAIN ANALYZE COPY (SELECT 1) TO '{folder}/copied.csv'",
+        "SELECT * FROM read_csv('{folder}/secret.csv')",
+        "SELECT * FROM '{folder}/secret.csv'",
+        "SELECT * FROM glob('{folder}/*')",
+        "SELECT * FROM read_text('{folder}/secret.csv')",
+        "SELECT * FROM query('FROM read_text(''{folder}/secret.csv'')')",
+    ],
+)
+def test_a_statement_neither_writes_nor_leaves_the_database(
+    private_world: SimpleNamespace, tmp_path: Path, statement: str
+) -> None:
+    (tmp_path / "secret.csv").write_text("secret\n1\n")
+    with pytest.raises(SqlRefused):
+        rows_of(private_world, statement.format(folder=tmp_path))
+    assert not [*tmp_path.glob("copied*"), *tmp_path.glob("other*")]
+
+
+def test_more_memory_than_allowed_is_named(private_world: SimpleNamespace) -> None:
+    private_world.settings = private_world.settings.model_copy(
+        update={"sql": SqlSettings(memory_bytes_max=50_000_000)}
+    )
+    with pytest.raises(SqlTooLarge) as large:
+        rows_of(private_world, "SELECT list(md5(i::VARCHAR)) AS all FROM range(2_000_000) t(i)")
+    assert "50,000,000 bytes" in large.value.what
+
+
+def test_what_fails_in_a_scan_keeps_its_name(
+    private_world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_: Extract) -> Any:
+        raise StorageFailed(table="profiles", detail="Input/output error")
+        yield
+
+    monkeypatch.setattr(Extract, "batches", failing)
+    with pytest.raises(StorageFailed, match="Input/output error"):
+        rows_of(private_world, "SELECT * FROM profiles")
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_a_condition_given_to_a_scan_means_what_it_means_to_duckdb(condition: str) -> None:
+    """The same query over the scans, which are handed projection and condition, and over a plain table."""
+    definition = LiveTable.build(
+        name="things", identifier="a.things", topics=("things",), key=("id",), entity=("id",), columns=_TYPES
+    )
+    stored = _things(definition)
+    scans = LiveRows(_Table(definition, stored), list(_TYPES))  # type: ignore[arg-type]
+    whole = pa.Table.from_batches(scans.scanner().to_reader(), scans.schema)
+    with duckdb.connect(config={"python_enable_replacements": False}) as connection:
+        connection.register("scanned", scans)
+        connection.register("plain", whole)
+        found, expected = (
+            connection.execute(f"SELECT name, ref FROM {table} WHERE {condition} ORDER BY name").fetchall()
+            for table in ("scanned", "plain")
+        )
+    assert found == expected
+    assert 0 < len(found) < stored.num_rows
+
+
+class _Table:
+    """A table of which the rows are known, as far as SQL asks it."""
+
+    folder = Path("nowhere")
+
+    def __init__(self, definition: LiveTable, stored: pa.Table) -> None:
+        self.definition = definition
+        self._stored = stored
+
+    def stream(self, wanted: Wanted, _: Path) -> Any:
+        rows = self._stored.select(wanted.columns)
+        return SimpleNamespace(
+            schema=rows.schema, batches=lambda: (batch for batch in rows.to_batches(7)), read_point=None
+        )
+
+
+def _things(definition: LiveTable) -> pa.Table:
+    """Rows with every value, nulls and NaN among them, as an extract has them."""
+    rows = [
+        {
+            "id": n,
+            "name": f"n{n}",
+            "ratio": float("nan") if n % 5 == 0 else n / 7,
+            "price": Decimal(n) / 2,
+            "day": date(2026, 1, 1 + n % 28),
+            "moment": datetime(2026, 1, 1, n % 24, tzinfo=UTC),
+            "ref": UUID(int=n).bytes,
+            "raw": bytes([n]),
+            "ok": n % 2 == 0,
+            "place": {"city": f"c{n}", "floor": n % 6},
+        }
+        for n in range(USERS)
+    ]
+    rows.append({"id": USERS, "name": "nulls"})
+    schema = pa.schema([definition.given_schema.field(name) for name in _TYPES])
+    return pa.Table.from_pylist(rows, schema)
+
+
+def _add_a_second_table(world: SimpleNamespace) -> None:
+    """``copies``, of the same topic and committed up to the same offsets as ``profiles``."""
+    catalog = catalogs.open_catalog(world.settings.catalog)
+    copies = catalog.create_table(
+        "app.copies",
+        world.world.definition.iceberg_schema(),
+        partition_spec=partition_spec_of(world.world.definition),
+        properties={catalogs.DEFINITION_PROPERTY: world.world.definition.to_json()},
+    )
+    test_private._commit(copies, world.world)
+    section = world.settings.tables["profiles"].model_copy(update={"identifier": "app.copies"})
+    tables = {**world.settings.tables, "copies": section}
+    world.settings = world.settings.model_copy(update={"tables": tables})
+
+
+def _write_hot_records(world: SimpleNamespace) -> None:
+    """A row written again, one deleted, and a new one; all of them beyond the seam."""
+    profile, value = test_private._profile, test_private._value
+    world.world.produce(profile("u1"), value("hot"), partition=1)
+    world.world.produce(profile("u9"), value("hot"), partition=2)
+    world.world.produce(profile("u2"), None, partition=2)

@@ -1,0 +1,76 @@
+"""The command around SQL: how results are written, and the prompt."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from thermocline.cli.sql_formats import encode_csv, encode_json_lines
+from thermocline.cli.sql_prompt import is_complete, prompt
+
+COLUMNS: dict[str, pa.Array] = {
+    "text": pa.array(['say "hi", then go', None]),
+    "number": pa.array([Decimal("1.50"), None], pa.decimal128(5, 2)),
+    "at": pa.array([datetime(2026, 1, 2, 3, 4, 5, 600, tzinfo=UTC), None], pa.timestamp("us", "UTC")),
+    "hour": pa.array([time(1, 2, 3), None], pa.time64("us")),
+    "raw": pa.array([b"\x00\xff", None]),
+    "ok": pa.array([True, None]),
+    "lasts": pa.array([pa.scalar((1, 2, 3_500_000_000), pa.month_day_nano_interval()), None]),
+    "place": pa.array([{"city": "Ulm"}, None]),
+    "tags": pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())),
+}
+
+
+def test_values_in_csv_and_json_lines_look_as_in_a_lookup() -> None:
+    batch = pa.record_batch(COLUMNS)
+    written = b"".join(map(bytes, encode_csv(batch.schema, [batch]))).decode()
+    assert written == (
+        "text,number,at,hour,raw,ok,lasts,place,tags\n"
+        '"say ""hi"", then go",1.50,2026-01-02T03:04:05.000600Z,01:02:03,AP8=,true,P1M2DT3.5S,'
+        '"{""city"": ""Ulm""}","{""a"": 1}"\n'
+        ",,,,,,,,\n"
+    )
+    lines = b"".join(map(bytes, encode_json_lines(batch.schema, [batch]))).decode().splitlines()
+    assert lines[0] == (
+        '{"text": "say \\"hi\\", then go", "number": "1.50", "at": "2026-01-02T03:04:05.000600Z", '
+        '"hour": "01:02:03", "raw": "AP8=", "ok": true, "lasts": "P1M2DT3.5S", "place": {"city": "Ulm"}, '
+        '"tags": {"a": 1}}'
+    )
+    assert lines[1].count("null") == len(COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [
+        ("", True),
+        (".tables", True),
+        ("select 1", False),
+        ("select 1;  ", True),
+        ("select ';", False),
+        ("select 'it''s';", True),
+        ('select ";" from t', False),
+        ('select ";" from t;', True),
+    ],
+)
+def test_enter_ends_what_is_complete(text: str, ends: bool) -> None:
+    assert is_complete(text) is ends
+
+
+def test_the_prompt_takes_statements_over_lines_until_it_is_quit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    run: list[str] = []
+    with create_pipe_input() as typed, create_app_session(input=typed, output=DummyOutput()):
+        typed.send_text("select\r1;\r.tables\r\rselect 2;\r.quit\rselect 3;\r")
+        prompt(["plans", "profiles"], run.append)
+    assert run == ["select\n1;", "select 2;"]
+    assert "plans\nprofiles" in capsys.readouterr().err
+    assert "+select\n+1;" in (tmp_path / "thermocline" / "sql_history").read_text()

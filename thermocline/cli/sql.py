@@ -1,0 +1,134 @@
+"""``thermocline sql``: SQL over live tables, read in this process."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from thermocline.cli.output import counted, say, show, show_error, table
+from thermocline.cli.read import EXTENSIONS, file_or_stdout
+from thermocline.cli.session import AsJson, session_of
+from thermocline.cli.sql_formats import ENCODERS, json_document, rows_of, text_of
+from thermocline.errors import BadParameter, ThermoclineError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from serving.sql import Answer
+    from thermocline.settings import Settings
+
+# More scroll out of sight; --csv, --json and -o have them all.
+ROWS_SHOWN_MAX: Final = 100
+
+
+def sql(
+    context: typer.Context,
+    statement: Annotated[
+        str | None, typer.Argument(metavar="STATEMENT", help="A statement. Default: a prompt, or stdin.")
+    ] = None,
+    command: Annotated[
+        str | None, typer.Option("-c", "--command", metavar="STATEMENT", help="The same as an option.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="PATH",
+            help="Write the result to PATH: .parquet, .arrow, .csv or .jsonl. It appears only when complete.",
+        ),
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV instead of a table.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Query tables as of now with SQL.
+
+    DuckDB's SQL, in this process, which reads tables and Kafka directly. All tables of a statement are read
+    as of the same moment; their read points are printed on stderr. Statements only read.
+
+    Example: `thermocline sql "select app_id, count(*) from profiles group by app_id"`
+    """
+    if statement is not None and command is not None:
+        raise BadParameter(name="-c", problem="a statement is given already")
+    if as_csv and (as_json or output):
+        raise BadParameter(name="--csv", problem="choose one of --csv, --json and -o")
+    if output and output.suffix.lower() not in EXTENSIONS:
+        known = ", ".join(EXTENSIONS)
+        raise BadParameter(name=str(output), problem=f'"{output.suffix}" is no known format; known: {known}')
+    settings = session_of(context).settings()
+    given = statement if statement is not None else command
+    if given is None and not sys.stdin.isatty():
+        given = sys.stdin.read()
+    if given is not None:
+        _run(settings, given, output, as_csv, as_json)
+        return
+    from thermocline.cli.sql_prompt import prompt
+
+    prompt(sorted(settings.tables), lambda text: _run_and_go_on(settings, text, output, as_csv, as_json))
+
+
+def _run_and_go_on(settings: Settings, text: str, output: Path | None, as_csv: bool, as_json: bool) -> None:
+    try:
+        _run(settings, text, output, as_csv, as_json)
+    except ThermoclineError as error:
+        show_error(error, as_json)
+
+
+def _run(settings: Settings, text: str, output: Path | None, as_csv: bool, as_json: bool) -> None:
+    from serving.sql import answered
+
+    with answered(settings, text) as answer:
+        for name, point in answer.read_points.items():
+            say(f"read point of {name}: {point.to_header()}")
+        if output is not None:
+            _write(answer, output, as_json)
+        elif as_csv:
+            for chunk in ENCODERS["csv"](answer.schema, answer.batches()):
+                sys.stdout.buffer.write(chunk)
+            sys.stdout.buffer.flush()
+        elif as_json:
+            sys.stdout.writelines(json_document(answer))
+        else:
+            _show(answer)
+
+
+def _write(answer: Answer, output: Path, as_json: bool) -> None:
+    encode = ENCODERS[EXTENSIONS[output.suffix.lower()]]
+    rows = 0
+
+    def counting() -> Iterator[pa.RecordBatch]:
+        nonlocal rows
+        for batch in answer.batches():
+            rows += batch.num_rows
+            yield batch
+
+    with file_or_stdout(output) as sink:
+        for chunk in encode(answer.schema, counting()):
+            sink.write(chunk)
+    size = output.stat().st_size
+    points = {name: point.to_dict() for name, point in answer.read_points.items()}
+    document = {"path": str(output), "rows": rows, "bytes": size, "read_points": points}
+    show(document, Text(f"{output}: {counted(rows, 'row')}, {size:,} bytes"), as_json)
+
+
+def _show(answer: Answer) -> None:
+    shown: list[list[Text]] = []
+    rows = 0
+    for batch in answer.batches():
+        rows += batch.num_rows
+        wanted = ROWS_SHOWN_MAX - len(shown)
+        shown += [[_cell(value) for value in row] for row in rows_of(batch.slice(0, wanted))]
+    words = counted(rows, "row")
+    if rows > len(shown):
+        words += f", the first {len(shown)} shown; --csv, --json and -o give all"
+    show(None, Group(table(answer.schema.names, shown), Text(words, style="dim")), as_json=False)
+
+
+def _cell(value: object) -> Text:
+    return Text("null", style="dim") if value is None else Text(text_of(value))

@@ -1,0 +1,95 @@
+"""The prompt of ``thermocline sql``: statements over several lines until ``;``, with a history."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import WordCompleter
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.lexers import PygmentsLexer
+from pygments.lexers.sql import SqlLexer
+
+from thermocline.cli.output import say
+
+if TYPE_CHECKING:
+    from prompt_toolkit.key_binding import KeyPressEvent
+
+HELP: Final = "a statement ends with ;   .tables lists the tables, .quit (or Ctrl-D) ends"
+QUIT: Final = (".quit", ".exit")
+COMMANDS: Final = (".tables", ".help", *QUIT)
+
+
+def prompt(tables: Sequence[str], run: Callable[[str], None]) -> None:
+    """Runs statements as they are typed, until the user quits. Ctrl-C gives up a line or a statement."""
+    say(HELP)
+    session: PromptSession[str] = PromptSession(
+        "sql> ",
+        multiline=True,
+        prompt_continuation="...> ",
+        key_bindings=_keys(),
+        history=FileHistory(str(_history_file())),
+        completer=WordCompleter([*tables, *COMMANDS], WORD=True),
+        complete_while_typing=False,
+        lexer=PygmentsLexer(SqlLexer),
+    )
+    while True:
+        try:
+            text = session.prompt().strip()
+            if text in QUIT:
+                return
+            answer(text, tables, run)
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return
+
+
+def answer(text: str, tables: Sequence[str], run: Callable[[str], None]) -> None:
+    """Answers one entry: a statement, a command, or nothing."""
+    if text == ".tables":
+        say("\n".join(tables) or "none is configured")
+    elif text.startswith("."):
+        say(HELP)
+    elif text:
+        run(text)
+
+
+def is_complete(text: str) -> bool:
+    """Whether Enter ends an entry: a command, nothing at all, or a statement up to its semicolon."""
+    entry = text.strip()
+    return not entry or entry.startswith(".") or (entry.endswith(";") and not _is_within_quotes(entry))
+
+
+def _is_within_quotes(text: str) -> bool:
+    """Whether a string or a quoted name is still open at the end; a doubled quote closes and opens it."""
+    quote = ""
+    for character in text:
+        if character in "'\"" and quote in ("", character):
+            quote = "" if quote else character
+    return bool(quote)
+
+
+def _keys() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if is_complete(buffer.text):
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n")
+
+    return keys
+
+
+def _history_file() -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    file = Path(state) / "thermocline" / "sql_history"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return file

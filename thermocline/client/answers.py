@@ -1,0 +1,187 @@
+"""The values that answers are made of, and those that requests are made from."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Final, Protocol, Self
+from uuid import UUID
+
+Row = dict[str, Any]
+"""A row by column: numbers, strings, booleans, None; what is nested as dicts and lists. Times are RFC 3339
+texts, decimals and UUIDs texts, binary base64."""
+Offsets = dict[str, dict[int, int]]
+"""Topic → partition → offset."""
+KeyValue = int | str | bytes | date | UUID
+
+_PLACE: Final = re.compile(r"(.+)/(\d+)@(\d+)")
+
+
+class Delivered(Protocol):
+    """Where a record is in the log, such as `confluent_kafka.Message` as a delivery report gets it."""
+
+    def topic(self) -> str | None:
+        """Its topic."""
+        ...
+
+    def partition(self) -> int | None:
+        """Its partition."""
+        ...
+
+    def offset(self) -> int | None:
+        """Its offset."""
+        ...
+
+
+ReadAfter = Delivered | str | Iterable["Delivered | str"]
+"""Records that an answer must include: delivery reports, or ``TOPIC/PARTITION@OFFSET``; one or several."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPoint:
+    """Exactly what an answer reflects: a snapshot, and of each partition the records in [seam, end).
+
+    Reads of a table at equal read points are equal.
+    """
+
+    snapshot_id: int
+    seam: Offsets
+    end: Offsets
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> Self:
+        """From the JSON of an answer."""
+        return cls(int(body["snapshot_id"]), _offsets(body["seam"]), _offsets(body["end"]))
+
+    def to_json(self) -> str:
+        """As ``thermocline extract --at`` and ``views pin --at`` take it."""
+        fields = {"snapshot_id": str(self.snapshot_id), "seam": self.seam, "end": self.end}
+        return json.dumps(fields, separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRecord:
+    """A record that Kafka accepted, and that doesn't match the table's definition; ``reason`` says why."""
+
+    topic: str
+    partition: int
+    offset: int
+    stage: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The rows of one entity, sorted by key, or one row.
+
+    ``age_seconds``: since every partition was last read up to its end; None if it never was. ``stale``: that
+    is more than the server's ``serving.stale_after_seconds``. ``refused``: records up to ``read_after`` that
+    the table can't take; without it, and where there are no rows, those that aren't committed yet.
+    """
+
+    table: str
+    rows: list[Row]
+    read_point: ReadPoint
+    age_seconds: float | None
+    stale: bool
+    refused: tuple[RefusedRecord, ...] = ()
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> Self:
+        """From the JSON of an answer."""
+        refused = tuple(RefusedRecord(**one) for one in body.get("refused", ()))
+        point = ReadPoint.of(body["read_point"])
+        return cls(body["table"], body["rows"], point, body["age_seconds"], body["stale"], refused)
+
+    @classmethod
+    def all_of(cls, body: Mapping[str, Any]) -> list[Self]:
+        """From the JSON of a batch's answer, one for each entity."""
+        return [cls.of({**body, "rows": result["rows"]}) for result in body["results"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Records that aren't committed yet and that the table can't take, the newest of a partition first.
+
+    ``more``: there are more of them than were asked for. The rest is as in `Answer`.
+    """
+
+    table: str
+    records: tuple[RefusedRecord, ...]
+    more: bool
+    read_point: ReadPoint
+    age_seconds: float | None
+    stale: bool
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> Self:
+        """From the JSON of an answer."""
+        records = tuple(RefusedRecord(**one) for one in body["refused"])
+        point = ReadPoint.of(body["read_point"])
+        return cls(body["table"], records, body["more"], point, body["age_seconds"], body["stale"])
+
+
+def key_text(value: KeyValue) -> str:
+    """A key column's value in a URL. Raises `TypeError` where it can't be one."""
+    match value:
+        case bool():
+            pass
+        case int() | str() | UUID():
+            return str(value)
+        case bytes():
+            return base64.b64encode(value).decode()
+        case date():
+            return value.isoformat()
+    raise TypeError(f"{value!r} can't be a key column's value: int, str, bytes, date and UUID can")
+
+
+def key_json(value: KeyValue) -> int | str:
+    """A key column's value in JSON: integers as numbers, all else as text. Raises as `key_text`."""
+    text = key_text(value)
+    return value if isinstance(value, int) else text
+
+
+def read_after_text(records: ReadAfter) -> str:
+    """The ``Thermocline-Read-After`` header: of each partition the last record named.
+
+    Raises:
+        ValueError: there is no record, one wasn't delivered, or a text isn't TOPIC/PARTITION@OFFSET.
+    """
+    several = [records] if isinstance(records, str) or hasattr(records, "offset") else list(records)
+    last: dict[tuple[str, int], int] = {}
+    for one in several:
+        for topic, partition, offset in _texts(one) if isinstance(one, str) else [_delivered(one)]:
+            last[topic, partition] = max(offset, last.get((topic, partition), 0))
+    if not last:
+        raise ValueError("read_after names no record")
+    return ", ".join(f"{topic}/{partition}@{offset}" for (topic, partition), offset in last.items())
+
+
+def _texts(text: str) -> Iterable[tuple[str, int, int]]:
+    for part in text.split(","):
+        match = _PLACE.fullmatch(part.strip())
+        if match is None:
+            raise ValueError(f'"{part.strip()}" is not of the form TOPIC/PARTITION@OFFSET')
+        yield match[1], int(match[2]), int(match[3])
+
+
+def _delivered(report: Any) -> tuple[str, int, int]:
+    """Where a record is. Other clients' reports have attributes where confluent_kafka's have methods."""
+    error = _given(report, "error") if hasattr(report, "error") else None
+    topic, partition, offset = (_given(report, name) for name in ("topic", "partition", "offset"))
+    if error is not None or topic is None or partition is None or offset is None or offset < 0:
+        raise ValueError(f"the record was not delivered: {error or 'it has no offset'}")
+    return topic, partition, offset
+
+
+def _given(report: object, name: str) -> Any:
+    value = getattr(report, name)
+    return value() if callable(value) else value
+
+
+def _offsets(body: Mapping[str, Mapping[str, int]]) -> Offsets:
+    return {topic: {int(number): at for number, at in parts.items()} for topic, parts in body.items()}

@@ -1,0 +1,156 @@
+"""The requests and what is made of their answers, without sending any: blocking and async clients share it.
+
+Each request is a generator. It yields what is to be done next, a `Call` to send or a `Wait`, and is sent what
+came of it: the response, or httpx's error where there was none. Its value is the answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count, islice
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
+
+import httpx
+
+from thermocline.client.answers import (
+    Answer,
+    KeyValue,
+    ReadAfter,
+    Refused,
+    key_json,
+    key_text,
+    read_after_text,
+)
+from thermocline.client.errors import ClientError, Unreachable, problem_of
+from thermocline.client.retries import Retries, retry_after_seconds
+
+# As many as a server takes at once.
+ENTITIES_MAX: Final = 1_000
+# An answer may wait for read_after (10 s by default), an extract for a seal and for others before it.
+TIMEOUT_SECONDS: Final = 60.0
+PROBLEM_TYPE: Final = "application/problem+json"
+READ_AFTER: Final = "Thermocline-Read-After"
+# What proxies answer for servers that are starting or busy. All else without a problem is another server's.
+_BUSY: Final = (429, 502, 503, 504)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request to be sent. ``is_streamed``: the body of a successful answer is not read at once."""
+
+    method: str
+    path: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    json: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    is_streamed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A pause."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What an extract has of a table; None is no restriction."""
+
+    columns: Sequence[str] | None
+    where: str | None
+    limit: int | None
+    read_after: ReadAfter | None
+
+
+Reply = httpx.Response | httpx.TransportError | None
+Steps = Generator[Call | Wait, Reply, T]
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """The requests of one client."""
+
+    url: str
+    retries: Retries
+
+    def lookup(
+        self, table: str, entity: Mapping[str, KeyValue], read_after: ReadAfter | None
+    ) -> Steps[Answer]:
+        """One entity, or one row."""
+        params = {name: key_text(value) for name, value in entity.items()}
+        call = Call("GET", _path(table, "rows"), params, headers=_headers(read_after))
+        response = yield from self._answered(call)
+        return Answer.of(response.json())
+
+    def lookup_many(
+        self, table: str, entities: Iterable[Mapping[str, KeyValue]], read_after: ReadAfter | None
+    ) -> Steps[list[Answer]]:
+        """Several entities, in requests of as many as a server takes."""
+        headers = _headers(read_after)
+        left = ({name: key_json(value) for name, value in entity.items()} for entity in entities)
+        answers: list[Answer] = []
+        while batch := list(islice(left, ENTITIES_MAX)):
+            call = Call("POST", _path(table, "rows:batch"), json={"entities": batch}, headers=headers)
+            response = yield from self._answered(call)
+            answers += Answer.all_of(response.json())
+        return answers
+
+    def refused(self, table: str, limit: int) -> Steps[Refused]:
+        """Refused records."""
+        response = yield from self._answered(Call("GET", _path(table, "refused"), {"limit": str(limit)}))
+        return Refused.of(response.json())
+
+    def extract(
+        self, table: str, wanted: Wanted, media_type: str, coding: str | None = None
+    ) -> Steps[httpx.Response]:
+        """The response to be streamed, compressed where a coding is named."""
+        named = {"columns": wanted.columns and list(wanted.columns), "where": wanted.where}
+        body = {name: value for name, value in {**named, "limit": wanted.limit}.items() if value is not None}
+        accepted = {"Accept": media_type, "Accept-Encoding": coding or "identity"}
+        headers = {**accepted, **_headers(wanted.read_after)}
+        call = Call("POST", _path(table, "extract"), json=body, headers=headers, is_streamed=True)
+        return (yield from self._answered(call))
+
+    def _answered(self, call: Call) -> Steps[httpx.Response]:
+        """The response to a call, repeated where that may help."""
+        started = time.monotonic()
+        for attempts in count(1):
+            reply = yield call
+            failure = self._failure(reply)
+            if failure is None:
+                assert isinstance(reply, httpx.Response)
+                return reply
+            header = reply.headers.get("Retry-After") if isinstance(reply, httpx.Response) else None
+            elapsed = time.monotonic() - started
+            wait = self.retries.wait_seconds(attempts, elapsed, retry_after_seconds(header))
+            if not failure.retryable or wait is None:
+                raise failure
+            yield Wait(wait)
+        raise AssertionError
+
+    def _failure(self, reply: Reply) -> ClientError | None:
+        if not isinstance(reply, httpx.Response):
+            failure = Unreachable(self.url, str(reply) or type(reply).__name__)
+            failure.__cause__ = reply
+            return failure
+        if reply.is_success:
+            return None
+        if reply.headers.get("Content-Type", "").startswith(PROBLEM_TYPE):
+            return problem_of(reply.json())
+        stranger = Unreachable(self.url, f"it answered {reply.status_code}; is it a Thermocline server?")
+        stranger.retryable = reply.status_code in _BUSY
+        return stranger
+
+
+def _path(table: str, rest: str) -> str:
+    return f"/v1/tables/{quote(table, safe='')}/{rest}"
+
+
+def _headers(read_after: ReadAfter | None) -> dict[str, str]:
+    return {} if read_after is None else {READ_AFTER: read_after_text(read_after)}
