@@ -183,8 +183,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     ),
     "tables.NAME.partial_updates": (
         "A column whose field is missing in a record's value keeps its value; null sets null. In Debezium's "
-        "events, so does one with the placeholder of a value that is not there. JSON only; not on compacted "
-        "topics; can't be altered."
+        "events, so does one with the placeholder of a value that is not there. Not on compacted topics; "
+        "can't be altered."
     ),
     "tables.NAME.views": "Which of the views `live`, `live_by_key` and `cold` to publish.",
     "tables.NAME.views_bounded": (

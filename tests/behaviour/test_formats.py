@@ -1,4 +1,7 @@
-"""The examples of docs/formats.md on real parts: from `table create` to lookups, before and after commits."""
+"""The examples of docs/formats.md on real parts: from `table create` to lookups, before and after commits.
+
+On Spark, its workers read the records, and ask the registry themselves.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
 from embedded.stack import Stack
+from ingest.engine import start_engine
 from ingest.owner import Owner
 from serving import private
 from tests.docs.examples import EXAMPLES, Example
@@ -42,9 +46,15 @@ def registry() -> Iterator[RegistryServer]:
     schema_registry._client.cache_clear()
 
 
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory, jvm: Any, registry: RegistryServer) -> Iterator[Stack]:
-    stack = Stack(tmp_path_factory.mktemp("formats"), catalog="examples", engine="local")
+@pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.full)])
+def stack(
+    tmp_path_factory: pytest.TempPathFactory,
+    jvm: Any,
+    registry: RegistryServer,
+    request: pytest.FixtureRequest,
+) -> Iterator[Stack]:
+    engine: str = request.param
+    stack = Stack(tmp_path_factory.mktemp("formats"), catalog=f"examples_{engine}", engine=engine)
     base = stack.config_path.read_text().partition("[tables.")[0]
     section = f'\n[registry]\nurl = "{registry.url}"\n'
     stack.config_path.write_text(base + section + "".join(example.toml for example in SHOWN))
@@ -57,15 +67,21 @@ def stack(tmp_path_factory: pytest.TempPathFactory, jvm: Any, registry: Registry
     stack.stop()
 
 
-def test_each_example_reads_the_same_before_and_after_its_commit(stack: Stack) -> None:
+def test_each_example_reads_the_same_before_and_after_its_commit(
+    stack: Stack, registry: RegistryServer
+) -> None:
     ends = {example.name: written(stack, example) for example in SHOWN}
     server = stack.serve()
     stack.wait_until_ready(server)
     for example in SHOWN:
         assert looked_up(stack, example, ends[example.name]) == expected(example), example.name
+    engine = start_engine(stack.settings, "examples")
     for example in SHOWN:
-        owner = Owner.open(stack.settings, example.name, SystemClock())
+        owner = Owner.open(stack.settings, example.name, SystemClock(), engine=engine)
+        registry.asked.clear()
         owner.catch_up(threading.Event())
+        if stack.settings.ingest.engine == "spark":  # elsewhere, this process knows them
+            assert {f"/schemas/ids/{id_}" for id_ in example.registered} <= set(registry.asked), example.name
         owner.close()
         committed = str(owner.position.snapshot_id)
 
@@ -77,6 +93,7 @@ def test_each_example_reads_the_same_before_and_after_its_commit(stack: Stack) -
         assert looked_up(stack, example, ends[example.name]) == expected(example), example.name
         assert extracted(stack, example) == expected(example), example.name
         assert entry.run(["--config", str(stack.config_path), "verify", example.name]) == 0, example.name
+    engine.stop()
 
 
 def written(stack: Stack, example: Example) -> int:

@@ -153,6 +153,13 @@ def test_each_operation_gives_the_row_after_it_or_its_end() -> None:
     assert decoded.columns["name"] == ["Ann", "Ann", "Anna", None, None, None]
 
 
+def test_nothing_of_the_row_that_a_delete_brings_along_counts() -> None:
+    decoded = decode(event("d", row(bio=UNAVAILABLE, price=Decimal("123456.00"))), event("c", row()))
+    assert decoded.bad == []
+    assert decoded.tombstones == [True, False]
+    assert all(values[0] is None for name, values in decoded.columns.items() if name != "id")
+
+
 def test_types_are_read_by_what_connect_calls_them() -> None:
     decoded = decode(
         event(

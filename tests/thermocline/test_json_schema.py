@@ -64,6 +64,12 @@ def test_a_record_that_names_no_schema_of_json_is_bad() -> None:
     assert bad.reason == "schema 7 is one of Avro, not of JSON Schema"
 
 
+def test_a_bad_key_counts_before_a_bad_value() -> None:
+    keys = [framed(7, GOOD_KEY), framed(8, GOOD_KEY), b"", framed(7, b""), framed(7, b"[]")]
+    decoded = decoder_for(table(), REGISTRY).decode(keys, [framed(8, b"{}")] * len(keys))
+    assert [bad.stage for bad in decoded.bad] == [Stage.DECODE, *[Stage.KEY] * 4]
+
+
 def test_a_field_by_its_path_says_that_a_record_deletes() -> None:
     definition = table(delete_when={"path": "op.kind", "values": ["D"]}, key_format="json")
     documents = [{"op": {"kind": "D"}, "small": "none of its type"}, {"op": {"kind": "U"}}, {"op": 1}]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -287,6 +287,24 @@ def test_another_type_than_the_columns_is_bad(column: str, type_: Any, value: by
     decoded = decode({column: type_}, value)
     assert [bad.stage for bad in decoded.bad] == [Stage.CONTRACT]
     assert decoded.bad[0].reason.startswith(f"{column} (")
+
+
+def test_times_are_the_same_alone_and_among_others_and_a_bad_one_is_bad_alone() -> None:
+    chance = random.Random(7)
+    seconds = [-62_135_596_801, -62_135_596_800, -1, 0, 253_402_300_799, 253_402_300_800, 2**62, -(2**63)]
+    seconds += [chance.randrange(-62_135_596_800, 253_402_300_800) for _ in range(200)]
+    times = [(one, chance.choice([0, 1_000, 999_999_000, 1, -1_000, 10**9])) for one in seconds]
+    alone = [decode({"at": "timestamptz"}, body(at={"seconds": s, "nanos": n})) for s, n in times]
+    values = [body(at={"seconds": s, "nanos": n}) for s, n in times]
+    good = [place for place, one in enumerate(alone) if not one.bad]
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    expected = [epoch + timedelta(seconds=times[one][0], microseconds=times[one][1] // 1_000) for one in good]
+    together = decode({"at": "timestamptz"}, *values)
+    assert (together.good, together.columns["at"]) == (good, expected)
+    good_alone = decode({"at": "timestamptz"}, *[values[one] for one in good], b"")
+    assert (good_alone.bad, good_alone.columns["at"]) == ([], [*expected, None])
+    is_time = [-62_135_596_800 <= s < 253_402_300_800 and n in (0, 1_000, 999_999_000) for s, n in times]
+    assert [place for place, one in enumerate(is_time) if one] == good
 
 
 def test_a_message_of_another_type_that_is_not_there_is_null() -> None:

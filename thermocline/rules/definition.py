@@ -53,6 +53,8 @@ SCHEMA_FORMATS: Final = ("avro", "json_schema", "protobuf")
 FORMATS: Final = ("json", "string", "int", "long", "uuid", "bytes", *SCHEMA_FORMATS)
 FILE_FORMATS: Final = ("avro", "protobuf")
 """Of which a file may have the one schema of all records."""
+PARTIAL_FORMATS: Final = ("json", "json_schema", "avro", "protobuf")
+"""In which a record can leave a column out."""
 EMPTY_FORMATS: Final = ("protobuf",)
 """In which no bytes at all are a value: one whose fields have their defaults."""
 # What a record's key or value is as a whole, and which column it can be then.
@@ -73,7 +75,7 @@ ONE_COLUMN: Final[dict[str, tuple[Kind, ...]]] = {
     "bytes": (Kind.BINARY, Kind.UUID),
 }
 ENVELOPES: Final = ("plain", "debezium", "maxwell")
-ENVELOPED_FORMATS: Final = {"debezium": ("json", "json_schema", "avro"), "maxwell": ("json",)}
+ENVELOPED_FORMATS: Final = {"debezium": ("json", "json_schema", "avro", "protobuf"), "maxwell": ("json",)}
 KEY_SOURCES: Final = ("key", "value")
 FORMAT_VERSIONS: Final = (2, 3)
 BUCKETS_MAX: Final = 4096  # beyond it, a commit of every bucket writes more files than a manifest should list
@@ -727,11 +729,9 @@ def _problems_of_partial_updates(table: LiveTable) -> Iterable[str]:
         yield "partial_updates needs a key: without one, each record is a row of its own"
     elif all(column.header for column in table.value_columns):
         yield "partial_updates needs a column in the value, that a record could leave as it is"
-    if table.format != "json":
-        yield (
-            f'partial_updates needs format = "json", not "{table.format}", in which columns that are left '
-            "out can't be told yet, or not at all"
-        )
+    if table.format not in PARTIAL_FORMATS:
+        known = " or ".join(PARTIAL_FORMATS)
+        yield f"partial_updates needs values in {known}: in {table.format}, no column can be left out"
     if table.envelope == "maxwell":
         yield "partial_updates are not for Maxwell's events, which have whole rows"
 

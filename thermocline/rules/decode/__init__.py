@@ -16,12 +16,12 @@ from functools import partial
 from thermocline.errors import ConfigInvalid
 from thermocline.rules.decode.arrow import arrow_array, key_table, natural_values, records_table
 from thermocline.rules.decode.avro import AVRO
-from thermocline.rules.decode.debezium import DebeziumEnvelope, JsonDebeziumEnvelope, RowAfter
+from thermocline.rules.decode.debezium import DebeziumEnvelope, JsonDebeziumEnvelope
 from thermocline.rules.decode.envelopes import Envelope, PlainEnvelope
 from thermocline.rules.decode.formats import DeclaredColumns, Format
 from thermocline.rules.decode.framing import SchemaId
 from thermocline.rules.decode.json_documents import JsonDocuments
-from thermocline.rules.decode.json_schema import JSON_SCHEMA
+from thermocline.rules.decode.json_schema import JSON_SCHEMA, JsonSchemaEnvelope
 from thermocline.rules.decode.maxwell import MaxwellEnvelope
 from thermocline.rules.decode.payload import Unpacker, json_lines, json_row, pack_rows
 from thermocline.rules.decode.payload_arrays import unpack_arrays
@@ -57,9 +57,9 @@ __all__ = [
 
 _FORMATS: dict[str, Format] = {
     "json": JsonDocuments,
+    "json_schema": JsonDocuments,  # without what names their schemas, which `JsonSchemaEnvelope` takes off
     **{name: partial(PlainDocuments, name) for name in ONE_COLUMN},
 }
-_SCHEMA_FORMATS: dict[str, SchemaFormat] = {"avro": AVRO, "json_schema": JSON_SCHEMA}
 
 
 def decoder_for(definition: LiveTable, registry: WriterSchemas | None = None) -> Decoder:
@@ -70,21 +70,24 @@ def decoder_for(definition: LiveTable, registry: WriterSchemas | None = None) ->
     """
     key_schema = _own_schema(definition.key_format, definition.key_schema, definition.key_message)
     value_schema = _own_schema(definition.format, definition.value_schema, definition.value_message)
-    key_format = _format(definition, definition.key_format, key_schema, registry)
-    value_format = _format(definition, definition.format, value_schema, registry)
-    envelope, row_format = _opened(definition, value_format)
-    return RecordDecoder(definition, envelope, key_format, row_format, DeclaredColumns(definition))
+    key_format = _format(definition, definition.key_format, key_schema, registry, False)
+    tells_unset = definition.partial_updates and definition.envelope == "plain"
+    value_format = _format(definition, definition.format, value_schema, registry, tells_unset)
+    envelope = _envelope(definition, value_format)
+    if "json_schema" in (definition.key_format, definition.format):
+        bodies = partial(SchemaDocuments, JSON_SCHEMA, registry or _NoRegistry(definition), True, False)
+        envelope = JsonSchemaEnvelope(definition, envelope, bodies)
+    return RecordDecoder(definition, envelope, key_format, value_format, DeclaredColumns(definition))
 
 
-def _opened(definition: LiveTable, value_format: Format) -> tuple[Envelope, Format]:
-    """The envelope, and how the rows are read in what it gives."""
+def _envelope(definition: LiveTable, value_format: Format) -> Envelope:
     if definition.envelope == "plain":
-        return PlainEnvelope(definition, value_format), value_format
+        return PlainEnvelope(definition, value_format)
     if definition.envelope == "maxwell":
-        return MaxwellEnvelope(), value_format
-    if definition.format == "json":
-        return JsonDebeziumEnvelope(definition), value_format
-    return DebeziumEnvelope(definition, value_format), partial(RowAfter, value_format)
+        return MaxwellEnvelope()
+    if _FORMATS.get(definition.format) is JsonDocuments:
+        return JsonDebeziumEnvelope(definition)
+    return DebeziumEnvelope(definition, value_format)
 
 
 def _own_schema(format_: str, text: str | None, message: str | None) -> WriterSchema | None:
@@ -99,21 +102,24 @@ def _own_schema(format_: str, text: str | None, message: str | None) -> WriterSc
 
 
 def _format(
-    definition: LiveTable, name: str, schema: WriterSchema | None, registry: WriterSchemas | None
+    definition: LiveTable,
+    name: str,
+    schema: WriterSchema | None,
+    registry: WriterSchemas | None,
+    tells_unset: bool,
 ) -> Format:
     if name in _FORMATS:
         return _FORMATS[name]
     of_schemas = _schema_format(name)
     if schema is not None:
-        return partial(SchemaDocuments, of_schemas, OneSchema(schema), definition.schema_framed)
-    return partial(
-        SchemaDocuments, of_schemas, _NoRegistry(definition) if registry is None else registry, True
-    )
+        return partial(SchemaDocuments, of_schemas, OneSchema(schema), definition.schema_framed, tells_unset)
+    schemas = _NoRegistry(definition) if registry is None else registry
+    return partial(SchemaDocuments, of_schemas, schemas, True, tells_unset)
 
 
 def _schema_format(name: str) -> SchemaFormat:
-    if name != "protobuf":
-        return _SCHEMA_FORMATS[name]
+    if name == "avro":
+        return AVRO
     from thermocline.rules.decode.protobuf import PROTOBUF  # noqa: PLC0415  (few need it; it takes long to load)
 
     return PROTOBUF

@@ -1,6 +1,7 @@
 """Debezium's change events: the row after a change, or that it is gone.
 
-In JSON, an event's bytes have those of the row. Of other formats, the row is read by paths into the event.
+In JSON, an event's bytes have those of the row. In other formats, event and row are read at once, the row by
+paths into the event.
 
 Source: Debezium reference documentation, "Change events" of the PostgreSQL and MySQL connectors; Kafka
 Connect's JsonConverter, which puts each document beside its schema where ``schemas.enable`` is on.
@@ -13,6 +14,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from hashlib import md5
+from itertools import compress
 from typing import Any, Final
 from uuid import UUID
 
@@ -20,15 +22,15 @@ import msgspec
 
 from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.decode.absent import with_nulls
-from thermocline.rules.decode.envelopes import Parts
-from thermocline.rules.decode.formats import PRESENCE, Format, Refusals
-from thermocline.rules.decode.framing import VALUE_HEADER, HeadOf, heads_in, no_heads
+from thermocline.rules.decode.envelopes import Parts, Rows
+from thermocline.rules.decode.formats import PRESENCE, UNSET, Format, Refusals
+from thermocline.rules.decode.framing import VALUE_HEADER, heads_in
 from thermocline.rules.decode.json_object import REFUSALS
 from thermocline.rules.decode.payload import json_row
 from thermocline.rules.decode.record import Bad, HeadersOf, Stage
-from thermocline.rules.definition import Column, LiveTable
+from thermocline.rules.definition import EMPTY_FORMATS, Column, LiveTable
 
-__all__ = ["UNAVAILABLE", "DebeziumEnvelope", "JsonDebeziumEnvelope", "RowAfter"]
+__all__ = ["UNAVAILABLE", "DebeziumEnvelope", "JsonDebeziumEnvelope"]
 
 UNAVAILABLE: Final = "__debezium_unavailable_value"
 """What stands in place of a large value that the change left alone, and the database did not log."""
@@ -48,7 +50,7 @@ _DELETE: Final = "d"
 _TRUNCATE: Final = "t"
 _NULL: Final = msgspec.Raw(b"null")
 _AFTER: Final = "after"
-_OP: Final = "_op"
+_OP: Final = "_op"  # no column has such a name
 # Of arrays and maps, too; an array of numbers has those of the text's bytes.
 _UNAVAILABLE_SHAPES: Final[list[Any]] = [
     [_UNAVAILABLE_UUID],
@@ -143,58 +145,76 @@ def _value_at(document: msgspec.Raw, path: Sequence[str]) -> Any:
 
 
 class DebeziumEnvelope:
-    """Takes change events apart that are in any other format; see `Envelope`. `RowAfter` reads their rows."""
+    """Takes change events apart that are in any other format, and reads their rows; see `Envelope`."""
 
     def __init__(self, definition: LiveTable, value_format: Format) -> None:
         """For the records of that table, whose values are in a format."""
         self._keys = _Keys(definition)
+        self._may_be_empty = definition.format in EMPTY_FORMATS
+        self._is_partial = definition.partial_updates
+        columns = [column for column in definition.value_columns if not column.header]
+        self._watched = [
+            column for column in columns if column.type.fields or column.type.kind in _UNAVAILABLE_VALUES
+        ]
         op = Column(_OP, ColumnType(Kind.STRING), 0, ("op",))
         after = Column(PRESENCE, ColumnType(Kind.JSON), 0, (_AFTER,))
-        self._event = value_format([op, after], ())
+        inside = [replace(column, path=(_AFTER, *column.read_from)) for column in columns]
+        self._events = value_format([op, after, *inside], ())
 
     def open(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], headers_of: HeadersOf
     ) -> Parts:
         """See `Envelope`."""
-        values = [value or None for value in values]
+        if not self._may_be_empty:
+            values = [value or None for value in values]
         refused: Refusals = {}
-        found = self._event.read(values, refused, heads_in(headers_of, VALUE_HEADER))
-        rows: list[bytes | None] = []
+        found = self._events.read(values, refused, heads_in(headers_of, VALUE_HEADER))
+        ops, present = found.pop(_OP), found.pop(PRESENCE)
         deletes: list[bool] = []
         bad: list[Bad] = []
-        for index, (value, op, after) in enumerate(zip(values, found[_OP], found[PRESENCE], strict=True)):
-            problem = refused[index][1] if index in refused else _problem(op, after is not None)
+        for index, (value, op, after) in enumerate(zip(values, ops, present, strict=True)):
+            problem = _refused_event(refused.get(index)) or _problem(op, after is not None)
             if value is not None and problem:
                 bad.append(Bad(index, Stage.DECODE, problem))
-            is_deleted = value is None or (op == _DELETE and not problem)
-            deletes.append(is_deleted)
-            rows.append(None if is_deleted else value)
-        return Parts(self._keys.open(keys), rows, deletes, bad)
+            deletes.append(value is None or (op == _DELETE and not problem))
+        rows = _of_upserts(found, refused, deletes)
+        self._mark_unavailable(rows)
+        return Parts(self._keys.open(keys), values, deletes, bad, rows=rows)
+
+    def _mark_unavailable(self, rows: Rows) -> None:
+        """Refuses rows that lack a value; with partial updates, the value stays as it is."""
+        for column in self._watched:
+            for index in _unavailable(column, rows.columns[column.name]):
+                if self._is_partial:
+                    rows.columns[column.name][index] = UNSET
+                else:
+                    rows.refused.setdefault(index, (column, f"{column.name}: {_NOT_THERE}"))
 
 
-class RowAfter:
-    """Reads the row after a change out of its event; see `Documents`."""
+def _refused_event(refusal: tuple[Column | None, str] | None) -> str:
+    """Why what is no part of the row can't be read; empty where it can."""
+    if refusal is None:
+        return ""
+    column, why = refusal
+    return why if column is None or column.name == _OP else ""
 
-    def __init__(self, value_format: Format, columns: Sequence[Column], required: Sequence[str]) -> None:
-        """Prepares for events in a format, whose rows have these columns."""
-        inside = [replace(column, path=(_AFTER, *column.read_from)) for column in columns]
-        self._documents = value_format(inside, required)
-        self._columns = [
-            column for column in columns if column.type.fields or column.type.kind in _UNAVAILABLE_VALUES
-        ]
 
-    def read(
-        self, texts: Sequence[bytes | None], refused: Refusals, head_of: HeadOf = no_heads
-    ) -> dict[str, list[Any]]:
-        """See `Documents`. Refuses rows that lack a value which the change left alone."""
-        found = self._documents.read(texts, refused, head_of)
-        for column in self._columns:
-            unavailable = _UNAVAILABLE_VALUES.get(column.type.kind, _UNAVAILABLE_JSON)
-            for index, value in enumerate(found[column.name]):
-                said = json_row(value).decode() if column.type.fields else value
-                if said in unavailable:  # safety: debezium-unavailable-typed
-                    refused.setdefault(index, (column, f"{column.name}: {_NOT_THERE}"))
-        return found
+def _unavailable(column: Column, values: Sequence[Any]) -> list[int]:
+    """Where values are not there, but what stands in their place."""
+    unavailable = _UNAVAILABLE_VALUES.get(column.type.kind, _UNAVAILABLE_JSON)
+    said = [json_row(value).decode() for value in values] if column.type.fields else values
+    if unavailable.isdisjoint(said):  # safety: debezium-unavailable-typed
+        return []
+    return [index for index, value in enumerate(said) if value in unavailable]
+
+
+def _of_upserts(columns: dict[str, list[Any]], refused: Refusals, deletes: Sequence[bool]) -> Rows:
+    """The rows without those of deletes, of which nothing counts but the key."""
+    for index in compress(range(len(deletes)), deletes):
+        refused.pop(index, None)
+        for values in columns.values():
+            values[index] = None
+    return Rows(columns, refused)
 
 
 def _problem(op: str | None, has_row: bool) -> str:

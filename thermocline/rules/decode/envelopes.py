@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.decode.absent import AbsentColumns
@@ -13,9 +13,17 @@ from thermocline.rules.decode.framing import VALUE_HEADER, heads_in
 from thermocline.rules.decode.record import Bad, HeadersOf, Stage, last_header
 from thermocline.rules.definition import EMPTY_FORMATS, ONE_COLUMN, Column, DeleteRule, LiveTable
 
-__all__ = ["Envelope", "Parts", "PlainEnvelope"]
+__all__ = ["Envelope", "Parts", "PlainEnvelope", "Rows"]
 
 _OP: Final = "_op"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The columns of values that are read, aligned with the records, and what was refused of them."""
+
+    columns: dict[str, list[Any]]
+    refused: Refusals
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +31,8 @@ class Parts:
     """The parts of records, aligned with them; a value is None where there is nothing to read.
 
     ``bad`` are those that say nothing that a table of that definition could take. ``absent``, by index: the
-    names of the columns that a record leaves as they are; with partial updates alone.
+    names of the columns that a record leaves as they are; with partial updates alone. ``rows``: what values
+    have, where taking them apart has read them whole. ``unreadable``: why a value is none of its format.
     """
 
     keys: Sequence[bytes | None]
@@ -31,6 +40,8 @@ class Parts:
     deletes: list[bool]
     bad: list[Bad]
     absent: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    rows: Rows | None = None
+    unreadable: Mapping[int, str] = field(default_factory=dict)
 
 
 class Envelope(Protocol):
@@ -60,7 +71,9 @@ class PlainEnvelope:
         self._rule = definition.delete_when
         path = self._rule.path if self._rule is not None else ()
         in_value = [column for column in definition.value_columns if not column.header]
-        self._absent = AbsentColumns(in_value) if definition.partial_updates else None
+        # Formats with schemas tell it as they read.
+        is_json = definition.format in ("json", "json_schema")
+        self._absent = AbsentColumns(in_value) if definition.partial_updates and is_json else None
         self._op = value_format([Column(_OP, ColumnType(Kind.STRING), 0, path)], ()) if path else None
 
     def open(

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from thermocline.rules.decode.framing import HeadOf, no_heads
 from thermocline.rules.definition import Column, LiveTable
 
-__all__ = ["PRESENCE", "DeclaredColumns", "Documents", "Format", "Refusals", "SchemaSource"]
+__all__ = ["PRESENCE", "UNSET", "DeclaredColumns", "Documents", "Format", "Refusals", "SchemaSource"]
 
 Refusals = dict[int, tuple[Column | None, str]]
 """By input index: why a document is refused, and the column at fault unless it is the document as a whole."""
@@ -29,6 +31,8 @@ class Documents(Protocol):
 
 Format = Callable[[Sequence[Column], Sequence[str]], Documents]
 """From the columns of a part, and the names of those that must not be null."""
+UNSET: Final = msgspec.UNSET
+"""In the place of a value that its record leaves as it is, where a format is to tell that."""
 PRESENCE: Final = "_present"
 """The name of a ``json`` column of which only counts whether it is null; its values may be anything else."""
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import compress
 from typing import Any
 
-from thermocline.rules.decode.envelopes import Envelope
-from thermocline.rules.decode.formats import Format, Refusals, SchemaSource
+from thermocline.rules.decode.envelopes import Envelope, Rows
+from thermocline.rules.decode.formats import UNSET, Format, Refusals, SchemaSource
 from thermocline.rules.decode.framing import KEY_HEADER, VALUE_HEADER, HeadOf, heads_in
 from thermocline.rules.decode.plain import header_value
 from thermocline.rules.decode.record import Bad, Decoded, HeadersOf, Stage, last_header, no_headers
@@ -45,26 +45,29 @@ class RecordDecoder:
         """Decodes records given as aligned raw keys and values; see `Decoder`."""
         opened = self._envelope.open(keys, values, headers_of)
         bad: dict[int, Bad] = {}
-        columns = self._values(opened.values, bad, heads_in(headers_of, VALUE_HEADER))
+        rows = opened.rows or self._rows(opened.values, heads_in(headers_of, VALUE_HEADER))
+        for index, (column, reason) in rows.refused.items():
+            bad[index] = Bad(index, self._stage_of(column), reason)
+        for index, reason in opened.unreadable.items():
+            bad[index] = Bad(index, Stage.DECODE, reason)
+        absent = dict(opened.absent)
+        if self._definition.partial_updates:
+            absent |= _nulls_for_unset(rows.columns)
+        columns = rows.columns
         if self._has_key_documents:
             columns |= self._keys(opened.keys, bad, heads_in(headers_of, KEY_HEADER))
-        for column in self._from_headers:
-            columns[column.name] = _from_header(column, opened.deletes, headers_of, bad)
+        for one in self._from_headers:
+            columns[one.name] = _from_header(one, opened.deletes, headers_of, bad)
         bad.update((one.index, one) for one in opened.bad)  # what is no row at all needs no key
         columns = {column.name: columns[column.name] for column in self._definition.columns}
         decoded = _without_bad(columns, opened.deletes, bad)
         if not self._definition.partial_updates:
             return decoded
-        return replace(decoded, absent=[opened.absent.get(index, ()) for index in decoded.good])
+        return replace(decoded, absent=[absent.get(index, ()) for index in decoded.good])
 
-    def _values(
-        self, values: Sequence[bytes | None], bad: dict[int, Bad], head_of: HeadOf
-    ) -> dict[str, list[Any]]:
+    def _rows(self, values: Sequence[bytes | None], head_of: HeadOf) -> Rows:
         refused: Refusals = {}
-        columns = self._value.read(values, refused, head_of)
-        for index, (column, reason) in refused.items():
-            bad[index] = Bad(index, self._stage_of(column), reason)
-        return columns
+        return Rows(self._value.read(values, refused, head_of), refused)
 
     def _keys(
         self, keys: Sequence[bytes | None], bad: dict[int, Bad], head_of: HeadOf
@@ -83,6 +86,19 @@ class RecordDecoder:
         if column is None:
             return Stage.DECODE
         return Stage.KEY if column.name in self._definition.key else Stage.CONTRACT
+
+
+def _nulls_for_unset(columns: dict[str, list[Any]]) -> dict[int, tuple[str, ...]]:
+    """Puts null in the place of what is not set; gives the names of these columns by index."""
+    absent: dict[int, tuple[str, ...]] = {}
+    for name, values in columns.items():
+        if UNSET not in values:
+            continue
+        for index, value in enumerate(values):
+            if value is UNSET:
+                absent[index] = (*absent.get(index, ()), name)
+                values[index] = None
+    return absent
 
 
 def _from_header(

@@ -15,9 +15,9 @@ __all__ = ["AVRO"]
 
 
 def _reader(
-    schema: WriterSchema, _: bytes, columns: Sequence[Column], required: Sequence[str]
+    schema: WriterSchema, _: bytes, columns: Sequence[Column], required: Sequence[str], tells_unset: bool
 ) -> RecordReader:
-    return RecordReader(parse_schema(schema.texts), columns, required)
+    return RecordReader(parse_schema(schema.texts), columns, required, tells_unset)
 
 
 AVRO: Final = SchemaFormat("AVRO", id_length, 5, _reader)

@@ -11,7 +11,7 @@ time for items without bytes until it is killed, and does not mind bytes that fo
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite
@@ -23,7 +23,7 @@ from thermocline.rules.decode.avro.fitting import Convert, conversion, json_text
 from thermocline.rules.decode.avro.nested import fitted, nested_taker
 from thermocline.rules.decode.avro.values import WIDTHS, Malformed, branch_of, long_at, passer, taker
 from thermocline.rules.decode.exact import finite
-from thermocline.rules.decode.formats import PRESENCE, Refusals
+from thermocline.rules.decode.formats import PRESENCE, UNSET, Refusals
 from thermocline.rules.definition import Column
 
 __all__ = ["RecordReader"]
@@ -43,16 +43,21 @@ _TOO_SHORT: Final = "the record ends before its schema does"
 class RecordReader:
     """Reads the bodies of records that one schema wrote."""
 
-    def __init__(self, schema: AvroType, columns: Sequence[Column], required: Sequence[str]) -> None:
+    def __init__(
+        self, schema: AvroType, columns: Sequence[Column], required: Sequence[str], tells_unset: bool
+    ) -> None:
         """Prepares for columns of these names, of which some must not be null.
+
+        ``tells_unset``: the others are `UNSET` where the schema lacks their field.
 
         Raises:
             SchemaInvalid: no record of that schema is read.
         """
         self._columns = columns
         self._required = frozenset(required)
+        may_lack = {column.name for column in columns} - self._required if tells_unset else frozenset()
         try:
-            self._read, self._conversions = _Code(columns).of(schema)
+            self._read, self._conversions = _Code(columns, may_lack).of(schema)
         except RecursionError:
             raise SchemaInvalid("its types are too deep within each other") from None
 
@@ -136,11 +141,13 @@ class _Line:
 class _Code:
     """Writes the code of one schema."""
 
-    def __init__(self, columns: Sequence[Column]) -> None:
+    def __init__(self, columns: Sequence[Column], may_lack: Collection[str]) -> None:
         self._columns = columns
+        self._may_lack = may_lack
         self._lines: list[_Line] = []
         self._names: dict[str, Any] = {
             "REFUSALS": _REFUSALS,
+            "UNSET": UNSET,
             "end": _end,
             "bits": _bits,
             "negative": _negative,
@@ -211,6 +218,8 @@ class _Code:
 
     def _value(self, of: AvroType, targets: Sequence[_Target], depth: int, level: int) -> None:
         """Reads a value for its targets; the place is behind it then."""
+        if of.kind != "union":
+            targets = self._present(of, targets, depth)
         here = [target for target in targets if not target.path]
         inside = [target for target in targets if target.path]
         if of.kind == "union" and (targets or all(self._is_inlined(one, level) for one in of.branches)):
@@ -229,11 +238,26 @@ class _Code:
             for name, type_ in of.fields:
                 asking = [target.inside() for target in inside if target.path[0] == name]
                 self._value(type_, asking, depth, level + 1)
+            self._lack(of, inside, depth)
         else:
             self._pass(of, depth, level)
             for target in inside:
                 why = f"the record has a value of type {of}, in which is no field {target.path[0]}"
                 self._refuse(depth, of, target, why)
+
+    def _lack(self, of: AvroType, targets: Sequence[_Target], depth: int) -> None:
+        """Leaves those as they are whose field a record's type lacks."""
+        names = {name for name, _ in of.fields}
+        for target in targets:
+            if target.path[0] not in names and target.column.name in self._may_lack:  # safety: avro-unset
+                self._give(depth, target, "UNSET", None)
+
+    def _present(self, of: AvroType, targets: Sequence[_Target], depth: int) -> list[_Target]:
+        """Tells those that only ask whether there is a value; the others are left."""
+        asking = [one for one in targets if not one.path and one.column.name == PRESENCE]
+        for target in asking if of.kind != "null" else ():
+            self._give(depth, target, "True", None)
+        return [target for target in targets if target not in asking]
 
     def _union(self, of: AvroType, targets: Sequence[_Target], depth: int, level: int) -> None:
         self._add(depth, *_NUMBER)
@@ -245,10 +269,6 @@ class _Code:
 
     def _leaf(self, of: AvroType, target: _Target, depth: int, level: int) -> None:
         if of.kind == "null":
-            return
-        if target.column.name == PRESENCE:
-            self._pass(of, depth, level)
-            self._give(depth, target, "True", None)
             return
         if target.column.type.kind is Kind.JSON:
             self._add(depth, f"t, p = {self._named(taker(of))}(b, p, {level})")

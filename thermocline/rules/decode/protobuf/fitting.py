@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from thermocline.rules import scalars
 from thermocline.rules.column_types import ColumnType, Kind
-from thermocline.rules.decode.exact import decimal_of, finite, instant_of_nanoseconds
+from thermocline.rules.decode.exact import decimal_of, finite, instant_of_nanoseconds, instants
 
 __all__ = [
     "DATE",
@@ -31,6 +32,7 @@ __all__ = [
     "nanoseconds_of",
     "symbol",
     "symbols_of",
+    "timestamps",
 ]
 
 Convert = Callable[[Any], Any]
@@ -45,6 +47,8 @@ WRAPPERS: Final = frozenset(
 )
 NANOSECONDS: Final = 1_000_000_000  # in a second
 UUID_BYTES: Final = 16
+_SECONDS: Final = attrgetter("seconds")
+_NANOSECONDS: Final = attrgetter("nanos")
 
 
 class NotUtf8(ValueError):
@@ -128,6 +132,13 @@ def nanoseconds_of(value: Any) -> int:
     if not 0 <= value.nanos < NANOSECONDS:
         raise ValueError(f"a time with {value.nanos:,} nanoseconds in a second")
     return int(value.seconds) * NANOSECONDS + int(value.nanos)
+
+
+def timestamps(values: Sequence[Any]) -> list[datetime | None]:
+    """Many google.protobuf.Timestamp at once, or None. Raises `ValueError` where any of them is no time."""
+    there = [value for value in values if value is not None]
+    made = iter(instants(list(map(_SECONDS, there)), list(map(_NANOSECONDS, there))))
+    return [None if value is None else next(made) for value in values]
 
 
 def _timestamp(value: Any, to: ColumnType) -> datetime:  # noqa: ARG001  (the same of all of them)

@@ -5,7 +5,8 @@ Parsing is the library's; what it lets through although the rule does not is cau
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite
@@ -16,9 +17,10 @@ from google.protobuf.message import DecodeError
 
 from thermocline.rules.column_types import Kind
 from thermocline.rules.decode.exact import finite
-from thermocline.rules.decode.formats import Refusals
+from thermocline.rules.decode.formats import PRESENCE, UNSET, Refusals
 from thermocline.rules.decode.framing import indexes_length, message_indexes
 from thermocline.rules.decode.protobuf.fitting import (
+    TIMESTAMP,
     WRAPPERS,
     Convert,
     NotUtf8,
@@ -26,6 +28,7 @@ from thermocline.rules.decode.protobuf.fitting import (
     conversion,
     described,
     is_closed_enum,
+    timestamps,
 )
 from thermocline.rules.decode.protobuf.json_values import check_closed_enum, json_text_of
 from thermocline.rules.decode.protobuf.nested import nested_conversion
@@ -40,9 +43,17 @@ class MessageReader:
     """Reads messages that one schema wrote; see `BodyReader`."""
 
     def __init__(
-        self, schema: WriterSchema, head: bytes, columns: Sequence[Column], required: Sequence[str]
+        self,
+        schema: WriterSchema,
+        head: bytes,
+        columns: Sequence[Column],
+        required: Sequence[str],
+        tells_unset: bool,
     ) -> None:
-        """Prepares for columns, of which some must not be null. Raises `SchemaInvalid`."""
+        """Prepares for columns, of which some must not be null. Raises `SchemaInvalid`.
+
+        ``tells_unset``: the others are `UNSET` for null, as null of Protobuf is what is not there.
+        """
         descriptors = schema.descriptors
         if schema.message is None:
             class_ = message_at(descriptors, message_indexes(head))
@@ -53,6 +64,7 @@ class MessageReader:
         self._message = _Message(class_.DESCRIPTOR, targets)
         self._columns = columns
         self._required = frozenset(required)
+        self._tells_unset = tells_unset
 
     def read(self, bodies: Sequence[bytes], start: int, refused: Refusals) -> list[list[Any]]:
         """See `BodyReader`."""
@@ -68,6 +80,8 @@ class MessageReader:
                 for index, value in enumerate(found[number]):
                     if value is None:  # safety: protobuf-key-null
                         refused.setdefault(index, (column, _reason(column, "there is none")))
+            elif self._tells_unset:  # safety: protobuf-unset
+                found[number] = [UNSET if value is None else value for value in found[number]]
         return found
 
     def _parsed(self, index: int, body: bytes, refused: Refusals) -> Any:
@@ -115,7 +129,7 @@ class _Message:
         for target, leaf in self._leaves:
             found[target.number] = leaf.read(messages, target.column, refused)
         for field, inner in self._inner:
-            inner.read(_present(messages, field.name), found, refused)
+            inner.read(_present(messages, field), found, refused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +139,13 @@ class _Leaf:
     field: Any
     convert: Convert | None
     is_wrapper: bool = False
+    convert_all: Callable[[Sequence[Any]], list[Any]] | None = None
+    """The same of many values at once; raises `ValueError` where any is refused."""
 
     def read(self, messages: Sequence[Any], column: Column, refused: Refusals) -> list[Any]:
         """The column's values; what is refused is null."""
         if self.field.has_presence:
-            values = _present(messages, self.field.name)
+            values = _present(messages, self.field)
         elif None in messages:
             values = [None if one is None else getattr(one, self.field.name) for one in messages]
         else:
@@ -138,6 +154,9 @@ class _Leaf:
             self._refuse_hidden(messages, column, refused)
         if self.is_wrapper:
             values = [None if value is None else value.value for value in values]
+        if self.convert_all is not None:
+            with suppress(ValueError):
+                return self.convert_all(values)
         return _converted(values, self.convert, column, refused)
 
     def _refuse_hidden(self, messages: Sequence[Any], column: Column, refused: Refusals) -> None:
@@ -150,6 +169,8 @@ class _Leaf:
 
 
 def _leaf(field: Any, column: Column) -> _Leaf:
+    if column.name == PRESENCE:
+        return _Leaf(field, None)
     if column.type.kind is Kind.JSON:
         return _Leaf(field, json_text_of(field))
     try:
@@ -159,7 +180,9 @@ def _leaf(field: Any, column: Column) -> _Leaf:
             raise ValueError(f"the record has a value of type {described(field)}")  # noqa: TRY301
         if field.message_type is not None and field.message_type.full_name in WRAPPERS:
             return _Leaf(field, conversion(field.message_type.fields_by_name["value"], column.type), True)
-        return _Leaf(field, conversion(field, column.type))
+        convert = conversion(field, column.type)
+        is_time = field.message_type is not None and field.message_type.full_name == TIMESTAMP
+        return _Leaf(field, convert, convert_all=timestamps if is_time else None)
     except ValueError as error:
         return _Leaf(field, partial(_refuse, str(error)))
 
@@ -169,9 +192,16 @@ def _without_fields(field: Any, name: str) -> _Leaf:
     return _Leaf(field, partial(_refuse, why))
 
 
-def _present(messages: Sequence[Any], name: str) -> list[Any]:
+def _present(messages: Sequence[Any], field: Any) -> list[Any]:
     """The field of each message that has it, None of the others."""
-    get = attrgetter(name)
+    name, get = field.name, attrgetter(field.name)
+    if field.message_type is None and not field.default_value and None not in messages:
+        # A value that is not the default is there.
+        values = map(get, messages)
+        return [
+            value if value or one.HasField(name) else None
+            for value, one in zip(values, messages, strict=True)
+        ]
     return [None if one is None or not one.HasField(name) else get(one) for one in messages]
 
 
