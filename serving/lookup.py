@@ -17,6 +17,7 @@ import msgspec
 
 from serving.answer import RowJson
 from serving.compatibility import incompatibility
+from serving.entity_rows import NO_ENTITY_ROWS, NO_ROWS, EntityRows, joined
 from serving.storage import STORAGE_ERRORS, storage_failed, storage_named
 from thermocline.bounded import Bounded
 from thermocline.errors import NotReady
@@ -27,18 +28,16 @@ from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
-    from serving.answer import JsonRow
     from serving.cold.index import ColdIndex, ColdRows, Snapshots
     from serving.cold.reader import Entity
+    from serving.entity_rows import JsonRows
     from serving.hot.record import HotRow
     from serving.hot.refused import Refused
     from serving.hot.view import HotReader, HotView
     from thermocline.process.clock import Clock
 
-# JSON of the entities asked for most; with its bookkeeping about twice this in memory, per worker and table.
-ENTITY_CACHE_BYTES_MAX: Final = 64 * 1024 * 1024
-# What a dictionary entry, its key and the value object take beside their bytes.
-ROW_OVERHEAD_BYTES: Final = 160
+# The rows of the entities asked for most, as they are sent; in memory, per worker and table.
+ENTITY_CACHE_BYTES_MAX: Final = 128 * 1024 * 1024
 
 # In one answer, or one of each partition; the route of refused records gives more.
 REFUSED_SHOWN_MAX: Final = 20
@@ -93,7 +92,7 @@ class TableReader:
     ``snapshots`` is where its cold indexes are published. ``is_filled`` tells whether the hot tier has
     reached the log's ends as of its start; it is asked until it says so once. ``tailer_problem`` says what
     keeps the hot tier from being read, for whoever is refused. ``look`` and ``end`` belong to
-    one thread, ``refresh`` to one; the others to any. ``counts`` is what was asked for.
+    one thread, ``refresh`` to one; the others to any. ``counts`` is what was asked for, ``count`` adds to it.
     """
 
     def __init__(
@@ -119,7 +118,7 @@ class TableReader:
         self._cold: ColdSide | None = None
         self._reached: _Reached | None = None
         self.counts = ReadCounts(clock.now_ms())
-        self._entities: Bounded[tuple[bytes, bytes], dict[bytes, JsonRow]] = Bounded(ENTITY_CACHE_BYTES_MAX)
+        self._entities: Bounded[tuple[bytes, bytes], EntityRows] = Bounded(ENTITY_CACHE_BYTES_MAX)
 
     @property
     def hot(self) -> HotReader:
@@ -195,8 +194,6 @@ class TableReader:
         with self.hot.view() as view:
             reached = self._reach(index, view)
             hits = [view.lookup(entity.bucket, entity.prefix, index.seam) for entity in entities]
-            for entity in entities:
-                self.counts.lookups[entity.bucket] += 1
             # Nobody knows how much of a partition that is not read yet lies behind the seam.
             is_whole = reached.has_all_partitions
             age_seconds = view.age_seconds(self._clock.monotonic()) if is_whole else math.inf
@@ -208,7 +205,7 @@ class TableReader:
         return self.look(()).read_point.end
 
     def refused(
-        self, look: Look, wanted: Mapping[tuple[str, int], int], results: Sequence[Sequence[JsonRow]]
+        self, look: Look, wanted: Mapping[tuple[str, int], int], results: Sequence[JsonRows]
     ) -> list[Refused]:
         """The refused records to tell whoever gets these results of, the newest of a partition first.
 
@@ -217,7 +214,7 @@ class TableReader:
         """
         if wanted:
             return self.refused_up_to(wanted)
-        if not all(results):
+        if NO_ROWS in results:
             point = look.read_point
             return self._refused_between(point.seam, point.end, _shared(point.end))
         return []
@@ -239,31 +236,29 @@ class TableReader:
         except STORAGE_ERRORS as error:
             raise storage_failed(self.name, error) from error
 
-    def cached_rows(self, cold: ColdSide, entity: Entity) -> dict[bytes, JsonRow] | None:
-        """The entity's cold rows, if they are known without reading; not to be changed by the caller."""
+    def cached_rows(self, cold: ColdSide, entity: Entity) -> EntityRows | None:
+        """The entity's cold rows, if they are known without reading."""
         fingerprint = cold.index.fingerprints.get(entity.bucket)
-        return {} if fingerprint is None else self._entities.get((fingerprint, entity.prefix))
+        return NO_ENTITY_ROWS if fingerprint is None else self._entities.get((fingerprint, entity.prefix))
 
-    def cold_rows(self, cold: ColdSide, entity: Entity) -> dict[bytes, JsonRow]:
-        """The entity's cold rows by key, as JSON; not to be changed by the caller. Reads files."""
+    def cold_rows(self, cold: ColdSide, entity: Entity) -> EntityRows:
+        """The entity's cold rows. Reads files."""
         known = self.cached_rows(cold, entity)
         if known is not None:
             return known
-        rows = {key: cold.rows.cold(row) for key, row in cold.reader.rows(cold.index, entity).items()}
-        weight = ROW_OVERHEAD_BYTES + sum(
-            len(key) + len(row) + ROW_OVERHEAD_BYTES for key, row in rows.items()
-        )
-        return self._entities.put((cold.index.fingerprints[entity.bucket], entity.prefix), rows, weight)
+        found = cold.reader.rows(cold.index, entity)
+        rows = EntityRows.of({key: cold.rows.cold(row) for key, row in found.items()})
+        return self._entities.put((cold.index.fingerprints[entity.bucket], entity.prefix), rows, rows.weight)
 
-    def overlay(self, look: Look, cold: Sequence[Mapping[bytes, JsonRow]]) -> list[list[JsonRow]]:
+    def overlay(self, look: Look, cold: Sequence[EntityRows]) -> list[JsonRows]:
         """The rows of each entity, sorted by key: its cold rows with its hits laid over them."""
         form = look.cold.rows
         return [
-            _overlaid(form, entity, rows, hits)
+            _overlaid(form, entity, rows, hits) if hits else rows.json
             for entity, rows, hits in zip(look.entities, cold, look.hits, strict=True)
         ]
 
-    def lookup(self, entities: Sequence[Entity]) -> tuple[Look, list[list[JsonRow]]]:
+    def lookup(self, entities: Sequence[Entity]) -> tuple[Look, list[JsonRows]]:
         """All steps at once: the rows of each entity, and what they reflect. Reads files.
 
         Raises as ``look``, `StorageFailed` also where a file can't be read.
@@ -271,7 +266,19 @@ class TableReader:
         look = self.look(entities)
         with storage_named(self.name):
             cold = [self.cold_rows(look.cold, entity) for entity in entities]
+        self.count(entities)
         return look, self.overlay(look, cold)
+
+    def known(self, entity: Entity) -> tuple[Look, JsonRows] | None:
+        """The rows of an entity and what they reflect, if no file is to be read. Raises as ``look``."""
+        look = self.look((entity,))
+        cold = self.cached_rows(look.cold, entity)
+        return None if cold is None else (look, self.overlay(look, (cold,))[0])
+
+    def count(self, entities: Sequence[Entity]) -> None:
+        """Notes that these are answered."""
+        for entity in entities:
+            self.counts.lookups[entity.bucket] += 1
 
     def _side(self, index: ColdIndex, before: ColdSide | None) -> ColdSide:
         """A snapshot made ready: what lookups in its new files need is loaded before they are switched."""
@@ -340,10 +347,9 @@ def _has_all_partitions(index: ColdIndex, view: HotView) -> bool:
     return all((topic, p) in end for topic, p, _ in index.seam.items() if topic in topics)
 
 
-def _overlaid(form: RowJson, entity: Entity, cold: Mapping[bytes, JsonRow], hits: Hits) -> list[JsonRow]:
-    if not hits:
-        return [cold[key] for key in sorted(cold)]
+def _overlaid(form: RowJson, entity: Entity, rows: EntityRows, hits: Hits) -> JsonRows:
+    cold = rows.by_key()
     winners = {
         key: None if row is None else form.hot(entity, key, row, cold.get(key)) for key, row in hits.items()
     }
-    return list(overlay(cold, winners).values())
+    return joined(overlay(cold, winners).values())
