@@ -63,17 +63,20 @@ def _cells(of: ColumnType, array: pa.Array) -> pa.Array:
     if of.kind in _AS_THEY_ARE:
         return array
     if of.kind in (Kind.TIMESTAMPTZ, Kind.TIMESTAMP):
-        return _times(array)
+        return _times(of, array)
     texts = (None if value is None else json_row(value).decode() for value in natural(of, array))
     if of.fields:
         return pa.array(texts, pa.string())
     return pa.array((text and text[1:-1] for text in texts), pa.string())  # base64 and UUIDs, in quotes
 
 
-def _times(array: pa.Array) -> pa.Array:
+def _times(of: ColumnType, array: pa.Array) -> pa.Array:
     """Times as RFC 3339 has them, with six digits of a fraction or none."""
-    texts = pc.binary_replace_slice(array.cast(pa.string()), _DATE_LENGTH, _DATE_LENGTH + 1, "T")
-    return pc.replace_substring(texts, ".000000", "")
+    # Of a time with a zone, Arrow makes text thirty times as slowly.
+    texts = array.view(pa.timestamp("us")).cast(pa.string())
+    texts = pc.binary_replace_slice(texts, _DATE_LENGTH, _DATE_LENGTH + 1, "T")
+    texts = pc.replace_substring(texts, ".000000", "")
+    return pc.binary_join_element_wise(texts, "Z", "") if of.kind is Kind.TIMESTAMPTZ else texts
 
 
 _DATE_LENGTH: Final = 10  # a blank follows
