@@ -62,7 +62,7 @@ class LookupProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Answers what it can at once, as many requests as came; leaves the rest to uvicorn."""
         while data and self._is_free():
-            length = data.find(HEAD_END, 0, HEAD_BYTES_MAX) + len(HEAD_END)
+            length = data.find(HEAD_END, 0, HEAD_BYTES_MAX) + len(HEAD_END)  # of a part, too few to be plain
             answer = self._known_answer(data[:length])
             if answer is None:
                 break
