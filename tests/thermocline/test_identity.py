@@ -114,7 +114,7 @@ def test_partial_updates_are_not_read_from_topics_that_are_compacted() -> None:
     with pytest.raises(TopicCompacted) as stop:
         check_log("t", at, Answers(config=DELETED, config_of={"b": COMPACTED}), partial, NOON_MS)  # type: ignore[arg-type]
     assert stop.value.topics == ("b",)
-    ordered = replace(definition, sequence_by=("v",))
+    ordered = replace(DEFINITION, sequence_by=("v",))
     check_log("t", at, Answers(config=DELETED), ordered, NOON_MS)  # type: ignore[arg-type]
     with pytest.raises(TopicCompacted):
         check_log("t", at, Answers(config=COMPACTED), ordered, NOON_MS)  # type: ignore[arg-type]

@@ -55,11 +55,15 @@ def check_not_compacted(definition: LiveTable, log: Log) -> None:
         TopicCompacted: the table has partial updates, or columns order its records, and topics are compacted;
             all of them are named.
     """
-    needs_all = definition.partial_updates or bool(definition.sequence_by)
-    configs = log.configs(definition.topics) if needs_all else {}
+    configs = log.configs(definition.topics) if _needs_every_record(definition) else {}
     compacted = tuple(topic for topic, config in configs.items() if config.is_compacted)
     if compacted:  # safety: partial-compacted
         raise TopicCompacted(table=definition.name, topics=compacted)
+
+
+def _needs_every_record(definition: LiveTable) -> bool:
+    """Whether the last record of a key doesn't say all that the earlier ones did."""
+    return definition.partial_updates or bool(definition.sequence_by)
 
 
 def check_source(table: str, at: Fed, log: Log, topics: Sequence[str]) -> tuple[Seam, Seam]:
@@ -141,14 +145,14 @@ def check_tombstones(definition: LiveTable, at: Fed, ends: Seam, log: Log, now_m
     """Checks that compaction cannot have dropped a tombstone between the seam and the log's ends.
 
     A tombstone is kept for ``delete.retention.ms`` at least, from when it was appended. All that the log held
-    at ``drained_ms`` is in the table, so the ones that wait were appended later. With partial updates nothing
-    is asked: `check_not_compacted` has seen that no topic is compacted.
+    at ``drained_ms`` is in the table, so the ones that wait were appended later. Where
+    `check_not_compacted` has seen that no topic is compacted, nothing is asked.
 
     Raises:
         TombstonesGone: records wait, and the table last held all of the log longer ago than that. All topics
             that this is true of are named.
     """
-    if definition.partial_updates:
+    if _needs_every_record(definition):
         return
     waiting = {(topic, p) for topic, p, end in ends.items() if at.seam.get((topic, p)) < end}
     topics = sorted({topic for topic, _ in waiting})
