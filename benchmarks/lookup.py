@@ -1,19 +1,24 @@
-"""Lookups of one entity (10 rows) over HTTP: cold, cached and hot, and against engines that scan."""
+"""Lookups of one entity (10 rows) over HTTP: cold, cached and hot; by engines that scan, and by PostgreSQL.
+
+Others that answer lookups (Cassandra, ScyllaDB, Redis, HBase) are not here to be measured.
+"""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import random
 import tempfile
 import time
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import uvloop
+import psutil
 
+from benchmarks._load import ask_http, client, with_server_cpu
+from benchmarks._postgres import postgres_with
 from benchmarks._report import percentiles_ms, report, say
 from benchmarks._table import KEYS_PER_USER, filled, write
 from embedded.stack import TABLE, Stack
@@ -22,6 +27,7 @@ from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.kafka.log import Log
 
 SCANS = 20
+CONNECTIONS = (1, 8, 32)
 
 
 def main() -> None:
@@ -35,25 +41,34 @@ def main() -> None:
         stack = filled(Path(folder), options.rows, options.seed, workers=2)
         with stack:
             users = users_of(options.seed, options.rows)
-            figures: dict[str, Any] = {"rows": options.rows}
+            figures: dict[str, Any] = {"rows": options.rows, "client": client()}
             figures["duckdb_scan"] = _scans(_duckdb(stack), users)
             figures["pyiceberg_scan"] = _scans(_pyiceberg(stack), users)
             server = stack.serve()
             stack.wait_until_ready(server)
             rng = random.Random(options.seed)
-            for connections in (1, 8, 32):
+            for connections in CONNECTIONS:
                 say(f"cold, {connections} connections")
                 figures[f"cold_{connections}"] = load_of(
                     stack, rng.sample(users, len(users)), connections, options.seconds
                 )
             few = users[:2_000]
             load_of(stack, few, 8, 2.0)
-            for connections in (1, 32):
-                figures[f"cached_{connections}"] = load_of(stack, few, connections, options.seconds)
+            say("cached, and PostgreSQL by turns")
+            with ExitStack() as stopping:
+                load = Workload(options.seed, options.rows // KEYS_PER_USER, KEYS_PER_USER).load()
+                # It is asked by the compiled client alone.
+                postgres = stopping.enter_context(postgres_with(load)) if client() == "go" else None
+                for connections in CONNECTIONS:
+                    figures[f"cached_{connections}"] = load_of(stack, few, connections, options.seconds)
+                    if postgres is not None:
+                        figures[f"postgres_{connections}"] = postgres.load_of(
+                            few, connections, options.seconds
+                        )
             write(stack, _hot(options.seed, options.rows, len(few)))
             stack.wait_for(lambda: lag(stack) == 0, "the tailer has read all", server)
             say("hot")
-            for connections in (1, 32):
+            for connections in CONNECTIONS:
                 figures[f"hot_{connections}"] = load_of(stack, few, connections, options.seconds)
         figures["cold_against_duckdb"] = round(
             figures["duckdb_scan"]["p50_ms"] / figures["cold_1"]["p50_ms"], 1
@@ -86,36 +101,25 @@ def lag(stack: Stack) -> int:
 def load_of(
     stack: Stack, users: list[tuple[int, str]], connections: int, seconds: float, table: str = TABLE
 ) -> dict[str, float]:
-    """Random users over keep-alive connections, one request at a time each, for some seconds."""
-    latencies = uvloop.run(_drive(stack, users, connections, seconds, table))
-    assert latencies, "no lookup succeeded"
-    return {**percentiles_ms(latencies), "per_second": round(len(latencies) / seconds)}
+    """These users over keep-alive connections, one request at a time each, for some seconds.
+
+    With the processor time that the API workers took for each.
+    """
+    paths = [f"/v1/tables/{table}/rows?app_id={app_id}&user_id={user_id}" for app_id, user_id in users]
+    workers = _api_workers(stack)
+    return with_server_cpu(
+        lambda: ask_http(stack.url.removeprefix("http://"), paths, connections, seconds),
+        lambda: sum(sum(worker.cpu_times()[:2]) for worker in workers),
+    )
 
 
-async def _drive(
-    stack: Stack, users: list[tuple[int, str]], connections: int, seconds: float, table: str
-) -> list[float]:
-    host, port = stack.url.removeprefix("http://").split(":")
-    end, latencies = time.monotonic() + seconds, [[] for _ in range(connections)]  # type: ignore[var-annotated]
-
-    async def connection(number: int) -> None:
-        reader, writer = await asyncio.open_connection(host, int(port))
-        position = number * len(users) // connections
-        while time.monotonic() < end:
-            app_id, user_id = users[position % len(users)]
-            position += 1
-            began = time.perf_counter()
-            path = f"/v1/tables/{table}/rows?app_id={app_id}&user_id={user_id}"
-            writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
-            body = await reader.readexactly(length)
-            latencies[number].append(time.perf_counter() - began)
-            assert head.startswith(b"HTTP/1.1 200"), body
-        writer.close()
-
-    await asyncio.gather(*(connection(number) for number in range(connections)))
-    return [latency for one in latencies for latency in one]
+def _api_workers(stack: Stack) -> list[psutil.Process]:
+    """The processes that answer: those beside the one that ``/status`` names."""
+    (table, *_) = stack.get("/status")[1]["tables"].values()
+    answering = psutil.Process(table["worker_pid"])
+    parent = answering.parent()
+    assert parent is not None
+    return [one for one in parent.children() if " api " in f" {' '.join(one.cmdline())} "]
 
 
 def _scans(scan: Any, users: list[tuple[int, str]]) -> dict[str, float]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from serving.entity_rows import NO_ROWS
 from thermocline.errors import RowNotFound
 from thermocline.rules.decode import Unpacker, json_row
 from thermocline.rules.keys import decode_one
@@ -15,12 +16,12 @@ from thermocline.text.shown import Columns
 
 if TYPE_CHECKING:
     from serving.cold.reader import Entity, Row
+    from serving.entity_rows import JsonRow, JsonRows
     from serving.hot.record import HotRow
     from serving.hot.refused import Refused
     from serving.lookup import Look
     from thermocline.rules.definition import LiveTable
 
-JsonRow = bytes
 _fields_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
@@ -70,16 +71,14 @@ def row_form(names: Sequence[str]) -> type[msgspec.Struct]:
     return msgspec.defstruct("Row", fields, rename=dict(zip(fields, names, strict=True)))
 
 
-def answer_json(
-    table: str, look: Look, entity: Entity, rows: Sequence[JsonRow], refused: Sequence[Refused]
-) -> bytes:
+def answer_json(table: str, look: Look, entity: Entity, rows: JsonRows, refused: Sequence[Refused]) -> bytes:
     """The JSON answer for one entity.
 
     Raises:
         RowNotFound: the entity is a whole key, and there is no such row.
     """
     definition = look.cold.index.definition
-    if not rows and len(entity.values) == len(definition.key):
+    if rows == NO_ROWS and len(entity.values) == len(definition.key):
         raise RowNotFound(
             table=table,
             key=str(Columns(zip(definition.key, entity.values, strict=True))),
@@ -88,14 +87,12 @@ def answer_json(
             stale=look.is_stale,
             refused=tuple(msgspec.to_builtins(one) for one in refused),
         )
-    return _answer(look, refused, {"table": table, "rows": [msgspec.Raw(row) for row in rows]})
+    return _answer(look, refused, {"table": table, "rows": msgspec.Raw(rows)})
 
 
-def batch_json(
-    table: str, look: Look, results: Sequence[Sequence[JsonRow]], refused: Sequence[Refused]
-) -> bytes:
+def batch_json(table: str, look: Look, results: Sequence[JsonRows], refused: Sequence[Refused]) -> bytes:
     """The JSON answer for several entities, in the order in which they were asked for."""
-    items = [{"rows": [msgspec.Raw(row) for row in rows]} for rows in results]
+    items = [{"rows": msgspec.Raw(rows)} for rows in results]
     return _answer(look, refused, {"table": table, "results": items})
 
 

@@ -3,7 +3,7 @@
 ``create_app`` declares the endpoints over a `Worker`; FastAPI reads their parameters and describes them, and
 ``openapi`` says of each table what its columns are. `Requests` is the only layer in front of the endpoints,
 and the lookup of one entity is answered without the framework's objects: they would cost several times the
-lookup itself.
+lookup itself. Where it is known without reading, `LookupProtocol` has answered it before it gets here.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from starlette.responses import Response
 
 from serving import measures
 from serving.answer import answer_json, batch_json, refused_json
+from serving.direct import DirectLookups
 from serving.encode import FORMATS
 from serving.extract_response import AGE, READ_POINT, REFUSED, STALE, ExtractResponse
 from serving.models import (
@@ -38,7 +39,7 @@ from serving.models import (
     VersionAnswer,
 )
 from serving.openapi import ANSWERING, described, problems
-from serving.problems import Requests
+from serving.problems import ROWS_PATH, Requests, rows_headers
 from serving.requests import (
     JsonRequest,
     coding_of,
@@ -144,8 +145,7 @@ async def _rows(scope: Scope, _: Receive, send: Send) -> None:
     look, results = await worker.looked_up(reader, (entity,))
     refused = reader.refused(look, wanted, results)
     body = answer_json(reader.name, look, entity, results[0], refused)
-    headers = [(b"content-length", b"%d" % len(body)), (b"content-type", JSON.encode())]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.start", "status": 200, "headers": rows_headers(body)})
     await send({"type": "http.response.body", "body": body})
 
 
@@ -317,7 +317,7 @@ def create_app(tables: Tables, settings: ServingSettings) -> Requests:
     )
     api.state.worker = worker
     api.router.add_api_route(
-        "/v1/tables/{table}/rows",
+        ROWS_PATH,
         rows,
         summary="The rows of one entity of {table}, or one row",
         response_model=RowsAnswer,
@@ -329,7 +329,7 @@ def create_app(tables: Tables, settings: ServingSettings) -> Requests:
     api.include_router(operations)
     definitions = {table.name: table.definition for table in tables}
     api.openapi = lambda: described(api, definitions)  # type: ignore[method-assign]
-    return Requests(api)
+    return Requests(api, DirectLookups(tables).body)
 
 
 def _json(content: Any) -> Response:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from serving.answer import RowJson
 from serving.compatibility import incompatibility
+from serving.entity_rows import NO_ENTITY_ROWS, NO_ROWS, EntityRows, joined
 from serving.storage import STORAGE_ERRORS, storage_failed, storage_named
 from thermocline.bounded import Bounded
 from thermocline.errors import NotReady
@@ -27,37 +28,21 @@ from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
-    from serving.answer import JsonRow
     from serving.cold.index import ColdIndex, ColdRows, Snapshots
     from serving.cold.reader import Entity
+    from serving.entity_rows import JsonRows
     from serving.hot.record import HotRow
     from serving.hot.refused import Refused
     from serving.hot.view import HotReader, HotView
     from thermocline.process.clock import Clock
 
-# JSON of the entities asked for most; with its bookkeeping about twice this in memory, per worker and table.
-ENTITY_CACHE_BYTES_MAX: Final = 64 * 1024 * 1024
-# What a dictionary entry, its key and the value object take beside their bytes.
-ROW_OVERHEAD_BYTES: Final = 160
+# The rows of the entities asked for most, as they are sent; in memory, per worker and table.
+ENTITY_CACHE_BYTES_MAX: Final = 128 * 1024 * 1024
 
 # In one answer, or one of each partition; the route of refused records gives more.
 REFUSED_SHOWN_MAX: Final = 20
 
 Hits = Mapping[bytes, "HotRow | None"]
-
-
-@dataclass(frozen=True, slots=True)
-class EntityRows:
-    """The cold rows of an entity by key, as JSON.
-
-    ``sequences`` are those of its rows, and of deletes that are remembered, where columns order the records.
-    """
-
-    rows: Mapping[bytes, JsonRow] = field(default_factory=dict)
-    sequences: Mapping[bytes, bytes] = field(default_factory=dict)
-
-
-NO_ROWS: Final = EntityRows()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +92,7 @@ class TableReader:
     ``snapshots`` is where its cold indexes are published. ``is_filled`` tells whether the hot tier has
     reached the log's ends as of its start; it is asked until it says so once. ``tailer_problem`` says what
     keeps the hot tier from being read, for whoever is refused. ``look`` and ``end`` belong to
-    one thread, ``refresh`` to one; the others to any. ``counts`` is what was asked for.
+    one thread, ``refresh`` to one; the others to any. ``counts`` is what was asked for, ``count`` adds to it.
     """
 
     def __init__(
@@ -209,8 +194,6 @@ class TableReader:
         with self.hot.view() as view:
             reached = self._reach(index, view)
             hits = [view.lookup(entity.bucket, entity.prefix, index.seam) for entity in entities]
-            for entity in entities:
-                self.counts.lookups[entity.bucket] += 1
             # Nobody knows how much of a partition that is not read yet lies behind the seam.
             is_whole = reached.has_all_partitions
             age_seconds = view.age_seconds(self._clock.monotonic()) if is_whole else math.inf
@@ -222,7 +205,7 @@ class TableReader:
         return self.look(()).read_point.end
 
     def refused(
-        self, look: Look, wanted: Mapping[tuple[str, int], int], results: Sequence[Sequence[JsonRow]]
+        self, look: Look, wanted: Mapping[tuple[str, int], int], results: Sequence[JsonRows]
     ) -> list[Refused]:
         """The refused records to tell whoever gets these results of, the newest of a partition first.
 
@@ -231,7 +214,7 @@ class TableReader:
         """
         if wanted:
             return self.refused_up_to(wanted)
-        if not all(results):
+        if NO_ROWS in results:
             point = look.read_point
             return self._refused_between(point.seam, point.end, _shared(point.end))
         return []
@@ -256,34 +239,28 @@ class TableReader:
     def cached_rows(self, cold: ColdSide, entity: Entity) -> EntityRows | None:
         """The entity's cold rows, if they are known without reading."""
         fingerprint = cold.index.fingerprints.get(entity.bucket)
-        return NO_ROWS if fingerprint is None else self._entities.get((fingerprint, entity.prefix))
+        return NO_ENTITY_ROWS if fingerprint is None else self._entities.get((fingerprint, entity.prefix))
 
     def cold_rows(self, cold: ColdSide, entity: Entity) -> EntityRows:
         """The entity's cold rows. Reads files."""
         known = self.cached_rows(cold, entity)
         if known is not None:
             return known
-        rows = {key: cold.rows.cold(row) for key, row in cold.reader.rows(cold.index, entity).items()}
-        sequences: dict[bytes, bytes] = {}
-        if cold.index.definition.sequence_by:
-            sequences = cold.reader.sequences(cold.index, entity)
-        weight = ROW_OVERHEAD_BYTES + sum(
-            len(key) + len(value) + ROW_OVERHEAD_BYTES
-            for known in (rows, sequences)
-            for key, value in known.items()
-        )
-        found = EntityRows(rows, sequences)
-        return self._entities.put((cold.index.fingerprints[entity.bucket], entity.prefix), found, weight)
+        found = cold.reader.rows(cold.index, entity)
+        is_ordered = bool(cold.index.definition.sequence_by)
+        sequences = cold.reader.sequences(cold.index, entity) if is_ordered else {}
+        rows = EntityRows.of({key: cold.rows.cold(row) for key, row in found.items()}, sequences)
+        return self._entities.put((cold.index.fingerprints[entity.bucket], entity.prefix), rows, rows.weight)
 
-    def overlay(self, look: Look, cold: Sequence[EntityRows]) -> list[list[JsonRow]]:
+    def overlay(self, look: Look, cold: Sequence[EntityRows]) -> list[JsonRows]:
         """The rows of each entity, sorted by key: its cold rows with its hits laid over them."""
         form = look.cold.rows
         return [
-            _overlaid(form, entity, rows, hits)
+            _overlaid(form, entity, rows, hits) if hits else rows.json
             for entity, rows, hits in zip(look.entities, cold, look.hits, strict=True)
         ]
 
-    def lookup(self, entities: Sequence[Entity]) -> tuple[Look, list[list[JsonRow]]]:
+    def lookup(self, entities: Sequence[Entity]) -> tuple[Look, list[JsonRows]]:
         """All steps at once: the rows of each entity, and what they reflect. Reads files.
 
         Raises as ``look``, `StorageFailed` also where a file can't be read.
@@ -291,7 +268,19 @@ class TableReader:
         look = self.look(entities)
         with storage_named(self.name):
             cold = [self.cold_rows(look.cold, entity) for entity in entities]
+        self.count(entities)
         return look, self.overlay(look, cold)
+
+    def known(self, entity: Entity) -> tuple[Look, JsonRows] | None:
+        """The rows of an entity and what they reflect, if no file is to be read. Raises as ``look``."""
+        look = self.look((entity,))
+        cold = self.cached_rows(look.cold, entity)
+        return None if cold is None else (look, self.overlay(look, (cold,))[0])
+
+    def count(self, entities: Sequence[Entity]) -> None:
+        """Notes that these are answered."""
+        for entity in entities:
+            self.counts.lookups[entity.bucket] += 1
 
     def _side(self, index: ColdIndex, before: ColdSide | None) -> ColdSide:
         """A snapshot made ready: what lookups in its new files need is loaded before they are switched."""
@@ -360,13 +349,11 @@ def _has_all_partitions(index: ColdIndex, view: HotView) -> bool:
     return all((topic, p) in end for topic, p, _ in index.seam.items() if topic in topics)
 
 
-def _overlaid(form: RowJson, entity: Entity, cold: EntityRows, hits: Hits) -> list[JsonRow]:
-    rows = cold.rows
-    if not hits:
-        return [rows[key] for key in sorted(rows)]
+def _overlaid(form: RowJson, entity: Entity, rows: EntityRows, hits: Hits) -> JsonRows:
+    cold = rows.by_key()
     winners = {
-        key: form.hot(entity, key, row, rows.get(key)) if row is not None and row.payload else None
+        key: form.hot(entity, key, row, cold.get(key)) if row is not None and row.payload else None
         for key, row in hits.items()
-        if row is None or not loses(row.sequence, cold.sequences.get(key))
+        if row is None or not loses(row.sequence, rows.sequences.get(key))
     }
-    return list(overlay(rows, winners).values())
+    return joined(overlay(cold, winners).values())

@@ -102,8 +102,7 @@ def _parameters(query: bytes) -> dict[str, str]:
         BadParameter: it is not percent-encoded UTF-8, or a parameter is given twice.
     """
     try:
-        # safety: key-is-utf-8
-        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
+        pairs = _pairs(query.decode("ascii"))
     except UnicodeDecodeError as error:
         problem = "it is not percent-encoded UTF-8; binary key columns are given in base64"
         raise BadParameter(name="the query string", problem=problem) from error
@@ -112,6 +111,14 @@ def _parameters(query: bytes) -> dict[str, str]:
         twice = next(name for place, (name, _) in enumerate(pairs) if name in [n for n, _ in pairs[:place]])
         raise BadParameter(name=twice, problem="it is given twice")
     return parameters
+
+
+def _pairs(query: str) -> list[tuple[str, str]]:
+    if "%" in query or "+" in query:
+        return parse_qsl(query, keep_blank_values=True, errors="strict")  # safety: key-is-utf-8
+    # What that would give, in a third of the time: there is nothing to unquote.
+    parts = [pair.partition("=") for pair in query.split("&") if pair]
+    return [(name, value) for name, _, value in parts]
 
 
 def _text(column: Column | None, value: object) -> str:

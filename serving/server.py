@@ -212,6 +212,7 @@ def _run_worker(
     import uvicorn  # noqa: PLC0415  # the parent and the tailers need neither it nor DuckDB
 
     from serving.app import create_app  # noqa: PLC0415
+    from serving.protocol import LookupProtocol  # noqa: PLC0415
     from serving.tables import open_tables  # noqa: PLC0415
 
     _become_child(log_level, log_json, lambda: sys.exit(0))
@@ -219,7 +220,7 @@ def _run_worker(
     config = uvicorn.Config(
         app,
         loop="uvloop",
-        http="httptools",
+        http=LookupProtocol,
         ws="none",
         lifespan="on",
         log_config=None,

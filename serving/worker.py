@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from serving.cold.threads import ReadingThreads
-from serving.lookup import NO_ROWS
 from serving.storage import storage_named
 from thermocline.errors import ReadAfterTimeout
 from thermocline.process.logs import fields
@@ -23,8 +22,8 @@ from thermocline.rules.read_point import (
 )
 
 if TYPE_CHECKING:
-    from serving.answer import JsonRow
     from serving.cold.reader import Entity
+    from serving.entity_rows import EntityRows, JsonRows
     from serving.lookup import Look, TableReader
     from serving.tables import Tables
     from thermocline.settings import ServingSettings
@@ -81,22 +80,20 @@ class Worker:
         self.extract_threads.shutdown(cancel_futures=True)
         self.tables.close()
 
-    async def looked_up(
-        self, reader: TableReader, entities: Sequence[Entity]
-    ) -> tuple[Look, list[list[JsonRow]]]:
+    async def looked_up(self, reader: TableReader, entities: Sequence[Entity]) -> tuple[Look, list[JsonRows]]:
         """As ``TableReader.lookup``, without reading files on the event loop."""
         look = reader.look(entities)
-        known = [reader.cached_rows(look.cold, entity) for entity in entities]
-        missing = [place for place, rows in enumerate(known) if rows is None]
-        if missing:
+        found = (reader.cached_rows(look.cold, entity) for entity in entities)
+        cold = [rows for rows in found if rows is not None]
+        if len(cold) < len(entities):
 
-            def read() -> None:
+            def read() -> list[EntityRows]:
                 with storage_named(reader.name):
-                    for place in missing:
-                        known[place] = reader.cold_rows(look.cold, entities[place])
+                    return [reader.cold_rows(look.cold, entity) for entity in entities]
 
-            await self._cold_threads.run(read)
-        return look, reader.overlay(look, [rows or NO_ROWS for rows in known])
+            cold = await self._cold_threads.run(read)
+        reader.count(entities)
+        return look, reader.overlay(look, cold)
 
     async def read_after(self, reader: TableReader, text: str | None) -> Mapping[tuple[str, int], int]:
         """Waits, within the bound, until an answer includes the records that a request names; gives these.

@@ -199,6 +199,13 @@ LINES: Final[dict[str, Line]] = {
     "verify-sequence": Line("verify takes the record of the highest sequence for the last one", ("if one.sequence == highest", ""), "verify/test_ordered.py::test_a_table_that_keeps_the_highest_sequence_is_never_called_wrong"),
     "verify-late": Line("verify finds a late record in an extract", DROP, "verify/test_ordered.py"),
     "verify-remembered": Line("verify finds a delete that is not remembered", DROP, "verify/test_ordered.py::test_each_damage_is_named"),
+    # Answers given before the framework.
+    "direct-plain": Line("a request that waits for records is not answered before they are there", ("|thermocline-read-after", ""), "serving/test_protocol.py::test_whatever_is_sent_both_ways_answer_the_same_bytes_and_count_the_same"),
+    "direct-within-request": Line("bytes within a request are not taken for another one", ("self._is_within_request", "False"), "serving/test_protocol.py::test_a_request_that_comes_before_the_last_one_is_answered_waits_for_its_turn"),
+    "direct-in-order": Line("answers come in the order of their requests", ("_is_pending(self.cycle)", "False"), "serving/test_protocol.py::test_a_request_that_comes_before_the_last_one_is_answered_waits_for_its_turn"),
+    "direct-back-pressure": Line("answers do not pile up for a client that does not read", ("self.flow.write_paused", "False"), "serving/test_protocol.py::test_nothing_is_written_to_a_client_that_does_not_read"),
+    "direct-limit": Line("a limit of connections holds for them, too", ("self._is_at_limit()", "False"), "serving/test_protocol.py::test_a_limit_of_connections_refuses_plain_requests_too"),
+    "direct-admitted": Line("whoever is not admitted gets no answer this way either", NEVER, "serving/test_protocol.py::test_who_is_not_admitted_gets_no_plain_answer_either"),
     # Alterations, drops, and what serving lays over what.
     "hot-definition": Line("no hot record decoded by another definition is laid over a snapshot", NEVER, "serving/test_altered.py::test_until_the_hot_tier_follows_answers_stay_whole_under_the_definition_before"),
     "hot-source": Line("no hot record of another log is laid over a snapshot", NEVER, "serving/test_altered.py::test_records_of_a_log_before_a_new_start_was_accepted_are_not_laid_over"),
@@ -232,6 +239,7 @@ LINES: Final[dict[str, Line]] = {
     "index-deletes": Line("a lookup leaves out the table's deleted rows", ALWAYS, "serving/test_cold_reader.py"),
     "index-row-starts": Line("positions are those of the file, not of the row group", ("int(file.sparse.row_starts[group])", "0"), "serving/test_cold_reader.py"),
     "index-fingerprint": Line("rows that are kept for the next lookup go with their files' deletes", ("(file.data.path, deletes.path, deletes.offset) if deletes else (file.data.path,)", "(file.data.path,)"), "serving/test_cold_index.py::test_a_buckets_fingerprint_changes_with_its_files_and_its_deletes_only"),
+    "decoded-place": Line("a row group that is kept is not taken for another one of its file", (", group", ""), "serving/test_cold_reader.py"),
     "index-unsorted": Line("a file that nobody sorted is read whole", DROP, "serving/test_cold_index.py"),
     "pin-sealed": Line("a pin reads only what does not change any more", ("[:-1]", ""), "serving/test_hot_tier.py"),
     "pin-newest-first": Line("a pin asks the newest generation first", ("reversed(self._generations)", "self._generations"), "serving/test_hot_model.py"),

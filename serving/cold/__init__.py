@@ -2,6 +2,6 @@
 
 ``manifest`` comes first: what is published of a snapshot. ``folder`` keeps it, and what is known of each data
 file: `publish` in the tailer's process, `latest` in a worker. ``index`` is that knowledge as readers have it;
-``reader`` reads the rows of one entity through it: sparse index → row groups → deleted positions. Extracts
-take the files of a bucket from the same index.
+``reader`` reads the rows of one entity through it: sparse index → row groups (``decoded`` shares
+them) → deleted positions. Extracts take the files of a bucket from the same index.
 """

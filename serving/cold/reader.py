@@ -7,11 +7,11 @@ and nothing is scanned. Readers may be used by several threads at once.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import reduce
+from functools import cache, partial, reduce
 from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap
 
+from serving.cold.decoded import DecodedGroups, Place
 from thermocline.bounded import Bounded
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.deletes import read_deletes
@@ -91,6 +92,7 @@ class ColdReader:
         self._io = io
         self._files: Bounded[str, _OpenFile] = Bounded(FOOTER_ROW_GROUPS_MAX)
         self._deletes: Bounded[tuple[str, int], BitMap] = Bounded(DELETES_BYTES_MAX)
+        self._decoded = DecodedGroups()
 
     def rows(self, index: ColdIndex, entity: Entity) -> dict[bytes, Row]:
         """The entity's rows in this snapshot by key, each with the natural values of the declared columns."""
@@ -156,11 +158,17 @@ class ColdReader:
         is_sure: bool,
     ) -> Iterator[Row]:
         opened = self._opened(file)
-        with self._reading(file, opened) as parquet:
+        with ExitStack() as reading:
+            parquet = cache(lambda: reading.enter_context(self._reading(file, opened)))
+
+            def read(group: int, columns: Sequence[str]) -> pa.RecordBatch:
+                place: Place = (file.data.path, group, *columns)  # safety: decoded-place
+                return self._decoded.get(place, lambda: _read(parquet(), group, columns))
+
             probes_first = opened.mapped is not None and not is_sure
             for group in groups:
                 failpoint("cold.read")
-                positions, columns = _matching(parquet, group, definition, entity, file, probes_first)
+                positions, columns = _matching(partial(read, group), definition, entity, file, probes_first)
                 start = int(file.sparse.row_starts[group])  # safety: index-row-starts
                 for position, row in zip(positions, zip(*columns, strict=True), strict=True):
                     if deleted is None or start + position not in deleted:  # safety: index-deletes
@@ -202,8 +210,7 @@ def _read_footer(footer: Path, io: FileIO, path: str) -> pq.FileMetaData:
 
 
 def _matching(
-    parquet: pq.ParquetFile,
-    group: int,
+    read: Callable[[Sequence[str]], pa.RecordBatch],
     definition: LiveTable,
     entity: Entity,
     file: ColdFile,
@@ -216,7 +223,7 @@ def _matching(
     """
     declared = [column.name for column in definition.columns if column.name in file.types]
     compared = list(definition.key[: len(entity.values)])
-    batch = _read(parquet, group, compared if probes_first else declared)
+    batch = read(compared if probes_first else declared)
     find = _range if file.sparse.is_sorted else _scan
     matches = find([_storage(batch.column(name)) for name in compared], definition, entity)
     if not matches:
@@ -224,7 +231,7 @@ def _matching(
     found = {name: _at(batch.column(name), matches) for name in batch.schema.names}
     rest = [name for name in declared if name not in found]
     if rest:
-        others = _read(parquet, group, rest)
+        others = read(rest)
         found |= {name: _at(others.column(name), matches) for name in rest}
     columns: list[list[Any]] = [
         natural(column.type, found[column.name]) if column.name in found else [None] * len(matches)

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
@@ -33,7 +33,7 @@ class Loss(StrEnum):
 
 
 @contextmanager
-def local_postgres() -> Iterator[int]:
+def local_postgres(more_options: Mapping[str, str] | None = None) -> Iterator[int]:
     """A server with an empty catalog database, trusting everybody on this machine; its port."""
     folder = Path(tempfile.mkdtemp(prefix="thermocline-postgres-"))
     user = {}
@@ -58,6 +58,7 @@ def local_postgres() -> Iterator[int]:
             "unix_socket_directories": "",
             "fsync": "off",
             "max_connections": "500",
+            **(more_options or {}),
         }
         server = subprocess.Popen(
             [

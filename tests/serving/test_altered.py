@@ -65,7 +65,7 @@ def produce(world: Any, chance: random.Random, **values: Any) -> None:
 def looked_up(table: ServedTable) -> dict[tuple[Any, ...], Any]:
     entities = [entity_of(table.definition, {"user": f"u{number}"}) for number in range(USERS)]
     _, results = table.reader.lookup(entities)
-    rows = [msgspec.json.decode(row) for rows in results for row in rows]
+    rows = [row for rows in results for row in msgspec.json.decode(rows)]
     return {(row["user"], row["slot"]): row for row in rows}
 
 

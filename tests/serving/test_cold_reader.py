@@ -1,12 +1,18 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from serving.cold import reader as cold_reader
 from serving.cold.folder import latest
 from serving.cold.reader import ColdReader, Entity
+from tests.serving.conftest import PROFILES
 
 
 def _profile(user: str, key: str) -> dict[str, Any]:
@@ -87,3 +93,28 @@ def test_threads_that_read_the_same_files_at_once_get_their_own_rows(new_world: 
     with ThreadPoolExecutor(4) as threads:
         for number, found in enumerate(threads.map(values, range(800))):
             assert found == list(range(number % 40, 400, 40))
+
+
+def test_entities_of_one_row_group_are_read_by_decoding_it_once(
+    new_world: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = new_world(replace(PROFILES, buckets=1))
+    users = [f"u{number}" for number in range(4)]
+    for user in users:
+        world.produce(_profile(user, "k"), _value(user))
+    world.commit()
+    world.publish()
+    index = latest(world.cold_folder, "profiles")
+    assert index is not None
+    reader, decodings = ColdReader(world.io), Counter[int]()
+    read = cold_reader._read
+
+    def counted(parquet: Any, group: int, columns: Any) -> Any:
+        decodings[group] += 1
+        return read(parquet, group, columns)
+
+    monkeypatch.setattr(cold_reader, "_read", counted)
+    for user in users:
+        (row,) = reader.rows(index, Entity.of(world.definition, (7, user))).values()
+        assert row[3] == user
+    assert decodings == {0: 1}

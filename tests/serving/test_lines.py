@@ -86,7 +86,7 @@ def _written(table: ServedTable, format_name: str, wanted: Wanted, coding: str |
 
 def _looked_up(table: ServedTable) -> list[bytes]:
     (rows,) = table.reader.lookup((entity_of(EVERY, {"id": ID}),))[1]
-    return [*rows]
+    return [bytes(row) for row in msgspec.json.decode(rows, type=list[msgspec.Raw])]
 
 
 @pytest.mark.parametrize("is_cold", [True, False])

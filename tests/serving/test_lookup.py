@@ -46,7 +46,8 @@ def _reader(world: Any, is_filled: Callable[[], bool] = lambda: True) -> TableRe
 def _rows(reader: TableReader, **parameters: str) -> list[dict[str, Any]]:
     entity = entity_of(reader.cold.index.definition, {"app_id": "7", **parameters})
     _, (rows,) = reader.lookup((entity,))
-    return [msgspec.json.decode(row) for row in rows]
+    found: list[dict[str, Any]] = msgspec.json.decode(rows)
+    return found
 
 
 def _values(reader: TableReader, **parameters: str) -> dict[str, str]:
@@ -297,7 +298,7 @@ def test_lookups_are_counted_by_bucket_and_left_where_maintenance_finds_them(
     entities = [
         entity_of(world.definition, {"app_id": "7", "user_id": user}) for user in ("u1", "u2", "u1", "u1")
     ]
-    table.reader.look(entities)
+    table.reader.lookup(entities)
     assert read_rates(io, location, world.clock.now_ms()) is None
     world.clock.advance(COUNTED_MS / 1000)
     table.refresh()

@@ -101,7 +101,7 @@ def test_rows_deleted_by_position_delete_files_are_gone_from_lookups_and_extract
         found = {(row["app_id"], row["user_id"], row["key"]): row for row in extracted(table)}
         assert found == world.rows()
         entities = [entity_of(world.definition, {"app_id": "7", "user_id": f"u{n}"}) for n in range(12)]
-        looked_up = [json.loads(row) for rows in table.reader.lookup(entities)[1] for row in rows]
+        looked_up = [row for rows in table.reader.lookup(entities)[1] for row in json.loads(rows)]
         assert {(row["app_id"], row["user_id"], row["key"]): row for row in looked_up} == world.rows()
     formats = {file.deletes.format for file in world.snapshots[world.newest] if file.deletes}
     assert formats == {"parquet"}

@@ -195,13 +195,14 @@ class Worker:
             self.world.keeper.missed(snapshot_id, error)
 
     def _check(
-        self, look: Look, looked_ms: int, answer: Sequence[Sequence[bytes]], wanted: Sequence[Sequence[Key]]
+        self, look: Look, looked_ms: int, answer: Sequence[bytes], wanted: Sequence[Sequence[Key]]
     ) -> None:
         self._check_session(look)
         if math.isfinite(look.age_seconds):
             self._check_age(look, looked_ms - look.age_seconds * 1000)
         found: Found = {}
-        for rows, of in zip(answer, wanted, strict=True):
+        for array, of in zip(answer, wanted, strict=True):
+            rows = [bytes(row) for row in _decode_rows(array)]
             values = _values(rows)
             if len(values) != len(rows) or not values.keys() <= {*of}:
                 raise Violation("key-live-twice", f"{of}: {rows}")
@@ -298,5 +299,6 @@ def _scanned(table: Any) -> dict[bytes, bytes]:
 
 
 _decode = msgspec.json.Decoder().decode
+_decode_rows = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 __all__ = ["Answers", "HeldExtract", "Worker"]

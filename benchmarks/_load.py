@@ -1,0 +1,106 @@
+"""The clients of `lookup`: one compiled from ``load.go``, where there is Go, and a slower one in Python.
+
+The compiled one takes a tenth of the processor, which client and server share, so its figures are higher.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import uvloop
+
+from benchmarks._report import percentiles_ms, say
+
+SOURCE: Final = Path(__file__).with_name("load.go")
+
+
+def client() -> str:
+    """Which one it is."""
+    return "python" if _compiled() is None else "go"
+
+
+def ask_http(address: str, paths: Sequence[str], connections: int, seconds: float) -> dict[str, float]:
+    """The paths in their order over keep-alive connections, one request at a time each, for some seconds."""
+    if _compiled() is not None:
+        return _run("http", address, str(connections), str(seconds), entities=paths)
+    latencies = uvloop.run(_drive(address, paths, connections, seconds))
+    assert latencies, "no lookup succeeded"
+    rate = round(len(latencies) / seconds)
+    return {**percentiles_ms(latencies), "per_second": rate, "lookups": len(latencies)}
+
+
+def ask_postgres(
+    address: str, statement: str, entities: Sequence[str], connections: int, seconds: float
+) -> dict[str, float]:
+    """As `ask_http`, by a prepared statement; the parameters of an entity have tabs between them."""
+    return _run("postgres", address, str(connections), str(seconds), statement, entities=entities)
+
+
+def with_server_cpu(
+    ask: Callable[[], dict[str, float]], cpu_seconds: Callable[[], float]
+) -> dict[str, float]:
+    """The figures, with the microseconds of the server that each lookup took, by what it has used so far."""
+    before = cpu_seconds()
+    figures = ask()
+    spent = cpu_seconds() - before
+    return {**figures, "server_cpu_us": round(spent / figures["lookups"] * 1e6, 1)}
+
+
+def _run(*arguments: str, entities: Sequence[str]) -> dict[str, float]:
+    program = _compiled()
+    assert program is not None
+    done = subprocess.run(
+        [program, *arguments], input="\n".join(entities), check=True, stdout=subprocess.PIPE, text=True
+    )
+    figures: dict[str, float] = json.loads(done.stdout)
+    return figures
+
+
+_folder = tempfile.TemporaryDirectory(prefix="thermocline-load-")
+
+
+@cache
+def _compiled() -> Path | None:
+    """The client in Go; None without a Go that compiles it."""
+    go, program = shutil.which("go"), Path(_folder.name) / "load"
+    if go is not None:
+        done = subprocess.run(
+            [go, "build", "-o", program, SOURCE], check=False, capture_output=True, text=True
+        )
+        if done.returncode == 0:
+            return program
+        say(done.stderr)
+    say("no Go here: the client is in Python, and takes most of the processor itself")
+    return None
+
+
+async def _drive(address: str, paths: Sequence[str], connections: int, seconds: float) -> list[float]:
+    host, port = address.split(":")
+    end = time.monotonic() + seconds
+    latencies: list[list[float]] = [[] for _ in range(connections)]
+
+    async def connection(number: int) -> None:
+        reader, writer = await asyncio.open_connection(host, int(port))
+        position = number * len(paths) // connections
+        while time.monotonic() < end:
+            began = time.perf_counter()
+            writer.write(f"GET {paths[position % len(paths)]} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            position += 1
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+            body: Any = await reader.readexactly(length)
+            latencies[number].append(time.perf_counter() - began)
+            assert head.startswith(b"HTTP/1.1 200"), body
+        writer.close()
+
+    await asyncio.gather(*(connection(number) for number in range(connections)))
+    return [latency for one in latencies for latency in one]

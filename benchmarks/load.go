@@ -1,0 +1,252 @@
+// Load for benchmarks/lookup.py: lookups of entities over connections that are kept, one at a time on each.
+//
+// A compiled client, so that the client takes as little of the cores that it shares with the server as it can.
+// It asks HTTP, or PostgreSQL by a prepared statement, both as plainly as their protocols allow:
+//
+//	load http     ADDRESS CONNECTIONS SECONDS < one path a line
+//	load postgres ADDRESS CONNECTIONS SECONDS SQL < one entity's parameters a line, between tabs
+//
+// It prints one line of JSON: how many lookups, their median and 99th percentile in milliseconds.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Larger than any answer here.
+const bufferBytes = 1 << 16
+
+// A connection that has been opened: asks for one entity and reads the whole answer.
+type lookup func(entity string) error
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "load:", err)
+		os.Exit(1)
+	}
+}
+
+func run(arguments []string) error {
+	if len(arguments) < 4 {
+		return errors.New("too few arguments")
+	}
+	connections, err := strconv.Atoi(arguments[2])
+	if err != nil {
+		return err
+	}
+	seconds, err := strconv.ParseFloat(arguments[3], 64)
+	if err != nil {
+		return err
+	}
+	entities, err := lines(os.Stdin)
+	if err != nil {
+		return err
+	}
+	open := func() (lookup, error) { return openHTTP(arguments[1]) }
+	if arguments[0] == "postgres" {
+		open = func() (lookup, error) { return openPostgres(arguments[1], arguments[4]) }
+	}
+	latencies, err := drive(open, entities, connections, time.Duration(seconds*float64(time.Second)))
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(summary(latencies, seconds))
+}
+
+func lines(source io.Reader) ([]string, error) {
+	var all []string
+	scanner := bufio.NewScanner(source)
+	for scanner.Scan() {
+		all = append(all, scanner.Text())
+	}
+	if len(all) == 0 {
+		return nil, errors.New("no entities to ask for")
+	}
+	return all, scanner.Err()
+}
+
+// drive asks over all connections until time is up; each begins at another place of the entities.
+func drive(open func() (lookup, error), entities []string, connections int, length time.Duration) ([]time.Duration, error) {
+	opened := make([]lookup, connections)
+	for number := range opened {
+		var err error
+		if opened[number], err = open(); err != nil {
+			return nil, err
+		}
+	}
+	latencies, failures := make([][]time.Duration, connections), make([]error, connections)
+	var running sync.WaitGroup
+	end := time.Now().Add(length)
+	for number, ask := range opened {
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			place := number * len(entities) / connections
+			for began := time.Now(); began.Before(end); place++ {
+				if failures[number] = ask(entities[place%len(entities)]); failures[number] != nil {
+					return
+				}
+				now := time.Now()
+				latencies[number] = append(latencies[number], now.Sub(began))
+				began = now
+			}
+		}()
+	}
+	running.Wait()
+	return slices.Concat(latencies...), errors.Join(failures...)
+}
+
+func summary(latencies []time.Duration, seconds float64) map[string]float64 {
+	slices.Sort(latencies)
+	at := func(share float64) float64 {
+		place := min(int(share*float64(len(latencies))), len(latencies)-1)
+		return float64(latencies[place].Microseconds()) / 1000
+	}
+	return map[string]float64{
+		"lookups":    float64(len(latencies)),
+		"per_second": float64(int(float64(len(latencies)) / seconds)),
+		"p50_ms":     at(0.5),
+		"p99_ms":     at(0.99),
+	}
+}
+
+func openHTTP(address string) (lookup, error) {
+	connection, err := net.Dial("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	reader, request := bufio.NewReaderSize(connection, bufferBytes), []byte(nil)
+	return func(path string) error {
+		request = append(append(append(request[:0], "GET "...), path...), " HTTP/1.1\r\nHost: "...)
+		request = append(append(request, address...), "\r\nUser-Agent: load\r\n\r\n"...)
+		if _, err := connection.Write(request); err != nil {
+			return err
+		}
+		return readHTTP(reader)
+	}, nil
+}
+
+var okay, lengthIs = []byte("HTTP/1.1 200 "), []byte("content-length: ")
+
+func readHTTP(reader *bufio.Reader) error {
+	status, err := reader.ReadSlice('\n')
+	if err != nil {
+		return err
+	}
+	if !bytes.HasPrefix(status, okay) {
+		return fmt.Errorf("answered %q", status)
+	}
+	length := -1
+	for {
+		line, err := reader.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		if len(line) == 0 {
+			break
+		}
+		if value, is := bytes.CutPrefix(line, lengthIs); is {
+			if length, err = strconv.Atoi(string(value)); err != nil {
+				return err
+			}
+		}
+	}
+	if length < 0 {
+		return errors.New("an answer without its length")
+	}
+	_, err = reader.Discard(length)
+	return err
+}
+
+// openPostgres speaks PostgreSQL's protocol, version 3, to a server that trusts everybody on this machine.
+// Source: https://www.postgresql.org/docs/current/protocol-message-formats.html
+func openPostgres(address, statement string) (lookup, error) {
+	connection, err := net.Dial("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	reader := bufio.NewReaderSize(connection, bufferBytes)
+	start := binary.BigEndian.AppendUint32(nil, 3<<16)
+	start = append(start, "user\x00postgres\x00database\x00postgres\x00\x00"...)
+	if _, err = connection.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(start)+4)), start...)); err != nil {
+		return nil, err
+	}
+	if _, err = readUntilReady(reader); err != nil {
+		return nil, err
+	}
+	prepare := message(nil, 'P', []byte("lookup\x00"+statement+"\x00\x00\x00"))
+	if _, err = connection.Write(message(prepare, 'S', nil)); err != nil {
+		return nil, err
+	}
+	if _, err = readUntilReady(reader); err != nil {
+		return nil, err
+	}
+	var body, request []byte
+	return func(entity string) error {
+		body = bind(body[:0], strings.Split(entity, "\t"))
+		request = message(request[:0], 'B', body)
+		request = message(request, 'E', []byte("\x00\x00\x00\x00\x00"))
+		if _, err := connection.Write(message(request, 'S', nil)); err != nil {
+			return err
+		}
+		rows, err := readUntilReady(reader)
+		if err == nil && rows == 0 {
+			err = fmt.Errorf("no row of %q", entity)
+		}
+		return err
+	}, nil
+}
+
+func message(to []byte, kind byte, body []byte) []byte {
+	to = binary.BigEndian.AppendUint32(append(to, kind), uint32(len(body)+4))
+	return append(to, body...)
+}
+
+// bind gives the body of a Bind message: parameters and results as text.
+func bind(to []byte, parameters []string) []byte {
+	to = append(to, "\x00lookup\x00\x00\x00"...)
+	to = binary.BigEndian.AppendUint16(to, uint16(len(parameters)))
+	for _, parameter := range parameters {
+		to = append(binary.BigEndian.AppendUint32(to, uint32(len(parameter))), parameter...)
+	}
+	return append(to, 0, 0)
+}
+
+// readUntilReady gives the number of rows that came before the server was ready for the next request.
+func readUntilReady(reader *bufio.Reader) (int, error) {
+	rows := 0
+	for {
+		head, err := reader.Peek(5)
+		if err != nil {
+			return rows, err
+		}
+		kind, length := head[0], int(binary.BigEndian.Uint32(head[1:]))
+		if kind == 'E' {
+			text, _ := reader.Peek(length + 1)
+			return rows, fmt.Errorf("answered %q", text)
+		}
+		if _, err = reader.Discard(length + 1); err != nil {
+			return rows, err
+		}
+		switch kind {
+		case 'D':
+			rows++
+		case 'Z':
+			return rows, nil
+		}
+	}
+}

@@ -1,0 +1,117 @@
+"""HTTP connections of an API worker, on which the commonest request is answered without the framework.
+
+A whole, plain GET of the rows of one entity, of which all is in memory, is answered as its bytes arrive, at a
+fraction of what parser, task and routing cost. Every other byte goes the ordinary way, through uvicorn's
+parser to the app, and so does the same request where anything about it is out of the ordinary; its answer is
+the same to the byte. What is plain, and whether the connection is free for it, is decided here; what the
+answer is, by `Requests.known`.
+
+This rests on uvicorn's insides, so its version is fixed, and `tests/serving/test_protocol.py` fails when they
+change.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from serving.problems import Requests
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+    from uvicorn.config import Config
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+    from uvicorn.server import ServerState
+
+HEAD_END: Final = b"\r\n\r\n"
+# A longer head goes the ordinary way; clients send some hundred bytes.
+HEAD_BYTES_MAX: Final = 8_192
+
+# By these headers a request may want something else than its rows as they are known now: it has a body, wants
+# the connection to be closed or to become another one, or waits for records.
+_NOT_PLAIN: Final = (  # safety: direct-plain
+    rb"(?i:content-length|transfer-encoding|connection(?!: keep-alive\r)|proxy-connection|upgrade|expect"
+    rb"|thermocline-read-after):"
+)
+# Less than HTTP allows, so that all it takes, uvicorn's parser takes, too, and in the same sense.
+_PLAIN_GET: Final = re.compile(
+    rb"GET /v1/tables/([A-Za-z0-9_-]+)/rows\?([A-Za-z0-9_.~%&=+:@/,*!-]*) HTTP/1\.1\r\n"
+    rb"((?:(?!" + _NOT_PLAIN + rb")[A-Za-z0-9-]+: [!-~](?:[ -~]*[!-~])?\r\n)*)\r\n"
+)
+_REQUEST_ID: Final = re.compile(rb"^x-request-id: ([^\r]*)", re.IGNORECASE | re.MULTILINE)
+
+
+class LookupProtocol(HttpToolsProtocol):
+    """One connection. Its app is a `Requests`."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        assert isinstance(config.app, Requests)
+        self._requests = config.app
+        self._is_within_request = False
+
+    def data_received(self, data: bytes) -> None:
+        """Answers what it can at once, as many requests as came; leaves the rest to uvicorn."""
+        while data and self._is_free():
+            length = data.find(HEAD_END, 0, HEAD_BYTES_MAX) + len(HEAD_END)
+            answer = self._known_answer(data[:length])
+            if answer is None:
+                break
+            self.transport.write(answer)
+            self.on_response_complete()
+            data = data[length:]
+        if data:
+            super().data_received(data)
+
+    def on_message_begin(self) -> None:
+        """A request's first byte."""
+        self._is_within_request = True
+        super().on_message_begin()
+
+    def on_message_complete(self) -> None:
+        """Its last one."""
+        self._is_within_request = False
+        super().on_message_complete()
+
+    def _is_free(self) -> bool:
+        """Whether a request that comes now is the only one, and its answer can be written now."""
+        return not (
+            self._is_within_request  # safety: direct-within-request
+            or _is_pending(self.cycle)  # safety: direct-in-order
+            or self.flow.write_paused  # safety: direct-back-pressure
+            or self.transport.is_closing()
+            or self.access_log
+            or self.root_path
+            or self._is_at_limit()  # safety: direct-limit
+        )
+
+    def _is_at_limit(self) -> bool:
+        limit = self.limit_concurrency
+        return limit is not None and (len(self.connections) >= limit or len(self.tasks) >= limit)
+
+    def _known_answer(self, head: bytes) -> bytes | None:
+        plain = _PLAIN_GET.fullmatch(head)
+        if plain is None:
+            return None
+        table, query, headers = plain.groups()
+        given = _REQUEST_ID.search(headers)
+        known = self._requests.known(table.decode(), query, given[1].decode() if given else None)
+        if known is None:
+            return None
+        own, body = known
+        lines = [b"%b: %b\r\n" % field for field in (*self.server_state.default_headers, *own)]
+        return b"".join([STATUS_LINE[200], *lines, b"\r\n", body])
+
+
+def _is_pending(cycle: RequestResponseCycle | None) -> bool:
+    """Whether the last request that went the ordinary way, and with it each one before, has no answer yet."""
+    return cycle is not None and not cycle.response_complete

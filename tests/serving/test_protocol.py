@@ -1,0 +1,435 @@
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import inspect
+import logging
+import random
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+import uvicorn
+from uvicorn.protocols.http import httptools_impl
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from serving.app import create_app
+from serving.lookup import ENTITY_CACHE_BYTES_MAX
+from serving.problems import Requests
+from serving.protocol import HEAD_BYTES_MAX, LookupProtocol
+from serving.tables import ServedTable, Tables
+from thermocline.bounded import Bounded
+from thermocline.errors import RouteNotFound
+from thermocline.process.metrics import REQUEST_SECONDS, REQUESTS
+from thermocline.settings import ServingSettings
+
+# The sha256 of uvicorn's `httptools_impl` that `LookupProtocol` was written for.
+INSIDES: Final = "1d4e1c579df4168433a61a01f10c628b31c1790e72dd9769d2b8633b22214033"
+
+PLAIN: Final = "GET /v1/tables/profiles/rows?app_id=7&user_id=u1 HTTP/1.1\r\nHost: x\r\n\r\n"
+USERS: Final = 6
+
+
+def test_uvicorns_protocol_is_the_one_that_the_short_way_was_written_for() -> None:
+    digest = hashlib.sha256(inspect.getsource(httptools_impl).encode()).hexdigest()
+    assert digest == INSIDES, (
+        f"uvicorn {uvicorn.__version__} has another httptools_impl. Compare it with what serving/protocol.py "
+        f"takes from it (on_message_begin, on_message_complete, on_response_complete, cycle, flow, "
+        f"send), then put {digest} here and fix the version in pyproject.toml."
+    )
+
+
+class Wire(asyncio.Transport):
+    """A connection's other side: what was written, and whether it was closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent = b""
+        self.is_closed = False
+
+    def write(self, data: Any) -> None:
+        if not self.is_closed:
+            self.sent += bytes(data)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+class Connection:
+    """One connection of an app, by either protocol."""
+
+    def __init__(self, kind: type[HttpToolsProtocol], app: Requests, **options: Any) -> None:
+        config = uvicorn.Config(
+            app, http=kind, ws="none", log_config=None, access_log=False, server_header=False, **options
+        )
+        self.state = ServerState()
+        self.state.default_headers = [(b"date", b"Thu, 01 Jan 2026 00:00:00 GMT")]
+        self.protocol = kind(config, self.state, {}, asyncio.get_running_loop())
+        self.wire = Wire()
+        self.protocol.connection_made(self.wire)
+
+    async def send(self, content: bytes) -> bytes:
+        """What is answered to that, once nothing more comes."""
+        before = len(self.wire.sent)
+        if not self.wire.is_closed:  # a real transport would not hand it over
+            self.protocol.data_received(content)
+        while self.state.tasks:
+            await asyncio.wait(self.state.tasks)
+            await asyncio.sleep(0)
+        return self.wire.sent[before:]
+
+    def end(self) -> None:
+        self.protocol._unset_keepalive_if_required()
+
+
+@pytest.fixture
+def served(new_world: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """An app over a table, without a server; ``direct`` counts what was answered the short way."""
+    world = new_world()
+    for number in range(USERS):
+        for key in "abcd":
+            world.produce(_key(f"u{number}", key), _value("cold"), partition=number % 3)
+    world.commit()
+    world.publish()
+    world.tail()
+    (world.folder / "tailer.json").write_bytes(b'{"caught_up_to_start_ends": true}')
+    table = ServedTable(world.definition, world.folder, world.published, world.clock, 5.0)
+    app = create_app(Tables([table]), ServingSettings(state_dir=world.folder, read_after_seconds_max=0.02))
+    table.refresh()
+    direct: Counter[bool] = Counter()
+    known = Requests.known
+
+    def counted(*arguments: Any) -> Any:
+        found = known(*arguments)
+        direct[found is not None] += 1
+        return found
+
+    monkeypatch.setattr(Requests, "known", counted)
+    # Requests without a name get the same one.
+    monkeypatch.setattr("serving.problems.os", SimpleNamespace(urandom=bytes))
+    yield SimpleNamespace(world=world, table=table, app=app, direct=direct)
+    app.api.state.worker.close()
+
+
+def _key(user: str, key: str) -> dict[str, Any]:
+    return {"app_id": 7, "user_id": user, "key": key}
+
+
+def _value(text: str) -> dict[str, Any]:
+    return {"value": text, "updated_at": "2026-01-02T03:04:05Z"}
+
+
+def test_whatever_is_sent_both_ways_answer_the_same_bytes_and_count_the_same(
+    served: SimpleNamespace, seed: int
+) -> None:
+    """Goal: nobody can tell which way a request went.
+
+    Method: random requests, plain and not, alone, pipelined and in pieces, over a connection of each kind,
+    while records arrive, snapshots are switched and rows are forgotten. Answers, metrics and counts are
+    compared.
+    """
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it warns of what is wrong on purpose
+    chance = random.Random(seed)
+
+    async def drive() -> None:
+        for _ in range(100):
+            ordinary, short = (
+                Connection(HttpToolsProtocol, served.app),
+                Connection(LookupProtocol, served.app),
+            )
+            while not ordinary.wire.is_closed and chance.random() < 0.95:
+                _move_on(served, chance)
+                content = _pipelined(chance)
+                answers, counts = [], []
+                for connection in (ordinary, short):
+                    _forget(served, chance)
+                    before = _counted(served)
+                    answers.append(
+                        b"".join(
+                            [await connection.send(part) for part in _parts(content, chance, connection)]
+                        )
+                    )
+                    counts.append(_counted(served) - before)
+                assert answers[0] == answers[1], content
+                assert counts[0] == counts[1], content
+                assert ordinary.wire.is_closed == short.wire.is_closed, content
+                assert ordinary.state.total_requests == short.state.total_requests, content
+                assert (ordinary.protocol.timeout_keep_alive_task is None) == (
+                    short.protocol.timeout_keep_alive_task is None
+                )
+            ordinary.end()
+            short.end()
+
+    asyncio.run(drive())
+    assert min(served.direct[True], served.direct[False]) > 30, "both ways were tried"
+
+
+def _move_on(served: SimpleNamespace, chance: random.Random) -> None:
+    """Something may happen to the table."""
+    world = served.world
+    if chance.random() < 0.3:
+        value = None if chance.random() < 0.4 else _value(f"{chance.random()}")
+        world.produce(_key(f"u{chance.randrange(USERS)}", chance.choice("abcdef")), value)
+        world.tail()
+    if chance.random() < 0.05:
+        world.tier.seal()
+    if chance.random() < 0.1:
+        world.commit()
+        world.publish()
+        served.table.refresh()
+    world.clock.advance(chance.choice([0, 0, 0.25, 7.0]))
+
+
+def _forget(served: SimpleNamespace, chance: random.Random) -> None:
+    if chance.random() < 0.1:
+        served.table._reader._entities = Bounded(ENTITY_CACHE_BYTES_MAX)
+
+
+def _counted(served: SimpleNamespace) -> Counter[Any]:
+    samples = [
+        sample for one in (REQUESTS, REQUEST_SECONDS) for metric in one.collect() for sample in metric.samples
+    ]
+    counted = {
+        (sample.name, *sample.labels.values()): int(sample.value)
+        for sample in samples
+        if sample.name.endswith(("_total", "_count"))
+    }
+    lookups: Counter[Any] = served.table._reader.counts.lookups
+    return Counter(counted) + lookups
+
+
+def _pipelined(chance: random.Random) -> list[bytes]:
+    """One request or a few; one that no parser takes comes alone, as what is pending then is lost or not."""
+    if chance.random() < 0.03:
+        return [
+            chance.choice(
+                [
+                    b"GET / HTTP/9\r\n\r\n",
+                    b"\x00\r\n\r\n",
+                    b"GET /v1/tables/profiles/rows?a= b HTTP/1.1\r\n\r\n",
+                ]
+            )
+        ]
+    return [_request(chance) for _ in range(chance.choice([1, 1, 1, 1, 2, 3]))]
+
+
+def _request(chance: random.Random) -> bytes:
+    method = chance.choice(["GET"] * 12 + ["HEAD", "POST", "PUT"])
+    version = chance.choice(["1.1"] * 15 + ["1.0"])
+    table = chance.choice(["profiles"] * 15 + ["nobody", "pro%66iles", "profiles/x"])
+    user = chance.randrange(USERS + 1)
+    usual = [f"app_id=7&user_id=u{user}", f"user_id=u{user}&key={chance.choice('abcdef')}&app_id=7"]
+    query = chance.choice([*usual * 6, *QUERIES])
+    headers = chance.sample([*HEADERS[:PLAIN_HEADERS] * 6, *HEADERS], chance.choice([0, 1, 2, 3]))
+    body = b"x" * 5 if "Content-Length: 5" in headers else b""
+    if "Transfer-Encoding: chunked" in headers:
+        headers = [one for one in headers if not one.startswith("Content-Length")]
+        body = b"2\r\nab\r\n0\r\n\r\n"
+    lines = [f"{method} /v1/tables/{table}/rows?{query} HTTP/{version}", "Host: x", *headers]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+QUERIES: Final = (
+    "app_id=7",
+    "app_id=7&user_id=u1&value=x",
+    "app_id=x&user_id=u1",
+    "app_id=7&user_id=u1&user_id=u2",
+    "",
+    "&&",
+    "app_id=%37&user_id=%75%31",
+    "app_id=+7&user_id=u1",
+    "app_id=7&user_id=%FF",
+    "app_id=7&user_id=u1&",
+    "app_id=7&user_id=u1#end",
+    "app_id=7;user_id=u1",
+    "app_id&user_id=u1",
+    "app_id=7&user_id=u%zz",
+    "user_id=u1?&app_id=7",
+)
+
+PLAIN_HEADERS: Final = 7
+HEADERS: Final = (
+    "Accept: */*",
+    "User-Agent: a b  c",
+    "accept-encoding: gzip, br",
+    "Connection: keep-alive",
+    "Authorization: Bearer abc",
+    "X-Request-Id: one",
+    "x-request-id: two",
+    "Cookie: é",
+    "X-REQUEST-ID:three",
+    "X-Request-Id:  four ",
+    "X-Request-Id: not a name",
+    "Empty:",
+    "With-Tab: a\tb",
+    "under_score: x",
+    "Connection: close",
+    "connection: Keep-Alive, x",
+    "Proxy-Connection: close",
+    "Content-Length: 5",
+    "Content-Length: 0",
+    "Transfer-Encoding: chunked",
+    "Thermocline-Read-After: profiles/0@0",
+    "thermocline-read-after: profiles/0@99999",
+    "Thermocline-Read-After: nonsense",
+    "Expect: 100-continue",
+    "Connection: Upgrade",
+    "Upgrade: websocket",
+    f"Long: {'x' * HEAD_BYTES_MAX}",
+)
+
+
+def _parts(content: Sequence[bytes], chance: random.Random, connection: Connection) -> list[bytes]:
+    """All at once, or in pieces: the same for both, since the kind is not asked for."""
+    whole = b"".join(content)
+    cuts = random.Random(len(whole) * 7 + connection.state.total_requests)
+    if cuts.random() < 0.7:
+        return [whole]
+    place = cuts.randrange(len(whole))
+    return [part for part in (whole[:place], whole[place:]) if part]
+
+
+def test_a_plain_request_is_answered_as_its_bytes_arrive_also_after_one_that_was_not(
+    served: SimpleNamespace,
+) -> None:
+    async def drive() -> None:
+        connection = Connection(LookupProtocol, served.app)
+        first = await connection.send(PLAIN.encode())  # from a file, so by the endpoint
+        assert served.direct == {False: 1}
+        connection.protocol.data_received(PLAIN.encode() * 2)
+        assert connection.wire.sent == first * 3
+        assert not connection.state.tasks
+        await connection.send(b"GET /livez HTTP/1.1\r\n\r\n")
+        connection.protocol.data_received(PLAIN.encode())
+        assert connection.wire.sent.endswith(first)
+        assert served.direct == {False: 1, True: 3}
+        connection.end()
+
+    asyncio.run(drive())
+
+
+def test_a_connection_that_asked_for_another_protocol_goes_on_as_it_would(
+    served: SimpleNamespace,
+) -> None:
+    upgrade = PLAIN.replace("Host: x", "Connection: Upgrade\r\nUpgrade: websocket").encode()
+
+    async def drive() -> list[list[bytes]]:
+        answers = []
+        for kind in (HttpToolsProtocol, LookupProtocol):
+            connection = Connection(kind, served.app)
+            answers.append([await connection.send(one) for one in (PLAIN.encode(), upgrade, PLAIN.encode())])
+            connection.end()
+        return answers
+
+    ordinary, short = asyncio.run(drive())
+    assert ordinary == short
+
+
+def test_a_request_that_comes_before_the_last_one_is_answered_waits_for_its_turn(
+    served: SimpleNamespace,
+) -> None:
+    async def drive() -> None:
+        connection = Connection(LookupProtocol, served.app)
+        await connection.send(PLAIN.encode())
+        one, length = connection.wire.sent, len(connection.wire.sent)
+        connection.protocol.data_received(b"GET /livez HTTP/1.1\r\n\r\n")  # pending
+        assert await connection.send(PLAIN.encode()) != b""
+        assert connection.wire.sent[length:].endswith(one)
+        connection.protocol.data_received(b"GET /livez HTTP/1.1\r\nX: ")  # begun
+        answer = await connection.send(PLAIN.encode())  # so this is the header's value, and more headers
+        assert answer.endswith(b'{"status":"ok"}')
+        connection.end()
+
+    asyncio.run(drive())
+
+
+def test_nothing_is_written_to_a_client_that_does_not_read(served: SimpleNamespace) -> None:
+    async def drive() -> None:
+        connection = Connection(LookupProtocol, served.app)
+        one = await connection.send(PLAIN.encode())
+        connection.protocol.pause_writing()
+        connection.protocol.data_received(PLAIN.encode())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert connection.wire.sent == one
+        connection.protocol.resume_writing()
+        assert await connection.send(PLAIN.encode()) == one + one
+        connection.end()
+
+    asyncio.run(drive())
+
+
+def test_a_limit_of_connections_refuses_plain_requests_too(served: SimpleNamespace) -> None:
+    async def drive() -> None:
+        free = Connection(LookupProtocol, served.app)
+        await free.send(PLAIN.encode())  # known from now on
+        free.end()
+        connection = Connection(LookupProtocol, served.app, limit_concurrency=1)
+        assert (await connection.send(PLAIN.encode())).startswith(b"HTTP/1.1 503 ")
+        connection.end()
+
+    asyncio.run(drive())
+
+
+def test_who_is_not_admitted_gets_no_plain_answer_either(served: SimpleNamespace) -> None:
+    def admit(scope: Any) -> None:
+        raise RouteNotFound(path=scope["path"])
+
+    async def drive() -> None:
+        connection = Connection(LookupProtocol, served.app)
+        await connection.send(PLAIN.encode())
+        served.app._admit = admit
+        assert (await connection.send(PLAIN.encode())).startswith(b"HTTP/1.1 404 ")
+        connection.end()
+
+    asyncio.run(drive())
+
+
+def test_a_server_ends_idle_connections_that_were_answered_the_short_way(served: SimpleNamespace) -> None:
+    """On real sockets: one falls idle, another one is open when the server is told to stop."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(
+        served.app, http=LookupProtocol, ws="none", lifespan="off", log_config=None, access_log=False,
+        timeout_keep_alive=1,
+    )  # fmt: skip
+    server = uvicorn.Server(config)
+    running = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    running.start()
+    try:
+        idle = _asked(listening.getsockname())
+        assert idle.recv(1) == b"", "it was closed"
+        open_ = _asked(listening.getsockname())
+    finally:
+        server.should_exit = True
+        running.join()
+    assert open_.recv(1) == b""
+    assert served.direct[True] >= 2
+    idle.close()
+    open_.close()
+
+
+def _asked(address: Any) -> socket.socket:
+    """A connection over which plain requests were answered, the last of them the short way."""
+    connection = socket.create_connection(address)
+    for _ in range(2):
+        connection.sendall(PLAIN.encode())
+        answer = b""
+        while b"\r\n\r\n" not in answer or not answer.endswith(b"}"):
+            answer += connection.recv(65_536)
+        assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    return connection
