@@ -86,7 +86,11 @@ def asked(request: pytest.FixtureRequest) -> Callable[..., Asked]:
 
 def test_a_lookup_is_typed(asked: Callable[..., Asked]) -> None:
     refused = {"topic": "profiles", "partition": 0, "offset": 4, "stage": "decode", "reason": "no JSON"}
-    client = asked(lambda _: httpx.Response(200, json={**FRESH, "rows": [ROW], "refused": [refused]}))
+    client = asked(
+        lambda _: httpx.Response(
+            200, json={**FRESH, "rows": [ROW], "refused": [{**refused, "of a later server": 1}]}
+        )
+    )
     answer = client.lookup(
         "pro files", {"read_after": b"\xff"}, day=date(2026, 1, 2), id=UUID(int=1), app_id=7
     )

@@ -73,6 +73,11 @@ class RefusedRecord:
     stage: str
     reason: str
 
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> Self:
+        """From its JSON, of which a later server may say more."""
+        return cls(body["topic"], body["partition"], body["offset"], body["stage"], body["reason"])
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -93,7 +98,7 @@ class Answer:
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Self:
         """From the JSON of an answer."""
-        refused = tuple(RefusedRecord(**one) for one in body.get("refused", ()))
+        refused = tuple(RefusedRecord.of(one) for one in body.get("refused", ()))
         point = ReadPoint.of(body["read_point"])
         return cls(body["table"], body["rows"], point, body["age_seconds"], body["stale"], refused)
 
@@ -120,7 +125,7 @@ class Refused:
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Self:
         """From the JSON of an answer."""
-        records = tuple(RefusedRecord(**one) for one in body["refused"])
+        records = tuple(RefusedRecord.of(one) for one in body["refused"])
         point = ReadPoint.of(body["read_point"])
         return cls(body["table"], records, body["more"], point, body["age_seconds"], body["stale"])
 
@@ -136,7 +141,9 @@ def key_text(value: KeyValue) -> str:
             return base64.b64encode(value).decode()
         case date():
             return value.isoformat()
-    raise TypeError(f"{value!r} can't be a key column's value: int, str, bytes, date and UUID can")
+    raise TypeError(
+        f"a {type(value).__name__} can't be a key column's value: int, str, bytes, date and UUID can"
+    )
 
 
 def key_json(value: KeyValue) -> int | str:
