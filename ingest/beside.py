@@ -71,7 +71,7 @@ def _serve(connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to both; the parent ends this one
     with suppress(OSError):
         os.nice(_NICENESS)
-    with suppress(EOFError):  # the parent has ended
+    with suppress(EOFError, ConnectionError):  # the parent has ended
         while True:
             task = connection.recv()
             try:
