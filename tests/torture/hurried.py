@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from maintenance import expiry, upkeep
+from maintenance import cleaning, expiring, expiry, journal, planning, rewriting
 from tests.failpoints import firing
 from thermocline.failpoints import MODULE_VARIABLE, Hook
 
@@ -31,7 +31,16 @@ snapshots_seconds = 1200
 files_seconds = 600
 """
 """Everything is worth a rewrite, and the rest is as short as it may be."""
-_SECONDS: Final = {"PLAN_SECONDS": 3.0, "RETRY_SECONDS": 5.0, "EXPIRE_SECONDS": 10.0, "SWEEP_SECONDS": 10.0}
+_HURRIED: Final = (
+    (planning, "PLAN_SECONDS", 3.0),
+    (planning, "RETRY_SECONDS", 5.0),
+    (journal, "RETRY_SECONDS", 5.0),
+    (rewriting, "RETRY_SECONDS", 5.0),
+    (expiring, "EXPIRE_SECONDS", 10.0),
+    (cleaning, "SWEEP_SECONDS", 10.0),
+    (expiry, "KEPT_SECONDS_MIN", SNAPSHOTS_SECONDS),
+    (expiring, "KeepRule", lambda _: expiry.KeepRule(SNAPSHOTS_SECONDS)),
+)
 
 
 def environment(file: Path | None = None) -> dict[str, str]:
@@ -41,12 +50,10 @@ def environment(file: Path | None = None) -> dict[str, str]:
 
 def hook() -> Hook | None:
     """Sets how often things happen, at the first failpoint that the process meets; then as `firing.hook`."""
-    changed: Any = upkeep
-    for name, seconds in _SECONDS.items():
-        setattr(changed, name, seconds)
-    changed_rule: Any = expiry
-    changed_rule.KEPT_SECONDS_MIN = SNAPSHOTS_SECONDS
-    changed.KeepRule = lambda _: expiry.KeepRule(SNAPSHOTS_SECONDS)
+    for module, name, hurried in _HURRIED:
+        assert hasattr(module, name)
+        setattr(module, name, hurried)
+    changed: Any = cleaning
     swept = changed.sweep
 
     def sweep(load: Callable[[], Table], _: int, clock: Clock, in_use: Collection[str] = ()) -> Swept:
