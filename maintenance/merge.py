@@ -99,14 +99,15 @@ class _Source:
 
     def opened(self, share: float, until_the_end: ExitStack) -> Iterator[_Run]:
         """The runs, each with its share of what may be in memory."""
-        rows_at_once = max(int(share * min(ROWS_IN_MEMORY, BYTES_IN_MEMORY / self.row_bytes)), 1)
         if self.is_sorted:
+            rows_at_once = _rows_of(share, self.row_bytes)
             yield _Run(self._pieces(rows_at_once), rows_at_once)
             return
         pieces = self._pieces(min(_ROWS_READ, self._sorted_rows))
         folder = Path(until_the_end.enter_context(TemporaryDirectory(prefix="thermocline-rewrite-")))
         for number, rows in enumerate(_joined(pieces, self._sorted_rows)):
             path = folder / f"{number}.arrow"
+            rows_at_once = _rows_of(share, rows.nbytes / rows.num_rows)
             _write(path, rows.sort_by(KEY), rows_at_once)
             yield _Run(_read(path), rows_at_once)
 
@@ -147,16 +148,22 @@ class _Run:
             self.rows = pa.concat_tables([self.rows, rows]) if self.rows.num_rows else rows
 
 
+def _rows_of(share: float, row_bytes: float) -> int:
+    """How many rows of that size are a share of what may be in memory."""
+    return max(int(share * min(ROWS_IN_MEMORY, BYTES_IN_MEMORY / row_bytes)), 1)
+
+
 def _joined(pieces: Iterator[pa.Table], rows_at_least: int) -> Iterator[pa.Table]:
-    """The same rows in pieces of so many."""
+    """The same rows in pieces of so many; of fewer where they are longer than the first ones let expect."""
     some: list[pa.Table] = []
-    count = 0
+    count = size = 0
     for piece in pieces:
         some.append(piece)
         count += piece.num_rows
-        if count >= rows_at_least:
+        size += piece.nbytes
+        if count >= rows_at_least or size >= BYTES_IN_MEMORY:
             yield pa.concat_tables(some).combine_chunks()
-            some, count = [], 0
+            some, count, size = [], 0, 0
     if some:
         yield pa.concat_tables(some).combine_chunks()
 

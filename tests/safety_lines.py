@@ -240,6 +240,8 @@ LINES: Final[dict[str, Line]] = {
     "index-row-starts": Line("positions are those of the file, not of the row group", ("int(file.sparse.row_starts[group])", "0"), "serving/test_cold_reader.py"),
     "index-fingerprint": Line("rows that are kept for the next lookup go with their files' deletes", ("(file.data.path, deletes.path, deletes.offset) if deletes else (file.data.path,)", "(file.data.path,)"), "serving/test_cold_index.py::test_a_buckets_fingerprint_changes_with_its_files_and_its_deletes_only"),
     "decoded-place": Line("a row group that is kept is not taken for another one of its file", (", group", ""), "serving/test_cold_reader.py"),
+    "index-key-over-groups": Line("a key is looked for in each row group that it may be in, also where it stands several times", ("bisect_left(self.first_keys, low)", "bisect_right(self.first_keys, low)"), "ingest/test_bucket_task.py::test_a_key_that_stands_several_times_is_in_all_its_row_groups"),
+    "index-keys-over-groups": Line("so does a batch", ("bisect_right(keys, first)", "bisect_left(keys, first)"), "ingest/test_sequence.py::test_a_key_is_found_also_where_its_row_and_its_deletes_are_in_several_row_groups"),
     "index-unsorted": Line("a file that nobody sorted is read whole", DROP, "serving/test_cold_index.py"),
     "pin-sealed": Line("a pin reads only what does not change any more", ("[:-1]", ""), "serving/test_hot_tier.py"),
     "pin-newest-first": Line("a pin asks the newest generation first", ("reversed(self._generations)", "self._generations"), "serving/test_hot_model.py"),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,7 +21,7 @@ from tests.tier import quick_or_full
 from thermocline.iceberg.data_file import ROW_GROUP_ROWS
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import DataFile, local_path
-from thermocline.iceberg.sparse_index import load_sparse_index
+from thermocline.iceberg.sparse_index import SparseIndex, load_sparse_index
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import encode_table
 
@@ -117,15 +118,24 @@ def test_a_file_without_an_index_of_ours_is_indexed_by_reading_it(tmp_path: Path
     assert list(unsorted.candidates(b"", b"\x00")) == [0, 1, 2]
 
 
+def test_a_key_that_stands_several_times_is_in_all_its_row_groups() -> None:
+    """As a row does, and deletes that are remembered of it."""
+    index = SparseIndex([b"a", b"c", b"c", b"e"], np.full(4, 2, np.int64))
+    assert list(index.candidates(b"c", b"c\x00")) == [0, 1, 2]
+    assert index.groups_of([b"c"]) == [0, 1, 2]
+    assert index.groups_of([b"d"]) == [2]
+    assert index.groups_of([b"a", b"e"]) == [0, 2, 3]
+
+
 def test_row_groups_that_cannot_hold_a_key_are_not_candidates(table: OneBucketTable) -> None:
     done = table.upsert([(i, (1, f"u{i:05}", "plan"), "gold") for i in range(3 * ROW_GROUP_ROWS)])
     (added,) = done.added
     index = load_sparse_index(IO, added.path, DEFINITION)
     first, second, third = index.first_keys
-    assert index.groups_of([second]) == [1]
+    assert index.groups_of([second + b"\x00"]) == [1]
     assert index.groups_of([first[:-1], third + b"\xff"]) == [2]
     assert index.groups_of([b""]) == []
-    assert list(index.candidates(second, third)) == [1]
+    assert list(index.candidates(second + b"\x00", third)) == [1]
     assert list(index.candidates(first + b"\x00", None)) == [0, 1, 2]
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from ingest import probe
 from tests.ingest.one_bucket import IO, OneBucketTable
+from thermocline.iceberg import data_file
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.rows import live_rows
 from thermocline.iceberg.tombstones import load_tombstones
@@ -121,3 +123,22 @@ def test_a_delete_may_come_before_what_it_deletes(tmp_path: Path) -> None:
     assert (deleted.applied, late.superseded) == (1, 1)
     table.run(records_of(DEFINITION, [(1, 5, "same sequence, and later")], 2))
     assert rows_of(table) == {1: (5, "same sequence, and later")}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_key_is_found_also_where_its_row_and_its_deletes_are_in_several_row_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Method: row groups of two rows, all files taken for large, and few keys, written and deleted."""
+    monkeypatch.setattr(data_file, "ROW_GROUP_ROWS", 2)
+    monkeypatch.setattr(probe, "YOUNG_ROWS_MAX", 0)
+    draw = random.Random(seed)
+    table = OneBucketTable(tmp_path, DEFINITION)
+    expected: dict[int, tuple[int, str]] = {}
+    for version in range(60):
+        key, text = draw.randrange(4), None if draw.random() < 0.5 else f"v{version}"
+        table.run(records_of(DEFINITION, [(key, version, text)], version))
+        expected.pop(key, None)
+        if text is not None:
+            expected[key] = (version, text)
+        assert rows_of(table) == expected

@@ -119,6 +119,31 @@ def test_a_file_that_another_writer_left_unsorted_is_sorted_however_large_it_is(
     ]
 
 
+def test_what_is_sorted_at_once_is_bounded_also_where_only_the_first_rows_are_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merge, "BYTES_IN_MEMORY", 1 << 20)
+    monkeypatch.setattr(merge, "_ROWS_READ", 100)
+    sorted_bytes: list[int] = []
+    write = merge._write
+
+    def counted(path: Path, rows: pa.Table, rows_at_once: int) -> None:
+        sorted_bytes.append(rows.nbytes)
+        write(path, rows, rows_at_once)
+
+    monkeypatch.setattr(merge, "_write", counted)
+    count = 4 * ROW_GROUP_ROWS
+    values = ["short" if one < ROW_GROUP_ROWS else "x" * 1_000 for one in range(count)]
+    rows = [(one, (1, f"u{count - one:05}", "plan"), value) for one, value in enumerate(values)]
+    path = tmp_path / "backwards.parquet"
+    pq.write_table(records_of(rows).select(DEFINITION.table_schema.names), path, row_group_size=100)
+    table = OneBucketTable(tmp_path)
+    table.files = {0: [DataFile(path.as_uri(), 0, count, path.stat().st_size)]}
+    done = _task(table, list(table.files[0])).run()
+    assert sum(file.rows for file in done.added) == count
+    assert max(sorted_bytes) < 2 << 20
+
+
 def test_a_task_whose_input_is_gone_does_not_land(tmp_path: Path) -> None:
     table = OneBucketTable(tmp_path)
     table.upsert([(one, (1, f"u{one}", "plan"), "gold") for one in range(9)])

@@ -32,6 +32,9 @@ FOOTER_KEY = "thermocline.first-keys"
 class SparseIndex:
     """``first_keys[i]`` is the first key of row group ``i``, which holds ``rows[i]`` rows.
 
+    A key may come several times, as a row and as remembered deletes of it. So the first key of a row group
+    may stand at the end of the one before, too.
+
     ``is_sorted`` is False for a foreign file whose rows are not in key order: any of its row groups may then
     hold any key.
     """
@@ -50,7 +53,7 @@ class SparseIndex:
         """The row groups that may hold a key in [low, high); ``high`` None means no upper bound."""
         if not self.is_sorted:
             return range(len(self.first_keys))
-        first = max(bisect_right(self.first_keys, low) - 1, 0)
+        first = max(bisect_left(self.first_keys, low) - 1, 0)  # safety: index-key-over-groups
         end = len(self.first_keys) if high is None else bisect_left(self.first_keys, high)
         return range(first, max(first, end))
 
@@ -58,15 +61,12 @@ class SparseIndex:
         """The row groups that may hold any of the given keys, ascending; ``keys`` are sorted."""
         if not self.is_sorted:
             return list(range(len(self.first_keys)))
-        edges = [bisect_left(keys, first) for first in self.first_keys[1:]] + [len(keys)]
         # Keys below the first row group can't be in the file.
-        start = bisect_left(keys, self.first_keys[0]) if self.first_keys else 0
-        wanted = []
-        for group, end in enumerate(edges):
-            if self.first_keys and end > start:
-                wanted.append(group)
-            start = max(start, end)
-        return wanted
+        starts = [bisect_left(keys, first) for first in self.first_keys]
+        # safety: index-keys-over-groups
+        ends = [bisect_right(keys, first) for first in self.first_keys[1:]] + [len(keys)]
+        groups = range(len(self.first_keys))
+        return [group for group, start, end in zip(groups, starts, ends, strict=False) if end > start]
 
 
 def footer_entry(first_keys: Sequence[bytes]) -> dict[str, str]:
