@@ -219,12 +219,13 @@ def test_a_page_of_another_server_is_no_answer(asked: Callable[..., Asked], stat
 
     page = Page()
     client = asked(lambda _: httpx.Response(status, headers={"Content-Type": "text/html"}, stream=page))
-    for ask in (
+    asks: list[Callable[[], Any]] = [
         lambda: client.lookup("profiles", app_id=7),
         lambda: client.refused("profiles"),
         lambda: client.extract("profiles"),
         lambda: client.download("profiles", io.BytesIO()),
-    ):
+    ]
+    for ask in asks:
         page.is_closed = False
         with pytest.raises(Unreachable, match=f"answered {status}; is it a Thermocline server"):
             ask()

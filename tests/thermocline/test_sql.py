@@ -61,7 +61,7 @@ def test_what_a_format_has_no_form_for_is_refused_with_the_way_out(
     format_name: Format, column: pa.Array
 ) -> None:
     batch = pa.record_batch({"far": column})
-    with pytest.raises(SqlRefused, match="column.* can't be written .*: cast it to VARCHAR"):
+    with pytest.raises(SqlRefused, match=r"column.* can't be written .*: cast it to VARCHAR"):
         list(ENCODERS[format_name](batch.schema, [batch]))
 
 
