@@ -1,7 +1,8 @@
 """Rows as lines of text: JSON, as lookups give them, and CSV.
 
-A value in CSV is spelled as in JSON, without its quotes; what is nested is the text of its JSON. Text is
-always in quotes, and null is nothing at all, so the two can be told apart: ``,"",`` and ``,,``.
+A value in CSV is spelled as in JSON, without its quotes, but for doubles, which Arrow spells (``1``,
+``1e+16``); what is nested is the text of its JSON. Text is always in quotes, and null is nothing at all, so
+the two can be told apart: ``,"",`` and ``,,``.
 Source: RFC 4180; JSON lines is one JSON document a line.
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
@@ -108,7 +109,8 @@ def _parameters(query: bytes) -> dict[str, str]:
         raise BadParameter(name="the query string", problem=problem) from error
     parameters = dict(pairs)
     if len(parameters) < len(pairs):
-        twice = next(name for place, (name, _) in enumerate(pairs) if name in [n for n, _ in pairs[:place]])
+        seen = Counter(name for name, _ in pairs)  # in linear time: a query may be as long as a caller likes
+        twice = next(name for name, times in seen.items() if times > 1)
         raise BadParameter(name=twice, problem="it is given twice")
     return parameters
 

@@ -163,6 +163,10 @@ class _Statement:
         self._text = text
         self._memory_bytes_max = memory_bytes_max
         self._scans: Sequence[LiveRows] = ()
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:  # what a shell gave
+            raise SqlRefused(problem="the statement is no UTF-8") from error
         with self.failing_by_name():
             found = connection.extract_statements(text)
         if len(found) != 1:

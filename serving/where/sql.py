@@ -70,13 +70,15 @@ def parse_where(definition: LiveTable, text: str) -> Predicate:
     if len(text) > LENGTH_MAX:
         raise _refused(f"it has {len(text):,} characters, and at most {LENGTH_MAX:,} are read")
     try:
+        text.encode()
         _check_depth(text)
-        tree = sqlglot.parse_one(text, into=exp.Condition)
+        return _Reader(definition).condition(sqlglot.parse_one(text, into=exp.Condition), 0)
+    except UnicodeEncodeError as error:
+        raise _refused("it is no UTF-8") from error
     except SqlglotError as error:
         raise _refused(f"it can't be read as SQL{_place_of(error)}; {ALLOWED}") from error
-    except RecursionError as error:
+    except RecursionError as error:  # a long chain of signs is a deep tree, also to show
         raise _too_deep() from error
-    return _Reader(definition).condition(tree, 0)
 
 
 class _Reader:

@@ -9,12 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pytest
 import zstandard
 from pyarrow.csv import ConvertOptions, ParseOptions, read_csv
 
 from serving.encode import encoded
 from serving.entity import entity_of
+from serving.lines import encode_csv
 from serving.selection import Wanted
 from serving.tables import ServedTable
 from thermocline.rules.definition import LiveTable
@@ -144,3 +146,9 @@ def test_a_compressed_stream_is_whole_or_can_be_told_to_be_cut(
         unpacked = zstd.decompress(packed["zstd"][: len(packed["zstd"]) - cut])
         assert (gzip.eof, zstd.eof) == (cut == 0, cut == 0)
         assert cut or opened == unpacked == plain
+
+
+def test_csv_spells_doubles_as_the_page_says() -> None:
+    ratio = next(column for column in EVERY.given_columns if column.name == "ratio")
+    batch = pa.record_batch({"ratio": pa.array([1.0, 1e16, 0.1])})
+    assert b"".join(encode_csv([ratio], [batch])) == b'"ratio"\r\n1\r\n1e+16\r\n0.1\r\n'

@@ -3,7 +3,10 @@ from __future__ import annotations
 import random
 from urllib.parse import parse_qsl
 
-from serving.requests import _pairs
+import pytest
+
+from serving.requests import _pairs, _parameters
+from thermocline.errors import BadParameter
 
 
 def test_a_query_string_without_anything_to_unquote_is_split_as_the_library_does(seed: int) -> None:
@@ -11,3 +14,11 @@ def test_a_query_string_without_anything_to_unquote_is_split_as_the_library_does
     for _ in range(5_000):
         query = "".join(chance.choice("ab=&;+7.,#/?") for _ in range(chance.randrange(12)))
         assert _pairs(query) == parse_qsl(query, keep_blank_values=True)
+
+
+@pytest.mark.timeout(20)
+def test_a_parameter_given_twice_is_found_among_very_many() -> None:
+    """Comparing each with all before it would take the event loop for minutes."""
+    names = [f"a{number}" for number in range(200_000)]
+    with pytest.raises(BadParameter, match="a199999: it is given twice"):
+        _parameters("&".join([*names, names[-1]]).encode())

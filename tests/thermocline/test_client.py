@@ -204,6 +204,38 @@ def test_what_may_go_away_is_asked_again_within_bounds(asked: Callable[..., Aske
     assert len(stranger.requests) == 1
 
 
+@pytest.mark.parametrize("status", [200, 302])
+def test_a_page_of_another_server_is_no_answer(asked: Callable[..., Asked], status: int) -> None:
+    class Page(httpx.SyncByteStream, httpx.AsyncByteStream):
+        is_closed = False
+
+        def __iter__(self) -> Iterator[bytes]:
+            yield b"<html>"
+
+        async def __aiter__(self) -> Any:
+            yield b"<html>"
+
+        def close(self) -> None:
+            self.is_closed = True
+
+        async def aclose(self) -> None:
+            self.is_closed = True
+
+    page = Page()
+    client = asked(lambda _: httpx.Response(status, headers={"Content-Type": "text/html"}, stream=page))
+    asks: list[Callable[[], Any]] = [
+        lambda: client.lookup("profiles", app_id=7),
+        lambda: client.refused("profiles"),
+        lambda: client.extract("profiles"),
+        lambda: client.download("profiles", io.BytesIO()),
+    ]
+    for ask in asks:
+        page.is_closed = False
+        with pytest.raises(Unreachable, match=f"answered {status}; is it a Thermocline server"):
+            ask()
+        assert page.is_closed
+
+
 def test_a_server_that_asks_for_more_patience_than_there_is_ends_it_at_once(
     asked: Callable[..., Asked],
 ) -> None:

@@ -12,8 +12,10 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from thermocline.cli.sql_formats import encode_csv, encode_json_lines
+from thermocline.cli.read import Format
+from thermocline.cli.sql_formats import ENCODERS, encode_csv, encode_json_lines
 from thermocline.cli.sql_prompt import is_complete, prompt
+from thermocline.errors import SqlRefused
 
 COLUMNS: dict[str, pa.Array] = {
     "text": pa.array(['say "hi", then go', None]),
@@ -44,6 +46,23 @@ def test_values_in_csv_and_json_lines_look_as_in_a_lookup() -> None:
         '"tags": {"a": 1}}'
     )
     assert lines[1].count("null") == len(COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("format_name", "column"),
+    [
+        (Format.CSV, pa.array([2**31 - 1], pa.date32())),
+        (Format.JSONL, pa.array([2**63 - 1], pa.timestamp("us"))),
+        (Format.CSV, pa.array([[([1], "a")]], pa.map_(pa.list_(pa.int64()), pa.string()))),
+        (Format.PARQUET, COLUMNS["lasts"]),
+    ],
+)
+def test_what_a_format_has_no_form_for_is_refused_with_the_way_out(
+    format_name: Format, column: pa.Array
+) -> None:
+    batch = pa.record_batch({"far": column})
+    with pytest.raises(SqlRefused, match=r"column.* can't be written .*: cast it to VARCHAR"):
+        list(ENCODERS[format_name](batch.schema, [batch]))
 
 
 @pytest.mark.parametrize(

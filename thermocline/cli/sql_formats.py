@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from thermocline.cli.read import Format
+from thermocline.errors import SqlRefused
 from thermocline.text.shown import json_form, json_text
 
 if TYPE_CHECKING:
@@ -53,9 +54,24 @@ def json_document(answer: Answer) -> Iterator[str]:
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    """The rows as values of Python; maps are dicts, intervals ISO 8601 durations."""
-    columns = (column.to_pylist(maps_as_pydicts="strict") for column in batch.columns)
-    return zip(*([_plain(value) for value in column] for column in columns), strict=True)
+    """The rows as values of Python; maps are dicts, intervals ISO 8601 durations.
+
+    Raises:
+        SqlRefused: a value is none of Python's.
+    """
+    columns = zip(batch.schema.names, batch.columns, strict=True)
+    return zip(*(_values(name, column) for name, column in columns), strict=True)
+
+
+def _values(name: str, column: pa.Array) -> list[Any]:
+    try:
+        return [_plain(value) for value in column.to_pylist(maps_as_pydicts="strict")]
+    except (OverflowError, TypeError, ValueError) as error:  # years over 9999, infinite times, nested keys
+        raise _unwritable(f'column "{name}"', error) from error
+
+
+def _unwritable(what: str, error: Exception) -> SqlRefused:
+    return SqlRefused(problem=f"{what} can't be written ({error}): cast it to VARCHAR")
 
 
 def text_of(value: object) -> str:
@@ -99,7 +115,10 @@ def _encoded(format_name: str) -> Encoder:
     def encode(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:
         from serving.encode import encoded
 
-        return encoded(_Rows(schema, batches), format_name)
+        try:
+            yield from encoded(_Rows(schema, batches), format_name)
+        except NotImplementedError as error:  # Arrow's, of a type that Parquet has nothing for
+            raise _unwritable("a column", error) from error
 
     return encode
 

@@ -12,7 +12,7 @@ import anyio.to_thread
 import httpx
 
 from thermocline.client.answers import Answer, KeyValue, ReadAfter, Refused
-from thermocline.client.requests import TIMEOUT_SECONDS, Call, Reply, Requests, Steps, Wait, Wanted
+from thermocline.client.requests import TIMEOUT_SECONDS, Call, Reply, Requests, Steps, Wait, Wanted, is_answer
 from thermocline.client.retries import DEFAULT, Retries
 from thermocline.client.streams import (
     ARROW,
@@ -153,6 +153,8 @@ class AsyncClient:
             response = await self._http.send(request, stream=step.is_streamed)
             if step.is_streamed and response.is_error:
                 await response.aread()
+            elif step.is_streamed and not is_answer(step, response):
+                await response.aclose()
         except httpx.TransportError as error:
             return error
         return response

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, Self, TypeVar
 import httpx
 
 from thermocline.client.answers import Answer, KeyValue, ReadAfter, Refused
-from thermocline.client.requests import TIMEOUT_SECONDS, Call, Reply, Requests, Steps, Wait, Wanted
+from thermocline.client.requests import TIMEOUT_SECONDS, Call, Reply, Requests, Steps, Wait, Wanted, is_answer
 from thermocline.client.retries import DEFAULT, Retries
 from thermocline.client.streams import (
     ARROW,
@@ -172,6 +172,8 @@ class Client:
             response = self._http.send(request, stream=step.is_streamed)
             if step.is_streamed and response.is_error:
                 response.read()
+            elif step.is_streamed and not is_answer(step, response):
+                response.close()
         except httpx.TransportError as error:
             return error
         return response

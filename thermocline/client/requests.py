@@ -26,12 +26,14 @@ from thermocline.client.answers import (
 )
 from thermocline.client.errors import ClientError, Unreachable, problem_of
 from thermocline.client.retries import Retries, retry_after_seconds
+from thermocline.client.streams import READ_POINT
 
 # As many as a server takes at once.
 ENTITIES_MAX: Final = 1_000
 # An answer may wait for read_after (10 s by default), an extract for a seal and for others before it.
 TIMEOUT_SECONDS: Final = 60.0
 PROBLEM_TYPE: Final = "application/problem+json"
+ANSWER_TYPE: Final = "application/json"
 READ_AFTER: Final = "Thermocline-Read-After"
 # What proxies answer for servers that are starting or busy. All else without a problem is another server's.
 _BUSY: Final = (429, 502, 503, 504)
@@ -122,7 +124,7 @@ class Requests:
         started = time.monotonic()
         for attempts in count(1):
             reply = yield call
-            failure = self._failure(reply)
+            failure = self._failure(call, reply)
             if failure is None:
                 assert isinstance(reply, httpx.Response)
                 return reply
@@ -134,18 +136,30 @@ class Requests:
             yield Wait(wait)
         raise AssertionError
 
-    def _failure(self, reply: Reply) -> ClientError | None:
+    def _failure(self, call: Call, reply: Reply) -> ClientError | None:
         if not isinstance(reply, httpx.Response):
             failure = Unreachable(self.url, str(reply) or type(reply).__name__)
             failure.__cause__ = reply
             return failure
-        if reply.is_success:
+        if is_answer(call, reply):
             return None
-        if reply.headers.get("Content-Type", "").startswith(PROBLEM_TYPE):
+        if reply.is_error and _type_of(reply).startswith(PROBLEM_TYPE):
             return problem_of(reply.json())
         stranger = Unreachable(self.url, f"it answered {reply.status_code}; is it a Thermocline server?")
         stranger.retryable = reply.status_code in _BUSY
         return stranger
+
+
+def is_answer(call: Call, response: httpx.Response) -> bool:
+    """Whether it is what the call asks for: a page of some other server is none, also with status 200."""
+    is_ours = (
+        READ_POINT in response.headers if call.is_streamed else _type_of(response).startswith(ANSWER_TYPE)
+    )
+    return response.is_success and is_ours
+
+
+def _type_of(response: httpx.Response) -> str:
+    return str(response.headers.get("Content-Type", ""))
 
 
 def _path(table: str, rest: str) -> str:

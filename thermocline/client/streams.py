@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 END_OF_STREAM: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 """Source: Arrow columnar format, "IPC Streaming Format"."""
+READ_POINT: Final = "Thermocline-Read-Point"
 ARROW: Final = "application/vnd.apache.arrow.stream"
 FORMATS: Final[Mapping[str, tuple[str, bytes]]] = {
     "arrow": (ARROW, END_OF_STREAM),
@@ -39,7 +40,7 @@ class ExtractInfo:
     def __init__(self, table: str, headers: Mapping[str, str]) -> None:
         """From the headers of the answer."""
         self.table = table
-        self.read_point = ReadPoint.of(json.loads(headers["Thermocline-Read-Point"]))
+        self.read_point = ReadPoint.of(json.loads(headers[READ_POINT]))
         self.age_seconds = float(headers["Thermocline-Age-Seconds"])
         self.stale = headers["Thermocline-Stale"] == "true"
 
