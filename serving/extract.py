@@ -128,6 +128,7 @@ class Extract:
             hot.close()
             raise NotReady(table=index.definition.name, detail=problem)
         self.read_point = ReadPoint(index.snapshot_id, index.seam, hot.end.merged_max(index.seam))
+        self._is_abandoned = False
         metadata = {READ_POINT_METADATA: self.read_point.to_header()}
         known = index.definition.given_schema
         self.schema = pa.schema([known.field(name) for name in selection.columns], metadata)
@@ -163,11 +164,17 @@ class Extract:
         with duckdb.connect(config=self._config()) as connection, ThreadPoolExecutor(1) as ahead:
             upcoming: Future[_HotRows] = ahead.submit(self._hot_rows, buckets[0])
             for bucket, following in zip(buckets, [*buckets[1:], None], strict=True):
+                if self._is_abandoned:
+                    return
                 failpoint("extract.bucket")
                 hot = upcoming.result()
                 if following is not None:
                     upcoming = ahead.submit(self._hot_rows, following)
                 yield from self._bucket(connection, bucket, hot)
+
+    def abandon(self) -> None:
+        """Ends with the bucket that is being read, as nobody takes the rows any more. From any thread."""
+        self._is_abandoned = True
 
     def close(self) -> None:
         """Lets go of the snapshot and the generations. May be repeated."""

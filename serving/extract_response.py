@@ -69,9 +69,10 @@ class ExtractResponse(Response):
             take = partial(loop.run_in_executor, self._threads, next, chunks, None)
             upcoming = take()
             try:
-                chunk = await upcoming
+                chunk = await _made(upcoming, gone, extract)
                 upcoming = take()
-                await upcoming  # what fails with the first rows is an answer still; Arrow begins without any
+                # What fails with the first rows is an answer still; Arrow begins without any.
+                await _made(upcoming, gone, extract)
                 self._describe(extract)
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
                 while chunk is not None and not gone.done():
@@ -79,7 +80,7 @@ class ExtractResponse(Response):
                         extra = fields(table=extract.table)
                         log.warning("extract broken off: the caller stopped reading", extra=extra)
                         return  # without the last part, so the connection is broken off
-                    chunk = await upcoming
+                    chunk = await _made(upcoming, gone, extract)
                     upcoming = take()
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
             finally:
@@ -103,6 +104,16 @@ class ExtractResponse(Response):
             measures.EXTRACT_ROWS.labels(extract.table).inc(extract.rows)
 
         await asyncio.get_running_loop().run_in_executor(self._threads, close)
+
+
+async def _made(
+    upcoming: asyncio.Future[Chunk | None], gone: asyncio.Task[None], extract: Extract
+) -> Chunk | None:
+    """The next part; a caller who goes away while it is made ends the extract."""
+    await asyncio.wait((upcoming, gone), return_when=asyncio.FIRST_COMPLETED)
+    if gone.done():
+        extract.abandon()
+    return await upcoming
 
 
 async def _is_taken(send: Send, chunk: Chunk) -> bool:

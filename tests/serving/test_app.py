@@ -5,6 +5,7 @@ import io
 import re
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 from serving.app import create_app
 from serving.client import Client
 from serving.encode import FORMATS
+from serving.extract import Extract
 from serving.requests import BODY_BYTES_MAX
 from serving.selection import Wanted
 from serving.tables import ServedTable, Tables
@@ -480,6 +482,38 @@ def test_a_caller_that_goes_away_leaves_no_lease_and_no_slot_taken(served: Simpl
         assert sent[0]["status"] == 200
         assert _leases(served) == before
     assert served.client.post("/v1/tables/profiles/extract").status_code == 200
+
+
+def test_an_extract_ends_when_its_caller_leaves_before_any_row_is_found(
+    served: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    begun = threading.Event()
+
+    def slow_bucket(extract: Extract, _: Any, bucket: int, __: Any) -> Iterator[Any]:
+        read.append(bucket)
+        begun.set()
+        deadline = time.monotonic() + 30
+        while not extract._is_abandoned and time.monotonic() < deadline:
+            time.sleep(0.01)
+        yield from ()
+
+    monkeypatch.setattr(Extract, "_bucket", slow_bucket)
+    messages = [{"type": "http.request", "body": b"", "more_body": False}]
+
+    async def receive() -> Any:
+        if messages:
+            return messages.pop()
+        await asyncio.to_thread(begun.wait, 30)
+        return {"type": "http.disconnect"}
+
+    async def send(_: Any) -> None:
+        pass
+
+    before = _leases(served)
+    _streamed(served, receive, send)
+    assert served.world.definition.buckets > len(read) == 1
+    assert _leases(served) == before
 
 
 def test_a_caller_that_stops_reading_is_broken_off(
