@@ -1,7 +1,8 @@
 """A day of commits, one per minute: what commits and reads cost at its end, with and without maintenance.
 
 The commits follow each other as fast as they can, and maintenance has as much time as it takes, as it would
-have within a minute. Its clock advances by a minute per commit.
+have within a minute. Its clock advances by a minute per commit. Snapshots have the machine's time, so the rate
+of changes, which says for how long a rewrite helps, is told to it.
 
     maintained       as it ships: batches merge small files, rewrites run beside them
     rewrites_only    no merges in batches: compacting small files is left to rewrites
@@ -33,8 +34,7 @@ from embedded.stack import TABLE, TRINO_ADMIN, Stack
 from embedded.workload import Event, Workload
 from ingest import tiers
 from ingest.owner import Owner
-from maintenance import plan
-from maintenance.measure import Measurer
+from maintenance import measure, plan
 from maintenance.upkeep import TableUpkeep
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.iceberg.files import local_path
@@ -95,12 +95,14 @@ def main() -> None:
         "format_version": options.format_version,
     }
     merged_bytes_max = tiers.MERGED_BYTES_MAX
+    vars(measure)["_rows_per_hour"] = lambda *_: 60.0 * options.records
     for name in options.variants:
         say(f"{name}: {options.commits:,} commits")
         variant = VARIANTS[name]
         for module in (tiers, plan):
             vars(module)["MERGED_BYTES_MAX"] = merged_bytes_max if variant.merges else 0
         figures[name] = _day(options, variant)
+        say(f"  {figures[name]}")
     report("day", options.seed, figures)
 
 
@@ -188,7 +190,7 @@ def _commit_seconds(steps: Sequence[float]) -> dict[str, float]:
 
 def _sizes(owner: Owner, stack: Stack) -> dict[str, Any]:
     table = load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}")
-    measured = Measurer(owner.definition).measure(table, SystemClock().now_ms())
+    measured = measure.Measurer(owner.definition).measure(table, SystemClock().now_ms())
     folder = Path(local_path(table.location()) or "") / "data"
     stored = [path for path in folder.rglob("*") if path.is_file()]
     return {
