@@ -1,8 +1,8 @@
 """A day of commits, one per minute: what commits and reads cost at its end, with and without maintenance.
 
 The commits follow each other as fast as they can, and maintenance has as much time as it takes, as it would
-have within a minute. Its clock advances by a minute per commit. Snapshots have the machine's time, so the rate
-of changes, which says for how long a rewrite helps, is told to it.
+have within a minute. Its clock advances by a minute per commit. Snapshots have the machine's time, so the
+rate of changes, which says for how long a rewrite helps, is told to it.
 
     maintained       as it ships: batches merge small files, rewrites run beside them
     rewrites_only    no merges in batches: compacting small files is left to rewrites

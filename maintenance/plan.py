@@ -28,8 +28,8 @@ __all__ = ["Budget", "CostModel", "Costs", "Plan", "PlannedTask", "ReadCosts", "
 HORIZON_HOURS: Final = 24.0
 """A rewrite has to pay for itself within a day: after that, updates have undone much of it."""
 SCORE_MIN: Final = 2.0
-"""What readers save must be so many times the cost; both are estimates. Of a given budget, 1 saves a few percent
-more, and 4 leaves tables with few hot keys slower than they need to be (`benchmarks.policy`)."""
+"""What readers save must be so many times the cost; both are estimates. Of a given budget, 1 saves a few
+percent more, and 4 leaves tables with few hot keys slower than they need to be (`benchmarks.policy`)."""
 FORCED_DEAD_RATIO: Final = 0.35
 """From here on a scan reads half as much again as it needs to."""
 STARVED_HOURS: Final = 24.0

@@ -8,6 +8,7 @@ extract of its own, of the columns that the scan wants, at the table's read poin
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 # More would take the cores from the extracts that feed it.
 THREADS: Final = 2
 _READS: Final = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+_EXPLAIN: Final = re.compile(r"\s*EXPLAIN(\s+ANALYZE)?\b", re.IGNORECASE)
 _REFUSED: Final = {duckdb.StatementType.MULTI: "list the values of PIVOT: ON column IN (...)"}
 _UUID: Final = pa.uuid()
 
@@ -174,7 +176,17 @@ class _Statement:
         if found[0].type not in _READS:  # safety: sql-reads-only
             raise SqlRefused(problem=_REFUSED.get(found[0].type, "statements only read"))
         is_explained = found[0].type == duckdb.StatementType.EXPLAIN
+        if is_explained:
+            self._check_explained()
         self._prefix = "" if is_explained else "EXPLAIN "
+
+    def _check_explained(self) -> None:
+        """Explaining with ANALYZE runs what is explained."""
+        words = _EXPLAIN.match(self._text)
+        with self.failing_by_name():
+            found = self._connection.extract_statements(self._text[words.end() :]) if words else []
+        if [one.type for one in found] != [duckdb.StatementType.SELECT]:  # safety: sql-explains-reads
+            raise SqlRefused(problem="EXPLAIN, or EXPLAIN ANALYZE, takes a SELECT")
 
     def tables(self, settings: Settings) -> dict[str, LiveTable]:
         """The definitions of the live tables that it names, sorted by name.

@@ -288,6 +288,7 @@ LINES: Final[dict[str, Line]] = {
     "private-reads-on": Line("as of now, it reads on to what replaced a record that was dropped meanwhile", ("4", "1"), "serving/test_private.py::test_as_of_now_reads_on_to_what_replaced_a_record_that_compaction_dropped_meanwhile"),
     "private-tombstones": Line("a command that reads the log itself does not read past lost tombstones either", ("check_log(definition.name, state, log, definition, SystemClock().now_ms())", "check_source(definition.name, state, log, definition.topics)"), "serving/test_private.py::test_a_log_that_may_have_dropped_tombstones_is_refused"),
     "sql-reads-only": Line("SQL writes nothing", NEVER, "serving/test_sql.py::test_a_statement_neither_writes_nor_leaves_the_database"),
+    "sql-explains-reads": Line("nor by explaining what writes", NEVER, "serving/test_sql.py::test_a_statement_neither_writes_nor_leaves_the_database"),
     "sql-no-access": Line("and opens no file", DROP, "serving/test_sql.py::test_a_statement_neither_writes_nor_leaves_the_database"),
     "private-after-reading": Line("nor past those that go while it reads", ("log_ends = _checked_ends(definition, state, at, log)", "_, log_ends = log.bounds(definition.topics)"), "serving/test_private.py::test_tombstones_that_may_go_while_the_log_is_read_refuse_the_answer"),
     "tailer-checked-before": Line("a check of the log is as old as its first question", ("began_at", "self._clock.monotonic()"), "serving/test_tailer_steps.py::test_a_tailer_that_sleeps_while_it_checks_the_log_checks_again"),

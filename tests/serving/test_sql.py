@@ -154,6 +154,8 @@ def test_a_mistake_is_one_sentence_with_its_place(
         "SET memory_limit = '8GB'",
         "PRAGMA threads = 8",
         "CALL pragma_version()",
+        "EXPLAIN CREATE TABLE made AS SELECT 1",
+        "explain analyze CREATE TABLE made AS SELECT 1",
         "EXPLAIN ANALYZE COPY (SELECT 1) TO '{folder}/copied.csv'",
         "SELECT * FROM read_csv('{folder}/secret.csv')",
         "SELECT * FROM '{folder}/secret.csv'",
