@@ -255,7 +255,7 @@ def test_values_are_read_only_where_a_record_finds_its_key(
     """Goal: suppression reads the values of few row groups, a bounded number of bytes at a time."""
     table = OneBucketTable(tmp_path, SMALL)
     table.run(records_of(SMALL, [(key, {"text": str(key)}) for key in range(30 * ROW_GROUP_ROWS)]))
-    changed = [4 * ROW_GROUP_ROWS, 9 * ROW_GROUP_ROWS + 1, 20 * ROW_GROUP_ROWS]
+    changed = [4 * ROW_GROUP_ROWS + 1, 9 * ROW_GROUP_ROWS + 1, 20 * ROW_GROUP_ROWS + 1]
     reads = Reads(monkeypatch)
     monkeypatch.setattr("ingest.stored_rows._BYTES_AT_ONCE", 1)
     done = table.run(
