@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +18,6 @@ from serving.selection import Wanted
 from serving.tables import ServedTable, Tables
 from tests.serving.conftest import PROFILES, World
 from thermocline.errors import NoKey
-from thermocline.process.clock import SystemClock
 from thermocline.rules.definition import PROVENANCE, LiveTable
 from thermocline.rules.seam import Seam
 from thermocline.settings import ServingSettings
@@ -33,41 +31,6 @@ EVENTS = LiveTable.build(
     columns={"user_id": "string", "amount": "decimal(10,2)", "at": "timestamptz"},
     buckets=4,
 )
-
-
-@pytest.fixture
-def served(new_world: Callable[..., World]) -> Iterator[Callable[[LiveTable], tuple[World, ServedTable]]]:
-    """Makes a world, whose tailer seals whenever a pin asks, and the table as a server has it."""
-    stop = threading.Event()
-    threads: list[threading.Thread] = []
-    tables: list[ServedTable] = []
-
-    def make(definition: LiveTable) -> tuple[World, ServedTable]:
-        world = new_world(definition)
-        world.clock = SystemClock()
-        world.commit()
-        world.publish()
-        world.tail()
-        (world.folder / "tailer.json").write_bytes(b'{"caught_up_to_start_ends": true}')
-        table = ServedTable(world.definition, world.folder, world.published, world.clock, 5.0)
-        table.refresh()
-        tables.append(table)
-
-        def seal() -> None:
-            while not stop.wait(0.01):
-                with world.lock:
-                    world.tier.tend(None)
-
-        threads.append(threading.Thread(target=seal))
-        threads[-1].start()
-        return world, table
-
-    yield make
-    stop.set()
-    for thread in threads:
-        thread.join()
-    for table in tables:
-        table.close()
 
 
 def extracted(table: ServedTable, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
