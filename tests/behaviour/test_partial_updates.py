@@ -6,27 +6,19 @@ is applied. Method: random records over few keys, in rounds; after some of them 
 
 from __future__ import annotations
 
-import io
 import json
 import random
-import threading
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
-import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
 from embedded.stack import Stack
-from ingest.owner import Owner
-from serving import private
+from tests.behaviour.told import KEYS, Row, ToldTable, told_stack
 from thermocline.cli import entry
 from thermocline.errors import ExitCode
-from thermocline.iceberg.catalog import current_state, load_table, open_catalog
-from thermocline.process.clock import SystemClock
 from thermocline.rules.decode.debezium import UNAVAILABLE
-from thermocline.settings import load_settings
 
 TABLES = ("carts", "articles")
 SECTION = """
@@ -53,17 +45,14 @@ VALUES: dict[str, list[Any]] = {
     "amount": ["1.50", "2.00", None],
     "at": ["2026-01-01T00:00:00Z", None],
 }
-KEYS = [f"k{number}" for number in range(8)]
-Row = dict[str, Any]
 
 
-class Told:
+class Told(ToldTable):
     """A table, its topic of two partitions, and what a dict says of the records."""
 
     def __init__(self, stack: Stack, name: str) -> None:
-        self.stack, self.name = stack, name
+        super().__init__(stack, name)
         self.rows: dict[str, Row] = {}
-        self.ends = [0, 0]
 
     def write(self, chance: random.Random, count: int) -> None:
         producer = Producer({**self.stack.settings.kafka.client_config(), "linger.ms": 0, "log_level": 0})
@@ -93,50 +82,19 @@ class Told:
         else:
             self.rows[key] = {"id": key, **dict.fromkeys(VALUES)} | self.rows.get(key, {}) | sets
 
-    def looked_up(self) -> dict[str, Row]:
-        last = [f"{self.name}/{partition}@{end - 1}" for partition, end in enumerate(self.ends) if end]
-        answer = httpx.post(
-            f"{self.stack.url}/v1/tables/{self.name}/rows:batch",
-            json={"entities": [{"id": key} for key in KEYS]},
-            headers={"Thermocline-Read-After": ",".join(last)},
-            timeout=30,
-        )
-        assert answer.status_code == 200, answer.text
-        rows = [row for result in answer.json()["results"] for row in result["rows"]]
-        return {row["id"]: row for row in rows}
-
     def extracted(self) -> dict[str, Row]:
-        sink = io.BytesIO()
-        private.extract(self.stack.settings, self.name, None, "arrow", sink, None, lambda _: None)
-        rows = pa.ipc.open_stream(sink.getvalue()).read_all().to_pylist()
-        for row in rows:
+        """As JSON has them."""
+        rows = super().extracted()
+        for row in rows.values():
             row["amount"] = row["amount"] and str(row["amount"])
             row["at"] = row["at"] and row["at"].isoformat().replace("+00:00", "Z")
-        return {row["id"]: row for row in rows}
-
-    def ingest(self) -> None:
-        owner = Owner.open(self.stack.settings, self.name, SystemClock())
-        try:
-            owner.catch_up(threading.Event())
-        finally:
-            owner.close()
-
-    def counts(self) -> dict[str, int]:
-        table = load_table(open_catalog(self.stack.settings.catalog), self.name, f"app.{self.name}")
-        return dict(current_state(table, self.name).totals)
+        return rows
 
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory, jvm: Any) -> Iterator[Stack]:
-    stack = Stack(tmp_path_factory.mktemp("partial"), catalog="partial", engine="local")
-    base = stack.config_path.read_text().partition("[tables.")[0]
-    stack.config_path.write_text(base + "".join(SECTIONS))
-    stack.settings = load_settings(stack.config_path)
-    stack.start_broker()
-    for name in TABLES:
-        stack.kafka.create_topic(name, 2)
-    yield stack
-    stack.stop()
+    with told_stack(tmp_path_factory.mktemp("partial"), "partial", SECTIONS, TABLES) as stack:
+        yield stack
 
 
 def test_lookups_extracts_and_verify_show_what_a_dict_does(stack: Stack) -> None:

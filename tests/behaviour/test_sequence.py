@@ -7,26 +7,19 @@ after some of them ingest commits.
 
 from __future__ import annotations
 
-import io
 import json
 import random
-import threading
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
-import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
 from embedded.stack import Stack
-from ingest.owner import Owner
-from serving import private
+from tests.behaviour.told import KEYS, Row, ToldTable, told_stack
 from thermocline.cli import entry
 from thermocline.errors import ExitCode
-from thermocline.iceberg.catalog import current_state, load_table, open_catalog
-from thermocline.process.clock import SystemClock
-from thermocline.settings import load_settings
+from thermocline.iceberg.catalog import load_table, open_catalog
 
 TABLES = ("prices", "articles")
 SECTION = """
@@ -57,17 +50,14 @@ SECTIONS = (
     SECTION.format(name="prices", topic="prices", choices=PLAIN, columns=PLAIN_COLUMNS),
     SECTION.format(name="articles", topic="articles", choices=DEBEZIUM, columns=DEBEZIUM_COLUMNS),
 )
-KEYS = [f"k{number}" for number in range(8)]
-Row = dict[str, Any]
 
 
-class Told:
+class Told(ToldTable):
     """A table, its topic of two partitions, and what a dict says of the events."""
 
     def __init__(self, stack: Stack, name: str) -> None:
-        self.stack, self.name = stack, name
+        super().__init__(stack, name)
         self.states: dict[str, tuple[int, Row | None]] = {}
-        self.ends = [0, 0]
 
     @property
     def rows(self) -> dict[str, Row]:
@@ -103,52 +93,17 @@ class Told:
             return {"id": key, "text": text, "version": version}
         return {"id": key, "text": text, "file": f"binlog.{version // 50:06}", "version": version % 50}
 
-    def looked_up(self) -> dict[str, Row]:
-        last = [f"{self.name}/{partition}@{end - 1}" for partition, end in enumerate(self.ends) if end]
-        answer = httpx.post(
-            f"{self.stack.url}/v1/tables/{self.name}/rows:batch",
-            json={"entities": [{"id": key} for key in KEYS]},
-            headers={"Thermocline-Read-After": ",".join(last)},
-            timeout=30,
-        )
-        assert answer.status_code == 200, answer.text
-        rows = [row for result in answer.json()["results"] for row in result["rows"]]
-        return {row["id"]: row for row in rows}
-
-    def extracted(self) -> dict[str, Row]:
-        sink = io.BytesIO()
-        private.extract(self.stack.settings, self.name, None, "arrow", sink, None, lambda _: None)
-        return {row["id"]: row for row in pa.ipc.open_stream(sink.getvalue()).read_all().to_pylist()}
-
-    def ingest(self) -> None:
-        owner = Owner.open(self.stack.settings, self.name, SystemClock())
-        try:
-            owner.catch_up(threading.Event())
-        finally:
-            owner.close()
-
     def scanned(self) -> dict[str, Row]:
         """What an engine sees that knows nothing of the order, nor of deletes that are remembered."""
         table = load_table(open_catalog(self.stack.settings.catalog), self.name, f"app.{self.name}")
         names = tuple(column.name for column in self.stack.settings.table(self.name).definition("").columns)
         return {row["id"]: row for row in table.scan(selected_fields=names).to_arrow().to_pylist()}
 
-    def counts(self) -> dict[str, int]:
-        table = load_table(open_catalog(self.stack.settings.catalog), self.name, f"app.{self.name}")
-        return dict(current_state(table, self.name).totals)
-
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory, jvm: Any) -> Iterator[Stack]:
-    stack = Stack(tmp_path_factory.mktemp("sequence"), catalog="sequence", engine="local")
-    base = stack.config_path.read_text().partition("[tables.")[0]
-    stack.config_path.write_text(base + "".join(SECTIONS))
-    stack.settings = load_settings(stack.config_path)
-    stack.start_broker()
-    for name in TABLES:
-        stack.kafka.create_topic(name, 2)
-    yield stack
-    stack.stop()
+    with told_stack(tmp_path_factory.mktemp("sequence"), "sequence", SECTIONS, TABLES) as stack:
+        yield stack
 
 
 def test_lookups_extracts_and_verify_show_what_a_dict_does(stack: Stack) -> None:
