@@ -124,7 +124,7 @@ def run_bucket_task(
 
     deleted, replaced, parts = _deleted(hits, is_unchanged | is_late)
     is_written = ~is_unchanged & ~is_late & (~is_tombstone | bool(definition.sequence_by))
-    rows = winners.filter(pa.array(is_written))
+    rows = winners if is_written.all() else winners.filter(pa.array(is_written))
     merging = _Merging(io, definition, deleted, records)
     # One name for the files of one run: a second attempt of the task writes others.
     stem = f"{data_location}/bucket={bucket}/{uuid.uuid4()}"  # safety: attempts-have-files-of-their-own

@@ -83,7 +83,7 @@ class PlainEnvelope:
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], headers_of: HeadersOf
     ) -> Parts:
         """See `Envelope`."""
-        if not self._may_be_empty:
+        if not self._may_be_empty and not all(values):
             values = [
                 value if value or self._is_named(value, headers_of, index) else None
                 for index, value in enumerate(values)

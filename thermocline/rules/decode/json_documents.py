@@ -57,12 +57,15 @@ class JsonDocuments:
 
 
 def _refused_as_a_whole(texts: Sequence[bytes]) -> Iterator[tuple[int, tuple[None, str]]]:
-    if not b"".join(texts).isascii():
+    # An ASCII byte in between neither ends nor begins a character: all together are UTF-8 where each is.
+    if not _is_utf8(b"\n".join(texts)):
         for index, text in enumerate(texts):
             if not _is_utf8(text):
                 yield index, (None, "not UTF-8")
+    # Each level takes two bytes, so that a short document can't be deep.
+    if max(map(len, texts), default=0) <= min(2 * NESTING_MAX, NAME_LENGTH_MAX):
+        return
     for index, text in enumerate(texts):
-        # Each level takes two bytes, so that a short document can't be deep.
         if len(text) > 2 * NESTING_MAX and _nesting(text) > NESTING_MAX:
             yield index, (None, f"nested more than {NESTING_MAX} levels deep")
         elif len(text) > NAME_LENGTH_MAX and _name_length(text) > NAME_LENGTH_MAX:
@@ -70,6 +73,8 @@ def _refused_as_a_whole(texts: Sequence[bytes]) -> Iterator[tuple[int, tuple[Non
 
 
 def _is_utf8(text: bytes) -> bool:
+    if text.isascii():  # faster than to decode it
+        return True
     try:
         text.decode()
     except UnicodeDecodeError:

@@ -87,7 +87,7 @@ class RecordDecoder:
         for index, (_, reason) in refused.items():
             bad[index] = Bad(index, Stage.KEY, reason)
         may_be_empty = self._definition.key_format in EMPTY_FORMATS
-        for index, key in enumerate(keys):
+        for index, key in () if all(keys) else enumerate(keys):
             if not key and not (key is not None and may_be_empty):  # safety: empty-key
                 bad[index] = Bad(index, Stage.KEY, "the record has no key")
         return columns
