@@ -134,10 +134,14 @@ class Endpoint:
 
     def _table_metadata(self, arguments: dict[int, Any]) -> tuple[int, bytes]:
         name = arguments[1][2].decode()
-        found = next((one for one in self._newest() if hot_table(one.definition) == name), None)
-        if found is None:
+        of, _, version = name.rpartition("_d")
+        table = self._by_hot_name.get(of)
+        if table is None or not version.isdecimal():
             return STRUCT, STOP
-        definition = found.definition
+        # Refused where it is not known yet: Trino remembers for minutes that a table is not there.
+        definition = table.snapshots.definition(int(version))
+        if unservable(definition) is not None:
+            return STRUCT, STOP
         columns = [
             *(_column(one.name, one.type) for one in hot_columns(definition)),
             _column(DELETED, "boolean"),
@@ -226,10 +230,6 @@ class Endpoint:
             if hot_table(snapshot.definition) == name:
                 return table, snapshot
         raise Refusal(f"{name} is not the table of snapshot {snapshot_id}: thermocline views check says why")
-
-    def _newest(self) -> Iterable[NamedSnapshot]:
-        found = (table.snapshots.newest() for table in self._tables.values())
-        return [one for one in found if one is not None and unservable(one.definition) is None]
 
 
 def _blocks(snapshot: NamedSnapshot, rows: pa.Table, columns: list[str], scan: Scan) -> list[bytes]:

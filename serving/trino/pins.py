@@ -34,6 +34,8 @@ STATES_MAX: Final = 64
 """Each takes a reader's slot in up to nine generations, of 1,024 that all processes share."""
 IDLE_SECONDS: Final = 60.0
 """Trino asks for the next rows within seconds, however long it works on them: it reads ahead."""
+PRESSED_SECONDS: Final = 5.0
+"""The same where others need a state: of a query with a LIMIT nobody says that it is over."""
 READ_SECONDS: Final = 2.0
 """After all scans are read to their end: a query that names the view twice may begin with the second."""
 ENDED_MAX: Final = 10_000
@@ -143,17 +145,22 @@ class Pins:
         newest, now = self._newest, self._clock.monotonic()
         if newest is not None and now - newest.taken_at <= SHARED_SECONDS:
             return newest
-        if len({id(query.state) for query in self._queries.values()}) >= STATES_MAX:
+        if self._states() >= STATES_MAX:
+            self._let_go(PRESSED_SECONDS)
+        if self._states() >= STATES_MAX:
             raise self._refused(f"{STATES_MAX} states are held for others")
         taken = PinnedState(next(_numbers), self._take(), now)
         self._drop_newest()
         self._newest = taken
         return taken
 
-    def _let_go(self) -> None:
+    def _states(self) -> int:
+        return len({query.state.number for query in self._queries.values()})
+
+    def _let_go(self, idle_seconds: float = IDLE_SECONDS) -> None:
         now = self._clock.monotonic()
         for token, query in list(self._queries.items()):
-            if now - query.used_at > (READ_SECONDS if query.is_read else IDLE_SECONDS):
+            if now - query.used_at > (READ_SECONDS if query.is_read else idle_seconds):
                 self._end(token)
         if self._newest is not None and now - self._newest.taken_at > SHARED_SECONDS:
             self._drop_newest()

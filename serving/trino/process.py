@@ -45,13 +45,11 @@ class TrinoTable:
         self.pins = Pins(served.name, self._take, clock)
         self._served = served
         self._stale_after_seconds = stale_after_seconds
-        self._looking = threading.Lock()
 
     def refresh(self) -> None:
         """Moves to the newest snapshot, and lets go of what no query needs. Reads files."""
         self.pins.tend()
-        with self._looking:
-            self._served.refresh()
+        self._served.refresh()
         with suppress(NotReady):
             self.snapshots.add(NamedSnapshot.of(self._served.reader.cold.index))
 
@@ -63,8 +61,7 @@ class TrinoTable:
 
     def _take(self) -> HotView:
         """An open view of the hot tier as it is now, which fits the newest snapshot and is not behind."""
-        with self._looking:
-            held = self._served.reader.hold()
+        held = self._served.reader.hold()
         if held.age_seconds > self._stale_after_seconds:  # safety: trino-not-stale
             held.view.__exit__(None, None, None)
             detail = f"its hot rows are {held.age_seconds:.1f} s behind the log"

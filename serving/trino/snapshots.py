@@ -104,6 +104,22 @@ class NamedSnapshots:
             self._clock.sleep(LOOK_AGAIN_SECONDS)
         return found
 
+    def definition(self, version: int) -> LiveTable:
+        """The definition of that version; waits a little for one that is not known yet.
+
+        Raises:
+            LiveViewRefused: no snapshot of it is known.
+        """
+        deadline = self._clock.monotonic() + WAIT_SECONDS
+        while True:
+            for one in list(self._known.values()):
+                if one.definition.version == version:
+                    return one.definition
+            if self._clock.monotonic() >= deadline:
+                detail = f"version {version} of its definition is not known to the server"
+                raise LiveViewRefused(table=self._table, detail=detail)
+            self._clock.sleep(LOOK_AGAIN_SECONDS)
+
     def newest(self) -> NamedSnapshot | None:
         """The last one that was added."""
         with self._changed:

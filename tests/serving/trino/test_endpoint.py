@@ -146,12 +146,15 @@ def test_a_split_of_another_process_is_refused(asked: tuple[Any, TrinoTable, Que
 
 
 def test_a_scan_outside_of_the_views_and_a_method_that_is_not_there_are_refused(
-    asked: tuple[Any, TrinoTable, Queries],
+    asked: tuple[Any, TrinoTable, Queries], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, _, queries = asked
     with pytest.raises(Refused, match="through the live views only"):
         queries.call("trinoGetSplits", {1: {1: "live", 2: queries.table}, 3: {}, 4: 1})
-    assert queries.call("trinoGetTableMetadata", {1: {1: "live", 2: "other"}}) == {}
+    assert queries.call("trinoGetTableMetadata", {1: {1: "live", 2: "other_d1"}}) == {}
+    monkeypatch.setattr(snapshots_module, "WAIT_SECONDS", 0.0)
+    with pytest.raises(Refused, match="version 9 of its definition is not known"):
+        queries.call("trinoGetTableMetadata", {1: {1: "live", 2: queries.table.replace("_d1", "_d9")}})
     found = queries.call("trinoGetTableMetadata", {1: {1: "live", 2: queries.table}})
     assert [one[1].decode() for one in found[1][2]][-4:] == [DELETED, "h_snapshot", "h_asked", "h_scans"]
     assert [one[4] for one in found[1][2]][-4:] == [False, True, True, True]
@@ -254,10 +257,13 @@ def test_queries_of_one_moment_share_a_state_and_states_are_bounded(
 ) -> None:
     assert pins.begin(now(clock), 1, 1) is pins.begin(now(clock) - 1, 1, 1)
     for _ in range(STATES_MAX - 1):
-        clock.sleep(0.5)
+        clock.sleep(0.06)
         pins.begin(now(clock), 1, 1)
-    clock.sleep(0.5)
+    clock.sleep(0.06)
     with pytest.raises(LiveViewRefused, match="held for others"):
         pins.begin(now(clock), 1, 1)
+    clock.sleep(pins_module.PRESSED_SECONDS)
+    pins.begin(now(clock), 1, 1)
+    assert len(taken) == STATES_MAX + 1
     pins.close()
     assert not any(one.is_open for one in taken)

@@ -18,7 +18,7 @@ def client() -> Iterator[socket.socket]:
     with Listener(bound, lambda message: message[::-1]) as listener:
         thread = threading.Thread(target=listener.serve_forever)
         thread.start()
-        with socket.create_connection(listener.server_address[:2], timeout=10) as connection:
+        with socket.create_connection(bound.getsockname(), timeout=10) as connection:
             yield connection
         listener.shutdown()
         thread.join()
