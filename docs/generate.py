@@ -97,7 +97,14 @@ SETTINGS: Final[Mapping[str, str]] = {
         "Allow other machines to connect. Otherwise `serving.host` must be a loopback address: there is "
         "no authentication yet, so anyone who can reach the port can read every table."
     ),
-    "serving.stale_after_seconds": "Age from which answers are marked as stale.",
+    "serving.stale_after_seconds": (
+        "Age from which answers are marked as stale. Live views that read hot rows from the server are "
+        "refused then."
+    ),
+    "serving.trino.port": (
+        "Port of the endpoint for Trino's Thrift connector, at `serving.host`; without it there is none. "
+        "Whoever can reach it can read the hot rows of every table."
+    ),
     "sql.memory_bytes_max": (
         "Memory that a statement of `thermocline sql` may use, besides about 300 MB for each table that it "
         "scans. Beyond it, DuckDB spills to `sql.temp_dir`."
@@ -109,6 +116,15 @@ SETTINGS: Final[Mapping[str, str]] = {
     "views.password": "Password, sent over https only. Best set as `THERMOCLINE_VIEWS__PASSWORD`.",
     "views.lake": "Name of the tables' catalog in Trino.",
     "views.kafka": "Name of the Kafka catalog in Trino.",
+    "views.hot": (
+        "Where live views read the records that the table does not contain yet: `kafka`, or `server` for the "
+        "hot tier of `thermocline serve`."
+    ),
+    "views.server": "Name of the catalog on the server's endpoint in Trino.",
+    "views.server_address": (
+        "HOST:PORT of the server's endpoint, as Trino reaches it. Default: `serving.host` and "
+        "`serving.trino.port`."
+    ),
     "views.margin_seconds": (
         "Minimum age of records in the view `_live`, so that both of its scans of the log see the same "
         "records. Must exceed the clock difference between Trino and the brokers, and the replication "
@@ -475,7 +491,16 @@ def _settings() -> Iterator[tuple[str, FieldInfo]]:
         assert isinstance(model, type)
         assert issubclass(model, BaseModel)
         place = "tables.NAME" if is_table else section
-        yield from ((f"{place}.{name}", inner) for name, inner in model.model_fields.items())
+        yield from _settings_in(place, model)
+
+
+def _settings_in(place: str, model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
+    """Those of a section, and of sections within it."""
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _settings_in(f"{place}.{name}", field.annotation)
+        else:
+            yield f"{place}.{name}", field
 
 
 def _kind_of(field: FieldInfo) -> str:

@@ -1,6 +1,6 @@
 """The files of Trino's server that a test or a demo needs, unpacked once into the cache folder.
 
-The archive is large (820 MB, 52 connectors); what is kept is two connectors and two managers. Most of its
+The archive is large (820 MB, 52 connectors); what is kept is three connectors and two managers. Most of its
 files are hard links to those of another connector, so a connector cannot be unpacked by its folder's name.
 """
 
@@ -23,6 +23,7 @@ KEPT = (
     "plugin/kafka",
     "plugin/resource-group-managers",
     "plugin/session-property-managers",
+    "plugin/thrift",
 )
 _ICEBERG = "plugin/iceberg"
 _DIGEST_CHARACTERS = 12

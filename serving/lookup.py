@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -69,6 +70,14 @@ class Look:
     read_point_json: bytes
     age_seconds: float
     is_stale: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HeldView:
+    """A view of the hot tier that stays open until its ``__exit__`` is called, and how old it is."""
+
+    view: HotView
+    age_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +203,21 @@ class TableReader:
         with self.hot.view() as view:
             reached = self._reach(index, view)
             hits = [view.lookup(entity.bucket, entity.prefix, index.seam) for entity in entities]
-            # Nobody knows how much of a partition that is not read yet lies behind the seam.
-            is_whole = reached.has_all_partitions
-            age_seconds = view.age_seconds(self._clock.monotonic()) if is_whole else math.inf
+            age_seconds = self._age_seconds(view, reached)
         is_stale = age_seconds > self._stale_after_seconds
         return Look(cold, entities, hits, reached.read_point, reached.read_point_json, age_seconds, is_stale)
+
+    def hold(self) -> HeldView:
+        """A view that a lookup would be answered from now, left open. Raises as ``look``."""
+        try:
+            with ExitStack() as on_error:
+                view = on_error.enter_context(self.hot.view())
+                reached = self._reach(self.cold.index, view)
+                held = HeldView(view, self._age_seconds(view, reached))
+                on_error.pop_all()
+        except STORAGE_ERRORS as error:
+            raise storage_failed(self.name, error) from error
+        return held
 
     def end(self) -> Seam:
         """The end that an answer given now has at least. Raises as ``look``."""
@@ -281,6 +300,11 @@ class TableReader:
         """Notes that these are answered."""
         for entity in entities:
             self.counts.lookups[entity.bucket] += 1
+
+    def _age_seconds(self, view: HotView, reached: _Reached) -> float:
+        # Nobody knows how much of a partition that is not read yet lies behind the seam.
+        is_whole = reached.has_all_partitions
+        return view.age_seconds(self._clock.monotonic()) if is_whole else math.inf
 
     def _side(self, index: ColdIndex, before: ColdSide | None) -> ColdSide:
         """A snapshot made ready: what lookups in its new files need is loaded before they are switched."""

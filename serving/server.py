@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -66,13 +66,18 @@ def serve(settings: Settings, log_level: logs.Level = "info", log_json: bool = F
     serving = settings.serving
     if problems := tuple(problems_of_exposure(serving)):
         raise ConfigInvalid(of="[serving]", problems=problems)
-    with _reserved(serving.host, serving.port) as port, _held(serving.state_dir, settings.tables):
+    with ExitStack() as held:
+        port = held.enter_context(_reserved(serving.host, serving.port))
+        trino_port = serving.trino.port
+        trino = held.enter_context(_reserved(serving.host, trino_port)) if trino_port else None
+        held.enter_context(_held(serving.state_dir, settings.tables))
         entitle("serve")
         definitions = load_definitions(settings)
         for name in definitions:
             _forget_status(settings, name)
         with tempfile.TemporaryDirectory(prefix="thermocline-metrics-") as metrics_folder:
             os.environ[MULTIPROCESS_FOLDER] = metrics_folder  # inherited by the workers
+            endpoint = [] if trino is None else [trino.getsockname()]
             children = [
                 *(
                     _Child(f"tailer {name}", _run_tailer, (settings, name, log_level, log_json))
@@ -85,6 +90,10 @@ def serve(settings: Settings, log_level: logs.Level = "info", log_json: bool = F
                         (settings, definitions, port.getsockname(), log_level, log_json),
                     )
                     for number in range(settings.serving.workers)
+                ),
+                *(
+                    _Child("trino", _run_trino, (settings, definitions, address, log_level, log_json))
+                    for address in endpoint
                 ),
             ]
             try:
@@ -233,6 +242,21 @@ def _run_worker(
     # dead worker's. Of a socket that all share, the first worker to wake would accept a whole burst. uvicorn
     # listens once the app has started up, so no connection waits for a worker that can't answer yet.
     uvicorn.Server(config).run(sockets=[_bound(address, socket.SO_REUSEPORT, socket.SO_REUSEADDR)])
+
+
+def _run_trino(
+    settings: Settings,
+    definitions: Mapping[str, LiveTable],
+    address: tuple[Any, ...],
+    log_level: logs.Level,
+    log_json: bool,
+) -> None:
+    """The endpoint for Trino: one process, so that all scans of a query find the same state."""
+    from serving.trino.process import run_endpoint  # noqa: PLC0415  # the parent needs none of it
+
+    stop = threading.Event()
+    _become_child(log_level, log_json, stop.set)
+    run_endpoint(settings, definitions, _bound(address, socket.SO_REUSEPORT, socket.SO_REUSEADDR), stop)
 
 
 def _become_child(log_level: logs.Level, log_json: bool, stop: Callable[[], object]) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from thermocline.rules.hot_columns import SCHEMA as HOT_SCHEMA
 from views.topics import SCHEMA, table_name
 
 OURS: Final = "(live|live_by_key|cold|at_.+)"
@@ -28,6 +29,7 @@ class Names:
     Attributes:
         lake: The Iceberg catalog.
         kafka: The Kafka catalog.
+        server: The catalog on the server's endpoint for Trino; None where there is none.
         publisher: The user that publishes the views; they run with its rights.
         admin: A user that may do everything, if there shall be one.
     """
@@ -36,6 +38,7 @@ class Names:
     kafka: str = "kafka"
     publisher: str = "thermocline"
     admin: str | None = None
+    server: str | None = None
 
 
 def rules(names: Names, identifiers: Iterable[str], topics: Iterable[str]) -> str:
@@ -56,6 +59,7 @@ def rules(names: Names, identifiers: Iterable[str], topics: Iterable[str]) -> st
                 "table": _any_of(map(table_name, topics)),
                 "privileges": ["SELECT", "GRANT_SELECT"],
             },
+            *_server_rules(names),
             {"catalog": "system", "schema": _SYSTEM_SCHEMAS, "privileges": ["SELECT"]},
             {"privileges": []},
         ],
@@ -68,10 +72,11 @@ def rules(names: Names, identifiers: Iterable[str], topics: Iterable[str]) -> st
 
 def _catalogs(names: Names) -> list[dict[str, Any]]:
     publisher = re.escape(names.publisher)
+    catalogs = "|".join(filter(None, (names.lake, names.kafka, names.server)))
     return [
         *_of_admin(names, allow="owner"),
         # To grant what it reads it needs a whole catalog; what it may do with the tables is said below.
-        {"user": publisher, "catalog": f"{names.lake}|{names.kafka}", "allow": "all"},
+        {"user": publisher, "catalog": catalogs, "allow": "all"},
         {"catalog": f"{names.lake}|system", "allow": "read-only"},
         {"allow": "none"},
     ]
@@ -88,6 +93,15 @@ def _table_rules(names: Names, schema: str, table: str) -> list[dict[str, Any]]:
         {**publisher, "table": views, "privileges": ["SELECT", "OWNERSHIP", "GRANT_SELECT"]},
         {**place, "table": views, "privileges": ["SELECT"]},
     ]
+
+
+def _server_rules(names: Names) -> list[dict[str, Any]]:
+    """The publisher alone reads hot rows: whoever may read the catalog sees all tables past their filters."""
+    if names.server is None:
+        return []
+    # safety: access-server
+    publisher, privileges = re.escape(names.publisher), ["SELECT", "GRANT_SELECT"]
+    return [{"user": publisher, "catalog": names.server, "schema": HOT_SCHEMA, "privileges": privileges}]
 
 
 def _of_admin(names: Names, **rights: Any) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from thermocline.errors import ThermoclineError, TrinoUnreachable
 from thermocline.iceberg.catalog import current_state, definition_of
 from thermocline.process.clock import iso_time
+from thermocline.rules.hot_columns import unservable
 from thermocline.rules.identity import kept_ms, promised_ms
 from views.facts import look
 from views.publish import find_views
@@ -81,7 +82,8 @@ def check_table(
 
 def check_topics(settings: Settings, facts: TableFacts) -> Iterator[ViewCheck]:
     """The settings that views hang on, of each topic."""
-    unreadable = unreadable_in_sql(facts.definition)
+    is_served = settings.views.hot == "server"
+    unreadable = (unservable if is_served else unreadable_in_sql)(facts.definition)
     if unreadable is not None:
         yield ViewCheck("records", f"{unreadable}: only the view of the rows as committed is made")
     interval_ms = round(settings.table(facts.definition.name).commit_interval_seconds * 1000)
@@ -198,7 +200,8 @@ def check_views(
     """What each view reflects."""
     definition, state = definition_of(table, name), current_state(table, name)
     found = find_views(settings, name, trino)
-    for one in standing_views(settings.table(name), definition, state.snapshot_id, found, clock.now_ms()):
+    newest_id, hot = state.snapshot_id, settings.views.hot
+    for one in standing_views(settings.table(name), definition, newest_id, found, clock.now_ms(), hot):
         ends = f", ends at {one.ends_at}" if one.ends_at else ""
         of = "" if one.snapshot_id is None else f" (snapshot {one.snapshot_id}{ends})"
         words = one.problem or f"as of the newest snapshot, of {iso_time(state.timestamp_ms)}"

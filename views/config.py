@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from thermocline.errors import ConfigInvalid
 from thermocline.settings import Settings
 from views.access import Names, rules
 from views.guide import guide
@@ -41,7 +42,7 @@ class TrinoFiles:
 
 def trino_files(settings: Settings, names: Names | None = None) -> TrinoFiles:
     """Gives the files for all tables of the configuration. Asks nobody."""
-    names = names or Names()
+    names = replace(names or Names(), server=settings.views.server if is_served(settings) else None)
     topics = sorted({topic for table in settings.tables.values() for topic in table.topics})
     lake = lake_properties(settings.catalog, names.lake)
     client = client_properties(settings.kafka, names.kafka)
@@ -57,6 +58,11 @@ def trino_files(settings: Settings, names: Names | None = None) -> TrinoFiles:
         ),
         # safety: trino-descriptions
         **{f"kafka/{table_name(topic)}.json": description(topic) for topic in topics},
+        **(
+            {f"catalog/{names.server}.properties": rendered(server_properties(settings))}
+            if names.server
+            else {}
+        ),
         "kafka-client.properties": rendered(client.plain),
         **_switched_on("access-control", {"access-control.name": "file"}, "security.config-file"),
         "access-control.json": rules(names, [table.identifier for table in settings.tables.values()], topics),
@@ -97,6 +103,36 @@ def kafka_properties(
         "kafka.config.resources": "etc/kafka-client.properties",
         "kafka.messages-per-split": "100000",
         "kafka.buffer-size": "1MB",
+    }
+
+
+def is_served(settings: Settings) -> bool:
+    """Whether live views read hot rows from the server."""
+    return settings.views.hot == "server"
+
+
+def server_properties(settings: Settings) -> dict[str, str]:
+    """Gives the properties of the catalog on the server's endpoint.
+
+    Raises:
+        ConfigInvalid: nothing says where the server listens.
+    """
+    serving, address = settings.serving, settings.views.server_address
+    if address is None:
+        if serving.trino.port is None:
+            problem = 'views.hot = "server" needs serving.trino.port or views.server_address'
+            raise ConfigInvalid(of="[views]", problems=(problem,))
+        address = f"{serving.host}:{serving.trino.port}"
+    return {
+        "connector.name": "trino_thrift",
+        "trino.thrift.client.addresses": address,
+        "trino.thrift.client.transport": "FRAMED",
+        "trino.thrift.client.protocol": "BINARY",
+        # By default Trino tries for 80 s where the server is unreachable.
+        "trino.thrift.client.max-retries": "2",
+        "trino.thrift.client.max-retry-time": "5s",
+        "trino.thrift.client.connect-timeout": "500ms",
+        "trino.thrift.client.request-timeout": "30s",
     }
 
 

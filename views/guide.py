@@ -14,6 +14,7 @@ def guide(names: Names, topics: Iterable[str], secrets: Iterable[str], left_out:
     return _TEXT.format(
         lake=names.lake,
         kafka=names.kafka,
+        server=_SERVER.format(server=names.server) if names.server else "",
         publisher=names.publisher,
         tag=LIVE_TAG,
         topics=_listed(f"`{names.kafka}.{SCHEMA}.{table_name(topic)}`: topic `{topic}`" for topic in topics),
@@ -26,6 +27,8 @@ def _listed(lines: Iterable[str]) -> str:
     return "\n".join(f"- {line}" for line in lines) or "- none"
 
 
+_SERVER = "| `catalog/{server}.properties` | the endpoint of `serve`; needs the plugin `thrift` |\n"
+
 _TEXT = """\
 # Files for Trino
 
@@ -37,6 +40,7 @@ topic needs a restart. Rights, groups and session properties count on the coordi
 | --- | --- |
 | `catalog/{lake}.properties` | the Iceberg catalog, as `[catalog]` of `thermocline.toml` has it |
 | `catalog/{kafka}.properties`, `kafka/*.json` | the Kafka catalog: a table for each topic, with text |
+{server}\
 | `kafka-client.properties` | security, and what makes scans quick; paths in it must be there on every node |
 | `access-control.*` | who may do what; merge it into your rules if you have some |
 | `resource-groups.*` | how many queries run at once: an example |

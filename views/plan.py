@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import ViewsLate
 from thermocline.process.clock import iso_time
+from thermocline.rules.hot_columns import unservable
 from thermocline.rules.seam import Seam
 from views.lifetime import lifetime
 from views.readable import unreadable_in_sql
@@ -79,7 +80,10 @@ def live_views(settings: Settings, facts: TableFacts) -> dict[Mode, PlannedView 
     Of one that would have ended already, the error that says so: it must not answer.
     """
     table = settings.table(facts.definition.name)
-    modes = [mode for mode in modes_of(table, facts.definition) if mode is not Mode.COLD]
+    hot = settings.views.hot
+    modes = [mode for mode in modes_of(table, facts.definition, hot) if mode is not Mode.COLD]
+    if hot == "server":
+        return {mode: _served_view(settings.views, table, facts, mode) for mode in modes}
     return {mode: _live_view(settings.views, table, facts, mode) for mode in modes}
 
 
@@ -93,11 +97,15 @@ def cold_view(settings: Settings, definition: LiveTable, snapshot_id: int) -> Pl
     return PlannedView(plan, None, "it shows the table alone")
 
 
-def modes_of(table: TableSettings, definition: LiveTable) -> Iterator[Mode]:
-    """The kinds of view that the table should have: those configured that its key and its records allow."""
+def modes_of(table: TableSettings, definition: LiveTable, hot: str = "kafka") -> Iterator[Mode]:
+    """The kinds of view that the table should have: those configured that its key and its records allow.
+
+    ``hot`` is where live views read hot rows, as `ViewsSettings.hot` says it.
+    """
+    problem = unservable(definition) if hot == "server" else unreadable_in_sql(definition)
     for word in dict.fromkeys(table.views):
         mode = Mode(word)
-        if mode is not Mode.COLD and unreadable_in_sql(definition) is not None:  # safety: views-unreadable
+        if mode is not Mode.COLD and problem is not None:  # safety: views-unreadable
             continue
         if mode is not Mode.LIVE_BY_KEY or definition.has_key:
             yield mode
@@ -140,6 +148,22 @@ def _live_view(
         row_filter=table.view_filter,
     )
     return PlannedView(plan, life.until_ms, life.because)
+
+
+def _served_view(views: ViewsSettings, table: TableSettings, facts: TableFacts, mode: Mode) -> PlannedView:
+    """Nothing ends it: the server refuses what it can't lay over the snapshot any more."""
+    definition, state = facts.definition, facts.state
+    window = LogWindow(views.kafka, definition.topics, state.seam)
+    plan = ViewPlan(
+        mode,
+        definition,
+        views.lake,
+        state.snapshot_id,
+        window,
+        row_filter=table.view_filter,
+        server=views.server,
+    )
+    return PlannedView(plan, None, "the server refuses what it can't show")
 
 
 def instant_of(epoch_ms: int | None) -> datetime | None:

@@ -131,7 +131,7 @@ class ViewPublisher:
         found = find_views(self.settings, self.name, self.trino)  # before the table: see the module
         table = self._table()
         definition, state = definition_of(table, self.name), current_state(table, self.name)
-        modes = list(modes_of(self.settings.table(self.name), definition))
+        modes = list(modes_of(self.settings.table(self.name), definition, self.settings.views.hot))
         planned = [cold_view(self.settings, definition, state.snapshot_id)] if Mode.COLD in modes else []
         live: Mapping[Mode, PlannedView | ThermoclineError]
         try:

@@ -9,14 +9,17 @@ qualified, columns are listed, provenance stays hidden.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from thermocline.rules import hot_columns
 from thermocline.rules.definition import LiveTable
 from views import sql
 from views.render_records import DELETED, GOOD, good_records
+from views.render_server import served_rows
 from views.render_window import LogWindow
 
 __all__ = ["Mode", "ViewPlan", "query"]
@@ -40,7 +43,8 @@ class ViewPlan:
 
     ``catalog`` is Trino's name of the Iceberg catalog. After ``expires_at`` every query on the view fails:
     from then on the log may lack records that the snapshot does not have. ``row_filter`` is a condition in
-    SQL on the declared columns, as ``app_id = current_user``, that an operator gives.
+    SQL on the declared columns, as ``app_id = current_user``, that an operator gives. With ``server``,
+    Trino's name of that catalog, hot rows come from the server's endpoint.
     """
 
     mode: Mode
@@ -50,9 +54,11 @@ class ViewPlan:
     window: LogWindow
     expires_at: datetime | None = None
     row_filter: str | None = None
+    server: str | None = None
 
     def __post_init__(self) -> None:
-        reads_twice = self.mode in {Mode.LIVE, Mode.PINNED} and self.definition.has_key
+        # What the server gives is one state however often it is read.
+        reads_twice = self.mode in {Mode.LIVE, Mode.PINNED} and self.definition.has_key and not self.server
         if reads_twice and not self.window.is_bounded:  # safety: render-bound
             raise ValueError("a view that reads the log twice needs an end or a margin, the same for both")
         # safety: render-transactions
@@ -66,6 +72,8 @@ class ViewPlan:
 
 def query(plan: ViewPlan) -> str:
     """The view's query, with comments that say what each part does."""
+    if plan.server is not None and plan.mode is not Mode.COLD:
+        return _filtered(plan, _served(plan, plan.server))  # safety: render-filter-served
     records = None if plan.mode is Mode.COLD else plan.window.records()
     if records is None:
         return _filtered(plan, _cold(plan))  # safety: render-filter-cold
@@ -142,6 +150,46 @@ UNION ALL
 {sql.comment("Hot: the last record of each key, unless it deletes the row.")}
 SELECT {columns}
 {_first_of(f"{columns}, {DELETED}", key, BETWEEN_PARTITIONS, "_last")} AND NOT {DELETED}"""
+
+
+def _served(plan: ViewPlan, catalog: str) -> str:
+    """As the views below, with hot rows that the server has folded: one for each key."""
+    definition, snapshot_id = plan.definition, plan.snapshot_id
+    columns, names = _columns(definition), [column.name for column in definition.columns]
+
+    def hot(scans: int, wanted: Sequence[str], others: Mapping[str, str]) -> str:
+        return served_rows(definition, catalog, snapshot_id, scans=scans, wanted=wanted, others=others)
+
+    says_hot = sql.comment("Hot: the last record of each key, unless it deletes the row.")
+    if not definition.has_key:
+        return f"{_cold(plan)}\nUNION ALL\n{says_hot}\n{hot(1, names, {})}"
+    if plan.mode is Mode.LIVE_BY_KEY:
+        both = f"""\
+(
+{sql.indented(sql.comment(f"Cold: the rows of snapshot {snapshot_id}."))}
+  SELECT {columns}, false AS {DELETED}, false AS _is_hot
+  FROM {_snapshot(plan)}
+  UNION ALL
+{sql.indented(hot(1, names, {DELETED: hot_columns.DELETED, "_is_hot": "true"}))}
+)"""
+        return f"""\
+{sql.comment("Of each key the last record, or else the cold row; no row where that record deletes it.")}
+SELECT {columns}
+{_first_of(f"{columns}, {DELETED}", _key(definition), "_is_hot DESC", both)} AND NOT {DELETED}"""
+    matches = "\n  AND ".join(f"hot.{name} = cold.{name}" for name in _key_names(definition))
+    mentioned = hot(2, definition.key, {"_is_mentioned": "true"})
+    return f"""\
+{sql.comment(f"Cold: the rows of snapshot {snapshot_id}, less every key that the hot records mention.")}
+SELECT {", ".join(f"cold.{sql.name(name)}" for name in names)}
+FROM {_snapshot(plan)} AS cold
+LEFT JOIN (
+{sql.indented(mentioned)}
+) AS hot
+  ON {matches}
+WHERE hot._is_mentioned IS NULL
+UNION ALL
+{says_hot}
+{hot(2, names, {})} AND NOT {hot_columns.DELETED}"""
 
 
 def _ranked(plan: ViewPlan) -> str:

@@ -40,9 +40,13 @@ def standing_views(
     newest_id: int,
     found: Mapping[str, PublishedView | None],
     now_ms: int,
+    hot: str = "kafka",
 ) -> Iterator[StandingView]:
-    """The table's views, in the order of the settings; ``found`` is what `publish.find_views` gives."""
-    for mode in modes_of(table, definition):
+    """The table's views, in the order of the settings; ``found`` is what `publish.find_views` gives.
+
+    ``hot`` is as `ViewsSettings.hot` says it.
+    """
+    for mode in modes_of(table, definition, hot):
         schema, name = view_name(definition, mode)
         published = found.get(name.lower())
         until_ms = published.until_ms if published else None

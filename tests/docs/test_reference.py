@@ -82,7 +82,8 @@ def test_every_setting_is_documented() -> None:
         f"{place}.{name}"
         for place, model in models.items()
         for name in model.model_fields
-        if f"| `{place}.{name}` |" not in text
+        # A section within a section has a heading of its own.
+        if f"| `{place}.{name}` |" not in text and f"## [{place}.{name}]" not in text
     ]
     assert not missing
 

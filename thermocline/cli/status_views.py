@@ -43,7 +43,9 @@ def views_of(
         problem = f"[{error.code}] {error.what}"
         return [{"view": name, "snapshot_id": None, "ends_at": "", "problem": problem}]
     now_ms = SystemClock().now_ms()
-    standing = standing_views(settings.table(name), definition, state.snapshot_id, found, now_ms)
+    standing = standing_views(
+        settings.table(name), definition, state.snapshot_id, found, now_ms, settings.views.hot
+    )
     return [
         asdict(one) | {"snapshot_id": None if one.snapshot_id is None else str(one.snapshot_id)}
         for one in standing

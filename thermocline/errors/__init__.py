@@ -34,6 +34,7 @@ from thermocline.errors.query import (
 from thermocline.errors.request import (
     BadParameter,
     HotBytesExceeded,
+    LiveViewRefused,
     MethodNotAllowed,
     NoKey,
     NotAcceptable,
@@ -118,6 +119,7 @@ __all__ = [
     "HotBytesExceeded",
     "InternalError",
     "KafkaUnreachable",
+    "LiveViewRefused",
     "MaintenanceBehind",
     "MethodNotAllowed",
     "NoKey",

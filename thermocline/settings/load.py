@@ -253,8 +253,11 @@ def _unknown_variable(variable: str, place: tuple[str, ...]) -> str:
 
 def _known_beside(place: tuple[str, ...]) -> list[str]:
     """The names that may stand where the last part of a place stands."""
-    model = SECTIONS[place[0]] if len(place) > 1 else Settings
-    return list(model.model_fields)
+    model: Any = SECTIONS[place[0]] if len(place) > 1 else Settings
+    for part in place[1:-1]:  # a section within a section, or the name of a table
+        field = model.model_fields.get(part)
+        model = model if field is None else field.annotation
+    return list(getattr(model, "model_fields", ()))
 
 
 def _plain(message: str) -> str:

@@ -219,6 +219,12 @@ class MaintenanceSettings(_Section):
     lookups_per_second: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 10.0
 
 
+class TrinoEndpointSettings(_Section):
+    """The endpoint for Trino's Thrift connector; without a port there is none."""
+
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+
+
 class ServingSettings(_Section):
     """The lookup API. ``stale_after_seconds``: the age from which an answer says that it is stale.
 
@@ -233,6 +239,7 @@ class ServingSettings(_Section):
     read_after_seconds_max: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 10.0
     stale_after_seconds: Seconds = 5.0
     expose_without_authentication: bool = False
+    trino: TrinoEndpointSettings = Field(default_factory=TrinoEndpointSettings)
 
 
 class SqlSettings(_Section):
@@ -243,7 +250,10 @@ class SqlSettings(_Section):
 
 
 class ViewsSettings(_Section):
-    """The views in Trino. ``lake`` and ``kafka`` are what Trino calls its two catalogs."""
+    """The views in Trino. ``lake``, ``kafka`` and ``server`` are what Trino calls its catalogs.
+
+    ``hot`` is where the live views read hot rows: from Kafka, or from ``serve`` at ``server_address``.
+    """
 
     enabled: bool = False
     url: Annotated[str, Field(pattern=r"^https?://[^/@]+/?$")] = "http://localhost:8080"
@@ -251,6 +261,9 @@ class ViewsSettings(_Section):
     password: SecretStr | None = None
     lake: Annotated[str, Field(min_length=1)] = "lake"
     kafka: Annotated[str, Field(min_length=1)] = "kafka"
+    hot: Literal["kafka", "server"] = "kafka"
+    server: Annotated[str, Field(min_length=1)] = "hot"
+    server_address: Annotated[str, Field(pattern=r"^[^\s:,/]+:\d{1,5}$")] | None = None
     margin_seconds: Seconds = 2.0
 
     @model_validator(mode="after")

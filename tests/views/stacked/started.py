@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from embedded.ports import HOST, ports_of
 from embedded.stack import TABLE, TRINO_ADMIN, Stack
 from ingest.create import create_table
 from tests.behaviour.live import APPEND_TIME
 from tests.behaviour.test_other_formats import VARIANTS
-from thermocline.settings import load_settings
+from thermocline.settings import ViewsSettings, load_settings
 from views.access import Names
 from views.config import trino_files, write_files
 
@@ -26,7 +27,7 @@ FORMATS = [
 """Other definitions than the stack's own: transactional with deletions, the key in the value, no key."""
 OF_TESTS = (
     *("busy", "scores", "newer", "aged", "widened", "spread", "rolled_back", "cut_off", "outlived", "killed"),
-    *("optimized", "split"),
+    *("optimized", "split", "hot_typed", "hot_busy"),
     *(one.name for one in FORMATS),
 )
 """The tables and topics besides the stack's own: Trino has to know them when it starts."""
@@ -58,6 +59,14 @@ def started(folder: Path) -> Iterator[Stack]:
         yield stack
 
 
+def hot_address(stack: Stack) -> str:
+    """Where Trino expects the endpoint of a server; the same for each server that a test starts."""
+    folder = stack.folder / "endpoint"
+    folder.mkdir(exist_ok=True)
+    (port,) = ports_of(folder, 1)
+    return f"{HOST}:{port}"
+
+
 def _start_trino(stack: Stack) -> None:
     """As the stack does, knowing the tables of tests, too."""
     assert stack.trino is not None
@@ -65,6 +74,7 @@ def _start_trino(stack: Stack) -> None:
     others = {
         name: own.model_copy(update={"identifier": f"app.{name}", "topics": (name,)}) for name in OF_TESTS
     }
-    settings = stack.settings.model_copy(update={"tables": {TABLE: own, **others}})
+    server = ViewsSettings(hot="server", server_address=hot_address(stack))
+    settings = stack.settings.model_copy(update={"tables": {TABLE: own, **others}, "views": server})
     write_files(trino_files(settings, Names(admin=TRINO_ADMIN)), stack.trino.configuration)
     stack.trino.start()

@@ -1,0 +1,100 @@
+"""The endpoint as a process of the server: it reads what the tailers write, as API workers do."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from serving.layout import HOT
+from serving.tables import ServedTable, open_tables
+from serving.trino.endpoint import Endpoint
+from serving.trino.listener import Listener
+from serving.trino.pins import Pins
+from serving.trino.snapshots import NamedSnapshot, NamedSnapshots
+from thermocline.errors import LiveViewRefused, NotReady
+from thermocline.process.clock import SystemClock
+from thermocline.process.logs import fields
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from serving.hot.view import HotView
+    from thermocline.process.clock import Clock
+    from thermocline.rules.definition import LiveTable
+    from thermocline.settings import Settings
+
+__all__ = ["TrinoTable", "run_endpoint"]
+
+REFRESH_SECONDS: Final = 0.1
+"""As API workers look for new snapshots."""
+
+log = logging.getLogger(__name__)
+
+
+class TrinoTable:
+    """A served table with what queries of Trino hold of it."""
+
+    def __init__(self, served: ServedTable, folder: Path, clock: Clock, stale_after_seconds: float) -> None:
+        """``folder`` is the table's own, in the state folder."""
+        self.name = served.name
+        self.snapshots = NamedSnapshots(served.name, folder / HOT, clock)
+        self.pins = Pins(served.name, self._take, clock)
+        self._served = served
+        self._stale_after_seconds = stale_after_seconds
+
+    def refresh(self) -> None:
+        """Moves to the newest snapshot, and lets go of what no query needs. Reads files."""
+        self.pins.tend()
+        self._served.refresh()
+        with suppress(NotReady):
+            self.snapshots.add(NamedSnapshot.of(self._served.reader.cold.index))
+
+    def close(self) -> None:
+        """Lets go of everything."""
+        self.pins.close()
+        self.snapshots.close()
+        self._served.close()
+
+    def _take(self) -> HotView:
+        """An open view of the hot tier as it is now, which fits the newest snapshot and is not behind."""
+        held = self._served.reader.hold()
+        if held.age_seconds > self._stale_after_seconds:  # safety: trino-not-stale
+            held.view.__exit__(None, None, None)
+            detail = f"its hot rows are {held.age_seconds:.1f} s behind the log"
+            raise LiveViewRefused(table=self.name, detail=detail)
+        return held.view
+
+
+def run_endpoint(
+    settings: Settings, definitions: Mapping[str, LiveTable], bound: socket.socket, stop: threading.Event
+) -> None:
+    """Answers Trino at a bound socket until told to stop."""
+    clock, serving = SystemClock(), settings.serving
+    tables = [
+        TrinoTable(served, serving.state_dir / served.name, clock, serving.stale_after_seconds)
+        for served in open_tables(settings, definitions)
+    ]
+    with Listener(bound, Endpoint(tables).reply) as listener:
+        threading.Thread(target=listener.serve_forever, name="trino", daemon=True).start()
+        failing: set[str] = set()
+        while not stop.wait(REFRESH_SECONDS):
+            for table in tables:
+                _refresh(table, failing)
+        listener.shutdown()
+    for table in tables:
+        table.close()
+
+
+def _refresh(table: TrinoTable, failing: set[str]) -> None:
+    """A failure is logged once and tried again."""
+    try:
+        table.refresh()
+        failing.discard(table.name)
+    except Exception:
+        if table.name not in failing:
+            log.exception("refresh failed", extra=fields(table=table.name))
+        failing.add(table.name)

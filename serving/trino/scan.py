@@ -1,0 +1,172 @@
+"""Which hot rows a scan wants, and these rows as columns.
+
+What Trino pushes down may be answered with more rows than it asks for, since it applies each condition again.
+So of a condition only values of the leading key columns count, which make few ranges of keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from serving.hot.scan import PAYLOAD
+from serving.trino.blocks import as_served, value_in
+from thermocline.rules.column_types import Kind
+from thermocline.rules.decode import unpack_arrays
+from thermocline.rules.definition import KEY, TOMBSTONE
+from thermocline.rules.hot_columns import ASKED, DELETED, HIDDEN, SCANS, SNAPSHOT, hot_columns
+from thermocline.rules.keys import bucket_of, decode_arrays, encode_one
+
+if TYPE_CHECKING:
+    from serving.hot.view import HotView
+    from thermocline.rules.definition import LiveTable
+    from thermocline.rules.hot_columns import HotColumn
+    from thermocline.rules.seam import Seam
+
+__all__ = ["Part", "Scan", "columns_of", "parts", "rows_of", "scan_of"]
+
+PREFIXES_MAX: Final = 1_000
+"""Each is looked for in every generation, in tens of microseconds; above it whole buckets are read."""
+PARTS_MAX: Final = 4
+"""Splits of a whole scan: they only let Trino ask for the next rows while it works on the last ones."""
+_EXACTLY: Final = 2
+_ROWS: Final = pa.schema([(KEY, pa.large_binary()), (TOMBSTONE, pa.bool_()), (PAYLOAD, pa.large_binary())])
+
+
+class Part(msgspec.Struct, frozen=True, array_like=True):
+    """Some buckets of a scan, and the beginnings of the keys wanted in them; all, where it says None."""
+
+    buckets: tuple[int, ...]
+    prefixes: tuple[bytes, ...] | None = None
+
+
+class Scan(msgspec.Struct, frozen=True, array_like=True):
+    """What the hidden columns say: over which snapshot, in which query, of how many scans."""
+
+    snapshot_id: int
+    token: int
+    scans: int
+
+
+def scan_of(domains: Mapping[bytes, Any]) -> Scan | None:
+    """The hidden columns' values in a condition; None where one of them is not fixed."""
+    found = [_values(domains.get(name.encode()), Kind.LONG) for name in (SNAPSHOT, ASKED, SCANS)]
+    if not all(values is not None and len(values) == 1 for values in found):
+        return None
+    return Scan(*(values[0] for values in found if values))
+
+
+def parts(definition: LiveTable, domains: Mapping[bytes, Any], parts_max: int) -> list[Part]:
+    """The parts of a scan with that condition, each a split."""
+    fixed = {
+        one.column.name: _values(domains.get(one.name.encode()), one.column.type.kind)
+        for one in hot_columns(definition)
+        if one.takes_conditions and one.column.name in definition.key
+    }
+    prefixes = _prefixes(definition, fixed)
+    buckets = _buckets(definition, fixed)
+    if prefixes is not None and len(buckets) * len(prefixes) <= PREFIXES_MAX:
+        return [Part(tuple(buckets), prefixes)]
+    count = max(1, min(PARTS_MAX, parts_max, len(buckets)))
+    return [Part(tuple(int(one) for one in some)) for some in np.array_split(buckets, count)]
+
+
+def rows_of(view: HotView, bucket: int, part: Part, seam: Seam) -> pa.Table:
+    """The winners of a bucket that a part wants: key, whether it is a tombstone, payload; in no order."""
+    if part.prefixes is None:
+        return view.scan(bucket, seam).select(_ROWS.names)
+    found: dict[bytes, bytes] = {}
+    for prefix in part.prefixes:
+        for key, row in view.lookup(bucket, prefix, seam).items():
+            found[key] = row.payload if row is not None else b""
+    payloads = list(found.values())
+    columns = [list(found), [not payload for payload in payloads], payloads]
+    arrays = [pa.array(one, field.type) for one, field in zip(columns, _ROWS, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=_ROWS)
+
+
+def columns_of(
+    definition: LiveTable, rows: pa.Table, wanted: Sequence[str], scan: Scan
+) -> list[tuple[pa.Array, str]]:
+    """The columns wanted of such rows, with the connector's types. Raises KeyError for an unknown one."""
+    known = {one.name: one for one in hot_columns(definition)}
+    keys, deleted, payloads = (rows.column(name).combine_chunks() for name in _ROWS.names)
+    declared = [known[name] for name in wanted if name != DELETED and name not in HIDDEN]
+    values = {
+        **_key_values(definition, keys, declared),
+        **_payload_values(definition, payloads, deleted, declared),
+    }
+    asked = dict(zip(HIDDEN, (scan.snapshot_id, scan.token, scan.scans), strict=True))
+    served: list[tuple[pa.Array, str]] = []
+    for name in wanted:
+        if name == DELETED:
+            served.append((deleted, "boolean"))
+        elif name in asked:
+            served.append((pa.repeat(pa.scalar(asked[name], pa.int64()), len(rows)), "bigint"))
+        else:
+            column = known[name]
+            served.append((as_served(values[column.column.name], column.column.type), column.type))
+    return served
+
+
+def _key_values(definition: LiveTable, keys: pa.Array, wanted: Sequence[HotColumn]) -> dict[str, pa.Array]:
+    if not any(one.column.name in definition.key for one in wanted):
+        return {}
+    return dict(zip(definition.key, decode_arrays(definition, keys), strict=True))
+
+
+def _payload_values(
+    definition: LiveTable, payloads: pa.Array, deleted: pa.Array, wanted: Sequence[HotColumn]
+) -> dict[str, pa.Array]:
+    """The value columns, null in tombstones."""
+    names = {one.column.name for one in wanted} - set(definition.key)
+    if not names:
+        return {}
+    is_live = pc.invert(deleted)
+    unpacked = unpack_arrays(definition, payloads.filter(is_live), names)
+    if not deleted.true_count:
+        return unpacked
+    places = np.cumsum(is_live.to_numpy(zero_copy_only=False)) - 1
+    taken = pc.if_else(is_live, pa.array(places, pa.int64()), None)
+    return {name: values.take(taken) for name, values in unpacked.items()}
+
+
+def _prefixes(definition: LiveTable, fixed: Mapping[str, Sequence[Any] | None]) -> tuple[bytes, ...] | None:
+    leading: list[Sequence[Any]] = []
+    for column in definition.key_columns:
+        values = fixed.get(column.name)
+        if values is None or prod(map(len, leading)) * len(values) > PREFIXES_MAX:
+            break
+        leading.append(values)
+    return tuple(encode_one(definition, values) for values in product(*leading)) if leading else None
+
+
+def _buckets(definition: LiveTable, fixed: Mapping[str, Sequence[Any] | None]) -> list[int]:
+    values = fixed.get(definition.bucket_column.name)
+    if values is None:
+        return list(range(definition.buckets))
+    return sorted({bucket_of(definition, value) for value in values})
+
+
+def _values(domain: Mapping[int, Any] | None, kind: Kind) -> list[Any] | None:
+    """The values that a column's condition leaves; None where they are not a few, or may be null."""
+    ranges = None if domain is None or domain.get(2, False) else domain[1].get(3)
+    if ranges is None:
+        return None
+    values = list(_exact(ranges[1], kind))
+    return values if len(values) == len(ranges[1]) and len(values) <= PREFIXES_MAX else None
+
+
+def _exact(ranges: Sequence[Mapping[int, Any]], kind: Kind) -> Iterator[Any]:
+    """The values of those ranges that are one value each."""
+    for one in ranges:
+        low, high = one[1], one[2]
+        if 1 in low and low == high and low[2] == _EXACTLY:
+            yield value_in(low[1], kind)

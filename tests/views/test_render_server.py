@@ -1,0 +1,102 @@
+"""Live views that read hot rows from the server: their text, and what Trino is given for them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.views.test_config import SETTINGS, properties
+from tests.views.test_render import EVENTS, plan, window, without_comments
+from tests.views.test_row_filter import FILTER
+from thermocline.errors import ConfigInvalid
+from thermocline.rules.definition import LiveTable
+from thermocline.settings import ServingSettings, Settings, ViewsSettings
+from thermocline.settings.model import TrinoEndpointSettings
+from views.config import trino_files
+from views.plan import modes_of
+from views.render import Mode, query
+
+NARROW = LiveTable.build(
+    name="profiles",
+    identifier="app.profiles",
+    topics=["profiles"],
+    key=["id"],
+    columns={"id": "int", "At": "timestamptz", "price": "decimal(9, 2)"},
+)
+LIVE = """\
+SELECT cold."id", cold."At", cold."price"
+FROM "lake"."app"."profiles" FOR VERSION AS OF 8123456789 AS cold
+LEFT JOIN (
+  SELECT
+    "id" AS "id",
+    true AS _is_mentioned
+  FROM "hot"."live"."profiles_d1"
+  WHERE h_snapshot = 8123456789 AND h_scans = 2
+    AND h_asked = CAST(to_unixtime(current_timestamp(6)) * 1e6 AS bigint)
+) AS hot
+  ON hot."id" = cold."id"
+WHERE hot._is_mentioned IS NULL
+UNION ALL
+SELECT
+  "id" AS "id",
+  CAST(from_unixtime_nanos(CAST("h_c1" AS decimal(38, 0)) * 1000) AS timestamp(6) with time zone) AS "At",
+  CAST("price" AS decimal(9, 2)) AS "price"
+FROM "hot"."live"."profiles_d1"
+WHERE h_snapshot = 8123456789 AND h_scans = 2
+  AND h_asked = CAST(to_unixtime(current_timestamp(6)) * 1e6 AS bigint) AND NOT h_deleted"""
+
+
+def served(mode: Mode, definition: LiveTable = NARROW, **options: Any) -> str:
+    return query(plan(mode, window(), definition, server="hot", **options))
+
+
+def test_the_live_view_takes_both_of_its_scans_from_one_state() -> None:
+    assert without_comments(served(Mode.LIVE)) == LIVE
+
+
+def test_the_view_by_key_and_that_of_a_table_without_a_key_read_hot_rows_once() -> None:
+    for text in (served(Mode.LIVE_BY_KEY), served(Mode.LIVE, EVENTS)):
+        assert text.count("h_scans = 1") == text.count('"hot"."live"') == text.count("h_asked") == 1
+
+
+@pytest.mark.parametrize("mode", [Mode.LIVE, Mode.LIVE_BY_KEY])
+def test_the_row_filter_is_the_last_thing_that_a_served_view_does(mode: Mode) -> None:
+    assert served(mode, row_filter=FILTER).endswith(f"\n)\nWHERE ({FILTER}\n)")
+
+
+def test_tables_that_sql_can_not_read_have_live_views_where_the_server_gives_their_rows() -> None:
+    table = SETTINGS.table("profiles")
+    avro = replace(NARROW, envelope="debezium")
+    assert list(modes_of(table, avro)) == [Mode.COLD]
+    assert set(modes_of(table, avro, "server")) == {Mode.LIVE, Mode.LIVE_BY_KEY, Mode.COLD}
+    assert list(modes_of(table, replace(NARROW, partial_updates=True), "server")) == [Mode.COLD]
+
+
+def settings(**views: Any) -> Settings:
+    serving = ServingSettings(trino=TrinoEndpointSettings(port=9100))
+    return SETTINGS.model_copy(update={"views": ViewsSettings(hot="server", **views), "serving": serving})
+
+
+def test_trino_gets_a_catalog_on_the_endpoint_that_the_publisher_alone_may_read() -> None:
+    files = trino_files(settings()).files
+    catalog = properties(files["catalog/hot.properties"])
+    assert catalog["trino.thrift.client.addresses"] == "127.0.0.1:9100"
+    assert catalog["trino.thrift.client.transport"] == "FRAMED"
+    rules = json.loads(files["access-control.json"])
+    readers = [rule.get("user") for rule in rules["tables"] if rule.get("catalog") == "hot"]
+    assert readers == ["thermocline"]
+    users = [rule.get("user") for rule in rules["catalogs"] if "hot" in rule.get("catalog", "")]
+    assert users == ["thermocline"]
+    elsewhere = trino_files(settings(server="h2", server_address="server:1")).files
+    other = properties(elsewhere["catalog/h2.properties"])
+    assert other["trino.thrift.client.addresses"] == "server:1"
+    assert "catalog/hot.properties" not in trino_files(SETTINGS).files
+
+
+def test_an_endpoint_without_a_port_is_named() -> None:
+    without = SETTINGS.model_copy(update={"views": ViewsSettings(hot="server")})
+    with pytest.raises(ConfigInvalid, match=r"serving\.trino\.port"):
+        trino_files(without)
