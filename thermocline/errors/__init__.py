@@ -33,6 +33,7 @@ from thermocline.errors.query import (
 )
 from thermocline.errors.request import (
     BadParameter,
+    ChangesUnknown,
     HotBytesExceeded,
     MethodNotAllowed,
     NoKey,
@@ -100,6 +101,7 @@ __all__ = [
     "BadParameter",
     "BadRecord",
     "CatalogUnreachable",
+    "ChangesUnknown",
     "ClusterReplaced",
     "CommitRejected",
     "CommitUnknown",
