@@ -60,7 +60,7 @@ class ExtractBody(_Strict):
 
     def wanted(self) -> Wanted:
         """The same, for an extract. Raises `BadParameter`."""
-        since = self.since and ReadPoint.parse(self.since.model_dump_json())
+        since = None if self.since is None else ReadPoint.parse(self.since.model_dump_json())
         return Wanted(self.columns, self.where, self.limit, since)
 
 

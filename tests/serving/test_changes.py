@@ -5,7 +5,6 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -115,8 +114,8 @@ def test_changes_make_the_later_extract_of_the_earlier_one(
 ) -> None:
     """Goal: whatever lies between two read points, the changes are exactly what tells their extracts apart.
 
-    Method: random records of few keys, some of them late, unchanged or partial; commits at random seams by the
-    tasks of ingest, which rewrite files; changes since any earlier read point, with and without a condition.
+    Method: random records of few keys, some late, unchanged or partial; commits at random seams by the tasks
+    of ingest, which merge files; changes since any earlier read point, with and without a condition.
     """
     chance = random.Random(seed)
     world, table = served(definition)
