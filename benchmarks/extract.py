@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import threading
 import time
 from itertools import islice
 from pathlib import Path
@@ -19,10 +18,6 @@ from benchmarks._table import KEYS_PER_USER, filled, write
 from benchmarks.lookup import lag
 from embedded.stack import TABLE, Command, Stack
 from embedded.workload import Workload
-from ingest.owner import Owner
-from thermocline.iceberg.catalog import current_state, open_table
-from thermocline.process.clock import SystemClock
-from thermocline.rules.read_point import ReadPoint
 
 ROUNDS = 3
 MEDIA = {
@@ -34,7 +29,6 @@ MEDIA = {
 Body = dict[str, Any]
 WHOLE: Body = {}
 TEXTS = ("csv", "jsonl")
-CHANGED_KEYS = 10_000
 # An entity, of ten rows, and the rows with a value, each of a row that the table has.
 CONDITIONS = {"key_prefix": "app_id = {app_id} AND user_id = '{user_id}'", "value": "value = '{value}'"}
 
@@ -66,7 +60,6 @@ def main() -> None:
             (row,) = _table(stack, {"limit": 1, "where": "value IS NOT NULL"}).to_pylist()
             for name, condition in CONDITIONS.items():
                 figures[f"where_{name}"] = _extracts(stack, "arrow", {"where": condition.format(**row)})
-            figures["since"] = _changes(stack, server, options.seed + 2, options.rows)
             figures["server_peak_mb"] = _peak_mb(server)
         cold, overlaid = (
             figures["cold_arrow"]["rows_per_second"],
@@ -79,7 +72,7 @@ def main() -> None:
 def _extracts(stack: Stack, name: str, body: Body = WHOLE) -> dict[str, float]:
     """The best of a few rounds: the stream is read and thrown away, as a client with a quick disk would."""
     seconds = [seconds_of_extract(stack, name, body) for _ in range(ROUNDS)]
-    rows = _table(stack, body if "since" in body else body | {"columns": ["app_id"]}).num_rows
+    rows = _table(stack, body | {"columns": ["app_id"]}).num_rows
     say(f"  {name} {body or ''}: {rows:,} rows in {min(seconds):.2f} s")
     return {"seconds": round(min(seconds), 2), "rows_per_second": round(rows / min(seconds)), "rows": rows}
 
@@ -94,24 +87,6 @@ def seconds_of_extract(stack: Stack, name: str, body: Body = WHOLE) -> float:
         for _ in answer.iter_raw(1 << 20):
             pass
     return time.perf_counter() - began
-
-
-def _changes(stack: Stack, server: Command, seed: int, rows: int) -> dict[str, Any]:
-    """What changed since a read point at which all was committed, and all rows at the same moment."""
-    owner = Owner.open(stack.settings, TABLE, SystemClock())
-    owner.catch_up(threading.Event())
-    since = _read_point_at_seam(stack)
-    write(stack, islice(Workload(seed, rows // KEYS_PER_USER, KEYS_PER_USER), CHANGED_KEYS))
-    owner.catch_up(threading.Event())
-    owner.close()
-    stack.wait_for(lambda: lag(stack) == 0, "the tailer has read all", server)
-    return {"changes": _extracts(stack, "arrow", {"since": since}), "whole": _extracts(stack, "arrow")}
-
-
-def _read_point_at_seam(stack: Stack) -> Body:
-    state = current_state(open_table(stack.settings, TABLE), TABLE)
-    point: Body = ReadPoint(state.snapshot_id, state.seam, state.seam).to_dict()
-    return point
 
 
 def _table(stack: Stack, body: Body) -> pa.Table:
