@@ -53,6 +53,7 @@ from serving.tables import ServedTable, Tables
 from serving.worker import Worker
 from thermocline.errors import (
     BadParameter,
+    ChangesUnknown,
     NotAcceptable,
     NotReady,
     RowNotFound,
@@ -190,7 +191,7 @@ async def batch(worker: OfWorker, table: Table, body: BatchBody, read_after: Rea
                 for one in FORMATS.values()
             },
         },
-        **problems(NotAcceptable, *ANSWERING),
+        **problems(NotAcceptable, ChangesUnknown, *ANSWERING),
     },
 )
 async def extract(
@@ -207,7 +208,7 @@ async def extract(
     """
     format_name = format_of(accept)
     coding = coding_of(accept_encoding, format_name)
-    wanted = Wanted() if body is None else Wanted(body.columns, body.where, body.limit)
+    wanted = Wanted() if body is None else body.wanted()
     definition = table.reader.cold.index.definition
     # Refused before it waits in line. Reading a long condition would keep others waiting here.
     await asyncio.to_thread(Selection.of, definition, wanted)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Any, BinaryIO, Final, Self
 
 import httpx
@@ -87,7 +86,7 @@ class Client:
             ThermoclineError: the server's own error.
         """
         accept = {"Accept": FORMATS[format_name].media_type, "Accept-Encoding": coding or "identity"}
-        body = {name: value for name, value in asdict(wanted or Wanted()).items() if value is not None}
+        body = _body(wanted or Wanted())
         path = f"/v1/tables/{table}/extract"
         received, tail = 0, b""
         with self._reached(), self._http.stream("POST", path, json=body, headers=accept) as response:
@@ -128,6 +127,12 @@ class Client:
             raise _error_of(msgspec.json.decode(response.content))
         detail = f"it answered {response.status_code} without a problem of ours; is it a Thermocline server?"
         raise ServerUnreachable(url=self._url, detail=detail)
+
+
+def _body(wanted: Wanted) -> dict[str, object]:
+    since = wanted.since and wanted.since.to_dict()
+    fields = {"columns": wanted.columns, "where": wanted.where, "limit": wanted.limit, "since": since}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _error_of(problem: Mapping[str, Any]) -> ThermoclineError:

@@ -131,7 +131,8 @@ class Extract:
         self._is_abandoned = False
         metadata = {READ_POINT_METADATA: self.read_point.to_header()}
         known = index.definition.given_schema
-        self.schema = pa.schema([known.field(name) for name in selection.columns], metadata)
+        self._given_schema = pa.schema([known.field(name) for name in selection.columns], metadata)
+        self.schema = self._given_schema
         given = {column.name: column for column in index.definition.given_columns}
         self.columns = tuple(given[name] for name in selection.columns)
         self._read_schema = pa.schema([known.field(name) for name in selection.read], metadata)
@@ -307,9 +308,9 @@ class Extract:
                 if batch.num_rows:
                     arrays = [
                         conformed(column, field.type, self._nested.get(field.name))
-                        for column, field in zip(batch, self.schema, strict=True)
+                        for column, field in zip(batch, self._given_schema, strict=True)
                     ]
-                    yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+                    yield pa.RecordBatch.from_arrays(arrays, schema=self._given_schema)
 
     def _positions(
         self, files: Sequence[ColdFile], positions_of: Callable[[ColdFile], BitMap | None]

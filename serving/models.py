@@ -7,7 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from serving.requests import ENTITIES_MAX, LIMIT_DEFAULT, LIMIT_MAX
+from serving.selection import Wanted
 from serving.where.sql import LENGTH_MAX
+from thermocline.rules.read_point import ReadPoint
 
 Offsets = Annotated[
     dict[str, dict[str, int]], Field(description="topic → partition → next offset", title="Offsets")
@@ -22,6 +24,14 @@ class BatchBody(_Strict):
     """Several entities, or rows, by their key columns: integers as JSON numbers, all else as strings."""
 
     entities: Annotated[list[dict[str, Any]], Field(max_length=ENTITIES_MAX)]
+
+
+class ReadPointBody(BaseModel):
+    """What an answer reflects: the snapshot, and the records of each partition in [seam, end)."""
+
+    snapshot_id: str
+    seam: Offsets
+    end: Offsets
 
 
 class ExtractBody(_Strict):
@@ -40,20 +50,24 @@ class ExtractBody(_Strict):
         ),
     ] = None
     limit: Annotated[int | None, Field(description="At most so many rows, any of them.", ge=0)] = None
+    since: Annotated[
+        ReadPointBody | None,
+        Field(
+            description="Only the keys that had a record since this read point, with their row as of now "
+            '(_change_type "upsert") or that there is none ("delete").'
+        ),
+    ] = None
+
+    def wanted(self) -> Wanted:
+        """The same, for an extract. Raises `BadParameter`."""
+        since = None if self.since is None else ReadPoint.parse(self.since.model_dump_json())
+        return Wanted(self.columns, self.where, self.limit, since)
 
 
 class RefusedQuery(_Strict):
     """How many refused records are listed."""
 
     limit: Annotated[int, Field(ge=1, le=LIMIT_MAX)] = LIMIT_DEFAULT
-
-
-class ReadPointBody(BaseModel):
-    """What an answer reflects: the snapshot, and the records of each partition in [seam, end)."""
-
-    snapshot_id: str
-    seam: Offsets
-    end: Offsets
 
 
 class RefusedRecord(BaseModel):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import msgspec
 
 from serving.answer import answer_json, refused_json
+from serving.changes import Changes
 from serving.cold.folder import ColdFolder, publish
 from serving.cold.manifest import source_of
 from serving.encode import encoded
@@ -30,6 +31,7 @@ from serving.hot.view import HotReader
 from serving.layout import COLD, HOT, SPILL
 from serving.lookup import TableReader
 from serving.selection import Selection, Wanted
+from serving.since import check_log_since, state_since
 from serving.storage import storage_named
 from thermocline.errors import NotReady, ReadAfterTimeout, ReadPointGone, TombstonesGone
 from thermocline.iceberg.catalog import (
@@ -116,11 +118,28 @@ def extract(
     As of now, or as of ``at``; compressed, if a coding is named.
 
     Raises:
+        ChangesUnknown: what changed since the read point that is wanted can't be told (any more).
         ReadPointGone: that snapshot, or a record up to those ends, is not there (any more).
         ThermoclineError: what is wanted is wrong, a source is away, or the log does not fit the table.
     """
-    with opened(settings, table, at) as private:
-        return private.extract(wanted or Wanted(), format_name, sink, progress, coding)
+    wanted = wanted or Wanted()
+    with opened(settings, table, at, wanted.since) as private:
+        return private.extract(wanted, format_name, sink, progress, coding)
+
+
+def changes(settings: Settings, table: str, wanted: Wanted) -> Extract:
+    """What changed since the wanted read point, as of now. To be closed, with all that it is read from.
+
+    Raises:
+        ChangesUnknown: that can't be told (any more).
+        ThermoclineError: what is wanted is wrong, a source is away, or the log does not fit the table.
+    """
+    with ExitStack() as on_error:
+        private = on_error.enter_context(opened(settings, table, since=wanted.since))
+        on_close = ExitStack()
+        extract = private.stream(wanted, private.folder / SPILL, on_close.close)
+        on_close.push(on_error.pop_all())
+        return extract
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,22 +190,29 @@ class Private:
             progress(stream.rows)
         return stream.read_point
 
-    def stream(self, wanted: Wanted, spill_folder: Path) -> Extract:
+    def stream(
+        self, wanted: Wanted, spill_folder: Path, on_close: Callable[[], None] = lambda: None
+    ) -> Extract:
         """An extract that is read here; several may be read at once. The block closes what it reads from."""
         selection = Selection.of(self.definition, wanted)
         age_seconds = self.hot.age_seconds(SystemClock().monotonic())
-        return Extract(self.reader.cold, self.hot, selection, age_seconds, spill_folder)
+        parts = (self.reader.cold, self.hot, selection, age_seconds, spill_folder, on_close)
+        return Extract(*parts) if wanted.since is None else Changes(*parts, since=wanted.since.seam)
 
 
 @contextmanager
-def opened(settings: Settings, name: str, at: ReadPoint | None = None) -> Iterator[Private]:
+def opened(
+    settings: Settings, name: str, at: ReadPoint | None = None, since: ReadPoint | None = None
+) -> Iterator[Private]:
     """The table as of now, or as of ``at``, for as long as the block runs.
+
+    Its hot side begins at the snapshot's seam; as of now, it may begin at that of an earlier read point.
 
     Raises what ``extract`` raises.
     """
     with ExitStack() as until_the_end:
         with storage_named(name):
-            place = _placed(settings, name, at, until_the_end)
+            place = _placed(settings, name, at, until_the_end, since)
             private = _filled(settings, place, place.log_ends if at is None else at.end, until_the_end)
         yield private
 
@@ -222,9 +248,28 @@ class _Place:
     at: ReadPoint | None
     log: Log
     log_ends: Seam
+    since: _Since | None = None
 
 
-def _placed(settings: Settings, name: str, at: ReadPoint | None, until_the_end: ExitStack) -> _Place:
+@dataclass(frozen=True, slots=True)
+class _Since:
+    """A read point from which on the log is read, and what its snapshot says of itself."""
+
+    point: ReadPoint
+    state: SnapshotState
+
+    def check(self, definition: LiveTable, log: Log) -> None:
+        """Raises `ChangesUnknown` where the log no longer tells all since."""
+        check_log_since(definition, self.state, self.point, log, SystemClock().now_ms())
+
+
+def _placed(
+    settings: Settings,
+    name: str,
+    at: ReadPoint | None,
+    until_the_end: ExitStack,
+    since: ReadPoint | None = None,
+) -> _Place:
     clock = SystemClock()
     table = open_table(settings, name)
     definition = definition_of(table, name)
@@ -233,20 +278,27 @@ def _placed(settings: Settings, name: str, at: ReadPoint | None, until_the_end: 
     lease = SnapshotLease.begin(lambda: table.io, table.location(), state.snapshot_id, purpose, clock)
     until_the_end.callback(lease.release)
     log = Log(settings.kafka)
-    return _Place(table, definition, state, at, log, _checked_ends(definition, state, at, log))
+    earlier = None if since is None else _Since(since, state_since(table, definition, since))
+    if earlier is not None:
+        earlier.check(definition, log)
+    ends = _checked_ends(definition, state, at, log)
+    return _Place(table, definition, state, at, log, ends, earlier)
 
 
 def _filled(settings: Settings, place: _Place, ends: Seam, until_the_end: ExitStack) -> Private:
     clock = SystemClock()
     table, definition, state = place.table, place.definition, place.state
     name = definition.name
-    start = _of_places(state.seam, ends)
+    since = place.since
+    start = _of_places(state.seam if since is None else since.point.seam, ends)
     folder = Path(until_the_end.enter_context(TemporaryDirectory(prefix=FOLDER_PREFIX)))
     publish(folder / COLD, table, definition, state)
     tier = HotTier.open(folder / HOT, definition, start, clock, source=source_of(table, state))
     until_the_end.callback(tier.close)
     pin = hold(folder / HOT, name, state.snapshot_id, state.seam, clock)
     _fill(tier, definition, state, place.at, place.log, settings, start, ends)
+    if since is not None:
+        since.check(definition, place.log)  # safety: since-after-reading
     hot = until_the_end.enter_context(pin.open(SEAL_WAIT_SECONDS))
     reader = TableReader(
         name,

@@ -15,18 +15,21 @@ from thermocline.rules.definition import PROVENANCE
 if TYPE_CHECKING:
     from serving.where.predicate import Predicate
     from thermocline.rules.definition import LiveTable
+    from thermocline.rules.read_point import ReadPoint
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What a caller asks for; by default all.
 
-    ``where`` is a condition, as `parse_where` reads it. ``limit`` rows are any of those that match it.
+    ``where`` is a condition, as `parse_where` reads it. ``limit`` rows are any of those that match it. With
+    ``since``, only what changed since that read point.
     """
 
     columns: Sequence[str] | None = None
     where: str | None = None
     limit: int | None = None
+    since: ReadPoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +53,27 @@ class Selection:
             BadParameter: a name is neither a declared column nor one of provenance.
             BadParameter: a column is named twice, or none is.
             BadParameter: as `parse_where`; or the limit is negative.
+            BadParameter: changes are asked for with a limit, or without a key column.
         """
         if wanted.limit is not None and wanted.limit < 0:
             raise BadParameter(name="limit", problem="it is a number of rows, 0 or more")
         columns = _columns(definition, wanted.columns)
+        if wanted.since is not None:
+            _check_changes(definition, columns, wanted.limit)
         predicate = None if wanted.where is None else parse_where(definition, wanted.where)
         looked_at = () if predicate is None else columns_of(predicate)
         read = tuple(dict.fromkeys((*columns, *looked_at)))
         return cls(columns, read, predicate, KeyRange.of(definition, predicate), wanted.limit)
+
+
+def _check_changes(definition: LiveTable, columns: Sequence[str], limit: int | None) -> None:
+    """Makes sure that all changes are given, and each with its key. Raises `BadParameter`."""
+    if limit is not None:
+        raise BadParameter(name="limit", problem="some of the changes are no use; leave limit or since out")
+    for name in definition.key:
+        if name not in columns:
+            problem = f"with since, it names every key column, and {name} is missing"
+            raise BadParameter(name="columns", problem=problem)
 
 
 def _columns(definition: LiveTable, wanted: Sequence[str] | None) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +26,7 @@ from serving.hot.pinned import hold
 from serving.hot.view import HotReader
 from serving.layout import COLD, HOT, SPILL, TAILER_STATUS
 from serving.lookup import TableReader
+from serving.private import changes
 from serving.selection import Selection
 from serving.storage import storage_named
 from thermocline.errors import NotReady, TableMissing, ThermoclineError, UnknownTable
@@ -52,6 +54,7 @@ SEAL_WAIT_SECONDS: Final = 5.0
 COUNTED_MS: Final = 600_000
 """So long a worker counts lookups and extracts before it leaves the counts beside the table."""
 
+OpenChanges = Callable[["Wanted"], Extract]
 LeaveCounts = Callable[[str, ReadCounts, int], None]
 """Takes the table's location, the counts, and until when they were made, in milliseconds since 1970."""
 
@@ -70,11 +73,12 @@ class ServedTable:
         stale_after_seconds: float,
         leave_counts: LeaveCounts = lambda *_: None,
         open_io: Callable[[], FileIO] | None = None,
+        open_changes: OpenChanges | None = None,
     ) -> None:
         """``definition`` is the one in force when the server started; ``snapshots`` is where they appear.
 
         ``leave_counts`` takes what was asked for lately to where maintenance finds it. Long extracts leave a
-        lease by ``open_io``; none without it.
+        lease by ``open_io``; none without it. ``open_changes`` reads what changed since a read point.
         """
         self.name = definition.name
         self._definition = definition
@@ -82,6 +86,7 @@ class ServedTable:
         self._clock = clock
         self._leave_counts = leave_counts
         self._open_io = open_io
+        self._open_changes = open_changes
         self._lease: ReaderLease | None = None
         self._leased: ColdIndex | None = None  # the snapshot that the lease names
         self._is_gone = False
@@ -136,10 +141,13 @@ class ServedTable:
 
         Raises:
             BadParameter: as `Selection.of`.
+            ChangesUnknown: what changed since the wanted read point can't be told (any more).
             NotReady: there is no snapshot yet, or no seal came in time, or the hot tier is being read again
                 and is still behind the floor.
             StorageFailed: a disk fails or is full.
         """
+        if wanted.since is not None:
+            return self._changes(wanted, floor)
         for attempt in range(PIN_ATTEMPTS):
             try:
                 with storage_named(self.name):
@@ -237,6 +245,17 @@ class ServedTable:
             on_error.pop_all()
         return extract
 
+    def _changes(self, wanted: Wanted, floor: Seam) -> Extract:
+        """Read from table and log, since the hot tier doesn't reach back to an earlier seam."""
+        assert self._open_changes is not None
+        self.check_exists()
+        self._reader.counts.extracts += 1
+        extract = self._open_changes(wanted)
+        if not extract.read_point.end.at_least(floor):
+            extract.close()
+            raise NotReady(table=self.name, detail="the log ends before earlier answers did")
+        return extract
+
     def _leased_while_read(self, index: ColdIndex) -> Callable[[], None]:
         """A lease of the snapshot, for when its files are read for long; what releases it."""
         if self._open_io is None:
@@ -318,6 +337,7 @@ def open_tables(settings: Settings, definitions: Mapping[str, LiveTable]) -> Tab
                 settings.serving.stale_after_seconds,
                 leave_counts(name),
                 open_io(name),
+                partial(changes, settings, name),
             )
             for name, definition in definitions.items()
         ]

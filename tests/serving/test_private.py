@@ -19,6 +19,7 @@ from tests.manual_clock import ManualClock
 from tests.partition_spec import partition_spec_of
 from thermocline.errors import (
     BadParameter,
+    ChangesUnknown,
     NotReady,
     ReadAfterTimeout,
     ReadPointGone,
@@ -396,3 +397,112 @@ def test_a_disk_nearly_full_is_not_called_too_much_hot_data(
     monkeypatch.setattr("serving.hot.tier.DISK_FREE_BYTES_MIN", 1 << 60)
     with pytest.raises(NotReady, match="disk"):
         _extracted(private_world)
+
+
+def _changed(private_world: SimpleNamespace, since: ReadPoint) -> dict[str, tuple[str, str | None]]:
+    sink = io.BytesIO()
+    wanted = Wanted(since=since)
+    private.extract(private_world.settings, "profiles", wanted, "arrow", sink, None, lambda _: None)
+    rows = pa.ipc.open_stream(sink.getvalue()).read_all().to_pylist()
+    return {row["user_id"]: (row["_change_type"], row["value"]) for row in rows}
+
+
+def test_changes_are_those_of_all_records_from_the_seam_of_the_read_point_on(
+    private_world: SimpleNamespace,
+) -> None:
+    world = private_world.world
+    _, first = _extracted(private_world)
+    assert _changed(private_world, first) == {}
+    world.produce(_profile("u8"), _value("committed"))
+    _commit(private_world.table, world)
+    world.produce(_profile("u0"), None)
+    world.produce(_profile("u1"), _value("hot"), partition=1)
+    hot = {"u0": ("delete", None), "u1": ("upsert", "hot")}
+    assert _changed(private_world, first) == {"u8": ("upsert", "committed"), **hot}
+    _, second = _extracted(private_world)
+    assert _changed(private_world, second) == hot  # given again, since they are not committed yet
+    world.produce(_profile("u9"), None)
+    extract = private.changes(private_world.settings, "profiles", Wanted(since=second))
+    folder = extract._spill_folder.parent
+    assert sum(batch.num_rows for batch in extract.batches()) == 3
+    assert folder.exists()
+    extract.close()
+    assert not folder.exists()
+
+
+def _with_more(**summary: str) -> Callable[[SimpleNamespace, ReadPoint], ReadPoint]:
+    """A commit that says more of itself, and an ordinary one after it."""
+
+    def commit(private_world: SimpleNamespace, point: ReadPoint) -> ReadPoint:
+        for user, more in (("u7", summary), ("u8", {})):
+            private_world.world.produce(_profile(user), _value("committed"))
+            _commit(private_world.table, private_world.world, **more)
+        return point
+
+    return commit
+
+
+def _trimmed(private_world: SimpleNamespace, point: ReadPoint) -> ReadPoint:
+    _with_more()(private_world, point)
+    private_world.log.starts = lambda _: private_world.world.seam
+    return point
+
+
+def _recreated(private_world: SimpleNamespace, point: ReadPoint) -> ReadPoint:
+    private_world.log.topic_id = "another"
+    return point
+
+
+def _by_another(private_world: SimpleNamespace, point: ReadPoint) -> ReadPoint:
+    table = private_world.table
+    table.append(private_world.world.definition.table_schema.empty_table())
+    return _with_more()(private_world, point)
+
+
+UNTOLD: dict[str, Callable[[SimpleNamespace, ReadPoint], ReadPoint]] = {
+    "not in the table's history": lambda _, point: ReadPoint(1, point.seam, point.end),
+    "has another seam": lambda _, point: ReadPoint(point.snapshot_id, Seam(), point.end),
+    "the log ends at": lambda _, point: ReadPoint(
+        point.snapshot_id, point.seam, point.end.advanced({("profiles", 0): 99})
+    ),
+    "replayed quarantined records": _with_more(**{catalogs.SUMMARY_REPLAYED: "{}"}),
+    "accepted that the log": _with_more(**{catalogs.SUMMARY_ACCEPTED: "{}"}),
+    "definition was altered": _with_more(**{catalogs.SUMMARY_DEFINITION_VERSION: "0"}),
+    "written by another program": _by_another,
+    "the log no longer holds": _trimmed,
+    "topic": _recreated,
+}
+
+
+@pytest.mark.parametrize("reason", UNTOLD)
+def test_changes_that_history_or_log_do_not_tell_are_refused_with_the_reason(
+    private_world: SimpleNamespace, reason: str
+) -> None:
+    _, point = _extracted(private_world)
+    point = UNTOLD[reason](private_world, point)
+    with pytest.raises(ChangesUnknown, match=reason) as refused:
+        _changed(private_world, point)
+    assert "thermocline extract profiles" in refused.value.next
+
+
+@pytest.mark.parametrize("while_read", [False, True])
+def test_changes_of_which_tombstones_may_be_gone_are_refused(
+    private_world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, while_read: bool
+) -> None:
+    """Method: two hours pass before the log is looked at, or while it is read; all of it is committed."""
+    _, point = _extracted(private_world)
+    private_world.log.is_compacted = True
+    private_world.world.produce(_profile("u9"), _value("later"))
+    _commit(private_world.table, private_world.world)
+    assert _changed(private_world, point) == {"u9": ("upsert", "later")}
+    two_hours_later = ManualClock(SystemClock().now_ms() + 7_200_000)
+
+    def pass_on() -> None:
+        monkeypatch.setattr(private, "SystemClock", lambda: two_hours_later)
+
+    if while_read:
+        private_world.log.while_it_is_read = pass_on
+    else:
+        pass_on()
+    with pytest.raises(ChangesUnknown, match="tombstones"):
+        _changed(private_world, point)

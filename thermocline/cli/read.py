@@ -134,6 +134,13 @@ def extract(  # noqa: PLR0913, PLR0917  (a command has as many options)
         str | None,
         typer.Option(metavar="READ_POINT", help="Read as of this read point (from an earlier answer)."),
     ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="READ_POINT",
+            help="Only keys with a record since this read point; _change_type says upsert or delete.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -146,7 +153,7 @@ def extract(  # noqa: PLR0913, PLR0917  (a command has as many options)
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write rows as of one read point to a file or stdout: all, or those that match a condition.
+    """Write rows as of one read point to a file or stdout: all, those that match a condition, or changes.
 
     As an Arrow stream, a Parquet file, CSV or JSON lines. CSV and JSON lines are compressed where PATH ends
     with .gz or .zst. If it fails, no file appears; of what it wrote to stdout, the exit code says that it is
@@ -155,11 +162,14 @@ def extract(  # noqa: PLR0913, PLR0917  (a command has as many options)
     Example: `thermocline extract profiles --where "app_id = 7" --limit 10 --format jsonl`
     """
     from serving.selection import Wanted
+    from thermocline.rules.read_point import ReadPoint
 
     chosen = format or _format_of(output)
     coding = _coding_of(output, chosen)
     names = [column.strip() for column in columns.split(",")] if columns else None
-    wanted = Wanted(names, where, limit)
+    wanted = Wanted(names, where, limit, ReadPoint.parse(since) if since else None)
+    if since and at:
+        raise BadParameter(name="--at", problem="changes are given up to now; leave --at or --since out")
     if url and at:
         raise BadParameter(name="--at", problem="a server extracts as of now; leave --at or --url out")
     read = _reader(context, name, wanted, chosen, coding, at, url)

@@ -57,10 +57,25 @@ class ReadPoint:
         """From the JSON of an answer."""
         return cls(int(body["snapshot_id"]), _offsets(body["seam"]), _offsets(body["end"]))
 
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """From what ``to_json`` gave, kept for the next extract. Raises `ValueError`."""
+        try:
+            return cls.of(json.loads(text))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError("it is no read point's JSON") from error
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON of an answer."""
+        offsets = {
+            name: {topic: {str(p): at for p, at in parts.items()} for topic, parts in of.items()}
+            for name, of in (("seam", self.seam), ("end", self.end))
+        }
+        return {"snapshot_id": str(self.snapshot_id), **offsets}
+
     def to_json(self) -> str:
-        """As ``thermocline extract --at`` and ``views pin --at`` take it."""
-        fields = {"snapshot_id": str(self.snapshot_id), "seam": self.seam, "end": self.end}
-        return json.dumps(fields, separators=(",", ":"))
+        """As ``thermocline extract --at`` and ``--since`` and ``views pin --at`` take it."""
+        return json.dumps(self.to_dict(), separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import anyio.from_thread
 import anyio.to_thread
 import httpx
 
-from thermocline.client.answers import Answer, KeyValue, ReadAfter, Refused
+from thermocline.client.answers import Answer, KeyValue, ReadAfter, ReadPoint, Refused
 from thermocline.client.requests import TIMEOUT_SECONDS, Call, Reply, Requests, Steps, Wait, Wanted, is_answer
 from thermocline.client.retries import DEFAULT, Retries
 from thermocline.client.streams import (
@@ -78,9 +78,10 @@ class AsyncClient:
         where: str | None = None,
         limit: int | None = None,
         read_after: ReadAfter | None = None,
+        since: ReadPoint | None = None,
     ) -> AsyncExtract:
         """As `Client.extract`: ``async with await client.extract("profiles") as extract: ...``."""
-        steps = self._requests.extract(table, Wanted(columns, where, limit, read_after), ARROW)
+        steps = self._requests.extract(table, Wanted(columns, where, limit, read_after, since), ARROW)
         extract = AsyncExtract(table, await self._run(steps), self._requests.url)
         await extract.open()
         return extract
@@ -96,11 +97,12 @@ class AsyncClient:
         limit: int | None = None,
         compression: str | None = None,
         read_after: ReadAfter | None = None,
+        since: ReadPoint | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> ExtractInfo:
         """As `Client.download`."""
         media_type, end_mark = format_of(format)
-        wanted = Wanted(columns, where, limit, read_after)
+        wanted = Wanted(columns, where, limit, read_after, since)
         response = await self._run(self._requests.extract(table, wanted, media_type, compression))
         received = Received(self._requests.url, end_mark)
         try:

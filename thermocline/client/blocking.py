@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO, Self, TypeVar
 
 import httpx
 
-from thermocline.client.answers import Answer, KeyValue, ReadAfter, Refused
+from thermocline.client.answers import Answer, KeyValue, ReadAfter, ReadPoint, Refused
 from thermocline.client.requests import TIMEOUT_SECONDS, Call, Reply, Requests, Steps, Wait, Wanted, is_answer
 from thermocline.client.retries import DEFAULT, Retries
 from thermocline.client.streams import (
@@ -90,12 +90,13 @@ class Client:
         where: str | None = None,
         limit: int | None = None,
         read_after: ReadAfter | None = None,
+        since: ReadPoint | None = None,
     ) -> Extract:
         """All rows, or those for which ``where`` is true, at one read point, as a stream. Needs pyarrow.
 
         To be read to its end or closed: ``with client.extract("profiles") as extract: ...``.
         """
-        steps = self._requests.extract(table, Wanted(columns, where, limit, read_after), ARROW)
+        steps = self._requests.extract(table, Wanted(columns, where, limit, read_after, since), ARROW)
         return Extract(table, self._run(steps), self._requests.url)
 
     def download(  # noqa: PLR0913  (all but two have defaults)
@@ -109,6 +110,7 @@ class Client:
         limit: int | None = None,
         compression: str | None = None,
         read_after: ReadAfter | None = None,
+        since: ReadPoint | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> ExtractInfo:
         """Writes an extract to ``sink`` in another format: arrow, parquet, csv or jsonl; what it reflects.
@@ -119,7 +121,7 @@ class Client:
             StreamCut: the server or the connection failed; what was written until then is incomplete.
         """
         media_type, end_mark = format_of(format)
-        wanted = Wanted(columns, where, limit, read_after)
+        wanted = Wanted(columns, where, limit, read_after, since)
         response = self._run(self._requests.extract(table, wanted, media_type, compression))
         received = Received(self._requests.url, end_mark)
         try:

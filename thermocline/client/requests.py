@@ -19,6 +19,7 @@ from thermocline.client.answers import (
     Answer,
     KeyValue,
     ReadAfter,
+    ReadPoint,
     Refused,
     key_json,
     key_text,
@@ -68,6 +69,7 @@ class Wanted:
     where: str | None
     limit: int | None
     read_after: ReadAfter | None
+    since: ReadPoint | None = None
 
 
 Reply = httpx.Response | httpx.TransportError | None
@@ -112,8 +114,10 @@ class Requests:
         self, table: str, wanted: Wanted, media_type: str, coding: str | None = None
     ) -> Steps[httpx.Response]:
         """The response to be streamed, compressed where a coding is named."""
-        named = {"columns": wanted.columns and list(wanted.columns), "where": wanted.where}
-        body = {name: value for name, value in {**named, "limit": wanted.limit}.items() if value is not None}
+        named: dict[str, Any] = {"columns": wanted.columns and list(wanted.columns), "where": wanted.where}
+        since = wanted.since and wanted.since.to_dict()
+        named |= {"limit": wanted.limit, "since": since}
+        body = {name: value for name, value in named.items() if value is not None}
         accepted = {"Accept": media_type, "Accept-Encoding": coding or "identity"}
         headers = {**accepted, **_headers(wanted.read_after)}
         call = Call("POST", _path(table, "extract"), json=body, headers=headers, is_streamed=True)

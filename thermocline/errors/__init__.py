@@ -33,6 +33,7 @@ from thermocline.errors.query import (
 )
 from thermocline.errors.request import (
     BadParameter,
+    ChangesUnknown,
     HotBytesExceeded,
     LiveViewRefused,
     MethodNotAllowed,
@@ -101,6 +102,7 @@ __all__ = [
     "BadParameter",
     "BadRecord",
     "CatalogUnreachable",
+    "ChangesUnknown",
     "ClusterReplaced",
     "CommitRejected",
     "CommitUnknown",

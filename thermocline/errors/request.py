@@ -267,6 +267,28 @@ class ReadPointGone(RequestError):
         return self.again or f"thermocline extract {self.table}      (without --at: reads it as of now)"
 
 
+class ChangesUnknown(RequestError):
+    """What changed since that read point can't be told any more.
+
+    Changes are read from the log, from the read point's seam on. So the log must still hold all records from
+    there on, also the tombstones that compaction drops in time; the read point's snapshot must be in the
+    table's history, which outlives its expiry; and nothing else may have gone into the table since: no
+    replay of quarantined records, no alteration of the definition, no accepted loss, no other topic or
+    cluster, no rows by another program, no rollback.
+
+    Nothing was given. Take a full extract; its read point is where the next changes begin.
+    """
+
+    code = "changes-unknown"
+    http_status = 410
+    exit_code = ExitCode.UNAVAILABLE
+    _what = "what changed in table {table} since that read point can't be told: {detail}"
+    _next = "thermocline extract {table}      (without --since: all rows)"
+
+    table: str
+    detail: str
+
+
 class HotBytesExceeded(RequestError):
     """There are too many uncommitted records to read them here.
 

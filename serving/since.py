@@ -1,0 +1,110 @@
+"""Whether table and log still tell all that changed since a read point.
+
+What changed is read from the log, from the read point's seam on: the snapshot at that seam and the records
+from there on are all that later states come from. So history must show that nothing else went into the table,
+and the log must still hold those records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from serving.storage import storage_named
+from thermocline.errors import (
+    ChangesUnknown,
+    ClusterReplaced,
+    OffsetsGone,
+    PartitionsShrunk,
+    SeamBeyondLog,
+    TombstonesGone,
+    TopicCompacted,
+    TopicReplaced,
+)
+from thermocline.iceberg.lineage import whole_lineage
+from thermocline.rules.identity import check_not_compacted, check_source, check_tombstones
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from thermocline.iceberg.catalog import SnapshotState
+    from thermocline.iceberg.lineage import Link
+    from thermocline.kafka.log import Log
+    from thermocline.rules.definition import LiveTable
+    from thermocline.rules.read_point import ReadPoint
+    from thermocline.rules.seam import Seam
+
+_LOG_CHANGED = (
+    ClusterReplaced,
+    OffsetsGone,
+    PartitionsShrunk,
+    SeamBeyondLog,
+    TombstonesGone,
+    TopicCompacted,
+    TopicReplaced,
+)
+
+
+def state_since(table: Table, definition: LiveTable, since: ReadPoint) -> SnapshotState:
+    """What the read point's snapshot says of itself. It may be expired, as long as history has it.
+
+    Raises:
+        ChangesUnknown: it is not in main's history, or something else than the log went into the table since.
+    """
+    name = definition.name
+    with storage_named(name):
+        links = whole_lineage(table)
+    place = next((at for at, link in enumerate(links) if link.snapshot_id == since.snapshot_id), None)
+    if place is None:
+        detail = f"snapshot {since.snapshot_id} is not in the table's history (any more)"
+        raise ChangesUnknown(table=name, detail=detail)
+    state = links[place].state
+    if state is None or state.seam != since.seam:
+        detail = f"snapshot {since.snapshot_id} has another seam: it is no read point of this table"
+        raise ChangesUnknown(table=name, detail=detail)
+    problem = next(_untold(links[place:], definition.version), None)
+    if problem is not None:  # safety: since-history
+        raise ChangesUnknown(table=name, detail=problem)
+    return state
+
+
+def check_log_since(
+    definition: LiveTable, state: SnapshotState, since: ReadPoint, log: Log, now_ms: int
+) -> None:
+    """Makes sure that the log still tells of each key that had a record since the read point.
+
+    Raises:
+        ChangesUnknown: it is another log, or it has lost records or tombstones of that time.
+    """
+    name = definition.name
+    try:
+        _, ends = check_source(name, state, log, definition.topics)
+        check_not_compacted(definition, log)
+        if definition.has_key:
+            check_tombstones(definition, state, ends, log, now_ms)  # safety: since-tombstones
+    except _LOG_CHANGED as error:
+        raise ChangesUnknown(table=name, detail=error.what) from error
+    check_reached(name, ends, since)
+
+
+def check_reached(name: str, ends: Seam, since: ReadPoint) -> None:
+    """Makes sure that what is read ends no earlier than the read point. Raises `ChangesUnknown`."""
+    if not ends.at_least(since.end):
+        raise ChangesUnknown(table=name, detail=f"the log ends at {ends}, before {since.end}")
+
+
+def _untold(links: Sequence[Link], version: int) -> Iterator[str]:
+    """Why the log alone doesn't tell what changed between the first of these snapshots and the last one."""
+    taken_over = {one for link in links for one in link.taken_over}
+    for place, link in enumerate(links):
+        at = f"snapshot {link.snapshot_id}"
+        if link.state is None:
+            if link.snapshot_id not in taken_over:
+                yield f"{at} was written by another program"
+            continue
+        if link.state.definition_version != version:
+            yield "the table's definition was altered since"
+        if place and link.is_replay:
+            yield f"{at} replayed quarantined records, from before the read point"
+        if place and link.is_accepted:
+            yield f"{at} accepted that the log doesn't go on where the table was"
