@@ -16,7 +16,7 @@ from embedded.s3 import LocalS3
 from thermocline.iceberg.catalog_properties import java_properties
 from thermocline.jvm.jars import Report, in_silence, jars_of
 from thermocline.jvm.java import find_java
-from thermocline.settings import CatalogSettings
+from thermocline.settings import CatalogSettings, PassThrough
 
 
 class LocalRestCatalog(JavaServer):
@@ -73,7 +73,8 @@ class LocalRestCatalog(JavaServer):
     def environment(self) -> Mapping[str, str]:
         """See `JavaServer`."""
         place = self._store.location("warehouse")
-        store = CatalogSettings(uri="sqlite:///", warehouse=place, properties=self._store.properties)
+        properties = PassThrough(self._store.properties)
+        store = CatalogSettings(uri="sqlite:///", warehouse=place, properties=properties)
         names = {
             **java_properties(store).values,
             "uri": f"jdbc:sqlite:{self.folder / 'catalog.db'}?busy_timeout=30000",

@@ -39,10 +39,7 @@ def test_a_table_is_there_after_both_servers_were_killed(store: LocalS3, tmp_pat
 def test_a_catalog_that_vends_credentials_is_used_without_keys(store: LocalS3, tmp_path: Path) -> None:
     with LocalRestCatalog(tmp_path, store, vends_credentials=True) as catalog:
         assert not any("-key" in name for name in catalog.properties)
-        settings = CatalogSettings(
-            type="rest", uri=catalog.url, properties={**catalog.properties, "credential": "id:secret"}
-        )
-        client = open_catalog(settings)
+        client = open_catalog(CatalogSettings(type="rest", uri=catalog.url, properties=catalog.properties))
         client.create_namespace("vended")
         rows = pa.table({"id": [1]})
         client.create_table("vended.t", rows.schema).append(rows)
