@@ -2,5 +2,6 @@
 
 Read `broker` (Kafka) first, which `dev` runs as a command of its own. Then `stack`: all of Thermocline on it.
 `workload` writes records that a person can believe; `oracle` says what they must come to. `demo` is the
-command. Java and the jars are in `thermocline.jvm`.
+command. `s3` is an object store and `rest_catalog` a catalog on it. Java and the jars are in
+`thermocline.jvm`.
 """

@@ -20,6 +20,7 @@ import httpx
 
 from embedded.broker import LocalKafka
 from embedded.guard import guard_of, release
+from embedded.rest_catalog import LocalRestCatalog
 from embedded.trino import LocalTrino
 from thermocline.errors import EngineFailed
 from thermocline.jvm.jars import Report, in_silence
@@ -96,7 +97,8 @@ class Stack:
     """A folder with a broker, a configuration and a table, and the commands that run on them.
 
     Use it as a context manager; the processes end with it, the broker last. With memory for a Trino there is
-    one, the table has format version 2, and ingest publishes its views. Spark's JVM starts quickly, unless it
+    one, the table has format version 2, and ingest publishes its views. With a REST catalog, the table is in
+    its store instead of in the folder. Spark's JVM starts quickly, unless it
     is to be measured: then it is as a user's.
     """
 
@@ -113,6 +115,7 @@ class Stack:
         engine: str = "spark",
         lease_seconds: float = 60.0,
         is_measured: bool = False,
+        rest: LocalRestCatalog | None = None,
         report: Report = in_silence,
     ) -> None:
         self.folder = folder.absolute()
@@ -133,6 +136,7 @@ class Stack:
                 port=port,
                 workers=workers,
                 catalog=catalog,
+                where=_SQLITE if rest is None else _rest_section(rest),
                 table=TABLE,
                 topic=TOPIC,
                 spark="" if is_measured else _QUICK_SPARK,
@@ -259,16 +263,24 @@ def _free_port() -> int:
         return port
 
 
+def _rest_section(catalog: LocalRestCatalog) -> str:
+    properties = ", ".join(f'"{name}" = "{value}"' for name, value in catalog.properties.items())
+    return f'type = "rest"\nuri = "{catalog.url}"\nproperties = {{ {properties} }}\n'
+
+
+_SQLITE = """\
+type = "sql"
+uri = "sqlite:///data/catalog.db"
+warehouse = "data/warehouse"
+"""
+
 _CONFIG = """\
 [kafka]
 bootstrap_servers = "{bootstrap_servers}"
 
 [catalog]
 name = "{catalog}"
-type = "sql"
-uri = "sqlite:///data/catalog.db"
-warehouse = "data/warehouse"
-
+{where}
 [spark]
 master = "local[2]"
 {spark}

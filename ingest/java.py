@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from thermocline.errors import CatalogUnreachable, TableMissing
-from thermocline.iceberg.catalog_properties import java_properties
+from thermocline.iceberg.catalog_properties import java_properties, stores_of
 from thermocline.jvm.jars import jars_of
 from thermocline.jvm.java import find_java
 from thermocline.process.logs import fields
@@ -113,9 +113,16 @@ def first_line(error: Exception) -> str:
 
 
 def catalog_jars(settings: CatalogSettings) -> tuple[Path, ...]:
-    """Iceberg's library, and the driver of the database that the catalog is in."""
+    """Iceberg's library, the driver of the database that the catalog is in, and the clients of its stores."""
     is_postgres = settings.type == "sql" and settings.uri.startswith("postgresql")
-    return (*jars_of("spark"), *(jars_of("postgresql") if is_postgres else ()))
+    groups = ["spark", *(["postgresql"] if is_postgres else []), *_clients_of(settings)]
+    return tuple(jar for group in groups for jar in jars_of(group))
+
+
+def _clients_of(settings: CatalogSettings) -> list[str]:
+    """The groups of jars with the clients of clouds that a catalog needs."""
+    needed = stores_of(settings) | ({"s3"} if settings.type == "glue" else set())
+    return sorted(needed & {"s3"})
 
 
 @contextmanager

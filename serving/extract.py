@@ -1,7 +1,8 @@
 """Extracts: all rows of a table at one read point, bucket by bucket, as a stream of record batches.
 
 DuckDB reads a bucket's files and leaves out the deleted positions and the keys that the hot tier mentions;
-the hot winners follow. What one bucket needs is all that is in memory.
+the hot winners follow. What one bucket needs is all that is in memory. Files in an object store are fetched
+first: the next bucket's while one is read.
 
 A condition is laid on both sides once the hot keys have hidden the cold rows: a row that matched before its
 last record, and does not now, is gone. DuckDB then moves it down to the files' row groups.
@@ -15,10 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from shutil import rmtree
 from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
@@ -29,12 +31,12 @@ import pyarrow.compute as pc
 
 from serving.compatibility import incompatibility
 from serving.encode import READ_POINT_METADATA
+from serving.fetched import fetched
 from serving.hot.scan import PAYLOAD
 from serving.storage import storage_named
 from serving.where.expression import expression_of
 from thermocline.errors import NotReady
 from thermocline.failpoints import failpoint
-from thermocline.iceberg.files import local_path
 from thermocline.rules import fold, sequence
 from thermocline.rules.decode import arrow_array, unpack_arrays
 from thermocline.rules.definition import KEY, PROVENANCE, SEQUENCE, TOMBSTONE, LiveTable
@@ -73,6 +75,15 @@ class _HotRows:
     rows: list[pa.RecordBatch]
     partial: _PartialRows | None = None
     ordered: pa.Table | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _BucketRows:
+    """A bucket's wanted files, where each can be read on this machine, and the hot side."""
+
+    files: Sequence[ColdFile]
+    places: Mapping[str, str]
+    hot: _HotRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +140,7 @@ class Extract:
             raise NotReady(table=index.definition.name, detail=problem)
         self.read_point = ReadPoint(index.snapshot_id, index.seam, hot.end.merged_max(index.seam))
         self._is_abandoned = False
+        self._places: Mapping[str, str] = {}
         metadata = {READ_POINT_METADATA: self.read_point.to_header()}
         known = index.definition.given_schema
         self._given_schema = pa.schema([known.field(name) for name in selection.columns], metadata)
@@ -162,16 +174,39 @@ class Extract:
     def _batches(self) -> Generator[pa.RecordBatch]:
         failpoint("extract.begin")
         buckets = [*filter(self._selection.keys.has_bucket, range(self._definition.buckets))]
-        with duckdb.connect(config=self._config()) as connection, ThreadPoolExecutor(1) as ahead:
-            upcoming: Future[_HotRows] = ahead.submit(self._hot_rows, buckets[0])
+        with (
+            duckdb.connect(config=self._config()) as connection,
+            self._fetched_folder() as fetched_folder,
+            ThreadPoolExecutor(1) as ahead,
+        ):
+            upcoming: Future[_BucketRows] = ahead.submit(self._prepared, buckets[0], fetched_folder)
             for bucket, following in zip(buckets, [*buckets[1:], None], strict=True):
                 if self._is_abandoned:
                     return
                 failpoint("extract.bucket")
-                hot = upcoming.result()
+                prepared = upcoming.result()
                 if following is not None:
-                    upcoming = ahead.submit(self._hot_rows, following)
-                yield from self._bucket(connection, bucket, hot)
+                    upcoming = ahead.submit(self._prepared, following, fetched_folder)
+                self._places = prepared.places
+                yield from self._bucket(connection, prepared.files, prepared.hot)
+                rmtree(fetched_folder / str(bucket), ignore_errors=True)
+
+    @contextmanager
+    def _fetched_folder(self) -> Iterator[Path]:
+        folder = self._spill_folder / "fetched"
+        try:
+            yield folder
+        finally:
+            rmtree(folder, ignore_errors=True)
+
+    def _prepared(self, bucket: int, fetched_folder: Path) -> _BucketRows:
+        """What a bucket needs before it can be read: also what takes long, as it is done ahead."""
+        files_of = self._cold.index.buckets.get(bucket, ())
+        wanted = [file for file in files_of if self._selection.keys.may_be_in(file.sparse)]
+        places = fetched(
+            self._cold.reader.io, [file.data.path for file in wanted], fetched_folder / str(bucket)
+        )
+        return _BucketRows(wanted, places, self._hot_rows(bucket))
 
     def abandon(self) -> None:
         """Ends with the bucket that is being read, as nobody takes the rows any more. From any thread."""
@@ -195,11 +230,9 @@ class Extract:
         }
 
     def _bucket(
-        self, connection: duckdb.DuckDBPyConnection, bucket: int, hot: _HotRows
+        self, connection: duckdb.DuckDBPyConnection, wanted: Sequence[ColdFile], hot: _HotRows
     ) -> Iterator[pa.RecordBatch]:
         selects = []
-        files_of = self._cold.index.buckets.get(bucket, ())
-        wanted = [file for file in files_of if self._selection.keys.may_be_in(file.sparse)]
         for number, files in enumerate(_alike(wanted)):
             connection.register(f"deleted_{number}", self._positions(files, self._cold.reader.deleted))
             selects.append(self._cold_select(files, number))
@@ -289,7 +322,7 @@ class Extract:
             f"{_expression(name, first, self._definition)} AS {given}" for name, given in self._names.items()
         )
         stored = ", ".join(_stored_names(first).values())
-        paths = ", ".join(_literal(_readable(file)) for file in files)
+        paths = ", ".join(_literal(_plain(self._places[file.data.path])) for file in files)
         select = f"SELECT {columns} FROM read_parquet([{paths}], hive_partitioning = false) f({stored})"  # noqa: S608
         if any(file.data.deletes for file in files):  # safety: overlay-extract-deletes
             select += (
@@ -400,17 +433,8 @@ def _duckdb_type(name: str, column_type: Any) -> str:
     return str(column_type.duckdb)
 
 
-def _readable(file: ColdFile) -> str:
-    """The path that DuckDB opens, with the characters that it takes for patterns made plain.
-
-    Raises:
-        NotReady: the file isn't on this machine.
-    """
-    path = local_path(file.data.path)
-    if path is None:
-        raise NotReady(
-            table=file.data.path, detail="extracts read local files only; this warehouse is remote"
-        )
+def _plain(path: str) -> str:
+    """The path with the characters that DuckDB takes for patterns made plain."""
     return "".join(f"[{character}]" if character in "*?[" else character for character in path)
 
 

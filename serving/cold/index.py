@@ -17,6 +17,7 @@ from thermocline.rules.definition import LiveTable
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
     from pyroaring import BitMap
 
     from serving.cold.manifest import ColdManifest
@@ -72,6 +73,11 @@ class ColdIndex:
 
 class ColdRows(Protocol):
     """What reads the rows of an index's files."""
+
+    @property
+    def io(self) -> FileIO:
+        """What opens the files."""
+        ...
 
     def rows(self, index: ColdIndex, entity: Entity) -> dict[bytes, Row]:
         """The entity's rows by key, each with the natural values of the declared columns."""

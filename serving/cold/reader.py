@@ -86,10 +86,10 @@ class _OpenFile:
 
 
 class ColdReader:
-    """Reads entities from the data files of one table."""
+    """Reads entities from the data files of one table, which ``io`` opens."""
 
     def __init__(self, io: FileIO) -> None:
-        self._io = io
+        self.io = io
         self._files: Bounded[str, _OpenFile] = Bounded(FOOTER_ROW_GROUPS_MAX)
         self._deletes: Bounded[tuple[str, int], BitMap] = Bounded(DELETES_BYTES_MAX)
         self._decoded = DecodedGroups()
@@ -136,7 +136,7 @@ class ColdReader:
         if known is not None:
             return known
         failpoint("cold.deletes")
-        return self._deletes.put(place, read_deletes(self._io, deletes), weight=deletes.length)
+        return self._deletes.put(place, read_deletes(self.io, deletes), weight=deletes.length)
 
     def hidden(self, file: ColdFile) -> BitMap | None:
         """The deleted positions of a data file but those of deletes to remember; None when none are."""
@@ -178,8 +178,8 @@ class ColdReader:
         known = self._files.get(file.data.path)
         if known is not None:
             return known
-        footer = _read_footer(file.footer, self._io, file.data.path)
-        mapped = open_input(self._io, file.data.path) if local_path(file.data.path) is not None else None
+        footer = _read_footer(file.footer, self.io, file.data.path)
+        mapped = open_input(self.io, file.data.path) if local_path(file.data.path) is not None else None
         tombstones = tombstones_in(footer).positions
         return self._files.put(
             file.data.path, _OpenFile(footer, mapped, tombstones), weight=footer.num_row_groups
@@ -188,7 +188,7 @@ class ColdReader:
     @contextmanager
     def _reading(self, file: ColdFile, opened: _OpenFile) -> Iterator[pq.ParquetFile]:
         if opened.mapped is None:
-            with open_input(self._io, file.data.path) as source:
+            with open_input(self.io, file.data.path) as source:
                 # Away from this machine the number of requests counts: one for the whole row group.
                 yield pq.ParquetFile(source, metadata=opened.footer, pre_buffer=True)
             return

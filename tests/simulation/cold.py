@@ -81,12 +81,12 @@ class FakeColdRows:
     """Reads data files: those that were warmed stay readable when they are gone, as mapped ones do."""
 
     def __init__(self, io: FakeIO) -> None:
-        self._io = io
+        self.io: Any = io
         self._opened: dict[str, Any] = {}
 
     def rows(self, index: ColdIndex, entity: Entity) -> dict[bytes, Row]:
         """The entity's rows by key."""
-        self._io.ask("cold read")
+        self.io.ask("cold read")
         found: dict[bytes, Row] = {}
         for file in index.buckets.get(entity.bucket, ()):
             deleted = self.deleted(file) or frozenset()
@@ -104,7 +104,7 @@ class FakeColdRows:
 
     def warm(self, file: ColdFile) -> None:
         """Opens it."""
-        self._io.ask("warm a file")
+        self.io.ask("warm a file")
         self._rows(file.data.path)
         self.deleted(file)
 
@@ -114,9 +114,9 @@ class FakeColdRows:
 
     def _object(self, path: str) -> Any:
         if path not in self._opened:
-            if path not in self._io.objects:
+            if path not in self.io.objects:
                 raise FileNotFoundError(path)
-            self._opened[path] = self._io.objects[path]
+            self._opened[path] = self.io.objects[path]
         return self._opened[path]
 
 

@@ -6,6 +6,7 @@ import ast
 import re
 import zipfile
 from collections.abc import Callable
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,30 @@ def test_a_warehouse_that_a_server_knows_by_name_is_not_taken_for_a_folder() -> 
     assert "warehouse" not in pyiceberg_properties(without)
     local = CatalogSettings(uri="sqlite:///catalog.db", warehouse="w")
     assert pyiceberg_properties(local)["warehouse"] == (Path.cwd() / "w").as_uri()
+
+
+def test_a_table_in_s3_is_read_and_written_with_time_outs_and_the_stores_own_client() -> None:
+    lake = CatalogSettings(uri="sqlite:///c.db", warehouse="s3://bucket/path")
+    java, python = java_properties(lake).values, pyiceberg_properties(lake)
+    assert java["io-impl"].endswith("ResolvingFileIO")
+    assert java["http-client.apache.socket-timeout-ms"] == "60000"
+    assert python["s3.request-timeout"] == "60"
+    module, _, name = python["s3.retry-strategy-impl"].rpartition(".")
+    assert getattr(import_module(module), name)().max_attempts == 9
+    local = CatalogSettings(uri="sqlite:///c.db", warehouse="w")
+    assert "io-impl" not in java_properties(local).values
+    assert "s3.request-timeout" not in pyiceberg_properties(local)
+
+
+def test_a_credential_is_exchanged_at_the_catalog_unless_another_server_is_named() -> None:
+    named = PassThrough({"credential": "id:secret", "oauth2-server-uri": "https://other"})
+    for properties, expected in (
+        (PassThrough({"credential": "id:secret"}), "http://r/v1/oauth/tokens"),
+        (named, "https://other"),
+    ):
+        rest = CatalogSettings(type="rest", uri="http://r/", properties=properties)
+        assert pyiceberg_properties(rest)["oauth2-server-uri"] == expected
+        assert java_properties(rest).values["oauth2-server-uri"] == expected
 
 
 @pytest.mark.jvm

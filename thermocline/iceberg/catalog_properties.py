@@ -22,6 +22,13 @@ SQLITE_BUSY_SECONDS = 30
 # What a database gets to answer a request of Java's: a connection that the network has forgotten never does.
 POSTGRES_SOCKET_SECONDS = 60
 
+# An object store: a connection takes milliseconds, also over an ocean; a row group or a part of a file comes
+# within seconds. An answer that takes longer is lost, and is asked for again.
+STORE_CONNECT_SECONDS = 10
+STORE_ANSWER_SECONDS = 60
+# S3 answers 503 SlowDown while it splits a prefix, for minutes; both libraries double the pause each time.
+STORE_ATTEMPTS_MAX = 9
+
 
 @dataclass(frozen=True, slots=True)
 class Words:
@@ -54,6 +61,25 @@ class EngineProperties:
 _REST: Final = "iceberg.rest-catalog"
 _GLUE: Final = "hive.metastore.glue"
 _JDBC: Final = "iceberg.jdbc-catalog"
+
+_STORE_SCHEMES: Final = {
+    **dict.fromkeys(("s3", "s3a", "s3n"), "s3"),
+    "gs": "gcs",
+    **dict.fromkeys(("abfs", "abfss", "wasb", "wasbs"), "azure"),
+    "hdfs": "hdfs",
+}
+_STORE_PREFIXES: Final = {"s3.": "s3", "gcs.": "gcs", "adls.": "azure"}
+
+_PYICEBERG_S3: Final = {
+    "s3.connect-timeout": str(STORE_CONNECT_SECONDS),
+    "s3.request-timeout": str(STORE_ANSWER_SECONDS),
+    "s3.retry-strategy-impl": "thermocline.iceberg.store_retries.PatientRetries",
+}
+_JAVA_S3: Final = {
+    "http-client.apache.connection-timeout-ms": str(STORE_CONNECT_SECONDS * 1000),
+    "http-client.apache.socket-timeout-ms": str(STORE_ANSWER_SECONDS * 1000),
+    "s3.retry.num-retries": str(STORE_ATTEMPTS_MAX - 1),
+}
 
 _DERIVED: Final = "(derived)"
 """The engine gets it under a name or with a value that hangs on others: by a rule below."""
@@ -169,9 +195,11 @@ def pyiceberg_properties(settings: CatalogSettings) -> dict[str, str]:
     pool = {"pool_pre_ping": "true"} if settings.type == "sql" else {}
     return {
         **pool,
+        **(_PYICEBERG_S3 if "s3" in stores_of(settings) else {}),
         "type": settings.type,
         "uri": uri,
         **_warehouse(settings),
+        **_oauth2_server(settings),
         **settings.properties,
     }
 
@@ -183,6 +211,12 @@ def java_properties(settings: CatalogSettings) -> EngineProperties:
         uri, credentials = _jdbc_uri(settings.uri)
         done.values |= {"type": "jdbc", "uri": uri, "jdbc.schema-version": "V1", **credentials}
         done.secrets |= {"jdbc.password"} & credentials.keys()
+    if stores_of(settings) & {"s3", "gcs", "azure"}:
+        # It takes each store's own client by a path's scheme; by default all is Hadoop's, which lacks them.
+        done.values["io-impl"] = "org.apache.iceberg.io.ResolvingFileIO"
+    if "s3" in stores_of(settings):
+        done.values |= _JAVA_S3
+    done.values |= _oauth2_server(settings)
     if _is_asked_by_path(settings):
         done.values["s3.path-style-access"] = "true"
     _translate(settings, done, "Iceberg's Java library", lambda words: [words.java] if words.java else [])
@@ -234,6 +268,24 @@ def duckdb_properties(settings: CatalogSettings) -> EngineProperties:
     return done
 
 
+def stores_of(settings: CatalogSettings) -> frozenset[str]:
+    """Where the tables' files are, by what the settings say: ``local``, ``s3``, ``gcs``, ``azure``, ``hdfs``.
+
+    The warehouse says it by its scheme, else a store's properties do. A REST catalog, Glue or a metastore
+    that says no more is taken for one on S3, which is the usual.
+    """
+    scheme = urlsplit(settings.warehouse).scheme if settings.type != "rest" else ""
+    if settings.type == "sql" and scheme in ("", "file"):
+        return frozenset({"local"})
+    named = {
+        store
+        for prefix, store in _STORE_PREFIXES.items()
+        if any(name.startswith(prefix) for name in settings.properties)
+    }
+    by_scheme = {_STORE_SCHEMES[scheme]} if scheme in _STORE_SCHEMES else set()
+    return frozenset(named | by_scheme or {"s3"})
+
+
 def sqlite_path(uri: str) -> str | None:
     """The path of the file, where a catalog's address is one of SQLite's."""
     prefix = "sqlite:///"
@@ -268,6 +320,14 @@ def _is_asked_by_path(settings: CatalogSettings) -> bool:
     """Whether a bucket's name is a part of the path: what PyIceberg does at an endpoint of one's own."""
     ours = settings.properties
     return "s3.endpoint" in ours and ours.get("s3.force-virtual-addressing", "").lower() != "true"
+
+
+def _oauth2_server(settings: CatalogSettings) -> dict[str, str]:
+    """Where a credential is exchanged for a token, unless the settings say it: at the catalog itself."""
+    ours = settings.properties
+    if settings.type != "rest" or "credential" not in ours or "oauth2-server-uri" in ours:
+        return {}
+    return {"oauth2-server-uri": f"{settings.uri.rstrip('/')}/v1/oauth/tokens"}
 
 
 def _warehouse(settings: CatalogSettings) -> dict[str, str]:
@@ -327,39 +387,19 @@ def _trino_rest_security(ours: Mapping[str, str]) -> dict[str, str]:
 
 
 _TRINO_STORES: Final = {
-    "s3": "fs.native-s3.enabled",
-    "s3a": "fs.native-s3.enabled",
-    "s3n": "fs.native-s3.enabled",
-    "gs": "fs.native-gcs.enabled",
-    "abfs": "fs.native-azure.enabled",
-    "abfss": "fs.native-azure.enabled",
-    "wasb": "fs.native-azure.enabled",
-    "wasbs": "fs.native-azure.enabled",
-    "hdfs": "fs.hadoop.enabled",
-}
-_TRINO_PREFIXES: Final = {
-    "s3.": "fs.native-s3.enabled",
-    "gcs.": "fs.native-gcs.enabled",
-    "adls.": "fs.native-azure.enabled",
+    # Absolute paths, as the table's files have them, are looked for below this one.
+    "local": {"fs.native-local.enabled": "true", "local.location": "/"},
+    "s3": {"fs.native-s3.enabled": "true"},
+    "gcs": {"fs.native-gcs.enabled": "true"},
+    "azure": {"fs.native-azure.enabled": "true"},
+    "hdfs": {"fs.hadoop.enabled": "true"},
 }
 
 
 def _add_trino_store(settings: CatalogSettings, done: EngineProperties) -> None:
     ours = settings.properties
-    scheme = urlsplit(settings.warehouse).scheme if settings.type != "rest" else ""
-    is_local = settings.type == "sql" and scheme in ("", "file")
-    if is_local:
-        # Absolute paths, as the table's files have them, are looked for below this one.
-        done.values |= {"fs.native-local.enabled": "true", "local.location": "/"}
-    named = {
-        flag for prefix, flag in _TRINO_PREFIXES.items() if any(name.startswith(prefix) for name in ours)
-    }
-    if scheme in _TRINO_STORES:
-        named.add(_TRINO_STORES[scheme])
-    if not named and not is_local:
-        # A REST catalog, Glue or a metastore that says no more: S3 is the usual one.
-        named.add("fs.native-s3.enabled")
-    done.values.update(dict.fromkeys(sorted(named), "true"))
+    for store in sorted(stores_of(settings)):
+        done.values |= _TRINO_STORES[store]
     if settings.type == "rest" and "s3.access-key-id" not in ours:
         done.values[f"{_REST}.vended-credentials-enabled"] = "true"
     if _is_asked_by_path(settings):

@@ -1,7 +1,7 @@
 """`python -m thermocline.jvm [java]` finds Java and fetches the jars, ahead of the demo and the tests.
 
 With `java` it stops after finding Java. Ends with 0 when all is there, else with the exit code of the error.
-Trino is left out: it is large, and fetched by the first that starts it.
+Left out is what is large or seldom wanted: it is fetched by the first that needs it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from thermocline.errors import ThermoclineError
 from thermocline.jvm.jars import jars_of, locked_jars
 from thermocline.jvm.java import find_java
 
+_LATER = ("trino", "s3", "rest-server")
+
 
 def main(arguments: list[str]) -> int:
     """Prints a line per step; gives the exit code."""
@@ -21,7 +23,7 @@ def main(arguments: list[str]) -> int:
         java = find_java()
         say(java)
         if arguments != ["java"]:
-            groups = [group for group in locked_jars() if not group.startswith("trino")]
+            groups = [group for group in locked_jars() if not group.startswith(_LATER)]
             jars = [jar for group in groups for jar in jars_of(group, java=java, report=say)]
             say(f"{len(jars)} jars are as locked")
     except ThermoclineError as error:

@@ -1,0 +1,46 @@
+"""Bring data files from an object store to this machine, for a query that reads all of each.
+
+DuckDB's own client for stores is an extension, fetched from the network, and knows no vended credentials.
+"""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from thermocline.iceberg.files import local_path, open_input
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from pyiceberg.io import FileIO
+
+FETCHES_MAX: Final = 4
+"""At the same time, of one extract: one connection brings some 50 MB/s, a quarter of what DuckDB reads."""
+_PART_BYTES: Final = 8 << 20
+"""Of one request: at 50 MB/s twice as long as the 80 ms that its first byte may take."""
+
+
+def fetched(io: FileIO, paths: Iterable[str], folder: Path) -> dict[str, str]:
+    """Where each of the files can be read: where it is, or else as a copy in `folder`, made if need be.
+
+    Raises:
+        OSError: the store doesn't give one, or the disk is full.
+    """
+    places = {path: local_path(path) for path in paths}
+    missing = [path for path, local in places.items() if local is None]
+    if not missing:
+        return {path: str(local) for path, local in places.items()}
+    folder.mkdir(parents=True, exist_ok=True)
+    copies = {path: folder / f"{number}.parquet" for number, path in enumerate(missing)}
+    with ThreadPoolExecutor(FETCHES_MAX) as pool:
+        list(pool.map(partial(_fetch, io), copies.keys(), copies.values()))
+    return {path: str(local or copies[path]) for path, local in places.items()}
+
+
+def _fetch(io: FileIO, path: str, copy: Path) -> None:
+    with open_input(io, path) as source, copy.open("wb") as sink:
+        shutil.copyfileobj(source, sink, _PART_BYTES)

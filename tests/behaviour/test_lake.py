@@ -1,0 +1,69 @@
+"""The story of every read path, on a REST catalog whose tables are in an S3 store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from embedded.rest_catalog import LocalRestCatalog
+from embedded.s3 import LocalS3
+from embedded.stack import TABLE, Stack
+from ingest.owner import Owner
+from tests.behaviour.cases import CASES
+from tests.behaviour.read_paths import READ_PATHS
+from tests.behaviour.test_every_read_path import (
+    MOMENTS,
+    PARTITIONS,
+    Answers,
+    check_rows,
+    tell,
+    wait_for_server,
+)
+from thermocline.cli import entry
+from thermocline.iceberg.catalog import load_table, open_catalog
+
+pytestmark = pytest.mark.full
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRestCatalog]:
+    folder = tmp_path_factory.mktemp("lake")
+    with LocalS3(folder / "s3") as store, LocalRestCatalog(folder / "rest", store) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def stack(new_stack: Callable[..., Stack], catalog: LocalRestCatalog) -> Stack:
+    return new_stack("lake", partitions=PARTITIONS, rest=catalog)
+
+
+@pytest.fixture(scope="module")
+def owner(stack: Stack, new_owner: Callable[[Stack], Owner]) -> Owner:
+    return new_owner(stack)
+
+
+@pytest.fixture(scope="module")
+def answers(stack: Stack, owner: Owner) -> Answers:
+    server = stack.serve()
+    stack.wait_until_ready(server)
+    return tell(stack, owner, READ_PATHS, lambda: wait_for_server(stack, owner))
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("read_path", READ_PATHS)
+def test_a_read_path_gives_the_rows_as_of_now(answers: Answers, read_path: str, moment: str) -> None:
+    for case in CASES:
+        check_rows(answers, case, read_path, moment)
+
+
+def test_the_table_is_in_the_store(answers: Answers, stack: Stack) -> None:
+    table = load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}")
+    assert table.location().startswith("s3://")
+    files = table.inspect.files()["file_path"].to_pylist()
+    assert files
+    assert all(path.startswith("s3://") for path in files)
+
+
+def test_verify_finds_no_difference(answers: Answers, stack: Stack) -> None:
+    assert entry.run(["--config", str(stack.config_path), "verify", TABLE]) == 0
