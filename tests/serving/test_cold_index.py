@@ -24,6 +24,7 @@ from serving.hot.scan import SCHEMA
 from serving.lookup import ColdSide
 from serving.selection import Selection, Wanted
 from tests.partition_spec import partition_spec_of
+from tests.serving.conftest import rows_of
 from thermocline.iceberg.catalog import DEFINITION_PROPERTY, SnapshotState
 from thermocline.iceberg.files import plan_files
 from thermocline.iceberg.sparse_index import SparseIndex, load_sparse_index
@@ -217,7 +218,7 @@ def test_files_of_another_writer_are_read_exactly(tmp_path: Path) -> None:
     assert index is not None
     reader = ColdReader(table.io)
     for device in ids:
-        found = sorted(reader.rows(index, Entity.of(definition, (device,))).values())
+        found = sorted(rows_of(reader, index, Entity.of(definition, (device,))))
         assert found == sorted(row for row in rows if row[0] == device)
     extract = Extract(
         ColdSide(index, reader, RowJson(definition)),
