@@ -33,7 +33,7 @@ def sql(
         str | None, typer.Argument(metavar="STATEMENT", help="A statement. Default: a prompt, or stdin.")
     ] = None,
     command: Annotated[
-        str | None, typer.Option("-c", "--command", metavar="STATEMENT", help="The same as an option.")
+        str | None, typer.Option("-c", "--command", metavar="STATEMENT", help="The statement, given as an option.")
     ] = None,
     output: Annotated[
         Path | None,
