@@ -92,6 +92,10 @@ SETTINGS: Final[Mapping[str, str]] = {
         "Maximum size of a table's hot tier on disk. When it is reached, the tailer pauses; a command "
         "without a server stops."
     ),
+    "serving.rows_bytes_max": (
+        "Maximum size on disk of the rows ready to send that the API processes share, per table. The oldest "
+        "quarter is deleted when it is full."
+    ),
     "serving.read_after_seconds_max": "Maximum time that a request with `Thermocline-Read-After` waits.",
     "serving.expose_without_authentication": (
         "Allow other machines to connect. Otherwise `serving.host` must be a loopback address: there is "

@@ -6,6 +6,7 @@ from typing import Final
 
 HOT: Final = "hot"
 COLD: Final = "cold"
+ROWS: Final = "rows"
 TAILER_STATUS: Final = "tailer.json"
 LOCK: Final = "server.lock"
 """In ``<state_dir>`` itself: held by the server that uses the folder."""

@@ -8,14 +8,17 @@ both. The snapshot and its seam are fixed by ``look``, so the order and the time
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from time import sleep  # only to let other threads run
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from serving import measures
 from serving.answer import RowJson
 from serving.compatibility import incompatibility
 from serving.entity_rows import NO_ENTITY_ROWS, NO_ROWS, EntityRows, joined
@@ -24,21 +27,31 @@ from thermocline.bounded import Bounded
 from thermocline.errors import NotReady
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.read_counts import ReadCounts
+from thermocline.process.logs import fields
 from thermocline.rules.fold import loses, overlay
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
-    from serving.cold.index import ColdIndex, ColdRows, Snapshots
+    from pathlib import Path
+
+    from serving.cold.index import ColdFile, ColdIndex, ColdRows, Snapshots
     from serving.cold.reader import Entity
     from serving.entity_rows import JsonRows
     from serving.hot.record import HotRow
     from serving.hot.refused import Refused
     from serving.hot.view import HotReader, HotView
+    from thermocline.iceberg.files import Deletes
     from thermocline.process.clock import Clock
 
+log = logging.getLogger(__name__)
+
 # The rows of the entities asked for most, as they are sent; in memory, per worker and table.
-ENTITY_CACHE_BYTES_MAX: Final = 128 * 1024 * 1024
+ENTITY_CACHE_BYTES_MAX: Final = 32 * 1024 * 1024
+# Asked for last, per worker and table: these are read again before a switch, 20 to 300 µs each.
+WARM_ENTITIES_MAX: Final = 4_096
+# A commit is served later by this at most; the hot tier has its records all the time.
+WARM_SECONDS_MAX: Final = 2.0
 
 # In one answer, or one of each partition; the route of refused records gives more.
 REFUSED_SHOWN_MAX: Final = 20
@@ -128,6 +141,7 @@ class TableReader:
         self._reached: _Reached | None = None
         self.counts = ReadCounts(clock.now_ms())
         self._entities: Bounded[tuple[bytes, bytes], EntityRows] = Bounded(ENTITY_CACHE_BYTES_MAX)
+        self._recent: Bounded[bytes, Entity] = Bounded(WARM_ENTITIES_MAX)
 
     @property
     def hot(self) -> HotReader:
@@ -265,10 +279,9 @@ class TableReader:
         known = self.cached_rows(cold, entity)
         if known is not None:
             return known
-        found = cold.reader.rows(cold.index, entity)
-        is_ordered = bool(cold.index.definition.sequence_by)
-        sequences = cold.reader.sequences(cold.index, entity) if is_ordered else {}
-        rows = EntityRows.of({key: cold.rows.cold(row) for key, row in found.items()}, sequences)
+        return self._cached(cold, entity, cold.reader.entity_rows(cold.index, entity, cold.rows.cold))
+
+    def _cached(self, cold: ColdSide, entity: Entity, rows: EntityRows) -> EntityRows:
         return self._entities.put((cold.index.fingerprints[entity.bucket], entity.prefix), rows, rows.weight)
 
     def overlay(self, look: Look, cold: Sequence[EntityRows]) -> list[JsonRows]:
@@ -294,12 +307,18 @@ class TableReader:
         """The rows of an entity and what they reflect, if no file is to be read. Raises as ``look``."""
         look = self.look((entity,))
         cold = self.cached_rows(look.cold, entity)
-        return None if cold is None else (look, self.overlay(look, (cold,))[0])
+        if cold is None:
+            cold = look.cold.reader.known_rows(look.cold.index, entity)
+            if cold is None:
+                return None
+            self._cached(look.cold, entity, cold)
+        return look, self.overlay(look, (cold,))[0]
 
     def count(self, entities: Sequence[Entity]) -> None:
         """Notes that these are answered."""
         for entity in entities:
             self.counts.lookups[entity.bucket] += 1
+            self._recent.put(entity.prefix, entity, 1)
 
     def _age_seconds(self, view: HotView, reached: _Reached) -> float:
         # Nobody knows how much of a partition that is not read yet lies behind the seam.
@@ -310,14 +329,39 @@ class TableReader:
         """A snapshot made ready: what lookups in its new files need is loaded before they are switched."""
         if before and before.index.location == index.location:
             reader = before.reader
-            known = {file.footer for file in before.index.files}
+            known = {_warmed(file) for file in before.index.files}
         else:
             reader = self._snapshots.reader()
             known = set()
         for file in index.files:
-            if file.footer not in known:
+            if _warmed(file) not in known:
                 reader.warm(file)
-        return ColdSide(index, reader, RowJson(index.definition))
+        side = ColdSide(index, reader, RowJson(index.definition))
+        if before and before.index.definition.key == index.definition.key:
+            self._warm_rows(side, before)
+        return side
+
+    def _warm_rows(self, side: ColdSide, before: ColdSide) -> None:
+        """Reads what was asked for lately in the buckets that changed, as far as time and the cache allow.
+
+        So neither a commit nor a rewrite shows in the lookups that follow it. What can't be read now, lookups
+        will meet.
+        """
+        fingerprints, old = side.index.fingerprints, before.index.fingerprints
+        recent = [one for one in self._recent.values() if fingerprints.get(one.bucket) != old.get(one.bucket)]
+        end, left = self._clock.monotonic() + WARM_SECONDS_MAX, ENTITY_CACHE_BYTES_MAX
+        count = 0
+        try:
+            # In the order of the files, which decodes each row group once.
+            for entity in sorted(recent, key=lambda one: (one.bucket, one.prefix)):
+                if left <= 0 or self._clock.monotonic() > end:
+                    break
+                left -= self.cold_rows(side, entity).weight
+                count += 1
+                sleep(0)  # lets the event loop go first
+        except STORAGE_ERRORS as error:
+            log.info("rows could not be warmed", extra=fields(table=self.name, detail=str(error)))
+        measures.ROWS_WARMED.labels(self.name).inc(count)
 
     def _misfit(self, index: ColdIndex) -> str | None:
         with self.hot.view() as view:
@@ -355,6 +399,11 @@ class TableReader:
             index, view.start, view.end, read_point, read_point_json, _has_all_partitions(index, view)
         )
         return self._reached
+
+
+def _warmed(file: ColdFile) -> tuple[Path, Deletes | None]:
+    """What is loaded of a file before a snapshot is switched to."""
+    return file.footer, file.data.deletes
 
 
 def _shared(end: Seam) -> int:

@@ -24,6 +24,30 @@ MULTIPROCESS_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
 EXTRACT_ROWS: Final = Counter(
     "thermocline_extract_rows", "Rows sent by extracts.", ("table",), registry=metrics.REGISTRY
 )
+ROWS_FOUND: Final = Counter(
+    "thermocline_rows_found",
+    "What a data file has of an entity, taken from the store of rows that the workers share.",
+    ("table",),
+    registry=metrics.REGISTRY,
+)
+ROWS_READ: Final = Counter(
+    "thermocline_rows_read",
+    "The same, read from the data file, since the store did not have it.",
+    ("table",),
+    registry=metrics.REGISTRY,
+)
+ROWS_EVICTED: Final = Counter(
+    "thermocline_rows_evicted_bytes",
+    "Bytes on disk that the store of rows let go of, to stay below its size.",
+    ("table",),
+    registry=metrics.REGISTRY,
+)
+ROWS_WARMED: Final = Counter(
+    "thermocline_rows_warmed",
+    "Entities asked for lately that were read again before a worker moved to the next snapshot.",
+    ("table",),
+    registry=metrics.REGISTRY,
+)
 HOT_RECORDS: Final = Gauge(
     "thermocline_hot_records", "Records in the hot tier.", ("table",), registry=metrics.REGISTRY
 )

@@ -20,11 +20,12 @@ import msgspec
 from serving import measures
 from serving.answer import age_or_none
 from serving.cold.folder import ColdFolder
+from serving.cold.row_store import RowStore
 from serving.extract import Extract
 from serving.hot.leases import ReaderLease
 from serving.hot.pinned import hold
 from serving.hot.view import HotReader
-from serving.layout import COLD, HOT, SPILL, TAILER_STATUS
+from serving.layout import COLD, HOT, ROWS, SPILL, TAILER_STATUS
 from serving.lookup import TableReader
 from serving.private import changes
 from serving.selection import Selection
@@ -289,8 +290,10 @@ class ServedTable:
 class Tables:
     """The tables by name, in the order of the configuration."""
 
-    def __init__(self, tables: Sequence[ServedTable]) -> None:
+    def __init__(self, tables: Sequence[ServedTable], stores: Sequence[RowStore] = ()) -> None:
+        """``stores`` are closed with them."""
         self._tables = {table.name: table for table in tables}
+        self._stores = stores
 
     def __iter__(self) -> Iterator[ServedTable]:
         return iter(self._tables.values())
@@ -306,6 +309,8 @@ class Tables:
         """Lets go of all of them."""
         for table in self:
             table.close()
+        for store in self._stores:
+            store.close()
 
 
 def _measure_offsets(gauge: Any, table: str, seam: Seam) -> None:
@@ -327,12 +332,14 @@ def open_tables(settings: Settings, definitions: Mapping[str, LiveTable]) -> Tab
             open_io(name)(), location, process, counts, now_ms
         )
 
+    folder, bytes_max = settings.serving.state_dir, settings.serving.rows_bytes_max
+    stores = {name: RowStore(folder / name / ROWS, name, bytes_max) for name in definitions}
     return Tables(
         [
             ServedTable(
                 definition,
                 settings.serving.state_dir / name,
-                ColdFolder(settings.serving.state_dir / name / COLD, name, open_io(name)),
+                ColdFolder(settings.serving.state_dir / name / COLD, name, open_io(name), stores[name]),
                 clock,
                 settings.serving.stale_after_seconds,
                 leave_counts(name),
@@ -340,5 +347,6 @@ def open_tables(settings: Settings, definitions: Mapping[str, LiveTable]) -> Tab
                 partial(changes, settings, name),
             )
             for name, definition in definitions.items()
-        ]
+        ],
+        tuple(stores.values()),
     )

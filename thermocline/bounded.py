@@ -38,5 +38,10 @@ class Bounded(Generic[K, V]):
                 self._weight -= self._entries.popitem(last=False)[1][1]
         return value
 
+    def values(self) -> list[V]:
+        """All that is kept, that which was used last at the end."""
+        with self._lock:
+            return [value for value, _ in self._entries.values()]
+
     def __len__(self) -> int:
         return len(self._entries)

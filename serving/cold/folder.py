@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from serving.cold.index import ColdIndex
+    from serving.cold.row_store import RowStore
     from thermocline.iceberg.catalog import SnapshotState
     from thermocline.iceberg.files import DataFile
     from thermocline.rules.definition import LiveTable
@@ -85,13 +86,16 @@ class ColdPublisher:
 class ColdFolder:
     """The published indexes of one table in a folder, for those who read them (`Snapshots`).
 
-    ``open_io`` is asked with each new location of the table.
+    ``open_io`` is asked with each new location of the table. ``store`` keeps rows that were read.
     """
 
-    def __init__(self, folder: Path, name: str, open_io: Callable[[], FileIO]) -> None:
+    def __init__(
+        self, folder: Path, name: str, open_io: Callable[[], FileIO], store: RowStore | None = None
+    ) -> None:
         self._folder = folder
         self._name = name
         self._open_io = open_io
+        self._store = store
 
     def stamp(self) -> tuple[int, int] | None:
         """Changes whenever another index is published; None before the first. One ``stat``."""
@@ -103,7 +107,7 @@ class ColdFolder:
 
     def reader(self) -> ColdReader:
         """A reader of the table's files that has loaded nothing yet."""
-        return ColdReader(self._open_io())
+        return ColdReader(self._open_io(), self._store, self._name)
 
 
 def publish(folder: Path, table: Table, definition: LiveTable, state: SnapshotState) -> bool:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from serving.cold.manifest import ColdManifest
     from serving.cold.reader import Entity, Row
+    from serving.entity_rows import EntityRows, JsonRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +80,16 @@ class ColdRows(Protocol):
         """What opens the files."""
         ...
 
-    def rows(self, index: ColdIndex, entity: Entity) -> dict[bytes, Row]:
-        """The entity's rows by key, each with the natural values of the declared columns."""
-        ...
-
     def deleted(self, file: ColdFile) -> BitMap | None:
         """The deleted positions of a file; None when none are."""
         ...
 
-    def sequences(self, index: ColdIndex, entity: Entity) -> dict[bytes, bytes]:
-        """The highest sequence of the entity's rows and of the deletes remembered of them, by key."""
+    def entity_rows(self, index: ColdIndex, entity: Entity, to_json: Callable[[Row], JsonRow]) -> EntityRows:
+        """The entity's rows as they are sent."""
+        ...
+
+    def known_rows(self, index: ColdIndex, entity: Entity) -> EntityRows | None:
+        """The same without reading a data file; None where one is to be read."""
         ...
 
     def hidden(self, file: ColdFile) -> BitMap | None:

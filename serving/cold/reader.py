@@ -22,7 +22,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap
 
+from serving import measures
 from serving.cold.decoded import DecodedGroups, Place
+from serving.cold.ready import live_rows, packed, ready_rows, stored_key, unpacked
 from thermocline.bounded import Bounded
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.deletes import read_deletes
@@ -32,12 +34,13 @@ from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.decode import natural_values
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import bucket_of, encode_one, prefix_end
-from thermocline.rules.sequence import encode_one as encode_one_sequence
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
     from serving.cold.index import ColdFile, ColdIndex
+    from serving.cold.row_store import RowStore
+    from serving.entity_rows import EntityRows, JsonRow
 
 # A parsed footer takes about 3.4 kB a row group: 30,000 row groups (60 million rows) are about 100 MB.
 FOOTER_ROW_GROUPS_MAX: Final = 30_000
@@ -49,6 +52,8 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 AS_PYTHON: Final = methodcaller("as_py")
 
 Row = tuple[Any, ...]
+Located = tuple[int, bytes, Row]
+"""A row with its position in the file and its key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,43 +93,62 @@ class _OpenFile:
 class ColdReader:
     """Reads entities from the data files of one table, which ``io`` opens."""
 
-    def __init__(self, io: FileIO) -> None:
+    def __init__(self, io: FileIO, store: RowStore | None = None, table: str = "") -> None:
+        """``store`` keeps what is read of entities; ``table`` is the name that this is counted by."""
         self.io = io
+        self._store = store
+        self._table = table
         self._files: Bounded[str, _OpenFile] = Bounded(FOOTER_ROW_GROUPS_MAX)
         self._deletes: Bounded[tuple[str, int], BitMap] = Bounded(DELETES_BYTES_MAX)
         self._decoded = DecodedGroups()
 
-    def rows(self, index: ColdIndex, entity: Entity) -> dict[bytes, Row]:
-        """The entity's rows in this snapshot by key, each with the natural values of the declared columns."""
-        return dict(self._keyed_rows(index, entity))
+    def entity_rows(self, index: ColdIndex, entity: Entity, to_json: Callable[[Row], JsonRow]) -> EntityRows:
+        """The entity's rows in this snapshot as they are sent. Reads files for what the store lacks."""
+        candidates = _candidates(index, entity)
+        keys = [stored_key(index, file, entity) for file, _ in candidates]
+        stored = self._store.get(keys) if self._store else [None] * len(keys)
+        found = []
+        for (file, groups), key, value in zip(candidates, keys, stored, strict=True):
+            if value is not None:
+                rows = unpacked(value)
+            else:
+                is_sure = len(candidates) == 1
+                located = self._rows_of_file(index.definition, file, groups, entity, is_sure)
+                rows = ready_rows(index.definition, located, to_json)
+                if self._store:
+                    self._store.put(key, packed(rows))
+            found.append((rows, self.deleted(file), self._hidden_where_ordered(index, file)))
+        missing = stored.count(None)
+        self._count(len(stored) - missing, missing)
+        return live_rows(found)
 
-    def _keyed_rows(
-        self, index: ColdIndex, entity: Entity, with_tombstones: bool = False
-    ) -> Iterator[tuple[bytes, Row]]:
-        definition = index.definition
-        end = prefix_end(entity.prefix)
-        names = [column.name for column in definition.columns]
-        known = len(entity.values)
-        rest = [names.index(name) for name in definition.key[known:]]
-        files = index.buckets.get(entity.bucket, ())
-        candidates = [(file, file.sparse.candidates(entity.prefix, end)) for file in files]
-        candidates = [(file, groups) for file, groups in candidates if groups]
-        for file, groups in candidates:
-            deleted = self.hidden(file) if with_tombstones else self.deleted(file)
-            is_sure = len(candidates) == 1
-            for row in self._rows_of_file(definition, file, groups, entity, deleted, is_sure):
-                key = encode_one(definition, [row[place] for place in rest], first=known)
-                yield entity.prefix + key, row
+    def known_rows(self, index: ColdIndex, entity: Entity) -> EntityRows | None:
+        """The same without reading a data file; None where one is to be read, or deletes are."""
+        if self._store is None or index.definition.sequence_by:
+            return None
+        files = [file for file, _ in _candidates(index, entity)]
+        if not all(self._knows_deletes(file) for file in files):
+            return None
+        stored = self._store.get([stored_key(index, file, entity) for file in files])
+        values = [value for value in stored if value is not None]
+        if len(values) < len(files):
+            return None
+        self._count(len(files), 0)
+        return live_rows(
+            (unpacked(value), self.deleted(file), None) for value, file in zip(values, files, strict=True)
+        )
 
-    def sequences(self, index: ColdIndex, entity: Entity) -> dict[bytes, bytes]:
-        """The highest sequence of the entity's rows and of the deletes remembered of them, by key."""
-        definition = index.definition
-        ordering = [[one.name for one in definition.columns].index(name) for name in definition.sequence_by]
-        found: dict[bytes, bytes] = {}
-        for key, row in self._keyed_rows(index, entity, with_tombstones=True):
-            sequence = encode_one_sequence(definition, [row[place] for place in ordering])
-            found[key] = max(sequence, found.get(key, b""))
-        return found
+    def _count(self, found: int, read: int) -> None:
+        if self._store is not None:
+            measures.ROWS_FOUND.labels(self._table).inc(found)
+            measures.ROWS_READ.labels(self._table).inc(read)
+
+    def _knows_deletes(self, file: ColdFile) -> bool:
+        deletes = file.data.deletes
+        return deletes is None or self._deletes.get((deletes.path, deletes.offset)) is not None
+
+    def _hidden_where_ordered(self, index: ColdIndex, file: ColdFile) -> BitMap | None:
+        return self.hidden(file) if index.definition.sequence_by else None
 
     def deleted(self, file: ColdFile) -> BitMap | None:
         """The deleted positions of a data file; None when none are."""
@@ -154,9 +178,10 @@ class ColdReader:
         file: ColdFile,
         groups: range,
         entity: Entity,
-        deleted: BitMap | None,
         is_sure: bool,
-    ) -> Iterator[Row]:
+    ) -> Iterator[Located]:
+        """What a file has of the entity, deleted rows too."""
+        key_of = _key_of(definition, entity)
         opened = self._opened(file)
         with ExitStack() as reading:
             parquet = cache(lambda: reading.enter_context(self._reading(file, opened)))
@@ -171,8 +196,7 @@ class ColdReader:
                 positions, columns = _matching(partial(read, group), definition, entity, file, probes_first)
                 start = int(file.sparse.row_starts[group])  # safety: index-row-starts
                 for position, row in zip(positions, zip(*columns, strict=True), strict=True):
-                    if deleted is None or start + position not in deleted:  # safety: index-deletes
-                        yield row
+                    yield start + position, key_of(row), row
 
     def _opened(self, file: ColdFile) -> _OpenFile:
         known = self._files.get(file.data.path)
@@ -199,6 +223,22 @@ class ColdReader:
             parquet = pq.ParquetFile(opened.mapped, metadata=opened.footer, pre_buffer=False)
         yield parquet
         opened.idle.append(parquet)
+
+
+def _candidates(index: ColdIndex, entity: Entity) -> list[tuple[ColdFile, range]]:
+    """The files that may have rows of the entity, each with its row groups that may."""
+    end = prefix_end(entity.prefix)
+    files = index.buckets.get(entity.bucket, ())
+    candidates = ((file, file.sparse.candidates(entity.prefix, end)) for file in files)
+    return [(file, groups) for file, groups in candidates if groups]
+
+
+def _key_of(definition: LiveTable, entity: Entity) -> Callable[[Row], bytes]:
+    """What gives the whole key of one of the entity's rows."""
+    names = [column.name for column in definition.columns]
+    known = len(entity.values)
+    rest = [names.index(name) for name in definition.key[known:]]
+    return lambda row: entity.prefix + encode_one(definition, [row[place] for place in rest], first=known)
 
 
 def _read_footer(footer: Path, io: FileIO, path: str) -> pq.FileMetaData:

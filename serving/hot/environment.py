@@ -25,8 +25,10 @@ _opened: WeakValueDictionary[str, lmdb.Environment] = WeakValueDictionary()
 _lock = threading.Lock()
 
 
-def open_environment(path: Path, map_bytes: int, is_writer: bool) -> lmdb.Environment:
+def open_environment(path: Path, map_bytes: int, is_writer: bool, grows: bool = False) -> lmdb.Environment:
     """The environment in the file; only a writer creates the file, which is sparse and ``map_bytes`` long.
+
+    One that ``grows`` is as long as what was written, which takes a copy more.
 
     Nothing is ever synced: the kernel keeps what was committed when the process is killed, and what a crash
     of the machine leaves is discarded, whole or not (``manifest.boot_id``).
@@ -43,7 +45,7 @@ def open_environment(path: Path, map_bytes: int, is_writer: bool) -> lmdb.Enviro
                 subdir=False,
                 readonly=not is_writer,
                 create=is_writer,
-                writemap=is_writer,
+                writemap=is_writer and not grows,
                 sync=False,
                 metasync=False,
                 readahead=False,

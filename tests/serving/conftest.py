@@ -7,6 +7,7 @@ sparse index, deletion vectors, the published cold index, and the hot tier.
 from __future__ import annotations
 
 import json
+import pickle
 import random
 import threading
 import warnings
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 import pyarrow as pa
@@ -45,8 +46,17 @@ from thermocline.rules.fold import fold
 from thermocline.rules.keys import buckets, decode_one
 from thermocline.rules.seam import Seam
 
+if TYPE_CHECKING:
+    from serving.cold.index import ColdIndex
+    from serving.cold.reader import ColdReader, Entity, Row
+
 TOPIC = "profiles"
 PARTITIONS = 3
+
+
+def rows_of(reader: ColdReader, index: ColdIndex, entity: Entity) -> list[Row]:
+    """The entity's rows as values, sorted by key."""
+    return [pickle.loads(row) for row in reader.entity_rows(index, entity, pickle.dumps).by_key().values()]
 
 
 @dataclass

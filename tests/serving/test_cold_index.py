@@ -24,6 +24,7 @@ from serving.hot.scan import SCHEMA
 from serving.lookup import ColdSide
 from serving.selection import Selection, Wanted
 from tests.partition_spec import partition_spec_of
+from tests.serving.conftest import rows_of
 from thermocline.iceberg.catalog import DEFINITION_PROPERTY, SnapshotState
 from thermocline.iceberg.files import plan_files
 from thermocline.iceberg.sparse_index import SparseIndex, load_sparse_index
@@ -161,7 +162,7 @@ def test_a_footer_that_is_gone_is_read_from_the_data_file(new_world: Callable[..
     index = _latest(world)
     for path in (world.cold_folder / "files").glob("*.footer"):
         path.unlink()
-    assert len(ColdReader(world.io).rows(index, Entity.of(world.definition, (7, "u1")))) == 1
+    assert len(rows_of(ColdReader(world.io), index, Entity.of(world.definition, (7, "u1")))) == 1
 
 
 def test_a_column_that_a_file_lacks_reads_as_null(new_world: Callable[..., Any]) -> None:
@@ -174,7 +175,7 @@ def test_a_column_that_a_file_lacks_reads_as_null(new_world: Callable[..., Any])
         path.unlink()
     (world.cold_folder / "manifest.msgpack").unlink()
     world.publish()
-    (row,) = ColdReader(world.io).rows(_latest(world), Entity.of(world.definition, (7, "u1"))).values()
+    (row,) = rows_of(ColdReader(world.io), _latest(world), Entity.of(world.definition, (7, "u1")))
     assert row[:4] == (7, "u1", "k", None)
 
 
@@ -217,7 +218,7 @@ def test_files_of_another_writer_are_read_exactly(tmp_path: Path) -> None:
     assert index is not None
     reader = ColdReader(table.io)
     for device in ids:
-        found = sorted(reader.rows(index, Entity.of(definition, (device,))).values())
+        found = sorted(rows_of(reader, index, Entity.of(definition, (device,))))
         assert found == sorted(row for row in rows if row[0] == device)
     extract = Extract(
         ColdSide(index, reader, RowJson(definition)),
@@ -258,7 +259,7 @@ def test_index_files_that_a_crash_of_the_machine_left_empty_are_written_again(
     assert world.publish() == is_new_snapshot
     index = _latest(world)
     assert all(path.stat().st_size for path in (world.cold_folder / "files").iterdir())
-    assert len(ColdReader(world.io).rows(index, Entity.of(world.definition, (7, "u1")))) == 1
+    assert len(rows_of(ColdReader(world.io), index, Entity.of(world.definition, (7, "u1")))) == 1
 
 
 def test_an_unused_file_that_is_gone_is_not_made_again(new_world: Callable[..., Any]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from serving.cold import reader as cold_reader
 from serving.cold.folder import latest
 from serving.cold.reader import ColdReader, Entity
-from tests.serving.conftest import PROFILES
+from tests.serving.conftest import PROFILES, rows_of
 
 
 def _profile(user: str, key: str) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def _value(text: str) -> dict[str, Any]:
 def _read(world: Any, *values: Any) -> list[tuple[Any, ...]]:
     index = latest(world.cold_folder, "profiles")
     assert index is not None
-    return sorted(ColdReader(world.io).rows(index, Entity.of(world.definition, values)).values())
+    return sorted(rows_of(ColdReader(world.io), index, Entity.of(world.definition, values)))
 
 
 def test_an_entity_over_several_row_groups_and_files_is_read_whole(new_world: Callable[..., Any]) -> None:
@@ -87,8 +87,8 @@ def test_threads_that_read_the_same_files_at_once_get_their_own_rows(new_world: 
     reader = ColdReader(world.io)
 
     def values(number: int) -> list[int]:
-        found = reader.rows(index, Entity.of(world.definition, (7, f"u{number % 40}")))
-        return sorted(int(row[3]) for row in found.values())
+        found = rows_of(reader, index, Entity.of(world.definition, (7, f"u{number % 40}")))
+        return sorted(int(row[3]) for row in found)
 
     with ThreadPoolExecutor(4) as threads:
         for number, found in enumerate(threads.map(values, range(800))):
@@ -115,6 +115,6 @@ def test_entities_of_one_row_group_are_read_by_decoding_it_once(
 
     monkeypatch.setattr(cold_reader, "_read", counted)
     for user in users:
-        (row,) = reader.rows(index, Entity.of(world.definition, (7, user))).values()
+        (row,) = rows_of(reader, index, Entity.of(world.definition, (7, user)))
         assert row[3] == user
     assert decodings == {0: 1}

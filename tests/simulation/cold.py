@@ -12,6 +12,7 @@ import numpy as np
 
 from serving.cold.index import ColdFile, ColdIndex, assemble
 from serving.cold.manifest import ColdManifest, is_newer, manifest_of
+from serving.entity_rows import EntityRows
 from tests.simulation.disk import MemoryPath
 from tests.simulation.records import ENCODED, NAME, NULL
 from thermocline.iceberg.sparse_index import SparseIndex
@@ -96,6 +97,14 @@ class FakeColdRows:
                     assert key not in found, f"{row.key} is live twice"
                     found[key] = (*row.key, None if row.v == NULL else row.v)
         return found
+
+    def entity_rows(self, index: ColdIndex, entity: Entity, to_json: Any) -> EntityRows:
+        """The entity's rows as they are sent."""
+        return EntityRows.of({key: to_json(row) for key, row in self.rows(index, entity).items()}, {})
+
+    def known_rows(self, _index: ColdIndex, _entity: Entity) -> EntityRows | None:
+        """None: nothing is kept."""
+        return None
 
     def deleted(self, file: ColdFile) -> Any:
         """The deleted positions."""

@@ -280,7 +280,7 @@ def _bucket_of(extract: Extract, bucket: int, scans: bool) -> Found:
             payloads = {key: b"" if row is None else row.payload for key, row in hits.items()}
             if payloads != {key: row for key, row in scanned.items() if key.startswith(entity.prefix)}:
                 raise Violation("hot-differs", f"a scan gives {scanned}, a lookup {payloads}")
-        rows = {key: cold.rows.cold(row) for key, row in cold.reader.rows(index, entity).items()}
+        rows = cold.reader.entity_rows(index, entity, cold.rows.cold).by_key()
         winners: Mapping[bytes, bytes | None] = {
             key: None if row is None else cold.rows.hot(entity, key, row, rows.get(key))
             for key, row in hits.items()

@@ -31,6 +31,8 @@ SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?b)?", re.IGNORECASE)
 SIZE_UNITS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 WORKERS_MAX: Final = 64  # beyond it a machine's cores are shared by processes that only wait for each other
 
+ROWS_BYTES_MIN: Final = 16_000_000  # below it, four files can't hold the rows of a large entity each
+
 SQL_MEMORY_BYTES_MIN: Final = 50_000_000  # below it, DuckDB can't even sort what fits its buffers
 
 LEASE_SECONDS_MIN: Final = 1.0  # below it, an owner that swaps or collects garbage is taken for dead
@@ -236,6 +238,7 @@ class ServingSettings(_Section):
     workers: Annotated[int, Field(ge=1, le=WORKERS_MAX)] = 2
     state_dir: Path = Path("data/serving")
     hot_bytes_max: Bytes = 8_000_000_000
+    rows_bytes_max: Annotated[Bytes, Field(ge=ROWS_BYTES_MIN)] = 1_000_000_000
     read_after_seconds_max: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 10.0
     stale_after_seconds: Seconds = 5.0
     expose_without_authentication: bool = False

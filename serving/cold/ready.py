@@ -1,0 +1,83 @@
+"""Rows of an entity ready to send, file by file, as the store of rows has them.
+
+What is stored is of one data file, by one definition, and has the deleted rows, too: it is the same for as
+long as the file is there. `live_rows` leaves out what a snapshot has deleted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from serving.entity_rows import EntityRows
+from thermocline import __version__
+from thermocline.rules.sequence import encode_one
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap
+
+    from serving.cold.index import ColdFile, ColdIndex
+    from serving.cold.reader import Entity, Located, Row
+    from serving.entity_rows import JsonRow
+    from thermocline.rules.definition import LiveTable
+
+FORMAT: Final = 1
+"""Of the entries and of the rows in them; with the version, it names what may have written them otherwise."""
+_DIGEST_BYTES: Final = 16
+
+ReadyRow = tuple[int, bytes, bytes, bytes]
+"""A row's position in its file, key, JSON, and sequence, which is empty where no columns order the rows."""
+
+FileRows = tuple[Sequence[ReadyRow], "BitMap | None", "BitMap | None"]
+"""What a file has of an entity, what of the file is deleted, and what of that but remembered deletes."""
+
+packed: Final = msgspec.msgpack.Encoder().encode
+unpacked: Final = msgspec.msgpack.Decoder(list[ReadyRow]).decode
+
+
+def stored_key(index: ColdIndex, file: ColdFile, entity: Entity) -> bytes:
+    """By what the rows of a file are stored: all that they depend on."""
+    of_file = _digest(_of_definition(index.table_uuid, index.definition_json) + file.data.path.encode())
+    return of_file + entity.prefix  # safety: rows-place
+
+
+@lru_cache(maxsize=64)
+def _of_definition(table_uuid: str, definition_json: str) -> bytes:
+    """Another definition makes other rows of the same file."""
+    return _digest(
+        repr((FORMAT, __version__, table_uuid, definition_json)).encode()
+    )  # safety: rows-definition
+
+
+def _digest(of: bytes) -> bytes:
+    return hashlib.blake2b(of, digest_size=_DIGEST_BYTES).digest()
+
+
+def ready_rows(
+    definition: LiveTable, located: Iterable[Located], to_json: Callable[[Row], JsonRow]
+) -> list[ReadyRow]:
+    """Rows as they are stored."""
+    names = [column.name for column in definition.columns]
+    ordering = [names.index(name) for name in definition.sequence_by]
+
+    def sequence(row: Row) -> bytes:
+        return encode_one(definition, [row[place] for place in ordering]) if ordering else b""
+
+    return [(position, key, to_json(row), sequence(row)) for position, key, row in located]
+
+
+def live_rows(files: Iterable[FileRows]) -> EntityRows:
+    """The rows that are not deleted, and the highest sequences of the rows and remembered deletes."""
+    rows: dict[bytes, JsonRow] = {}
+    sequences: dict[bytes, bytes] = {}
+    for of_file, deleted, hidden in files:
+        for position, key, row, sequence in of_file:
+            if deleted is None or position not in deleted:  # safety: index-deletes
+                rows[key] = row
+            if sequence and (hidden is None or position not in hidden):
+                sequences[key] = max(sequence, sequences.get(key, b""))
+    return EntityRows.of(rows, sequences)

@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serving.cold import reader as cold_reader
+from serving.cold import row_store
+from serving.cold.folder import ColdFolder, latest
+from serving.cold.reader import Entity
+from serving.cold.ready import stored_key
+from serving.cold.row_store import GENERATIONS, RowStore
+from serving.entity import entity_of
+from serving.hot.view import HotReader
+from serving.lookup import TableReader
+from tests.serving.conftest import PROFILES
+from thermocline.process.metrics import REGISTRY
+
+BYTES_MAX = 1 << 24
+USERS = [f"u{number}" for number in range(12)]
+
+
+def _value(text: str) -> dict[str, Any]:
+    return {"value": text, "updated_at": "2026-01-02T03:04:05Z"}
+
+
+def _produce(world: Any, user: str, key: str, text: str | None) -> None:
+    profile = {"app_id": 7, "user_id": user, "key": key}
+    world.produce(profile, None if text is None else _value(text), partition=USERS.index(user) % 3)
+
+
+def _reader(world: Any, store: RowStore | None) -> TableReader:
+    reader = TableReader(
+        "profiles",
+        ColdFolder(world.cold_folder, "profiles", lambda: world.io, store),
+        lambda: HotReader.open(world.hot_folder, world.definition),
+        world.clock,
+        5.0,
+        lambda: True,
+    )
+    reader.refresh()
+    return reader
+
+
+def _entity(reader: TableReader, user: str, **more: str) -> Entity:
+    return entity_of(reader.cold.index.definition, {"app_id": "7", "user_id": user, **more})
+
+
+def _rows(reader: TableReader, user: str, **more: str) -> bytes:
+    _, (rows,) = reader.lookup((_entity(reader, user, **more),))
+    return rows
+
+
+def _counted(name: str) -> float:
+    return REGISTRY.get_sample_value(f"thermocline_rows_{name}_total", {"table": "profiles"}) or 0.0
+
+
+@pytest.fixture
+def new_store(tmp_path: Path) -> Iterator[Callable[..., RowStore]]:
+    stores: list[RowStore] = []
+
+    def make(bytes_max: int = BYTES_MAX) -> RowStore:
+        stores.append(RowStore(tmp_path / "rows", "profiles", bytes_max))
+        return stores[-1]
+
+    yield make
+    for store in stores:
+        store.close()
+
+
+@pytest.fixture
+def no_decoding(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Once called, whoever reads a row group fails."""
+
+    def read(*_: Any) -> Any:
+        raise AssertionError("a row group is read")
+
+    return lambda: monkeypatch.setattr(cold_reader, "_read", read)
+
+
+def test_answers_are_the_same_to_the_byte_with_and_without_a_store(
+    new_world: Callable[..., Any], new_store: Callable[..., RowStore], seed: int
+) -> None:
+    """Goal: whatever is kept, evicted, deleted or committed, the store never shows in an answer.
+
+    Method: random upserts and tombstones in a few buckets, commits behind the log, two stores on one folder
+    that is too small for them; each worker is replaced now and then, so that its own memory is empty.
+    """
+    chance = random.Random(seed)
+    world = new_world(replace(PROFILES, buckets=2))
+    world.commit()
+    world.publish()
+    world.tail()
+    stores = [new_store(GENERATIONS * 65_536) for _ in range(2)]
+    plain, workers = _reader(world, None), [_reader(world, store) for store in stores]
+    found, evicted = _counted("found"), _counted("evicted_bytes")
+    for step in range(40):
+        for _ in range(25):
+            text = None if chance.random() < 0.2 else f"{chance.random()}" * chance.randrange(12)
+            _produce(world, chance.choice(USERS), f"k{chance.randrange(15)}", text)
+        world.tail()
+        if chance.random() < 0.6:
+            world.commit()
+            world.publish()
+        if chance.random() < 0.4:
+            number = chance.randrange(2)
+            workers[number] = _reader(world, stores[number])
+        for reader in (plain, *workers):
+            reader.refresh()
+        for user in USERS:
+            more = {"key": f"k{chance.randrange(15)}"} if chance.random() < 0.3 else {}
+            expected = _rows(plain, user, **more)
+            for reader in workers:
+                known = reader.known(_entity(reader, user, **more))
+                assert known is None or known[1] == expected, (seed, step, user)
+                assert _rows(reader, user, **more) == expected, (seed, step, user)
+        stores[step % 2].flush()
+    assert _counted("found") > found
+    assert _counted("evicted_bytes") > evicted
+
+
+def test_a_commit_empties_nothing_and_what_was_asked_for_is_read_before_the_switch(
+    new_world: Callable[..., Any], new_store: Callable[..., RowStore], no_decoding: Callable[[], None]
+) -> None:
+    world = new_world(replace(PROFILES, buckets=1))
+    for user in USERS:
+        _produce(world, user, "k", "old")
+    world.commit()
+    world.publish()
+    world.tail()
+    store = new_store()
+    reader = _reader(world, store)
+    before = [_rows(reader, user) for user in USERS]
+    _produce(world, "u1", "k", "new")
+    _produce(world, "u2", "k", None)
+    world.tail()
+    world.commit()
+    world.publish()
+    warmed = _counted("warmed")
+    assert reader.refresh()
+    assert _counted("warmed") == warmed + len(USERS)
+    store.flush()
+    no_decoding()
+    for worker in (reader, _reader(world, store)):
+        entities = [_entity(worker, user) for user in USERS]
+        known = [worker.known(entity) for entity in entities]
+        after = [rows for _, rows in filter(None, known)]
+        assert [row for row in after if row not in before] == [before[1].replace(b"old", b"new"), b"[]"]
+        assert after[3:] == before[3:]
+
+
+def test_another_process_finds_what_one_has_read(
+    new_world: Callable[..., Any], new_store: Callable[..., RowStore], tmp_path: Path
+) -> None:
+    world = new_world(replace(PROFILES, buckets=1))
+    _produce(world, "u1", "k", "old")
+    world.commit()
+    world.publish()
+    world.tail()
+    store = new_store()
+    reader = _reader(world, store)
+    entity = _entity(reader, "u1")
+    rows = _rows(reader, "u1")
+    store.flush()
+    (file,) = reader.cold.index.buckets[entity.bucket]
+    key = stored_key(reader.cold.index, file, entity)
+    script = (
+        "import pathlib, sys; from serving.cold.ready import unpacked; "
+        "from serving.cold.row_store import RowStore; folder, key = sys.argv[1:]; "
+        f"store = RowStore(pathlib.Path(folder), 'profiles', {BYTES_MAX}); store.flush(); "
+        "((_, _, row, _),) = unpacked(store.get([bytes.fromhex(key)])[0]); store.put(b'mine', row); "
+        "store.flush(); sys.stdout.buffer.write(row); store.close()"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "rows"), key.hex()]
+    row = subprocess.run(command, check=True, capture_output=True).stdout
+    assert b"[%b]" % row == rows
+    store.flush()
+    assert store.get([b"mine", b"nobody's"]) == [row, None]
+
+
+def test_rows_are_kept_by_all_that_they_depend_on(new_world: Callable[..., Any]) -> None:
+    world = new_world()
+    for user in USERS:
+        _produce(world, user, "k", "old")
+    world.commit()
+    world.publish()
+    index = latest(world.cold_folder, "profiles")
+    assert index is not None
+    entity, other = (Entity.of(world.definition, (7, user)) for user in ("u1", "u2"))
+    file, another = list(index.files)[:2]
+    altered = replace(index, definition_json=f"{index.definition_json} ")
+    recreated = replace(index, table_uuid="another")
+    committed = replace(index, snapshot_id=index.snapshot_id + 1)
+    key = stored_key(index, file, entity)
+    others = [
+        stored_key(index, file, other),
+        stored_key(index, another, entity),
+        stored_key(altered, file, entity),
+        stored_key(recreated, file, entity),
+    ]
+    assert len({key, *others}) == 5
+    assert stored_key(committed, file, entity) == key
+
+
+def test_what_another_boot_of_the_machine_left_is_deleted(
+    new_store: Callable[..., RowStore], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    store = new_store()
+    store.put(b"key", b"rows")
+    store.flush()
+    assert store.get([b"key"]) == [b"rows"]
+    store.close()
+    monkeypatch.setattr(row_store, "boot_id", lambda: "another")
+    later = new_store()
+    later.flush()
+    assert later.get([b"key"]) == [None]
+    assert [path.name for path in (tmp_path / "rows").iterdir()] == ["another"]
+
+
+def test_a_store_that_fails_has_nothing_and_lookups_go_on(
+    new_world: Callable[..., Any], new_store: Callable[..., RowStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = new_world()
+    _produce(world, "u1", "k", "old")
+    world.commit()
+    world.publish()
+    world.tail()
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(row_store, "open_environment", fail)
+    store = new_store()
+    assert _rows(_reader(world, store), "u1") == _rows(_reader(world, None), "u1")
+    store.flush()
+    assert _rows(_reader(world, store), "u1") == _rows(_reader(world, None), "u1")
+
+
+def test_what_is_asked_for_outlives_what_is_not(new_store: Callable[..., RowStore]) -> None:
+    store = new_store(GENERATIONS * 65_536)
+    store.put(b"asked for", b"x")
+    store.put(b"forgotten", b"x")
+    for number in range(400):
+        store.put(b"%d" % number, b"x" * 2_000)
+        store.flush()
+        assert store.get([b"asked for"]) == [b"x"]
+    assert store.get([b"forgotten"]) == [None]
