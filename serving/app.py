@@ -25,6 +25,7 @@ from serving.answer import answer_json, batch_json, refused_json
 from serving.direct import DirectLookups
 from serving.encode import FORMATS
 from serving.extract_response import AGE, READ_POINT, REFUSED, STALE, ExtractResponse
+from serving.jobs.endpoints import jobs
 from serving.models import (
     BatchAnswer,
     BatchBody,
@@ -41,7 +42,7 @@ from serving.models import (
 from serving.openapi import ANSWERING, described, problems
 from serving.problems import ROWS_PATH, Requests, rows_headers
 from serving.requests import (
-    JsonRequest,
+    JsonRoute,
     coding_of,
     entities_of,
     entity_of_query,
@@ -53,6 +54,7 @@ from serving.tables import ServedTable, Tables
 from serving.worker import Worker
 from thermocline.errors import (
     BadParameter,
+    ExtractsBusy,
     NotAcceptable,
     NotReady,
     RowNotFound,
@@ -112,19 +114,6 @@ OfWorker = Annotated[Worker, Depends(_worker)]
 Table = Annotated[ServedTable, Depends(_table)]
 
 
-class _JsonRoute(APIRoute):
-    """Its body is read as a `JsonRequest`."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """FastAPI's own, with another request."""
-        handler = super().get_route_handler()
-
-        async def handle(request: Request) -> Response:
-            return await handler(JsonRequest(request.scope, request.receive))
-
-        return handle
-
-
 class _PlainRoute(APIRoute):
     """Declared as any endpoint, and answered by an ASGI app."""
 
@@ -149,7 +138,7 @@ async def _rows(scope: Scope, _: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-reads = APIRouter(route_class=_JsonRoute)
+reads = APIRouter(route_class=JsonRoute)
 operations = APIRouter()
 
 
@@ -190,7 +179,7 @@ async def batch(worker: OfWorker, table: Table, body: BatchBody, read_after: Rea
                 for one in FORMATS.values()
             },
         },
-        **problems(NotAcceptable, *ANSWERING),
+        **problems(NotAcceptable, ExtractsBusy, *ANSWERING),
     },
 )
 async def extract(
@@ -214,7 +203,9 @@ async def extract(
     included = await worker.read_after(table.reader, read_after)
     floor = table.reader.end()
     refused = table.reader.refused_up_to(included)
-    return ExtractResponse(lambda: table.extract(wanted, floor), format_name, coding, worker, refused)
+    return ExtractResponse(
+        table.name, lambda: table.extract(wanted, floor), format_name, coding, worker, refused
+    )
 
 
 @reads.get(
@@ -284,6 +275,7 @@ async def metrics(worker: OfWorker) -> Response:
     """For Prometheus."""
     for table in worker.tables:
         table.measure()
+    await asyncio.to_thread(worker.measure_jobs)
     return Response(measures.render(), headers={"content-type": CONTENT_TYPE})
 
 
@@ -326,6 +318,7 @@ def create_app(tables: Tables, settings: ServingSettings) -> Requests:
     )
     api.router.routes.insert(0, api.router.routes.pop())  # tried first for each request
     api.include_router(reads)
+    api.include_router(jobs)
     api.include_router(operations)
     definitions = {table.name: table.definition for table in tables}
     api.openapi = lambda: described(api, definitions)  # type: ignore[method-assign]

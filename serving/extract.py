@@ -158,7 +158,27 @@ class Extract:
                     if self.rows == limit:
                         return
 
+    def by_bucket(self) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
+        """Each bucket that may have wanted rows, with these rows, to be read before the next bucket.
+
+        Instead of ``batches``, and without its limit. Raises as it does.
+        """
+        with closing(self._parts()) as parts:
+            for bucket, rows in parts:
+                yield bucket, self._counted(rows)
+
+    def _counted(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with storage_named(self.table, *DUCKDB_STORAGE_ERRORS):
+            for batch in rows:
+                self.rows += batch.num_rows
+                yield batch
+
     def _batches(self) -> Generator[pa.RecordBatch]:
+        with closing(self._parts()) as parts:
+            for _, rows in parts:
+                yield from rows
+
+    def _parts(self) -> Generator[tuple[int, Iterator[pa.RecordBatch]]]:
         failpoint("extract.begin")
         buckets = [*filter(self._selection.keys.has_bucket, range(self._definition.buckets))]
         with duckdb.connect(config=self._config()) as connection, ThreadPoolExecutor(1) as ahead:
@@ -170,7 +190,7 @@ class Extract:
                 hot = upcoming.result()
                 if following is not None:
                     upcoming = ahead.submit(self._hot_rows, following)
-                yield from self._bucket(connection, bucket, hot)
+                yield bucket, self._bucket(connection, bucket, hot)
 
     def abandon(self) -> None:
         """Ends with the bucket that is being read, as nobody takes the rows any more. From any thread."""

@@ -33,6 +33,11 @@ from thermocline.errors.query import (
 )
 from thermocline.errors.request import (
     BadParameter,
+    ExtractJobDiffers,
+    ExtractJobFailed,
+    ExtractJobNotFound,
+    ExtractJobsOff,
+    ExtractsBusy,
     HotBytesExceeded,
     MethodNotAllowed,
     NoKey,
