@@ -42,7 +42,7 @@ LOCK: Final = "runner.lock"
 log = logging.getLogger(__name__)
 
 
-class _Interrupted(Exception):  # noqa: N818  (it is no error)
+class _Interrupted(Exception):
     """The job is not wanted any more, or the server is told to stop."""
 
 
@@ -81,7 +81,6 @@ def run_jobs(tables: Tables, settings: ServingSettings, stop: threading.Event) -
         threading.Thread(target=_refresh, args=(tables, stop), name="refresh", daemon=True).start()
         retention_ms = round(settings.extract_jobs_retention_hours * 3_600_000)
         runner = JobRunner(tables, by_table, clock, retention_ms, stop)
-        runner.recover()
         while not stop.is_set():
             try:
                 is_idle = not runner.step()
@@ -109,14 +108,13 @@ class JobRunner:
         self._retention_ms = retention_ms
         self._stop = stop
 
-    def recover(self) -> None:
-        """To be called first: what an earlier process left is failed, or complete."""
+    def step(self) -> bool:
+        """Clears away, and runs one job; whether there was one that could be run.
+
+        A job that runs by its own account is one of a process that died, or whose end could not be written.
+        """
         for store in self._stores.values():
             store.recover()
-
-    def step(self) -> bool:
-        """Clears away, and runs one job; whether there was one that could be run."""
-        for store in self._stores.values():
             store.expire(self._clock.now_ms() - self._retention_ms)
             for job in store.jobs():
                 if job.state is not State.CANCELLED and store.is_cancelled(job):

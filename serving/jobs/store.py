@@ -1,4 +1,4 @@
-"""The folder of a server's extract jobs: ``<root>/<table>/<id>``, with ``job.json``, files and ``manifest.json``.
+"""The folder of extract jobs: ``<root>/<table>/<id>``, with ``job.json``, files and ``manifest.json``.
 
 API workers create jobs and ask for their cancellation; the runner alone changes a job after that. Whatever is
 read by others appears whole: a job's folder and each JSON file are renamed into place.
@@ -84,7 +84,10 @@ class JobStore:
     def cancel(self, job_id: str) -> Job:
         """Asks for an end of the job, and for its files to be deleted; the job as it still is."""
         job = self.get(job_id)
-        (self._folder(job_id) / CANCEL).touch()
+        try:
+            (self._folder(job_id) / CANCEL).touch()
+        except FileNotFoundError as error:  # expired just now
+            raise ExtractJobNotFound(table=self.table, job=job_id) from error
         return job
 
     def is_cancelled(self, job: Job) -> bool:
@@ -109,19 +112,16 @@ class JobStore:
 
     def end(self, job: Job, state: State, problem: str | None = None) -> Job:
         """Ends a job without a result, and deletes its files; as ``queued`` it is made again from nothing."""
-        ended = self.save(
-            msgspec.structs.replace(
-                job, state=state, problem=problem, files=(), buckets=0, buckets_done=0, read_point=None
-            )
-        )
+        # The manifest first: without it, what a kill leaves of the others is no result.
         (self._folder(job.id) / MANIFEST).unlink(missing_ok=True)
         for path in self._folder(job.id).iterdir():
             if path.name not in {JOB, CANCEL}:
                 path.unlink()
-        return ended
+        emptied = msgspec.structs.replace(job, files=(), buckets=0, buckets_done=0, read_point=None)
+        return self.save(msgspec.structs.replace(emptied, state=state, problem=problem))
 
     def recover(self) -> None:
-        """Says of jobs that a dead process was at what became of them: complete with a manifest, else failed."""
+        """Ends the jobs of a process that died: complete where there is a manifest, else failed."""
         for job in self._jobs():
             if job.state is not State.RUNNING:
                 continue

@@ -24,13 +24,14 @@ def test_the_examples_of_its_page_hold(
     for user, key in (("ada", "plan"), ("ada", "city"), ("cyd", "plan")):
         topic.send((APP, user, key), "free")
     topic.flush()
+    monkeypatch.setenv("THERMOCLINE_SERVING__EXTRACT_JOBS_DIR", str(tmp_path / "jobs"))
     stack.wait_until_ready(stack.serve())
     page = PAGE.read_text()
     assert "127.0.0.1:9092" in page
     page = page.replace("http://127.0.0.1:8080", stack.url)
     page = page.replace("127.0.0.1:9092", stack.kafka.bootstrap_servers)
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 7
+    assert len(blocks) == 8
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "docs"}
     for block in blocks:

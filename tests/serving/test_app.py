@@ -21,7 +21,6 @@ from serving.extract import Extract
 from serving.requests import BODY_BYTES_MAX
 from serving.selection import Wanted
 from serving.tables import ServedTable, Tables
-
 from thermocline.errors import BadParameter, RowNotFound, ServerUnreachable
 from thermocline.rules.read_point import ReadPoint
 from thermocline.settings import ServingSettings

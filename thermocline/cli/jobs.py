@@ -94,8 +94,11 @@ def fetch(
     appears when complete; manifest.json is the last.
     """
     with _client(url) as client, _progress() as progress:
-        job = client.await_extract(name, job_id)
-        task = progress.add_task("download", total=job.bytes)
+        task = progress.add_task("waiting", total=None)
+        job = client.await_extract(
+            name, job_id, progress=lambda job: progress.update(task, description=_stage(job))
+        )
+        progress.update(task, description="download", total=job.bytes)
         try:
             client.download_extract(
                 job, folder, progress=lambda so_far: progress.update(task, completed=so_far)
@@ -124,6 +127,10 @@ def _client(url: str) -> Iterator[Client]:
         raise ExtractJobFailed(
             table=job.table, job=job.id, state=job.state, problem=job.problem or ""
         ) from failed
+
+
+def _stage(job: ExtractJob) -> str:
+    return f"{job.state}: {job.buckets_done} of {job.buckets} buckets"
 
 
 def _progress() -> Progress:

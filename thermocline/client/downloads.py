@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -27,7 +26,7 @@ MANIFEST: Final = "manifest.json"
 
 
 def awaited(client: Client, table: str, job_id: str, progress: Callable[[ExtractJob], None]) -> ExtractJob:
-    """The job once it is over; ``progress`` hears how far it is. Raises `JobFailed` where it isn't complete."""
+    """The job once it is complete; ``progress`` hears how far it is. Raises `JobFailed`."""
     while (job := client.extract_job(table, job_id)).state not in JOB_OVER:
         progress(job)
         time.sleep(POLL_SECONDS)
@@ -89,6 +88,8 @@ class _File:
             before = self._size()
             try:
                 self._go_on(progress)
+                if self._size() <= before:
+                    raise self._cut("the server sends no more")
             except httpx.TransportError as error:
                 if self._size() > before:  # it gets on, however often it breaks off
                     failures, started = count(1), time.monotonic()
@@ -114,7 +115,8 @@ class _File:
             with self._partial.open(
                 "ab" if response.status_code == httpx.codes.PARTIAL_CONTENT else "wb"
             ) as sink:
-                for chunk in response.iter_raw(CHUNK_BYTES):
+                # As they come: chunks of a size would be lost with what was gathered of them.
+                for chunk in response.iter_raw():
                     sink.write(chunk)
                     progress(sink.tell())
 
@@ -124,7 +126,7 @@ class _File:
         return self._cut(f"it answered {response.status_code}")
 
     def _size(self) -> int:
-        return os.path.getsize(self._partial) if self._partial.exists() else 0
+        return self._partial.stat().st_size if self._partial.exists() else 0
 
     def _cut(self, detail: str) -> StreamCut:
         place = f"{self._file.name} broke off after {self._size()} of {self._file.bytes} bytes"
