@@ -109,6 +109,16 @@ SETTINGS: Final[Mapping[str, str]] = {
         "Port of the endpoint for Trino's Thrift connector, at `serving.host`; without it there is none. "
         "Whoever can reach it can read the hot rows of every table."
     ),
+    "serving.extracts_max": (
+        "Maximum number of extracts that the server streams at once, over all its workers. Each takes up to "
+        "256 MB of memory and two threads."
+    ),
+    "serving.extracts_waiting_max": (
+        "Maximum number of extracts that wait for their turn, and of extract jobs that wait for theirs. "
+        "Beyond it, they are refused with `extracts-busy`."
+    ),
+    "serving.extract_jobs_dir": "Folder for the files of extract jobs. Default: none, and no jobs are taken.",
+    "serving.extract_jobs_retention_hours": "How long a job and its files are kept after it is over.",
     "sql.memory_bytes_max": (
         "Memory that a statement of `thermocline sql` may use, besides about 300 MB for each table that it "
         "scans. Beyond it, DuckDB spills to `sql.temp_dir`."

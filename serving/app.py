@@ -9,7 +9,7 @@ lookup itself. Where it is known without reading, `LookupProtocol` has answered 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -25,6 +25,7 @@ from serving.answer import answer_json, batch_json, refused_json
 from serving.direct import DirectLookups
 from serving.encode import FORMATS
 from serving.extract_response import AGE, READ_POINT, REFUSED, STALE, ExtractResponse
+from serving.jobs.endpoints import jobs
 from serving.models import (
     BatchAnswer,
     BatchBody,
@@ -41,7 +42,7 @@ from serving.models import (
 from serving.openapi import ANSWERING, described, problems
 from serving.problems import ROWS_PATH, Requests, rows_headers
 from serving.requests import (
-    JsonRequest,
+    JsonRoute,
     coding_of,
     entities_of,
     entity_of_query,
@@ -54,6 +55,7 @@ from serving.worker import Worker
 from thermocline.errors import (
     BadParameter,
     ChangesUnknown,
+    ExtractsBusy,
     NotAcceptable,
     NotReady,
     RowNotFound,
@@ -113,19 +115,6 @@ OfWorker = Annotated[Worker, Depends(_worker)]
 Table = Annotated[ServedTable, Depends(_table)]
 
 
-class _JsonRoute(APIRoute):
-    """Its body is read as a `JsonRequest`."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """FastAPI's own, with another request."""
-        handler = super().get_route_handler()
-
-        async def handle(request: Request) -> Response:
-            return await handler(JsonRequest(request.scope, request.receive))
-
-        return handle
-
-
 class _PlainRoute(APIRoute):
     """Declared as any endpoint, and answered by an ASGI app."""
 
@@ -150,7 +139,7 @@ async def _rows(scope: Scope, _: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-reads = APIRouter(route_class=_JsonRoute)
+reads = APIRouter(route_class=JsonRoute)
 operations = APIRouter()
 
 
@@ -191,7 +180,7 @@ async def batch(worker: OfWorker, table: Table, body: BatchBody, read_after: Rea
                 for one in FORMATS.values()
             },
         },
-        **problems(NotAcceptable, ChangesUnknown, *ANSWERING),
+        **problems(NotAcceptable, ChangesUnknown, ExtractsBusy, *ANSWERING),
     },
 )
 async def extract(
@@ -215,7 +204,9 @@ async def extract(
     included = await worker.read_after(table.reader, read_after)
     floor = table.reader.end()
     refused = table.reader.refused_up_to(included)
-    return ExtractResponse(lambda: table.extract(wanted, floor), format_name, coding, worker, refused)
+    return ExtractResponse(
+        table.name, lambda: table.extract(wanted, floor), format_name, coding, worker, refused
+    )
 
 
 @reads.get(
@@ -285,6 +276,7 @@ async def metrics(worker: OfWorker) -> Response:
     """For Prometheus."""
     for table in worker.tables:
         table.measure()
+    await asyncio.to_thread(worker.measure_jobs)
     return Response(measures.render(), headers={"content-type": CONTENT_TYPE})
 
 
@@ -327,6 +319,7 @@ def create_app(tables: Tables, settings: ServingSettings) -> Requests:
     )
     api.router.routes.insert(0, api.router.routes.pop())  # tried first for each request
     api.include_router(reads)
+    api.include_router(jobs)
     api.include_router(operations)
     definitions = {table.name: table.definition for table in tables}
     api.openapi = lambda: described(api, definitions)  # type: ignore[method-assign]

@@ -7,6 +7,7 @@ these keys. So it does not matter how often the rows were rewritten, nor which o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +20,7 @@ from thermocline.rules.definition import Column
 
 if TYPE_CHECKING:
     from serving.cold.index import ColdFile
-    from serving.extract import _HotRows
+    from serving.extract import _BucketRows
     from serving.hot.pinned import PinnedHot
     from serving.lookup import ColdSide
     from serving.selection import Selection
@@ -55,15 +56,17 @@ class Changes(Extract):
         self.schema = self.schema.append(pa.field(CHANGE_TYPE, pa.string(), nullable=False))
         self.columns = (*self.columns, Column(CHANGE_TYPE, ColumnType.parse("string"), 0))
 
+    def _prepared(self, bucket: int, fetched_folder: Path) -> _BucketRows:
+        return replace(super()._prepared(bucket, fetched_folder), changed=self._changed_keys(bucket))
+
     def _bucket(
-        self, connection: duckdb.DuckDBPyConnection, bucket: int, hot: _HotRows
+        self, connection: duckdb.DuckDBPyConnection, prepared: _BucketRows
     ) -> Iterator[pa.RecordBatch]:
-        changed = self._changed_keys(bucket)
-        if not changed.num_rows:
+        if not prepared.changed:
             return
-        connection.register("changed", changed)
+        connection.register("changed", prepared.changed)
         upserted = [self._key_schema.empty_table()]
-        for batch in super()._bucket(connection, bucket, hot):
+        for batch in super()._bucket(connection, prepared):
             if self._definition.has_key:
                 keys = [batch.column(name) for name in self._definition.identity]
                 upserted.append(pa.table(keys, schema=self._key_schema))

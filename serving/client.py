@@ -124,7 +124,7 @@ class Client:
         if response.is_success:
             return
         if response.headers.get("content-type", "").startswith(PROBLEM_TYPE):
-            raise _error_of(msgspec.json.decode(response.content))
+            raise error_of(msgspec.json.decode(response.content))
         detail = f"it answered {response.status_code} without a problem of ours; is it a Thermocline server?"
         raise ServerUnreachable(url=self._url, detail=detail)
 
@@ -135,7 +135,7 @@ def _body(wanted: Wanted) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _error_of(problem: Mapping[str, Any]) -> ThermoclineError:
+def error_of(problem: Mapping[str, Any]) -> ThermoclineError:
     """The server's error as the same error here, where its facts came along."""
     code, facts = str(problem.get("code")), problem.get("facts")
     error_class = all_errors().get(code)

@@ -79,11 +79,15 @@ class _HotRows:
 
 @dataclass(frozen=True, slots=True)
 class _BucketRows:
-    """A bucket's wanted files, where each can be read on this machine, and the hot side."""
+    """A bucket's wanted files, where each can be read on this machine, and the hot side.
+
+    ``changed``, of an extract of changes: the keys that had a record.
+    """
 
     files: Sequence[ColdFile]
     places: Mapping[str, str]
     hot: _HotRows
+    changed: pa.Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +175,27 @@ class Extract:
                     if self.rows == limit:
                         return
 
+    def by_bucket(self) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
+        """Each bucket that may have wanted rows, with these rows, to be read before the next bucket.
+
+        Instead of ``batches``, and without its limit. Raises as it does.
+        """
+        with closing(self._parts()) as parts:
+            for bucket, rows in parts:
+                yield bucket, self._counted(rows)
+
+    def _counted(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with storage_named(self.table, *DUCKDB_STORAGE_ERRORS):
+            for batch in rows:
+                self.rows += batch.num_rows
+                yield batch
+
     def _batches(self) -> Generator[pa.RecordBatch]:
+        with closing(self._parts()) as parts:
+            for _, rows in parts:
+                yield from rows
+
+    def _parts(self) -> Generator[tuple[int, Iterator[pa.RecordBatch]]]:
         failpoint("extract.begin")
         buckets = [*filter(self._selection.keys.has_bucket, range(self._definition.buckets))]
         with (
@@ -187,8 +211,7 @@ class Extract:
                 prepared = upcoming.result()
                 if following is not None:
                     upcoming = ahead.submit(self._prepared, following, fetched_folder)
-                self._places = prepared.places
-                yield from self._bucket(connection, prepared.files, prepared.hot)
+                yield bucket, self._bucket(connection, prepared)
                 rmtree(fetched_folder / str(bucket), ignore_errors=True)
 
     @contextmanager
@@ -230,8 +253,10 @@ class Extract:
         }
 
     def _bucket(
-        self, connection: duckdb.DuckDBPyConnection, wanted: Sequence[ColdFile], hot: _HotRows
+        self, connection: duckdb.DuckDBPyConnection, prepared: _BucketRows
     ) -> Iterator[pa.RecordBatch]:
+        self._places = prepared.places
+        wanted, hot = prepared.files, prepared.hot
         selects = []
         for number, files in enumerate(_alike(wanted)):
             connection.register(f"deleted_{number}", self._positions(files, self._cold.reader.deleted))

@@ -40,6 +40,7 @@ class ExtractResponse(Response):
 
     def __init__(
         self,
+        table: str,
         open_extract: Callable[[], Extract],
         format_name: str,
         coding: str | None,
@@ -54,38 +55,48 @@ class ExtractResponse(Response):
         if refused:
             places = (f"{one.topic}/{one.partition}@{one.offset}" for one in refused)
             self.headers[REFUSED] = ", ".join(places)
+        self._table = table
         self._open_extract = open_extract
         self._stale_after_seconds = worker.stale_after_seconds
         self._slots = worker.extract_slots
         self._threads = worker.extract_threads
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
-        """Waits for its turn, and streams."""
+        """Waits for its turn, and streams. Raises `ExtractsBusy`."""
+        gone = asyncio.create_task(_disconnected(receive))
+        try:
+            async with self._slots.turn(self._table, gone.done) as is_its_turn:
+                if is_its_turn:
+                    await self._stream(gone, send)
+        finally:
+            gone.cancel()
+
+    async def _stream(self, gone: asyncio.Task[None], send: Send) -> None:
         loop = asyncio.get_running_loop()
-        async with self._slots:
-            extract = await loop.run_in_executor(self._threads, self._open_extract)
-            chunks = encoded(extract, self._format_name, self._coding)
-            gone = asyncio.create_task(_disconnected(receive))
-            take = partial(loop.run_in_executor, self._threads, next, chunks, None)
+        extract = await loop.run_in_executor(self._threads, self._open_extract)
+        chunks = encoded(extract, self._format_name, self._coding)
+        take = partial(loop.run_in_executor, self._threads, next, chunks, None)
+        upcoming = take()
+        outcome = "broken off"
+        try:
+            chunk = await _made(upcoming, gone, extract)
             upcoming = take()
-            try:
+            # What fails with the first rows is an answer still; Arrow begins without any.
+            await _made(upcoming, gone, extract)
+            self._describe(extract)
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            while chunk is not None and not gone.done():
+                if not await _is_taken(send, chunk):
+                    extra = fields(table=extract.table)
+                    log.warning("extract broken off: the caller stopped reading", extra=extra)
+                    return  # without the last part, so the connection is broken off
                 chunk = await _made(upcoming, gone, extract)
                 upcoming = take()
-                # What fails with the first rows is an answer still; Arrow begins without any.
-                await _made(upcoming, gone, extract)
-                self._describe(extract)
-                await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-                while chunk is not None and not gone.done():
-                    if not await _is_taken(send, chunk):
-                        extra = fields(table=extract.table)
-                        log.warning("extract broken off: the caller stopped reading", extra=extra)
-                        return  # without the last part, so the connection is broken off
-                    chunk = await _made(upcoming, gone, extract)
-                    upcoming = take()
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
-            finally:
-                gone.cancel()
-                await asyncio.shield(self._close(upcoming, chunks, extract))
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            outcome = "broken off" if gone.done() else "complete"
+        finally:
+            measures.EXTRACTS.labels(extract.table, outcome).inc()
+            await asyncio.shield(self._close(upcoming, chunks, extract))
 
     def _describe(self, extract: Extract) -> None:
         self.headers[READ_POINT] = extract.read_point.to_header()

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
@@ -46,6 +46,24 @@ ROWS_WARMED: Final = Counter(
     "thermocline_rows_warmed",
     "Entities asked for lately that were read again before a worker moved to the next snapshot.",
     ("table",),
+    registry=metrics.REGISTRY,
+)
+EXTRACTS: Final = Counter(
+    "thermocline_extracts",
+    "Streamed extracts that are over, by outcome: complete, broken off, or refused as too many waited.",
+    ("table", "outcome"),
+    registry=metrics.REGISTRY,
+)
+EXTRACT_WAIT_SECONDS: Final = Histogram(
+    "thermocline_extract_wait_seconds",
+    "How long streamed extracts waited for others before them.",
+    buckets=(0.1, 1, 5, 15, 60, 300),
+    registry=metrics.REGISTRY,
+)
+EXTRACT_JOBS: Final = Gauge(
+    "thermocline_extract_jobs",
+    "Extract jobs that are kept, by state.",
+    ("table", "state"),
     registry=metrics.REGISTRY,
 )
 HOT_RECORDS: Final = Gauge(

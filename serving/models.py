@@ -64,10 +64,66 @@ class ExtractBody(_Strict):
         return Wanted(self.columns, self.where, self.limit, since)
 
 
+class ExtractJobCreate(_Strict):
+    """An extract as files; without it, all of the table as Parquet."""
+
+    id: Annotated[
+        str | None,
+        Field(description="Of letters, digits, - and _; a start with the same one is the same job."),
+    ] = None
+    columns: list[str] | None = None
+    where: Annotated[str | None, Field(description="As of an extract.", max_length=LENGTH_MAX)] = None
+    format: Literal["arrow", "parquet", "csv", "jsonl"] = "parquet"
+    compression: Annotated[Literal["gzip", "zstd"] | None, Field(description="Of csv and jsonl.")] = None
+
+
+class ExtractJobRequest(BaseModel):
+    """What a job was asked for."""
+
+    columns: list[str] | None
+    where: str | None
+    format: str
+    compression: str | None
+
+
+class ExtractJobFile(BaseModel):
+    """A file of a job."""
+
+    name: str
+    bucket: int
+    rows: int
+    bytes: int
+    sha256: str
+
+
 class RefusedQuery(_Strict):
     """How many refused records are listed."""
 
     limit: Annotated[int, Field(ge=1, le=LIMIT_MAX)] = LIMIT_DEFAULT
+
+
+class ExtractJobBody(BaseModel):
+    """An extract job. Its files can be read once it is complete."""
+
+    id: str
+    table: str
+    state: Literal["queued", "running", "complete", "failed", "cancelled"]
+    request: ExtractJobRequest
+    created_ms: int
+    changed_ms: int
+    read_point: ReadPointBody | None
+    buckets: int
+    buckets_done: int
+    files: list[ExtractJobFile]
+    rows: int
+    bytes: int
+    problem: Annotated[str | None, Field(description="Why it failed.")]
+
+
+class ExtractJobList(BaseModel):
+    """The extract jobs of a table, the oldest first."""
+
+    extracts: list[ExtractJobBody]
 
 
 class RefusedRecord(BaseModel):

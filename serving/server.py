@@ -96,6 +96,8 @@ def serve(settings: Settings, log_level: logs.Level = "info", log_json: bool = F
                     for address in endpoint
                 ),
             ]
+            if settings.serving.extract_jobs_dir is not None:
+                children.append(_Child("jobs", _run_jobs, (settings, definitions, log_level, log_json)))
             try:
                 _watch(children, _url(port), SystemClock())
             finally:
@@ -257,6 +259,23 @@ def _run_trino(
     stop = threading.Event()
     _become_child(log_level, log_json, stop.set)
     run_endpoint(settings, definitions, _bound(address, socket.SO_REUSEPORT, socket.SO_REUSEADDR), stop)
+
+
+def _run_jobs(
+    settings: Settings, definitions: Mapping[str, LiveTable], log_level: logs.Level, log_json: bool
+) -> None:
+    """The process that runs extract jobs."""
+    from serving.jobs.runner import run_jobs  # noqa: PLC0415  # the parent needs no DuckDB
+    from serving.tables import open_tables  # noqa: PLC0415
+
+    stop = threading.Event()
+    _become_child(log_level, log_json, stop.set)
+    try:
+        run_jobs(open_tables(settings, definitions), settings.serving, stop)
+    except ThermoclineError as error:
+        extra = fields(code=error.code, detail=error.what, next=error.next)
+        log.error("extract jobs failed", extra=extra)  # noqa: TRY400  # it says itself what happened
+        sys.exit(error.exit_code)
 
 
 def _become_child(log_level: logs.Level, log_json: bool, stop: Callable[[], object]) -> None:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from serving import measures
 from serving.cold.threads import ReadingThreads
+from serving.extract_slots import ExtractSlots
+from serving.jobs.job import State
+from serving.jobs.runner import stores
 from serving.storage import storage_named
 from thermocline.errors import ReadAfterTimeout
+from thermocline.process.clock import SystemClock
 from thermocline.process.logs import fields
 from thermocline.rules.read_point import (
     check_partitions,
@@ -36,8 +42,6 @@ READ_AFTER_POLL_SECONDS: Final = 0.01
 PARTITION_SECONDS_MAX: Final = 4.0
 # Local reads take turns at the interpreter for half of their time; a remote one waits for its request alone.
 COLD_THREADS: Final = 4
-# At once per worker; each takes up to DuckDB's memory limit and both cores. Others wait in line.
-EXTRACTS_MAX: Final = 2
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +52,11 @@ class Worker:
     def __init__(self, tables: Tables, settings: ServingSettings) -> None:
         self.tables = tables
         self.stale_after_seconds = settings.stale_after_seconds
-        self.extract_threads = ThreadPoolExecutor(2 * EXTRACTS_MAX, "extract")
-        self.extract_slots = asyncio.Semaphore(EXTRACTS_MAX)
+        # One makes a part, another one may still close an extract that is over.
+        self.extract_threads = ThreadPoolExecutor(2 * settings.extracts_max, "extract")
+        self.extract_slots = ExtractSlots(settings)
+        names = (table.name for table in tables)
+        self.jobs = stores(settings, names, SystemClock())
         self._read_after_seconds_max = settings.read_after_seconds_max
         self._cold_threads = ReadingThreads(COLD_THREADS)
         self._has_refreshed = asyncio.Event()
@@ -79,6 +86,13 @@ class Worker:
         self._cold_threads.close()
         self.extract_threads.shutdown(cancel_futures=True)
         self.tables.close()
+
+    def measure_jobs(self) -> None:
+        """Sets the gauges of extract jobs to what is so now. Reads files."""
+        for name, store in self.jobs.items():
+            counts = Counter(job.state for job in store.jobs())
+            for state in State:
+                measures.EXTRACT_JOBS.labels(name, state).set(counts[state])
 
     async def looked_up(self, reader: TableReader, entities: Sequence[Entity]) -> tuple[Look, list[JsonRows]]:
         """As ``TableReader.lookup``, without reading files on the event loop."""

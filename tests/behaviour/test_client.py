@@ -24,6 +24,7 @@ def test_the_examples_of_its_page_hold(
     for user, key in (("ada", "plan"), ("ada", "city"), ("cyd", "plan")):
         topic.send((APP, user, key), "free")
     topic.flush()
+    monkeypatch.setenv("THERMOCLINE_SERVING__EXTRACT_JOBS_DIR", str(tmp_path / "jobs"))
     stack.wait_until_ready(stack.serve())
     page = PAGE.read_text()
     assert "127.0.0.1:9092" in page

@@ -11,7 +11,7 @@ import pytest
 from embedded.rest_catalog import LocalRestCatalog
 from embedded.s3 import LocalS3
 from thermocline.iceberg.catalog import open_catalog
-from thermocline.settings import CatalogSettings
+from thermocline.settings import CatalogSettings, PassThrough
 
 pytestmark = pytest.mark.jvm
 
@@ -24,7 +24,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalS3]:
 
 def test_a_table_is_there_after_both_servers_were_killed(store: LocalS3, tmp_path: Path) -> None:
     with LocalRestCatalog(tmp_path, store) as catalog:
-        settings = CatalogSettings(type="rest", uri=catalog.url, properties=catalog.properties)
+        settings = CatalogSettings(type="rest", uri=catalog.url, properties=PassThrough(catalog.properties))
         client = open_catalog(settings)
         client.create_namespace("app")
         rows = pa.table({"id": [1, 2, 3]})
@@ -39,7 +39,9 @@ def test_a_table_is_there_after_both_servers_were_killed(store: LocalS3, tmp_pat
 def test_a_catalog_that_vends_credentials_is_used_without_keys(store: LocalS3, tmp_path: Path) -> None:
     with LocalRestCatalog(tmp_path, store, vends_credentials=True) as catalog:
         assert not any("-key" in name for name in catalog.properties)
-        client = open_catalog(CatalogSettings(type="rest", uri=catalog.url, properties=catalog.properties))
+        client = open_catalog(
+            CatalogSettings(type="rest", uri=catalog.url, properties=PassThrough(catalog.properties))
+        )
         client.create_namespace("vended")
         rows = pa.table({"id": [1]})
         client.create_table("vended.t", rows.schema).append(rows)

@@ -21,7 +21,6 @@ from serving.extract import Extract
 from serving.requests import BODY_BYTES_MAX
 from serving.selection import Wanted
 from serving.tables import ServedTable, Tables
-from serving.worker import EXTRACTS_MAX
 from thermocline.errors import BadParameter, RowNotFound, ServerUnreachable
 from thermocline.rules.read_point import ReadPoint
 from thermocline.settings import ServingSettings
@@ -460,7 +459,7 @@ def _leases(served: SimpleNamespace) -> set[Any]:
 def test_a_caller_that_goes_away_leaves_no_lease_and_no_slot_taken(served: SimpleNamespace) -> None:
     """More callers than there are slots go away after the first part; the next extract is whole."""
     before = _leases(served)
-    for _ in range(EXTRACTS_MAX + 1):
+    for _ in range(ServingSettings().extracts_max + 1):
         messages = [{"type": "http.request", "body": b"", "more_body": False}]
         sent: list[Any] = []
         left = asyncio.Event()

@@ -288,9 +288,9 @@ def test_a_limit_gives_so_many_rows_and_reads_no_further(
     buckets: list[int] = []
     bucket_before = Extract._bucket
 
-    def bucket(self: Extract, connection: Any, number: int, hot: Any) -> Iterator[Any]:
-        buckets.append(number)
-        return bucket_before(self, connection, number, hot)
+    def bucket(self: Extract, connection: Any, prepared: Any) -> Iterator[Any]:
+        buckets.append(len(buckets))
+        return bucket_before(self, connection, prepared)
 
     monkeypatch.setattr(Extract, "_bucket", bucket)
     for limit, expected, buckets_read in ((0, 0, 0), (7, 7, 1), (200, 200, 4), (1000, 200, 4)):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -20,6 +22,7 @@ from thermocline.client import (
     Answer,
     AsyncClient,
     Client,
+    JobFailed,
     NotReady,
     Problem,
     ReadPoint,
@@ -375,3 +378,98 @@ def _stream(rows: pa.Table) -> bytes:
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows, max_chunksize=300)
     return sink.getvalue()
+
+
+CONTENTS = {"bucket-00000.csv": b"key\n" + b"abc\n" * 50_000, "bucket-00003.csv": b"key\nxyz\n"}
+
+
+def _job() -> dict[str, Any]:
+    files = [
+        {
+            "name": name,
+            "bucket": int(name[7:12]),
+            "rows": content.count(b"\n") - 1,
+            "bytes": len(content),
+            "sha256": hashlib.sha256(content).hexdigest(),
+        }
+        for name, content in CONTENTS.items()
+    ]
+    return {
+        "id": "one",
+        "table": "profiles",
+        "state": "complete",
+        "read_point": POINT,
+        "buckets": 4,
+        "buckets_done": 4,
+        "files": files,
+        "rows": 50_001,
+        "bytes": sum(map(len, CONTENTS.values())),
+        "problem": None,
+    }
+
+
+class _Cut(httpx.SyncByteStream):
+    """A body whose connection breaks off after some bytes."""
+
+    def __init__(self, content: bytes, bytes_max: int) -> None:
+        self._content, self._bytes_max = content, bytes_max
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self._content[: self._bytes_max]
+        if len(self._content) > self._bytes_max:
+            raise httpx.RemoteProtocolError("peer closed connection")
+
+
+def test_a_download_goes_on_where_its_connection_broke_off(tmp_path: Path) -> None:
+    """Each answer is cut after 60,000 bytes, more often than the client would try without getting on."""
+    asked: list[tuple[str, str | None]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        name = request.url.path.rpartition("/")[2]
+        if name == "one":
+            return httpx.Response(200, json=_job())
+        if name == "manifest.json":
+            return httpx.Response(200, json={"id": "one"})
+        asked.append((name, request.headers.get("Range")))
+        start = int(request.headers.get("Range", "bytes=0-")[6:-1])
+        if start:
+            assert request.headers["If-Range"].strip('"') == hashlib.sha256(CONTENTS[name]).hexdigest()
+        return httpx.Response(206 if start else 200, stream=_Cut(CONTENTS[name][start:], 60_000))
+
+    retries = Retries(attempts_max=2, wait_seconds_first=0.0)
+    with Client(URL, retries=retries, transport=httpx.MockTransport(answer)) as client:
+        job = client.await_extract("profiles", "one")
+        paths = client.download_extract(job, tmp_path)
+        ranges = [f"bytes={start}-" for start in (60_000, 120_000, 180_000)]
+        assert asked == [*[("bucket-00000.csv", one) for one in (None, *ranges)], ("bucket-00003.csv", None)]
+        assert {path.name: path.read_bytes() for path in paths} == CONTENTS
+        assert {path.name for path in tmp_path.iterdir()} == {*CONTENTS, "manifest.json"}
+
+        paths[0].unlink()
+        client.download_extract(job, tmp_path)
+        assert [name for name, _ in asked[5:]] == ["bucket-00000.csv"] * 4  # the other one is there already
+    assert paths[0].read_bytes() == CONTENTS[paths[0].name]
+
+
+def test_a_download_with_another_checksum_is_no_file(tmp_path: Path) -> None:
+    """What is left of an earlier attempt is not of this file."""
+    name, content = next(iter(CONTENTS.items()))
+    (tmp_path / f".{name}.partial").write_bytes(b"x" * 10)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/one"):
+            return httpx.Response(200, json=_job())
+        return httpx.Response(206, content=content[10:])
+
+    with Client(URL, transport=httpx.MockTransport(answer)) as client:
+        job = client.extract_job("profiles", "one")
+        with pytest.raises(StreamCut, match="checksum"):
+            client.download_extract(job, tmp_path)
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_job_that_failed_says_why() -> None:
+    body = {**_job(), "state": "failed", "files": [], "read_point": None, "problem": "[storage-failed] full"}
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, json=body))
+    with Client(URL, transport=transport) as client, pytest.raises(JobFailed, match="full"):
+        client.await_extract("profiles", "one")

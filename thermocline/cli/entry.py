@@ -19,6 +19,7 @@ from thermocline.cli import (
     dev,
     explain,
     ingest,
+    jobs,
     maintain,
     quarantine,
     read,
@@ -67,6 +68,7 @@ app = typer.Typer(
 app.add_typer(config.app, name="config")
 app.add_typer(table.app, name="table")
 app.add_typer(ingest.app, name="ingest")
+app.add_typer(jobs.app, name="jobs")
 app.add_typer(maintain.app, name="maintain")
 app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(views.app, name="views")

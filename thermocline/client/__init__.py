@@ -24,6 +24,7 @@ from thermocline.client.errors import (
     UnknownTable,
     Unreachable,
 )
+from thermocline.client.jobs import ExtractJob, JobFailed, JobFile
 from thermocline.client.retries import Retries
 from thermocline.client.streams import ExtractInfo
 
@@ -37,6 +38,9 @@ __all__ = [
     "Delivered",
     "Extract",
     "ExtractInfo",
+    "ExtractJob",
+    "JobFailed",
+    "JobFile",
     "NotReady",
     "Problem",
     "ReadAfterTimeout",

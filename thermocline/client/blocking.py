@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, Self, TypeVar
+from uuid import uuid4
 
 import httpx
 
 from thermocline.client.answers import Answer, KeyValue, ReadAfter, ReadPoint, Refused
+from thermocline.client.downloads import awaited, download
+from thermocline.client.jobs import ExtractJob
 from thermocline.client.requests import TIMEOUT_SECONDS, Call, Reply, Requests, Steps, Wait, Wanted, is_answer
 from thermocline.client.retries import DEFAULT, Retries
 from thermocline.client.streams import (
@@ -136,6 +140,64 @@ class Client:
             response.close()
         received.check_end()
         return ExtractInfo(table, response.headers)
+
+    def start_extract(
+        self,
+        table: str,
+        *,
+        job_id: str | None = None,
+        format: str = "parquet",  # noqa: A002
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        compression: str | None = None,
+    ) -> ExtractJob:
+        """Starts an extract as files on the server, a file a bucket, all at one read point.
+
+        A start that is repeated with the same ``job_id`` is the same job.
+        """
+        body = {
+            "id": job_id or uuid4().hex,
+            "format": format,
+            "columns": columns and list(columns),
+            "where": where,
+            "compression": compression,
+        }
+        return self._run(self._requests.start_extract(table, body))
+
+    def extract_job(self, table: str, job_id: str) -> ExtractJob:
+        """How far a job is, and its files."""
+        return self._run(self._requests.extract_job(table, job_id))
+
+    def extract_jobs(self, table: str) -> list[ExtractJob]:
+        """The table's jobs that the server keeps, the oldest first."""
+        return self._run(self._requests.extract_jobs(table))
+
+    def cancel_extract(self, table: str, job_id: str) -> ExtractJob:
+        """Ends a job, or deletes the files of one that is over."""
+        return self._run(self._requests.cancel_extract(table, job_id))
+
+    def await_extract(
+        self, table: str, job_id: str, *, progress: Callable[[ExtractJob], None] | None = None
+    ) -> ExtractJob:
+        """The job once it is complete.
+
+        Raises:
+            JobFailed: it failed or was cancelled.
+        """
+        return awaited(self, table, job_id, progress or (lambda _: None))
+
+    def download_extract(
+        self, job: ExtractJob, folder: Path, *, progress: Callable[[int], None] | None = None
+    ) -> list[Path]:
+        """Brings the files of a complete job into a folder, and then its manifest; where the files are.
+
+        A broken connection is gone on with where it was, and so is an earlier call that did not end. Each
+        file appears when it is whole, by its checksum.
+
+        Raises:
+            StreamCut: the connection failed too often.
+        """
+        return download(self._http, job, folder, self._requests.retries, progress or (lambda _: None))
 
     def refused(self, table: str, *, limit: int = 100) -> Refused:
         """The records that the table can't take and that aren't committed yet."""

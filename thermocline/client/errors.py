@@ -3,6 +3,7 @@
 ClientError
  ├─ Unreachable           no Thermocline server answered, as often as it was asked
  │   └─ StreamCut         an extract ended before its end; what was read of it is incomplete
+ ├─ JobFailed             an extract job failed or was cancelled
  └─ Problem               the server's own error, by its code
      ├─ UnknownTable      the server has no such table
      ├─ BadParameter      a column or a value of the request is wrong

@@ -26,6 +26,7 @@ from thermocline.client.answers import (
     read_after_text,
 )
 from thermocline.client.errors import ClientError, Unreachable, problem_of
+from thermocline.client.jobs import ExtractJob
 from thermocline.client.retries import Retries, retry_after_seconds
 from thermocline.client.streams import READ_POINT
 
@@ -123,6 +124,27 @@ class Requests:
         call = Call("POST", _path(table, "extract"), json=body, headers=headers, is_streamed=True)
         return (yield from self._answered(call))
 
+    def start_extract(self, table: str, body: Mapping[str, Any]) -> Steps[ExtractJob]:
+        """A job, by the id in its body: so a repeated request starts no second one."""
+        named = {name: value for name, value in body.items() if value is not None}
+        response = yield from self._answered(Call("POST", _path(table, "extracts"), json=named))
+        return ExtractJob.of(response.json())
+
+    def extract_job(self, table: str, job_id: str) -> Steps[ExtractJob]:
+        """How far a job is."""
+        response = yield from self._answered(Call("GET", _job_path(table, job_id)))
+        return ExtractJob.of(response.json())
+
+    def extract_jobs(self, table: str) -> Steps[list[ExtractJob]]:
+        """A table's jobs."""
+        response = yield from self._answered(Call("GET", _path(table, "extracts")))
+        return [ExtractJob.of(one) for one in response.json()["extracts"]]
+
+    def cancel_extract(self, table: str, job_id: str) -> Steps[ExtractJob]:
+        """The end of a job."""
+        response = yield from self._answered(Call("DELETE", _job_path(table, job_id)))
+        return ExtractJob.of(response.json())
+
     def _answered(self, call: Call) -> Steps[httpx.Response]:
         """The response to a call, repeated where that may help."""
         started = time.monotonic()
@@ -168,6 +190,10 @@ def _type_of(response: httpx.Response) -> str:
 
 def _path(table: str, rest: str) -> str:
     return f"/v1/tables/{quote(table, safe='')}/{rest}"
+
+
+def _job_path(table: str, job_id: str) -> str:
+    return f"{_path(table, 'extracts')}/{quote(job_id, safe='')}"
 
 
 def _headers(read_after: ReadAfter | None) -> dict[str, str]:

@@ -85,6 +85,8 @@ def _problems_of_database(uri: str) -> Iterator[str]:
 
 def _folders(settings: Settings) -> Iterator[tuple[str, Path]]:
     yield "serving.state_dir", settings.serving.state_dir
+    if settings.serving.extract_jobs_dir is not None:
+        yield "serving.extract_jobs_dir", settings.serving.extract_jobs_dir
     warehouse = _local_warehouse(settings.catalog)
     if warehouse is not None:
         yield "catalog.warehouse", warehouse

@@ -293,7 +293,7 @@ def _with_absolute_paths(settings: Settings, folder: Path) -> Settings:
     # A REST catalog's warehouse is a name that the server knows.
     if catalog.type in ("sql", "hive") and catalog.warehouse and not urlsplit(catalog.warehouse).scheme:
         changes["warehouse"] = str(folder / catalog.warehouse)
-    serving = settings.serving.model_copy(update={"state_dir": folder / settings.serving.state_dir})
+    serving = _with_files(settings.serving, folder, "state_dir", "extract_jobs_dir")
     registry = _with_files(settings.registry, folder, "ca_file")
     sql = _with_files(settings.sql, folder, "temp_dir")
     tables = {

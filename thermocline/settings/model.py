@@ -30,6 +30,9 @@ from thermocline.schemas.registry import SchemaRegistry
 SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?b)?", re.IGNORECASE)
 SIZE_UNITS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 WORKERS_MAX: Final = 64  # beyond it a machine's cores are shared by processes that only wait for each other
+# Each running extract takes up to 256 MB and two threads; a waiting one is an open connection.
+EXTRACTS_MAX: Final = 64
+EXTRACTS_WAITING_MAX: Final = 1_024
 
 ROWS_BYTES_MIN: Final = 16_000_000  # below it, four files can't hold the rows of a large entity each
 
@@ -241,6 +244,10 @@ class ServingSettings(_Section):
     rows_bytes_max: Annotated[Bytes, Field(ge=ROWS_BYTES_MIN)] = 1_000_000_000
     read_after_seconds_max: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 10.0
     stale_after_seconds: Seconds = 5.0
+    extracts_max: Annotated[int, Field(ge=1, le=EXTRACTS_MAX)] = 4
+    extracts_waiting_max: Annotated[int, Field(ge=0, le=EXTRACTS_WAITING_MAX)] = 32
+    extract_jobs_dir: Path | None = None
+    extract_jobs_retention_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 24.0
     expose_without_authentication: bool = False
     trino: TrinoEndpointSettings = Field(default_factory=TrinoEndpointSettings)
 

@@ -1,0 +1,148 @@
+"""The endpoints of extract jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+from fastapi import APIRouter, Depends, Header, Path, Request
+from starlette.responses import FileResponse, Response
+
+from serving.encode import FORMATS
+from serving.extract_response import READ_POINT
+from serving.jobs.job import JobRequest
+from serving.jobs.store import MANIFEST, JobStore
+from serving.models import ExtractJobBody, ExtractJobCreate, ExtractJobList
+from serving.openapi import problems
+from serving.requests import JsonRoute
+from serving.selection import Selection
+from thermocline.errors import (
+    BadParameter,
+    ExtractJobDiffers,
+    ExtractJobNotFound,
+    ExtractJobsOff,
+    ExtractsBusy,
+    NotReady,
+    UnknownTable,
+)
+
+if TYPE_CHECKING:
+    from serving.jobs.job import Job
+    from serving.tables import ServedTable
+    from serving.worker import Worker
+
+JSON: Final = "application/json"
+_JOBS: Final = "/v1/tables/{table}/extracts"
+
+jobs = APIRouter(route_class=JsonRoute)
+
+
+async def _served(request: Request, table: str) -> ServedTable:
+    worker: Worker = request.app.state.worker
+    return worker.tables[table]
+
+
+async def _store(request: Request, table: str) -> JobStore:
+    worker: Worker = request.app.state.worker
+    name = worker.tables[table].name
+    if name not in worker.jobs:
+        raise ExtractJobsOff(table=name)
+    return worker.jobs[name]
+
+
+Store = Annotated[JobStore, Depends(_store)]
+JobId = Annotated[str, Path(description="As it was given, or as the answer to its start says.")]
+
+
+@jobs.post(
+    _JOBS,
+    summary="Start an extract of {table} as files",
+    status_code=202,
+    response_model=ExtractJobBody,
+    responses=problems(UnknownTable, BadParameter, ExtractJobsOff, ExtractJobDiffers, ExtractsBusy, NotReady),
+)
+async def start(request: Request, table: str, store: Store, body: ExtractJobCreate | None = None) -> Response:
+    """Jobs run one after another; each has a file a bucket, all at one read point.
+
+    With an id, a start may be repeated: it is the same job.
+    """
+    body = body or ExtractJobCreate()
+    columns = None if body.columns is None else tuple(body.columns)
+    wanted = JobRequest(columns=columns, where=body.where, format=body.format, compression=body.compression)
+    definition = (await _served(request, table)).reader.cold.index.definition
+    await asyncio.to_thread(Selection.of, definition, wanted.wanted)
+    return _json(await asyncio.to_thread(store.create, body.id, wanted), 202)
+
+
+@jobs.get(
+    _JOBS,
+    summary="The extract jobs of {table}, the oldest first",
+    response_model=ExtractJobList,
+    responses=problems(UnknownTable, ExtractJobsOff),
+)
+async def list_jobs(store: Store) -> Response:
+    """Those that run or wait, and those that were over lately."""
+    found = await asyncio.to_thread(store.jobs)
+    content = msgspec.json.encode({"extracts": [job.shown() for job in found]})
+    return Response(content, media_type=JSON)
+
+
+@jobs.get(
+    f"{_JOBS}/{{id}}",
+    summary="How far an extract job of {table} is, and its files",
+    response_model=ExtractJobBody,
+    responses=problems(UnknownTable, ExtractJobsOff, ExtractJobNotFound),
+)
+async def describe_job(store: Store, id: JobId) -> Response:  # noqa: A002
+    """The files can be read once the job is complete."""
+    return _json(await asyncio.to_thread(store.get, id))
+
+
+@jobs.delete(
+    f"{_JOBS}/{{id}}",
+    summary="Cancel an extract job of {table}, and delete its files",
+    status_code=202,
+    response_model=ExtractJobBody,
+    responses=problems(UnknownTable, ExtractJobsOff, ExtractJobNotFound),
+)
+async def cancel(store: Store, id: JobId) -> Response:  # noqa: A002
+    """Ends a job that waits or runs within a moment. Of one that is over, the files go."""
+    return _json(await asyncio.to_thread(store.cancel, id), 202)
+
+
+@jobs.get(
+    f"{_JOBS}/{{id}}/files/{{name}}",
+    summary="A file of a complete extract job of {table}",
+    response_class=Response,
+    responses={
+        200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}},
+        206: {"description": "The part that Range asks for"},
+        **problems(UnknownTable, ExtractJobsOff, ExtractJobNotFound),
+    },
+)
+async def file(
+    store: Store,
+    id: JobId,  # noqa: A002
+    name: Annotated[str, Path(description=f"As the job lists it, or {MANIFEST}.")],
+    range: Annotated[str | None, Header()] = None,  # noqa: A002, ARG001
+    if_range: Annotated[str | None, Header()] = None,  # noqa: ARG001
+) -> Response:
+    """Range and If-Range work, so a download that broke off goes on where it was. ETag is the SHA-256."""
+    job, path = await asyncio.to_thread(store.file, id, name)
+    checksums = {one.name: one.sha256 for one in job.files}
+    headers = {READ_POINT: msgspec.json.encode(job.read_point).decode()}
+    if name in checksums:
+        headers["ETag"] = f'"{checksums[name]}"'
+    media_type = JSON if name == MANIFEST else _media_type(job)
+    return FileResponse(path, headers=headers, media_type=media_type)
+
+
+def _media_type(job: Job) -> str:
+    """A compressed file is sent as it is, and not as a coding that a client undoes."""
+    return "application/octet-stream" if job.request.compression else FORMATS[job.request.format].media_type
+
+
+def _json(job: Job, status: int = 200) -> Response:
+    content: Any = msgspec.json.encode(job.shown())
+    return Response(content, status, media_type=JSON)

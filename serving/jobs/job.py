@@ -1,0 +1,109 @@
+"""What an extract job is: what was asked for, how far it is, and its files."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from serving.encode import CODINGS, FORMATS
+from serving.selection import Wanted
+from thermocline.errors import BadParameter
+
+# A name in a folder on any system, and in a URL as it is.
+ID_FORM: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+_EXTENSIONS: Final = {"gzip": ".gz", "zstd": ".zst"}
+
+
+class State(StrEnum):
+    """How far a job is. One that is over stays so."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    COMPLETE = "complete"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is made of it."""
+        return self not in {State.QUEUED, State.RUNNING}
+
+
+class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job's files are to hold, and their format."""
+
+    columns: tuple[str, ...] | None = None
+    where: str | None = None
+    format: str = "parquet"
+    compression: str | None = None
+
+    @property
+    def wanted(self) -> Wanted:
+        """As an extract takes it."""
+        return Wanted(self.columns, self.where)
+
+    @property
+    def extension(self) -> str:
+        """How the files' names end."""
+        return f".{self.format}{_EXTENSIONS[self.compression] if self.compression else ''}"
+
+    def check(self) -> None:
+        """Raises `BadParameter` for a format that there is not, or that isn't compressed."""
+        if self.format not in FORMATS:
+            raise BadParameter(name="format", problem=f'"{self.format}" is none of {", ".join(FORMATS)}')
+        if self.compression is None:
+            return
+        if self.compression not in CODINGS:
+            problem = f'"{self.compression}" is none of {", ".join(CODINGS)}'
+            raise BadParameter(name="compression", problem=problem)
+        if not FORMATS[self.format].is_text:
+            raise BadParameter(name="compression", problem="it is for csv and jsonl only")
+
+
+class JobFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of a job: all its rows are of one bucket."""
+
+    name: str
+    bucket: int
+    rows: int
+    bytes: int
+    sha256: str
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A job. ``files`` are those written so far; they can be read once it is complete."""
+
+    id: str
+    table: str
+    request: JobRequest
+    created_ms: int
+    state: State = State.QUEUED
+    changed_ms: int = 0
+    read_point: dict[str, Any] | None = None
+    buckets: int = 0
+    buckets_done: int = 0
+    files: tuple[JobFile, ...] = ()
+    problem: str | None = None
+
+    def shown(self) -> dict[str, Any]:
+        """As the API has it."""
+        shown: dict[str, Any] = msgspec.to_builtins(self)
+        totals = {"rows": sum(one.rows for one in self.files), "bytes": sum(one.bytes for one in self.files)}
+        return {**shown, **totals}
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a complete job says of itself, in its folder; its being there is what makes a job complete."""
+
+    id: str
+    table: str
+    read_point: dict[str, Any]
+    columns: tuple[dict[str, str], ...]
+    format: str
+    compression: str | None
+    rows: int
+    bytes: int
+    files: tuple[JobFile, ...]

@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from serving.app import create_app
+from serving.hot.disk import try_lock
+from serving.jobs.job import Job, JobFile, State
+from serving.jobs.runner import JobRunner, stores
+from serving.jobs.store import JobStore
+from serving.tables import ServedTable, Tables
+from thermocline.settings import ServingSettings
+
+JOBS = "/v1/tables/profiles/extracts"
+RETENTION_MS = 3_600_000
+
+
+@pytest.fixture
+def served(
+    new_world: Callable[..., Any], client_of: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SimpleNamespace]:
+    """A server without processes: its world, a client, and its runner, whose steps the tests take."""
+    world = new_world()
+    for user in range(40):
+        world.produce({"app_id": 7, "user_id": f"u{user}", "key": "plan"}, {"value": "cold"})
+    world.commit()
+    world.publish()
+    world.produce({"app_id": 7, "user_id": "u1", "key": "plan"}, None)
+    world.produce({"app_id": 7, "user_id": "u2", "key": "plan"}, {"value": "hot"}, partition=1)
+    world.tail()
+    (world.folder / "tailer.json").write_bytes(b'{"caught_up_to_start_ends": true}')
+
+    def seal(seconds: float) -> None:
+        world.clock.advance(seconds + 1)
+        world.tier.tend(None)
+
+    monkeypatch.setattr(world.clock, "sleep", seal)
+    table = ServedTable(world.definition, world.folder, world.published, world.clock, 5.0)
+    settings = ServingSettings(
+        state_dir=world.folder, extract_jobs_dir=world.folder / "jobs", extracts_waiting_max=2
+    )
+    tables = Tables([table])
+    table.refresh()
+    stop = threading.Event()
+
+    def new_runner() -> JobRunner:
+        return JobRunner(tables, stores(settings, ["profiles"], world.clock), world.clock, RETENTION_MS, stop)
+
+    with client_of(create_app(tables, settings)) as client:
+        yield SimpleNamespace(
+            world=world, client=client, table=table, new_runner=new_runner, settings=settings, stop=stop
+        )
+
+
+class _DiedError(BaseException):
+    """What no code catches, as a kill."""
+
+
+def _files(served: SimpleNamespace, job: dict[str, Any]) -> list[bytes]:
+    paths = [f"{JOBS}/{job['id']}/files/{file['name']}" for file in job["files"]]
+    return [served.client.get(path).content for path in paths]
+
+
+def _left(served: SimpleNamespace, job_id: str) -> set[str]:
+    return {path.name for path in (served.world.folder / "jobs" / "profiles" / job_id).iterdir()}
+
+
+def test_the_files_of_a_job_are_the_extract_at_its_read_point(served: SimpleNamespace) -> None:
+    """Records that come after the job began are in none of its files."""
+    started = served.client.post(JOBS, json={"id": "one"})
+    assert (started.status_code, started.json()["state"]) == (202, "queued")
+    assert served.new_runner().step()
+    whole = served.client.post("/v1/tables/profiles/extract", json={"columns": ["user_id", "value"]})
+    served.world.produce({"app_id": 7, "user_id": "u3", "key": "plan"}, {"value": "later"})
+    served.world.tail()
+
+    job = served.client.get(f"{JOBS}/one").json()
+    assert (job["state"], job["buckets_done"]) == ("complete", served.world.definition.buckets)
+    contents = _files(served, job)
+    tables = [pq.read_table(pa.BufferReader(content)) for content in contents]
+    found = pa.concat_tables(tables).select(["user_id", "value"]).sort_by("user_id").to_pylist()
+    expected = pa.ipc.open_stream(whole.content).read_all().sort_by("user_id").to_pylist()
+    assert found == expected
+    assert len(found) == 39
+    assert [table.num_rows for table in tables] == [file["rows"] for file in job["files"]]
+    assert [hashlib.sha256(content).hexdigest() for content in contents] == [
+        file["sha256"] for file in job["files"]
+    ]
+    manifest = served.client.get(f"{JOBS}/one/files/manifest.json").json()
+    assert manifest["read_point"] == job["read_point"]
+    assert (manifest["files"], manifest["rows"]) == (job["files"], 39)
+
+
+def test_a_start_is_the_same_job_under_its_id_and_refused_for_another_extract(
+    served: SimpleNamespace,
+) -> None:
+    first = served.client.post(JOBS, json={"id": "one", "columns": ["key"]}).json()
+    assert served.client.post(JOBS, json={"id": "one", "columns": ["key"]}).json() == first
+    assert len(served.client.get(JOBS).json()["extracts"]) == 1
+    other = served.client.post(JOBS, json={"id": "one"})
+    assert (other.status_code, other.json()["code"]) == (409, "extract-job-differs")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"id": "../x"}, {"id": ".new-1"}, {"where": "nope = 1"}, {"format": "parquet", "compression": "gzip"}],
+)
+def test_a_wrong_job_is_refused(served: SimpleNamespace, body: dict[str, Any]) -> None:
+    answer = served.client.post(JOBS, json=body)
+    assert (answer.status_code, answer.json()["code"]) == (422, "bad-parameter")
+
+
+def test_jobs_beyond_the_bound_are_refused(served: SimpleNamespace) -> None:
+    answers = [served.client.post(JOBS, json={"id": f"job-{number}"}) for number in range(4)]
+    assert [answer.status_code for answer in answers] == [202, 202, 202, 503]
+    assert answers[-1].json()["code"] == "extracts-busy"
+    assert answers[-1].headers["Retry-After"]
+
+
+def test_a_file_goes_on_where_a_download_broke_off(served: SimpleNamespace) -> None:
+    served.client.post(JOBS, json={"id": "one", "format": "jsonl", "compression": "zstd"})
+    served.new_runner().step()
+    file = served.client.get(f"{JOBS}/one").json()["files"][0]
+    path = f"{JOBS}/one/files/{file['name']}"
+    whole = served.client.get(path)
+    headers = {"Range": "bytes=10-", "If-Range": whole.headers["ETag"]}
+    rest = served.client.get(path, headers=headers)
+    assert (rest.status_code, whole.content[:10] + rest.content) == (206, whole.content)
+    another = served.client.get(path, headers={**headers, "If-Range": '"another"'})
+    assert (another.status_code, another.content) == (200, whole.content)
+
+
+def test_a_cancelled_job_has_no_files(served: SimpleNamespace) -> None:
+    served.client.post(JOBS, json={"id": "one"})
+    served.client.post(JOBS, json={"id": "two"})
+    served.new_runner().step()
+    for job_id in ("one", "two"):
+        assert served.client.delete(f"{JOBS}/{job_id}").status_code == 202
+    assert not served.new_runner().step()
+    for job_id in ("one", "two"):
+        assert served.client.get(f"{JOBS}/{job_id}").json()["state"] == "cancelled"
+        assert _left(served, job_id) == {"job.json", "cancel"}
+
+
+def test_a_job_is_made_anew_after_a_stop(served: SimpleNamespace) -> None:
+    served.client.post(JOBS, json={"id": "one"})
+    served.stop.set()
+    served.new_runner().step()
+    assert served.client.get(f"{JOBS}/one").json()["state"] == "queued"
+    assert _left(served, "one") == {"job.json"}
+    served.stop.clear()
+    served.new_runner().step()
+    assert served.client.get(f"{JOBS}/one").json()["state"] == "complete"
+
+
+@pytest.mark.parametrize(
+    ("died_when", "state"),
+    [
+        (lambda job: job.files, "failed"),
+        (lambda job: job.buckets_done == job.buckets, "failed"),
+        (lambda job: job.state is State.COMPLETE, "complete"),  # the manifest is there
+    ],
+)
+def test_a_job_of_a_dead_process_is_complete_with_a_manifest_or_failed_without_files(
+    served: SimpleNamespace, died_when: Callable[[Job], bool], state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process dies with a file, with all of them, and with the manifest."""
+    served.client.post(JOBS, json={"id": "one"})
+    save = JobStore.save
+
+    def save_or_die(store: JobStore, job: Job) -> Job:
+        if died_when(job):
+            raise _DiedError
+        return save(store, job)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(JobStore, "save", save_or_die)
+        with pytest.raises(_DiedError):
+            served.new_runner().step()
+    assert served.client.get(f"{JOBS}/one").json()["state"] == "running"
+
+    assert not served.new_runner().step()
+    job = served.client.get(f"{JOBS}/one").json()
+    assert job["state"] == state
+    if state == "failed":
+        assert _left(served, "one") == {"job.json"}
+        assert "the server ended" in job["problem"]
+    else:
+        assert [len(content) for content in _files(served, job)] == [file["bytes"] for file in job["files"]]
+        assert job["files"]
+
+
+def test_the_files_of_a_job_that_is_not_complete_are_not_given(served: SimpleNamespace) -> None:
+    """A file is there, and may be half of one."""
+    served.client.post(JOBS, json={"id": "one"})
+    store = stores(served.settings, ["profiles"], served.world.clock)["profiles"]
+    file = JobFile(name="bucket-00000.parquet", bucket=0, rows=1, bytes=4, sha256="")
+    job = store.save(msgspec.structs.replace(store.get("one"), state=State.RUNNING, files=(file,)))
+    store.path(job, file.name).write_bytes(b"PAR1")
+    answer = served.client.get(f"{JOBS}/one/files/{file.name}")
+    assert (answer.status_code, answer.json()["code"]) == (404, "extract-job-not-found")
+
+
+def test_jobs_go_when_their_retention_is_over(served: SimpleNamespace) -> None:
+    served.client.post(JOBS, json={"id": "one"})
+    runner = served.new_runner()
+    runner.step()
+    served.world.clock.advance(RETENTION_MS / 1000 - 1)
+    runner.step()
+    assert served.client.get(f"{JOBS}/one").status_code == 200
+    served.world.clock.advance(2)
+    runner.step()
+    assert served.client.get(f"{JOBS}/one").json()["code"] == "extract-job-not-found"
+    assert not (served.world.folder / "jobs" / "profiles" / "one").exists()
+
+
+def test_extracts_beyond_the_bound_are_refused_while_others_wait(served: SimpleNamespace) -> None:
+    """All places are held, as by other workers; then one is free again."""
+    places = [
+        try_lock(served.world.folder / f"extract-{kind}-{number}.lock")
+        for kind, count in (("running", served.settings.extracts_max), ("waiting", 2))
+        for number in range(count)
+    ]
+    answer = served.client.post("/v1/tables/profiles/extract")
+    assert (answer.status_code, answer.json()["code"]) == (503, "extracts-busy")
+    assert answer.headers["Retry-After"]
+    for place in places:
+        assert place is not None
+        place.close()
+    assert served.client.post("/v1/tables/profiles/extract").status_code == 200

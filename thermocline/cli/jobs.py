@@ -1,0 +1,150 @@
+"""``thermocline jobs``: extracts as files, made by a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from thermocline.cli.output import counted, show, table
+from thermocline.cli.read import Format
+from thermocline.cli.session import AsJson, TableName
+from thermocline.errors import BadParameter
+
+if TYPE_CHECKING:
+    from thermocline.client import Client, ExtractJob
+
+app = typer.Typer(no_args_is_help=True, help="Extract tables as files that a server makes.")
+
+ServerUrl = Annotated[str, typer.Option(metavar="URL", help="The server.")]
+JobId = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
+DEFAULT_URL = "http://127.0.0.1:8080"
+
+
+@app.command()
+def start(
+    name: TableName,
+    job_id: Annotated[
+        str | None,
+        typer.Option("--id", metavar="JOB", help="Name the job; a repeated start is the same job."),
+    ] = None,
+    columns: Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")] = None,
+    where: Annotated[
+        str | None, typer.Option(metavar="CONDITION", help="Only rows for which this is true.")
+    ] = None,
+    format: Annotated[Format, typer.Option(help="Format of the files.")] = Format.PARQUET,  # noqa: A002
+    compression: Annotated[str | None, typer.Option(help="Compress csv or jsonl: gzip or zstd.")] = None,
+    url: ServerUrl = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Start an extract as files, one per bucket, all at one read point.
+
+    Example: `thermocline jobs start profiles --id nightly`
+    """
+    names = [column.strip() for column in columns.split(",")] if columns else None
+    with _client(url) as client:
+        job = client.start_extract(
+            name, job_id=job_id, format=format, columns=names, where=where, compression=compression
+        )
+    _show([job], as_json)
+
+
+@app.command("list")
+def list_(name: TableName, url: ServerUrl = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """List a table's jobs, oldest first."""
+    with _client(url) as client:
+        jobs = client.extract_jobs(name)
+    _show(jobs, as_json, is_list=True)
+
+
+@app.command()
+def status(name: TableName, job_id: JobId, url: ServerUrl = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """Show how far a job is."""
+    with _client(url) as client:
+        job = client.extract_job(name, job_id)
+    _show([job], as_json)
+
+
+@app.command()
+def cancel(name: TableName, job_id: JobId, url: ServerUrl = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """Cancel a job, or delete the files of one that is over."""
+    with _client(url) as client:
+        job = client.cancel_extract(name, job_id)
+    _show([job], as_json)
+
+
+@app.command()
+def fetch(
+    name: TableName,
+    job_id: JobId,
+    folder: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for the files.")],
+    url: ServerUrl = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Wait for a job and download its files, continuing after a broken connection.
+
+    What was downloaded before is kept, so a fetch that failed is repeated with the same command. Each file
+    appears when complete; manifest.json is the last.
+    """
+    with _client(url) as client, _progress() as progress:
+        task = progress.add_task("waiting", total=None)
+        job = client.await_extract(
+            name, job_id, progress=lambda job: progress.update(task, description=_stage(job))
+        )
+        progress.update(task, description="download", total=job.bytes)
+        try:
+            client.download_extract(
+                job, folder, progress=lambda so_far: progress.update(task, completed=so_far)
+            )
+        except OSError as error:
+            raise BadParameter(name="-o", problem=f"{folder}: {error.strerror}") from error
+    _show([job], as_json)
+
+
+@contextmanager
+def _client(url: str) -> Iterator[Client]:
+    """A server's client, with the server's errors as commands have them."""
+    from serving.client import error_of
+    from thermocline.client import Client, JobFailed, Problem, Unreachable
+    from thermocline.errors import ExtractJobFailed, ServerUnreachable
+
+    try:
+        with Client(url) as client:
+            yield client
+    except Problem as problem:
+        raise error_of(problem.body) from problem
+    except Unreachable as error:
+        raise ServerUnreachable(url=url, detail=error.detail) from error
+    except JobFailed as failed:
+        job = failed.job
+        raise ExtractJobFailed(
+            table=job.table, job=job.id, state=job.state, problem=job.problem or ""
+        ) from failed
+
+
+def _stage(job: ExtractJob) -> str:
+    return f"{job.state}: {job.buckets_done} of {job.buckets} buckets"
+
+
+def _progress() -> Progress:
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
+def _show(jobs: list[ExtractJob], as_json: bool, is_list: bool = False) -> None:
+    rows = [
+        (job.id, job.state, f"{job.buckets_done}/{job.buckets}", job.rows, job.bytes, job.problem or "")
+        for job in jobs
+    ]
+    found: list[dict[str, Any]] = [asdict(job) for job in jobs]
+    shown = table(("job", "state", "buckets", "rows", "bytes", "problem"), rows)
+    text = shown if jobs else Text(counted(0, "job"))
+    show({"extracts": found} if is_list else found[0], text, as_json)

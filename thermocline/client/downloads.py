@@ -1,0 +1,149 @@
+"""The files of an extract job, brought into a folder: what broke off goes on where it was."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+import httpx
+
+from thermocline.client.errors import ClientError, StreamCut, problem_of
+from thermocline.client.jobs import JOB_OVER, ExtractJob, JobFailed, JobFile
+from thermocline.client.retries import Retries
+
+if TYPE_CHECKING:
+    from thermocline.client.blocking import Client
+
+CHUNK_BYTES: Final = 1 << 20
+# A job takes seconds to minutes; a look at it is one small request.
+POLL_SECONDS: Final = 0.5
+MANIFEST: Final = "manifest.json"
+
+
+def awaited(client: Client, table: str, job_id: str, progress: Callable[[ExtractJob], None]) -> ExtractJob:
+    """The job once it is complete; ``progress`` hears how far it is. Raises `JobFailed`."""
+    while (job := client.extract_job(table, job_id)).state not in JOB_OVER:
+        progress(job)
+        time.sleep(POLL_SECONDS)
+    progress(job)
+    if job.state != "complete":
+        raise JobFailed(job)
+    return job
+
+
+def download(
+    http: httpx.Client,
+    job: ExtractJob,
+    folder: Path,
+    retries: Retries,
+    progress: Callable[[int], None],
+) -> list[Path]:
+    """Brings the files of a complete job into a folder, and then its manifest; where they are.
+
+    A file appears when it is whole and has the job's checksum. One that is there already is kept, and what an
+    earlier attempt left of one is gone on with. ``progress`` hears the bytes so far.
+
+    Raises:
+        StreamCut: the connection failed too often in a row without a byte between.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    url = f"/v1/tables/{quote(job.table, safe='')}/extracts/{job.id}/files/"
+    done = 0
+    for file in job.files:
+        _File(http, url, file, folder, retries).fetch(lambda so_far, done=done: progress(done + so_far))  # type: ignore[misc]
+        done += file.bytes
+    manifest = http.get(f"{url}{MANIFEST}")
+    if manifest.is_error:
+        raise problem_of(manifest.json())
+    partial = folder / f".{MANIFEST}.partial"
+    partial.write_bytes(manifest.content)
+    partial.replace(folder / MANIFEST)
+    return [folder / file.name for file in job.files]
+
+
+class _File:
+    """One file on its way."""
+
+    def __init__(self, http: httpx.Client, url: str, file: JobFile, folder: Path, retries: Retries) -> None:
+        self._http = http
+        self._url = url + file.name
+        self._file = file
+        self._path = folder / file.name
+        self._partial = folder / f".{file.name}.partial"
+        self._retries = retries
+
+    def fetch(self, progress: Callable[[int], None]) -> None:
+        """Returns once it is there."""
+        if _digest(self._path) == self._file.sha256:
+            progress(self._file.bytes)
+            return
+        failures = count(1)
+        started = time.monotonic()
+        while self._size() < self._file.bytes:
+            before = self._size()
+            try:
+                self._go_on(progress)
+                if self._size() <= before:
+                    raise self._cut("the server sends no more")
+            except httpx.TransportError as error:
+                if self._size() > before:  # it gets on, however often it breaks off
+                    failures, started = count(1), time.monotonic()
+                wait = self._retries.wait_seconds(next(failures), time.monotonic() - started, None)
+                if wait is None:
+                    raise self._cut(str(error) or type(error).__name__) from error
+                time.sleep(wait)
+        if _digest(self._partial) != self._file.sha256:  # safety: download-checksum
+            self._partial.unlink()
+            raise self._cut("its checksum is another one")
+        self._partial.replace(self._path)
+
+    def _go_on(self, progress: Callable[[int], None]) -> None:
+        size = self._size()
+        headers = {"Accept-Encoding": "identity"}
+        if size:
+            headers |= {"Range": f"bytes={size}-", "If-Range": f'"{self._file.sha256}"'}
+        with self._http.stream("GET", self._url, headers=headers) as response:
+            if response.is_error:
+                response.read()
+                raise self._failure(response)
+            # A server that sends all of it is taken at its word.
+            with self._partial.open(
+                "ab" if response.status_code == httpx.codes.PARTIAL_CONTENT else "wb"
+            ) as sink:
+                # As they come: chunks of a size would be lost with what was gathered of them.
+                for chunk in response.iter_raw():
+                    sink.write(chunk)
+                    progress(sink.tell())
+
+    def _failure(self, response: httpx.Response) -> ClientError:
+        if response.headers.get("Content-Type", "").startswith("application/problem+json"):
+            return problem_of(response.json())
+        return self._cut(f"it answered {response.status_code}")
+
+    def _size(self) -> int:
+        return self._partial.stat().st_size if self._partial.exists() else 0
+
+    def _cut(self, detail: str) -> StreamCut:
+        place = f"{self._file.name} broke off after {self._size()} of {self._file.bytes} bytes"
+        return StreamCut(str(self._http.base_url), f"{place}: {detail}")
+
+
+def _digest(path: Path) -> str | None:
+    """The SHA-256 of a file; None where there is none."""
+    if not path.exists():
+        return None
+    digest = hashlib.sha256()
+    for chunk in _chunks(path):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk

@@ -1,0 +1,71 @@
+"""Extract jobs, as a server tells of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from thermocline.client.answers import ReadPoint
+from thermocline.client.errors import ClientError
+
+JOB_OVER: Final = frozenset({"complete", "failed", "cancelled"})
+
+
+@dataclass(frozen=True, slots=True)
+class JobFile:
+    """A file of a job; all its rows are of one bucket."""
+
+    name: str
+    bucket: int
+    rows: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractJob:
+    """An extract as files on the server. ``state``: queued, running, complete, failed or cancelled."""
+
+    id: str
+    table: str
+    state: str
+    read_point: ReadPoint | None
+    buckets: int
+    buckets_done: int
+    files: tuple[JobFile, ...]
+    rows: int
+    bytes: int
+    problem: str | None
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> Self:
+        """From a server's answer."""
+        point = body["read_point"]
+        return cls(
+            id=body["id"],
+            table=body["table"],
+            state=body["state"],
+            read_point=None if point is None else ReadPoint.of(point),
+            buckets=body["buckets"],
+            buckets_done=body["buckets_done"],
+            files=tuple(
+                JobFile(one["name"], one["bucket"], one["rows"], one["bytes"], one["sha256"])
+                for one in body["files"]
+            ),
+            rows=body["rows"],
+            bytes=body["bytes"],
+            problem=body["problem"],
+        )
+
+
+class JobFailed(ClientError):
+    """An extract job failed or was cancelled; ``job.problem`` says why."""
+
+    def __init__(self, job: ExtractJob) -> None:
+        super().__init__(f"extract job {job.id} of {job.table} {_outcome(job)}")
+        self.job = job
+
+
+def _outcome(job: ExtractJob) -> str:
+    return f"failed: {job.problem}" if job.state == "failed" else f"is {job.state}"
