@@ -486,10 +486,10 @@ def test_a_caller_that_goes_away_leaves_no_lease_and_no_slot_taken(served: Simpl
 def test_an_extract_ends_when_its_caller_leaves_before_any_row_is_found(
     served: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read: list[int] = []
+    read: list[object] = []
     begun = threading.Event()
 
-    def slow_bucket(extract: Extract, _: Any, bucket: int, __: Any) -> Iterator[Any]:
+    def slow_bucket(extract: Extract, _: Any, bucket: Any) -> Iterator[Any]:
         read.append(bucket)
         begun.set()
         deadline = time.monotonic() + 30

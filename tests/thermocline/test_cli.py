@@ -378,7 +378,7 @@ def test_a_command_that_wants_a_yes_is_printed_as_it_is_to_be_typed(
 
 
 COMMANDS = list(getattr(typer.main.get_command(app), "commands", {}))
-CONFIGURED = [name for name in COMMANDS if name not in ("demo", "explain", "version")]
+CONFIGURED = [name for name in COMMANDS if name not in ("demo", "explain", "jobs", "version")]
 
 
 def test_every_command_that_reads_the_configuration_is_printed_with_it() -> None:

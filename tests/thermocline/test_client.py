@@ -459,7 +459,7 @@ def test_a_download_with_another_checksum_is_no_file(tmp_path: Path) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         if request.url.path.endswith("/one"):
             return httpx.Response(200, json=_job())
-        return httpx.Response(206, content=content[10:])
+        return httpx.Response(206, stream=httpx.ByteStream(content[10:]))
 
     with Client(URL, transport=httpx.MockTransport(answer)) as client:
         job = client.extract_job("profiles", "one")

@@ -125,7 +125,7 @@ def _client(url: str) -> Iterator[Client]:
     except JobFailed as failed:
         job = failed.job
         raise ExtractJobFailed(
-            table=job.table, job=job.id, state=job.state, problem=job.problem or ""
+            table=job.table, job=job.id, ended=job.state, problem=job.problem or ""
         ) from failed
 
 

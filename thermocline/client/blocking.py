@@ -13,7 +13,7 @@ import httpx
 
 from thermocline.client.answers import Answer, KeyValue, ReadAfter, ReadPoint, Refused
 from thermocline.client.downloads import awaited, download
-from thermocline.client.jobs import ExtractJob
+from thermocline.client.jobs import MANIFEST, ExtractJob
 from thermocline.client.requests import TIMEOUT_SECONDS, Call, Reply, Requests, Steps, Wait, Wanted, is_answer
 from thermocline.client.retries import DEFAULT, Retries
 from thermocline.client.streams import (
@@ -197,7 +197,11 @@ class Client:
         Raises:
             StreamCut: the connection failed too often.
         """
-        return download(self._http, job, folder, self._requests.retries, progress or (lambda _: None))
+        paths = download(self._http, job, folder, self._requests.retries, progress or (lambda _: None))
+        partial = folder / f".{MANIFEST}.partial"
+        partial.write_bytes(self._run(self._requests.extract_manifest(job)))
+        partial.replace(folder / MANIFEST)
+        return paths
 
     def refused(self, table: str, *, limit: int = 100) -> Refused:
         """The records that the table can't take and that aren't committed yet."""

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 CHUNK_BYTES: Final = 1 << 20
 # A job takes seconds to minutes; a look at it is one small request.
 POLL_SECONDS: Final = 0.5
-MANIFEST: Final = "manifest.json"
 
 
 def awaited(client: Client, table: str, job_id: str, progress: Callable[[ExtractJob], None]) -> ExtractJob:
@@ -43,7 +42,7 @@ def download(
     retries: Retries,
     progress: Callable[[int], None],
 ) -> list[Path]:
-    """Brings the files of a complete job into a folder, and then its manifest; where they are.
+    """Brings the files of a complete job into a folder; where they are.
 
     A file appears when it is whole and has the job's checksum. One that is there already is kept, and what an
     earlier attempt left of one is gone on with. ``progress`` hears the bytes so far.
@@ -57,12 +56,6 @@ def download(
     for file in job.files:
         _File(http, url, file, folder, retries).fetch(lambda so_far, done=done: progress(done + so_far))  # type: ignore[misc]
         done += file.bytes
-    manifest = http.get(f"{url}{MANIFEST}")
-    if manifest.is_error:
-        raise problem_of(manifest.json())
-    partial = folder / f".{MANIFEST}.partial"
-    partial.write_bytes(manifest.content)
-    partial.replace(folder / MANIFEST)
     return [folder / file.name for file in job.files]
 
 

@@ -10,6 +10,7 @@ from thermocline.client.answers import ReadPoint
 from thermocline.client.errors import ClientError
 
 JOB_OVER: Final = frozenset({"complete", "failed", "cancelled"})
+MANIFEST: Final = "manifest.json"
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from thermocline.client.answers import (
     read_after_text,
 )
 from thermocline.client.errors import ClientError, Unreachable, problem_of
-from thermocline.client.jobs import ExtractJob
+from thermocline.client.jobs import MANIFEST, ExtractJob
 from thermocline.client.retries import Retries, retry_after_seconds
 from thermocline.client.streams import READ_POINT
 
@@ -144,6 +144,12 @@ class Requests:
         """The end of a job."""
         response = yield from self._answered(Call("DELETE", _job_path(table, job_id)))
         return ExtractJob.of(response.json())
+
+    def extract_manifest(self, job: ExtractJob) -> Steps[bytes]:
+        """The manifest of a complete job, as it is in its folder."""
+        path = f"{_job_path(job.table, job.id)}/files/{MANIFEST}"
+        response = yield from self._answered(Call("GET", path))
+        return response.content
 
     def _answered(self, call: Call) -> Steps[httpx.Response]:
         """The response to a call, repeated where that may help."""

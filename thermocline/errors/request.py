@@ -322,13 +322,13 @@ class ExtractJobFailed(RequestError):
 
     code = "extract-job-failed"
     exit_code = ExitCode.UNAVAILABLE
-    _what = "the extract job {job} of table {table} is {state}."
+    _what = "the extract job {job} of table {table} is {ended}."
     _cause = "{problem}"
     _next = "thermocline jobs start {table}"
 
     table: str
     job: str
-    state: str
+    ended: str
     problem: str
 
 
