@@ -1,6 +1,8 @@
-"""Queries of the live views: how long they take, how fresh they are, and what each takes from the brokers.
+"""Queries of the live views, hot rows from Kafka and from the server: how long they take, how fresh they are.
 
 By hot window, without ingest beside them: for freshness under traffic see `benchmarks.freshness --trino`.
+All views are asked by turns, so that what else the machine does slows down all of them: `cold` is what Trino
+takes for the table alone. With ``--clients``, also many at once, and lookups beside them.
 
 Records and bytes are those that Trino's scans of Kafka took in. What the broker sent for them is counted on
 the loopback interface, which nothing else should use meanwhile: it holds what was thrown away, too.
@@ -15,36 +17,41 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, Final
 
 import psutil
 import trino.dbapi
 
+from benchmarks._beside import with_lookups
 from benchmarks._report import percentiles_ms, report, say
 from benchmarks._table import KEYS_PER_USER, Forgetful, filled, write
+from benchmarks.lookup import lag
 from embedded.demo.writer import Writer
-from embedded.stack import TABLE, TOPIC, TRINO_ADMIN, Stack
+from embedded.stack import TABLE, TOPIC, TRINO_ADMIN, Command, Stack
 from embedded.workload import Workload
 from thermocline.process.clock import SystemClock
+from views.limits import LIVE_TAG
+from views.publication import Publication
 
-VIEWS: Final = {"cold": True, "live_by_key": False, "live": True}
-"""Whether it is asked for everything: a view by key would hold every row in memory for that."""
+HOT_FROM: Final = ("kafka", "server")
+BY_KEY_VIEWS: Final = ("cold", "live_by_key", "live")
+WHOLE_VIEWS: Final = ("cold", "live")
+"""A view by key would hold every row in memory for an answer of all of them."""
 BY_KEY: Final = (
     "SELECT key, value, updated_at FROM lake.app.{table}_{view} WHERE app_id = {app} AND user_id = '{user}'"
 )
 EVERYTHING: Final = "SELECT count(*), count(value), max(updated_at) FROM lake.app.{table}_{view}"
-WARM_UPS: Final = 150  # Java compiles for long: a Trino that has run for a while is what people ask
-WARM_UP_SECONDS: Final = 60.0
-BY_KEY_SECONDS: Final = 60.0  # of each view and hot window, at most
-SCANS: Final = 3
-CHANGES: Final = 20  # that are awaited in each view
+WARM_UPS: Final = (
+    50  # of each view; Java compiles for long: a Trino that has run for a while is what people ask
+)
 PROBE: Final = "probe"
-ANALYST: Final = "analyst"
+ANALYSTS: Final = tuple(f"analyst_{number}" for number in range(5))
+"""As Trino is configured, four queries of each run at once, and ten of all."""
 SCANNING: Final = ("TableScanOperator", "ScanFilterAndProjectOperator")
 
 
@@ -52,35 +59,38 @@ def main() -> None:
     """Run it and print the line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=5_000_000)
-    parser.add_argument("--hot", type=int, nargs="+", default=[0, 10_000, 100_000, 1_000_000])
+    parser.add_argument("--hot", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--queries", type=int, default=30, help="by key, of each view and hot window")
-    parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 8])
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each number of clients")
+    parser.add_argument("--scans", type=int, default=5, help="of everything, of each view and hot window")
+    parser.add_argument("--changes", type=int, default=100, help="awaited in each live view and hot window")
+    parser.add_argument("--seconds-max", type=float, default=60.0, help="of each of these, and of a warm-up")
+    parser.add_argument("--clients", type=int, nargs="*", default=[], help="at once, such as 1 8 20")
+    parser.add_argument("--clients-seconds", type=float, default=20.0, help="of each number of clients")
     parser.add_argument("--trino-gb", type=int, default=4, help="of Trino's heap")
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
     figures: dict[str, Any] = {"rows": options.rows}
     with tempfile.TemporaryDirectory() as folder:
-        stack = filled(Path(folder), options.rows, options.seed, trino_gb=options.trino_gb)
+        stack = filled(
+            Path(folder), options.rows, options.seed, trino_gb=options.trino_gb, views_hot="server"
+        )
         with stack:
-            stack.run("views-publish", "views", "publish", TABLE)
+            server = stack.serve()
+            stack.wait_until_ready(server)
             users = options.rows // KEYS_PER_USER
-            analyst = _Analyst(stack, users, options.seed)
+            analyst = _Analyst(stack, users, options)
             changes, written = iter(Workload(options.seed, users, KEYS_PER_USER)), 0
             for hot in sorted(options.hot):
                 write(stack, islice(changes, hot - written))
                 written = hot
-                # `live` leaves out what has just come.
-                time.sleep(2 * stack.settings.views.margin_seconds)
-                figures[f"hot_{hot}"] = {
-                    **{view: analyst.measure(view, options.queries, whole) for view, whole in VIEWS.items()},
-                    "freshness": {view: analyst.freshness(view) for view in ("live_by_key", "live")},
-                    "by_clients": {
-                        clients: analyst.load("live_by_key", clients, options.seconds)
-                        for clients in options.clients
-                    },
-                }
-                say(f"  {hot:,} hot: {figures[f'hot_{hot}']}")
+                stack.wait_for(lambda: lag(stack) == 0, "the tailer has read all", server)
+                for hot_from in HOT_FROM:
+                    analyst.publish(hot_from)
+                    of_window = analyst.measure()
+                    figures.setdefault(f"hot_{hot}", {})[hot_from] = of_window
+                    for clients in options.clients:
+                        of_window[f"clients_{clients}"] = analyst.load(server, clients)
+                    say(f"  {hot:,} hot, from {hot_from}: {json.dumps(of_window)}")
     report("views", options.seed, figures)
 
 
@@ -96,55 +106,74 @@ class Asked:
 class _Analyst:
     """Asks the views for random users, and for everything."""
 
-    def __init__(self, stack: Stack, users: int, seed: int) -> None:
+    def __init__(self, stack: Stack, users: int, options: argparse.Namespace) -> None:
         assert stack.trino is not None
-        self._trino = stack.trino
-        self._margin_seconds = stack.settings.views.margin_seconds
-        client_config = stack.settings.kafka.client_config()
-        self._writer = Writer(client_config, TOPIC, Forgetful(), SystemClock())
-        load = Workload(seed, users, KEYS_PER_USER).load()
+        self._stack, self._trino, self._options = stack, stack.trino, options
+        self._margin_seconds = 0.0
+        self._writer = Writer(stack.settings.kafka.client_config(), TOPIC, Forgetful(), SystemClock())
+        load = Workload(options.seed, users, KEYS_PER_USER).load()
         self._users = [event.row[:2] for event in islice(load, 0, None, KEYS_PER_USER)]
-        random.Random(seed).shuffle(self._users)
+        random.Random(options.seed).shuffle(self._users)
 
-    def measure(self, view: str, queries: int, whole: bool) -> dict[str, Any]:
-        """One query after the other: by key, and of everything."""
-        figures: dict[str, Any] = {}
-        with self._connected() as connection:
-            wanted, scan = self._wanted(0), EVERYTHING.format(table=TABLE, view=view)
+    def publish(self, hot_from: str) -> None:
+        """Make the views those that read hot rows from there."""
+        own = self._stack.settings
+        views = own.views.model_copy(update={"hot": hot_from})
+        done = Publication(own.model_copy(update={"views": views}), TABLE, SystemClock())()
+        assert done.stop is None, done.stop
+        # The full view of Kafka's records leaves out what has just come.
+        self._margin_seconds = own.views.margin_seconds if hot_from == "kafka" else 0.0
+        time.sleep(self._margin_seconds)
 
-            def by_key_for(seconds: float, queries: int) -> list[Asked]:
-                end = time.monotonic() + seconds
-                asked = [self._ask(connection, self._by_key(view, next(wanted)))]
-                while len(asked) < queries and time.monotonic() < end:
-                    asked.append(self._ask(connection, self._by_key(view, next(wanted))))
-                return asked
+    def measure(self) -> dict[str, Any]:
+        """One query after the other: by key, and of everything; then single changes."""
+        with self._connected(ANALYSTS[0]) as connection:
+            users = self._wanted(0)
 
-            by_key_for(WARM_UP_SECONDS, WARM_UPS)
-            by_key = by_key_for(BY_KEY_SECONDS, queries)
-            figures["by_key"] = percentiles_ms([one.seconds for one in by_key])
-            figures["by_key_queries"] = len(by_key)
-            figures["by_key_kafka_records"] = max(one.records for one in by_key)
-            if whole:
-                self._ask(connection, scan)
-                before = _loopback_bytes()
-                everything = [self._ask(connection, scan) for _ in range(SCANS)]
-                figures["everything_seconds"] = round(min(one.seconds for one in everything), 2)
-                figures["everything_kafka_records"] = everything[0].records
-                figures["everything_kafka_bytes"] = everything[0].bytes
-                figures["everything_loopback_bytes"] = (_loopback_bytes() - before) // SCANS
-        return figures
+            def by_key(view: str) -> Asked:
+                return self._ask(connection, self._by_key(view, next(users)))
 
-    def freshness(self, view: str) -> dict[str, Any]:
+            def everything(view: str) -> Asked:
+                return self._ask(connection, EVERYTHING.format(table=TABLE, view=view))
+
+            self._by_turns(BY_KEY_VIEWS, WARM_UPS, by_key)
+            keyed = self._by_turns(BY_KEY_VIEWS, self._options.queries, by_key)
+            self._by_turns(WHOLE_VIEWS, 1, everything)
+            before = _loopback_bytes()
+            whole = self._by_turns(WHOLE_VIEWS, self._options.scans, everything)
+            received = _loopback_bytes() - before
+        return {
+            "by_key": {view: _summary(asked) for view, asked in keyed.items()},
+            "everything": {view: _summary(asked) for view, asked in whole.items()},
+            "everything_loopback_bytes": received // len(whole["live"]),
+            "freshness": {view: self._freshness(view) for view in BY_KEY_VIEWS if view != "cold"},
+        }
+
+    def _by_turns(
+        self, views: Sequence[str], rounds: int, ask: Callable[[str], Asked]
+    ) -> dict[str, list[Asked]]:
+        """So many rounds, of which each asks every view once; fewer, but one, where they take too long."""
+        end = time.monotonic() + self._options.seconds_max
+        asked: dict[str, list[Asked]] = {view: [] for view in views}
+        for done in range(rounds):
+            if done and time.monotonic() > end:
+                break
+            for view in views:
+                asked[view].append(ask(view))
+        return asked
+
+    def _freshness(self, view: str) -> dict[str, Any]:
         """Single changes of one row: from Kafka's acknowledgement to the first answer that has it.
 
-        The full view leaves out its margin, so that nobody asks it earlier.
+        The full view of Kafka's records leaves out its margin, so that nobody asks it earlier.
         """
         app, user = self._users[0]
         margin = self._margin_seconds if view == "live" else 0.0
-        seconds = []
-        with self._connected() as connection, closing(connection.cursor()) as cursor:
-            for number in range(CHANGES):
-                value = f"change {number} for {view}"
+        seconds: list[float] = []
+        end = time.monotonic() + self._options.seconds_max
+        with self._connected(ANALYSTS[0]) as connection, closing(connection.cursor()) as cursor:
+            for number in count():
+                value = f"change {number} for {view} at {end}"
                 written = self._writer.write((app, user, PROBE), value)
                 time.sleep(margin)
                 rows: list[Any] = []
@@ -152,35 +181,52 @@ class _Analyst:
                     cursor.execute(self._by_key(view, (app, user)))
                     rows = cursor.fetchall()
                 seconds.append(time.monotonic() - written.acknowledged_at)
-        return percentiles_ms(seconds)
+                if len(seconds) == self._options.changes or time.monotonic() > end:
+                    break
+        return {**percentiles_ms(seconds), "changes": len(seconds)}
 
-    def load(self, view: str, clients: int, seconds: float) -> dict[str, Any]:
-        """Clients that ask by key, each one query after the other, for some seconds."""
+    def load(self, server: Command, clients: int) -> dict[str, Any]:
+        """So many at once for some seconds, by key: of the cold view, and of the live one."""
+        lookups = [f"/v1/tables/{TABLE}/rows?app_id={app}&user_id={user}" for app, user in self._users]
+        found: dict[str, Any] = {}
+        for view in ("cold", "live_by_key"):
+            before = _loopback_bytes()
+            asked, beside = with_lookups(
+                self._stack.url,
+                lookups,
+                server,
+                lambda view=view: self._at_once(view, clients),  # type: ignore[misc]
+            )
+            seconds = self._options.clients_seconds
+            found[view] = {
+                **_summary(asked),
+                **beside,
+                "queries_per_second": round(len(asked) / seconds, 2),
+                "kafka_records_per_second": round(sum(one.records for one in asked) / seconds),
+                "loopback_bytes_per_second": round((_loopback_bytes() - before) / seconds),
+            }
+        return found
+
+    def _at_once(self, view: str, clients: int) -> list[Asked]:
         asked: list[Asked] = []
-        end = time.monotonic() + seconds
+        end = time.monotonic() + self._options.clients_seconds
 
         def client(number: int) -> None:
-            with self._connected() as connection:
-                wanted = self._wanted(number)
+            with self._connected(ANALYSTS[number % len(ANALYSTS)]) as connection:
+                wanted = self._wanted(number + 1)
                 while time.monotonic() < end:
                     asked.append(self._ask(connection, self._by_key(view, next(wanted))))
 
-        threads = [threading.Thread(target=client, args=(number,)) for number in range(1, clients + 1)]
-        before, began_at = _loopback_bytes(), time.monotonic()
+        threads = [threading.Thread(target=client, args=(number,)) for number in range(clients)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        took = time.monotonic() - began_at
-        return {
-            **percentiles_ms([one.seconds for one in asked]),
-            "queries_per_second": round(len(asked) / took, 2),
-            "kafka_records_per_second": round(sum(one.records for one in asked) / took),
-            "loopback_bytes_per_second": round((_loopback_bytes() - before) / took),
-        }
+        return asked
 
-    def _connected(self) -> Any:
-        return closing(trino.dbapi.connect(host=self._trino.host, port=self._trino.port, user=ANALYST))
+    def _connected(self, user: str) -> Any:
+        host, port = self._trino.host, self._trino.port
+        return closing(trino.dbapi.connect(host=host, port=port, user=user, client_tags=[LIVE_TAG]))
 
     def _wanted(self, number: int) -> Iterator[tuple[int, str]]:
         return iter(self._users[number * 1000 % len(self._users) :])
@@ -204,6 +250,17 @@ class _Analyst:
         with urllib.request.urlopen(request) as answer:
             document: dict[str, Any] = json.load(answer)
         return document
+
+
+def _summary(asked: Sequence[Asked]) -> dict[str, Any]:
+    seconds = [one.seconds for one in asked]
+    return {
+        "least_ms": round(min(seconds) * 1000, 3),
+        **percentiles_ms(seconds),
+        "queries": len(asked),
+        "kafka_records_max": max(one.records for one in asked),
+        "kafka_bytes_max": max(one.bytes for one in asked),
+    }
 
 
 def _from_kafka(query: Mapping[str, Any]) -> tuple[int, int]:

@@ -116,6 +116,7 @@ class Stack:
         lease_seconds: float = 60.0,
         is_measured: bool = False,
         rest: LocalRestCatalog | None = None,
+        views_hot: str = "kafka",
         report: Report = in_silence,
     ) -> None:
         self.folder = folder.absolute()
@@ -147,6 +148,7 @@ class Stack:
                 more=_READ_BY_TRINO if self.trino else "",
             )
             + (_VIEWS.format(url=self.trino.url) if self.trino else "")
+            + (_HOT_FROM_SERVER.format(port=_free_port()) if views_hot == "server" else "")
         )
         self.settings: Settings = load_settings(self.config_path)
 
@@ -325,4 +327,12 @@ _VIEWS = """
 [views]
 enabled = true
 url = "{url}"
+"""
+
+# It goes on with the section of views.
+_HOT_FROM_SERVER = """\
+hot = "server"
+
+[serving.trino]
+port = {port}
 """

@@ -27,7 +27,7 @@ FORMATS = [
 """Other definitions than the stack's own: transactional with deletions, the key in the value, no key."""
 OF_TESTS = (
     *("busy", "scores", "newer", "aged", "widened", "spread", "rolled_back", "cut_off", "outlived", "killed"),
-    *("optimized", "split", "hot_typed", "hot_busy"),
+    *("optimized", "split", "hot_typed", "hot_broken", "hot_compared"),
     *(one.name for one in FORMATS),
 )
 """The tables and topics besides the stack's own: Trino has to know them when it starts."""
