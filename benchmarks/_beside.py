@@ -24,6 +24,7 @@ def with_lookups(
 ) -> tuple[T, dict[str, Any]]:
     """What the work gives; and lookups alone and beside it, and the most memory of the endpoint's process."""
     address = url.removeprefix("http://")
+    ask_http(address, paths, 1, SECONDS)  # so that the same entities are in the cache for all
     alone = ask_http(address, paths, 1, SECONDS)
     endpoint = _endpoint(server)
     over = threading.Event()

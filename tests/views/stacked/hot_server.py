@@ -20,7 +20,7 @@ from trino.exceptions import TrinoQueryError
 from embedded.stack import Command, Stack
 from tests.behaviour.live import APPEND_TIME, PATIENCE_SECONDS, Live
 from tests.behaviour.topic import APP, Topic
-from tests.views.stacked.started import hot_address
+from tests.views.stacked.started import CERTIFICATES, HOT_IN_TLS, hot_address
 from tests.views.stacked.viewed import ask
 from thermocline.errors import ExitCode
 
@@ -188,14 +188,19 @@ def of_partition(rows: Mapping[Key, Values], partition: int) -> Rows:
     return {key: row for key, row in rows.items() if int(key[1].removeprefix("u")) % PARTITIONS == partition}
 
 
-def read_from_server(live: Live, stale_after_seconds: float = 5.0) -> None:
+def read_from_server(live: Live, stale_after_seconds: float = 5.0, has_tls: bool = False) -> None:
     """Has the table's live views read a server's hot rows."""
     address = hot_address(live.stack)
     hot = f'hot = "server"\nserver_address = "{address}"\n'
-    endpoint = f"[serving.trino]\nport = {address.rpartition(':')[2]}\n\n"
+    endpoint = f"[serving.trino]\nport = {address.rpartition(':')[2]}\n"
+    if has_tls:
+        files = {name: CERTIFICATES / f"{name}.pem" for name in ("ca", "server", "client")}
+        hot += f'server = "{HOT_IN_TLS}"\nserver_ca_file = "{files["ca"]}"\nserver_key_file = "{files["client"]}"\n'
+        endpoint += f'certificate_file = "{files["server"]}"\nkey_file = "{files["server"]}"\n'
+        endpoint += f'client_ca_file = "{files["ca"]}"\n'
     text = live.config_path.read_text().replace("[views]\n", f"[views]\n{hot}")
     text = text.replace("[serving]\n", f"[serving]\nstale_after_seconds = {stale_after_seconds}\n")
-    live.config_path.write_text(text.replace("[tables.", f"{endpoint}[tables.", 1))
+    live.config_path.write_text(text.replace("[tables.", f"{endpoint}\n[tables.", 1))
 
 
 class Server:

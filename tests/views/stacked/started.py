@@ -31,6 +31,9 @@ OF_TESTS = (
     *(one.name for one in FORMATS),
 )
 """The tables and topics besides the stack's own: Trino has to know them when it starts."""
+HOT_IN_TLS = "hot_in_tls"
+"""Trino's catalog of a server's endpoint with TLS; without it is ``hot``."""
+CERTIFICATES = Path(__file__).parents[2] / "serving" / "trino" / "certificates"
 MARGIN_SECONDS = 0.3  # of the tables of tests: it shortens what they wait for
 
 
@@ -68,13 +71,24 @@ def hot_address(stack: Stack) -> str:
 
 
 def _start_trino(stack: Stack) -> None:
-    """As the stack does, knowing the tables of tests, too."""
+    """As the stack does, knowing the tables of tests, too, and the server's endpoint without and with TLS."""
     assert stack.trino is not None
     own = stack.settings.table(TABLE)
     others = {
         name: own.model_copy(update={"identifier": f"app.{name}", "topics": (name,)}) for name in OF_TESTS
     }
-    server = ViewsSettings(hot="server", server_address=hot_address(stack))
-    settings = stack.settings.model_copy(update={"tables": {TABLE: own, **others}, "views": server})
-    write_files(trino_files(settings, Names(admin=TRINO_ADMIN)), stack.trino.configuration)
+    plain = ViewsSettings(hot="server", server_address=hot_address(stack))
+    ca, key = str(CERTIFICATES / "ca.pem"), str(CERTIFICATES / "client.pem")
+    in_tls = plain.model_copy(update={"server": HOT_IN_TLS, "server_ca_file": ca, "server_key_file": key})
+    files, files_in_tls = (
+        trino_files(
+            stack.settings.model_copy(update={"tables": {TABLE: own, **others}, "views": views}),
+            Names(admin=TRINO_ADMIN),
+        )
+        for views in (plain, in_tls)
+    )
+    catalog, rights = f"catalog/{HOT_IN_TLS}.properties", "access-control.json"
+    of_both = files.files[rights].replace('hot"', f'hot|{HOT_IN_TLS}"')
+    both = {**files.files, catalog: files_in_tls.files[catalog], rights: of_both}
+    write_files(replace(files, files=both), stack.trino.configuration)
     stack.trino.start()

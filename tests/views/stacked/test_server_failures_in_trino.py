@@ -1,8 +1,8 @@
 """Live views of a server that is killed, paused and rebuilt, and whose table is altered: right, or refused.
 
-A variable says for how many rounds; `make test-all` takes 14:
+A variable says how many times something happens to them; `make test-all` takes 14:
 
-    export VIEWS_TEST_ROUNDS=100
+    export VIEWS_TEST_FAULTS=100
     .venv/bin/python -m pytest --full tests/views/stacked/test_server_failures_in_trino.py
 """
 
@@ -39,7 +39,7 @@ from tests.views.stacked.viewed import ask
 
 pytestmark = [pytest.mark.trino, pytest.mark.full]
 
-ROUNDS = int(os.environ.get("VIEWS_TEST_ROUNDS", "14"))
+ROUNDS = int(os.environ.get("VIEWS_TEST_FAULTS", "14"))
 TABLE = "hot_broken"
 STALE_AFTER_SECONDS = 3.0
 REFUSALS = ("[live-view-refused]", "[not-ready]", "remote Thrift server")

@@ -20,14 +20,14 @@ def test_live_views_of_every_type_are_what_was_written_before_and_after_a_commit
     """Goal: both live views show every column's values, by key too, across a commit, and nothing stale.
 
     Method: cold rows, and hot ones that replace, delete and add; the view of before a commit is asked after
-    it, then its replacement; in the end the server is gone.
+    it, then its replacement; in the end the server is gone. Trino and the server speak TLS.
     """
     live = Typed(stack, "hot_typed")
     for user in range(40):
         live.put(user, user)
     live.topic.flush()
     live.ingest()
-    read_from_server(live)
+    read_from_server(live, has_tls=True)
     with serving(live):
         for user in range(20, 60):
             live.put(user, None if user % 3 == 0 else 1_000 + user)
