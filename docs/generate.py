@@ -106,8 +106,20 @@ SETTINGS: Final[Mapping[str, str]] = {
         "refused then."
     ),
     "serving.trino.port": (
-        "Port of the endpoint for Trino's Thrift connector, at `serving.host`; without it there is none. "
-        "Whoever can reach it can read the hot rows of every table."
+        "Port of the endpoint for Trino's Thrift connector; without it there is none. Without TLS, whoever "
+        "can reach it can read the hot rows of every table."
+    ),
+    "serving.trino.host": (
+        "Address of the endpoint. Default: `serving.host`. It may be another than a loopback address where "
+        "clients need a certificate."
+    ),
+    "serving.trino.certificate_file": (
+        "PEM file with the endpoint's certificate, and those that lead to its authority. With it, `key_file` "
+        "and `client_ca_file`, the endpoint speaks TLS."
+    ),
+    "serving.trino.key_file": "PEM file with the key of `serving.trino.certificate_file`.",
+    "serving.trino.client_ca_file": (
+        "PEM file with the authority that signs clients' certificates. Clients without one are turned away."
     ),
     "serving.extracts_max": (
         "Maximum number of extracts that the server streams at once, over all its workers. Each takes up to "
@@ -136,8 +148,15 @@ SETTINGS: Final[Mapping[str, str]] = {
     ),
     "views.server": "Name of the catalog on the server's endpoint in Trino.",
     "views.server_address": (
-        "HOST:PORT of the server's endpoint, as Trino reaches it. Default: `serving.host` and "
+        "HOST:PORT of the server's endpoint, as Trino reaches it. Default: `serving.trino.host` and "
         "`serving.trino.port`."
+    ),
+    "views.server_ca_file": (
+        "PEM file on Trino's machine with the authority of the endpoint's certificate, where it has TLS."
+    ),
+    "views.server_key_file": (
+        "PEM file on Trino's machine with the certificate that Trino shows to the endpoint, and its key "
+        "(PKCS 8)."
     ),
     "views.margin_seconds": (
         "Minimum age of records in the view `_live`, so that both of its scans of the log see the same "
@@ -533,7 +552,7 @@ def _kind_of(field: FieldInfo) -> str:
         int: "integer",
         float: "number",
         bool: "yes or no",
-        Path: "folder",
+        Path: "path",
         SecretStr: "text",
     }
     return words.get(_where_given(field.annotation), "names and types")

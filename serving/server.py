@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from serving.hot.disk import try_lock
 from serving.layout import LOCK, TAILER_STATUS
 from serving.measures import MULTIPROCESS_FOLDER
+from serving.trino.listener import tls_of
 from thermocline.errors import ConfigInvalid, PortTaken, StateDirUnusable, ThermoclineError
 from thermocline.iceberg.catalog import definition_of, load_table, open_catalog
 from thermocline.process import logs
@@ -68,8 +69,9 @@ def serve(settings: Settings, log_level: logs.Level = "info", log_json: bool = F
         raise ConfigInvalid(of="[serving]", problems=problems)
     with ExitStack() as held:
         port = held.enter_context(_reserved(serving.host, serving.port))
-        trino_port = serving.trino.port
-        trino = held.enter_context(_reserved(serving.host, trino_port)) if trino_port else None
+        trino_host, trino_port = serving.trino.host or serving.host, serving.trino.port
+        trino = held.enter_context(_reserved(trino_host, trino_port)) if trino_port else None
+        tls_of(serving.trino)  # raises here, and not in a process that is started again and again
         held.enter_context(_held(serving.state_dir, settings.tables))
         entitle("serve")
         definitions = load_definitions(settings)

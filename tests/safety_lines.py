@@ -512,6 +512,8 @@ LINES: Final[dict[str, Line]] = {
     "trino-hot-fits": Line("hot rows are laid only over a snapshot that they reach back to", NEVER, "serving/trino/test_endpoint.py::test_a_snapshot_that_the_hot_tier_no_longer_reaches_back_to_is_refused"),
     "trino-not-stale": Line("hot rows that are behind the log are refused", NEVER, "serving/trino/test_endpoint.py::test_hot_rows_that_are_behind_are_refused"),
     "trino-response-bytes": Line("a response is no larger than Trino takes", NEVER, "serving/trino/test_endpoint.py::test_a_scan_gives_each_key_s_last_record_page_by_page"),
+    "trino-client-certificate": Line("with TLS, nobody without a certificate reads hot rows", DROP, "serving/trino/test_listener.py::test_with_tls_a_client_without_such_a_certificate_is_turned_away"),
+    "trino-loopback-only": Line("nor does another machine without TLS", NEVER, "thermocline/test_settings.py::test_the_endpoint_for_trino_is_reached_from_elsewhere_with_a_certificate_alone"),
     "trino-frame-bytes": Line("a call is no larger than fits into memory", ("if length <= FRAME_BYTES_MAX else None", ""), "serving/trino/test_listener.py::test_a_frame_larger_than_any_call_ends_the_connection"),
     "render-filter-cold": Line("and in those that do not", ("_filtered(plan, _cold(plan))", "_cold(plan)"), "views/test_row_filter.py::test_it_is_the_last_thing_that_a_view_does"),
     # Views: which record wins, and what a bad one is, seen in Trino.

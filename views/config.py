@@ -122,7 +122,14 @@ def server_properties(settings: Settings) -> dict[str, str]:
         if serving.trino.port is None:
             problem = 'views.hot = "server" needs serving.trino.port or views.server_address'
             raise ConfigInvalid(of="[views]", problems=(problem,))
-        address = f"{serving.host}:{serving.trino.port}"
+        address = f"{serving.trino.host or serving.host}:{serving.trino.port}"
+    ca, key = settings.views.server_ca_file, settings.views.server_key_file
+    if serving.trino.has_tls and ca is None:
+        problem = (
+            "the server's endpoint has TLS, so views.server_ca_file and views.server_key_file are needed"
+        )
+        raise ConfigInvalid(of="[views]", problems=(problem,))
+    tls = {"trust-certificate": ca, "key": key} if ca and key else {}
     return {
         "connector.name": "trino_thrift",
         "trino.thrift.client.addresses": address,
@@ -133,6 +140,8 @@ def server_properties(settings: Settings) -> dict[str, str]:
         "trino.thrift.client.max-retry-time": "5s",
         "trino.thrift.client.connect-timeout": "500ms",
         "trino.thrift.client.request-timeout": "30s",
+        **({"trino.thrift.client.ssl.enabled": "true"} if tls else {}),
+        **{f"trino.thrift.client.ssl.{name}": file for name, file in tls.items()},
     }
 
 

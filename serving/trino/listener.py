@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import socket
 import socketserver
+import ssl
 import threading
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["Listener"]
+from thermocline.errors import ConfigInvalid
+
+if TYPE_CHECKING:
+    from thermocline.settings.model import TrinoEndpointSettings
+
+__all__ = ["Listener", "tls_of"]
 
 CONNECTIONS_MAX: Final = 256
 """Trino keeps some open for each of its threads that read; beyond it new ones are closed at once."""
@@ -20,17 +26,39 @@ IDLE_SECONDS: Final = 300.0
 _LENGTH: Final = Struct(">I")
 
 
+def tls_of(settings: TrinoEndpointSettings) -> ssl.SSLContext | None:
+    """TLS as the settings have it: for clients whose certificate the authority signed. None without.
+
+    Raises:
+        ConfigInvalid: a file is missing, or not what it is said to be.
+    """
+    if settings.certificate_file is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(settings.certificate_file, settings.key_file)
+        context.load_verify_locations(settings.client_ca_file)
+    except OSError as error:
+        problem = f"certificate_file, key_file and client_ca_file can't be loaded: {error}"
+        raise ConfigInvalid(of="[serving.trino]", problems=(problem,)) from error
+    context.verify_mode = ssl.CERT_REQUIRED  # safety: trino-client-certificate
+    return context
+
+
 class Listener(socketserver.ThreadingTCPServer):
     """Takes connections at a socket that is bound; ``reply`` answers what a frame holds."""
 
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, bound: socket.socket, reply: Callable[[bytes], bytes]) -> None:
+    def __init__(
+        self, bound: socket.socket, reply: Callable[[bytes], bytes], tls: ssl.SSLContext | None = None
+    ) -> None:
         super().__init__(bound.getsockname()[:2], _Connection, bind_and_activate=False)
         self.socket.close()
         self.socket = bound
         self.reply = reply
+        self.tls = tls
         self.slots = threading.BoundedSemaphore(CONNECTIONS_MAX)
         self.server_activate()
 
@@ -45,12 +73,15 @@ class _Connection(socketserver.BaseRequestHandler):
         try:
             self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.request.settimeout(IDLE_SECONDS)
+            if self.server.tls is not None:  # here, so that a client that is slow to begin holds up no other
+                self.request = self.server.tls.wrap_socket(self.request, server_side=True)
             while (message := self._frame()) is not None:
                 reply = self.server.reply(message)
                 self.request.sendall(_LENGTH.pack(len(reply)) + reply)
-        except OSError:  # Trino closed it, or no call came
+        except OSError:  # Trino closed it, no call came, or TLS failed
             return
         finally:
+            self.request.close()  # of TLS it is none of the base class's
             self.server.slots.release()
 
     def _frame(self) -> bytes | None:

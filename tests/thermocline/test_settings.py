@@ -17,6 +17,7 @@ from thermocline.settings import (
     load_settings,
     problems_of_exposure,
 )
+from thermocline.settings.model import TrinoEndpointSettings
 
 BASE = """
 [kafka]
@@ -600,6 +601,26 @@ def test_what_other_machines_reach_is_served_only_where_that_is_said(host: str, 
     problems = list(problems_of_exposure(ServingSettings(host=host)))
     assert ["expose_without_authentication" in problem for problem in problems] == [True] * (not is_loopback)
     assert not list(problems_of_exposure(ServingSettings(host=host, expose_without_authentication=True)))
+
+
+def test_the_endpoint_for_trino_is_reached_from_elsewhere_with_a_certificate_alone() -> None:
+    file = Path("server.pem")
+    plain = TrinoEndpointSettings(port=9200, host="0.0.0.0")
+    (problem,) = problems_of_exposure(ServingSettings(trino=plain))
+    assert "serving.trino.host" in problem
+    with_tls = plain.model_copy(update={"certificate_file": file, "key_file": file, "client_ca_file": file})
+    assert not list(problems_of_exposure(ServingSettings(trino=with_tls)))
+
+
+@pytest.mark.parametrize(
+    ("section", "given"),
+    [("serving.trino", 'certificate_file = "server.pem"'), ("views", 'server_ca_file = "ca.pem"')],
+)
+def test_a_part_of_what_tls_takes_is_named(
+    problems_of: Callable[..., tuple[str, ...]], section: str, given: str
+) -> None:
+    (problem,) = problems_of(f"\n[{section}]\n{given}\n")
+    assert "TLS takes" in problem
 
 
 AVRO = 'format = "avro"\n'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,3 +101,25 @@ def test_an_endpoint_without_a_port_is_named() -> None:
     without = SETTINGS.model_copy(update={"views": ViewsSettings(hot="server")})
     with pytest.raises(ConfigInvalid, match=r"serving\.trino\.port"):
         trino_files(without)
+
+
+def test_an_endpoint_with_tls_is_asked_with_a_certificate() -> None:
+    catalog = properties(
+        trino_files(settings(server_ca_file="etc/ca.pem", server_key_file="etc/trino.pem")).files[
+            "catalog/hot.properties"
+        ]
+    )
+    said = {name: value for name, value in catalog.items() if ".ssl." in name}
+    assert said == {
+        "trino.thrift.client.ssl.enabled": "true",
+        "trino.thrift.client.ssl.trust-certificate": "etc/ca.pem",
+        "trino.thrift.client.ssl.key": "etc/trino.pem",
+    }
+
+
+def test_an_endpoint_with_tls_is_not_asked_without_it() -> None:
+    file = Path("server.pem")
+    endpoint = TrinoEndpointSettings(port=9100, certificate_file=file, key_file=file, client_ca_file=file)
+    with_tls = settings().model_copy(update={"serving": ServingSettings(trino=endpoint)})
+    with pytest.raises(ConfigInvalid, match=r"views\.server_ca_file"):
+        trino_files(with_tls)

@@ -294,6 +294,8 @@ def _with_absolute_paths(settings: Settings, folder: Path) -> Settings:
     if catalog.type in ("sql", "hive") and catalog.warehouse and not urlsplit(catalog.warehouse).scheme:
         changes["warehouse"] = str(folder / catalog.warehouse)
     serving = _with_files(settings.serving, folder, "state_dir", "extract_jobs_dir")
+    endpoint = _with_files(serving.trino, folder, "certificate_file", "key_file", "client_ca_file")
+    serving = serving.model_copy(update={"trino": endpoint})
     registry = _with_files(settings.registry, folder, "ca_file")
     sql = _with_files(settings.sql, folder, "temp_dir")
     tables = {

@@ -225,9 +225,28 @@ class MaintenanceSettings(_Section):
 
 
 class TrinoEndpointSettings(_Section):
-    """The endpoint for Trino's Thrift connector; without a port there is none."""
+    """The endpoint for Trino's Thrift connector; without a port there is none.
+
+    With ``certificate_file``, ``key_file`` and ``client_ca_file`` (PEM) it speaks TLS, and answers those
+    alone whose certificate is signed by that authority. ``host`` is by default that of ``[serving]``.
+    """
 
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    host: Annotated[str, Field(min_length=1)] | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    client_ca_file: Path | None = None
+
+    @model_validator(mode="after")
+    def _check_tls(self) -> Self:
+        if len({one is None for one in (self.certificate_file, self.key_file, self.client_ca_file)}) > 1:
+            raise ValueError("TLS takes all three: certificate_file, key_file and client_ca_file")
+        return self
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether it asks for a certificate."""
+        return self.certificate_file is not None
 
 
 class ServingSettings(_Section):
@@ -263,6 +282,7 @@ class ViewsSettings(_Section):
     """The views in Trino. ``lake``, ``kafka`` and ``server`` are what Trino calls its catalogs.
 
     ``hot`` is where the live views read hot rows: from Kafka, or from ``serve`` at ``server_address``.
+    ``server_ca_file`` and ``server_key_file`` are PEM files of Trino's machine, where that speaks TLS.
     """
 
     enabled: bool = False
@@ -274,7 +294,15 @@ class ViewsSettings(_Section):
     hot: Literal["kafka", "server"] = "kafka"
     server: Annotated[str, Field(min_length=1)] = "hot"
     server_address: Annotated[str, Field(pattern=r"^[^\s:,/]+:\d{1,5}$")] | None = None
+    server_ca_file: Annotated[str, Field(min_length=1)] | None = None
+    server_key_file: Annotated[str, Field(min_length=1)] | None = None
     margin_seconds: Seconds = 2.0
+
+    @model_validator(mode="after")
+    def _check_tls(self) -> Self:
+        if (self.server_ca_file is None) != (self.server_key_file is None):
+            raise ValueError("TLS takes both: server_ca_file and server_key_file")
+        return self
 
     @model_validator(mode="after")
     def _check_password(self) -> Self:
