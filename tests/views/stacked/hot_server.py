@@ -195,7 +195,8 @@ def read_from_server(live: Live, stale_after_seconds: float = 5.0, has_tls: bool
     endpoint = f"[serving.trino]\nport = {address.rpartition(':')[2]}\n"
     if has_tls:
         files = {name: CERTIFICATES / f"{name}.pem" for name in ("ca", "server", "client")}
-        hot += f'server = "{HOT_IN_TLS}"\nserver_ca_file = "{files["ca"]}"\nserver_key_file = "{files["client"]}"\n'
+        hot += f'server = "{HOT_IN_TLS}"\n'
+        hot += f'server_ca_file = "{files["ca"]}"\nserver_key_file = "{files["client"]}"\n'
         endpoint += f'certificate_file = "{files["server"]}"\nkey_file = "{files["server"]}"\n'
         endpoint += f'client_ca_file = "{files["ca"]}"\n'
     text = live.config_path.read_text().replace("[views]\n", f"[views]\n{hot}")
