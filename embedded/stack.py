@@ -21,6 +21,7 @@ import httpx
 from embedded.broker import LocalKafka
 from embedded.guard import guard_of, release
 from embedded.rest_catalog import LocalRestCatalog
+from embedded.spark_cluster import LocalSparkCluster
 from embedded.trino import LocalTrino
 from thermocline.errors import EngineFailed
 from thermocline.jvm.jars import Report, in_silence
@@ -99,7 +100,7 @@ class Stack:
     Use it as a context manager; the processes end with it, the broker last. With memory for a Trino there is
     one, the table has format version 2, and ingest publishes its views. With a REST catalog, the table is in
     its store instead of in the folder. Spark's JVM starts quickly, unless it
-    is to be measured: then it is as a user's.
+    is to be measured: then it is as a user's. With a cluster, Spark's tasks run there.
     """
 
     def __init__(  # noqa: PLR0913  (each but the first has a default)
@@ -116,6 +117,7 @@ class Stack:
         lease_seconds: float = 60.0,
         is_measured: bool = False,
         rest: LocalRestCatalog | None = None,
+        cluster: LocalSparkCluster | None = None,
         report: Report = in_silence,
     ) -> None:
         self.folder = folder.absolute()
@@ -139,7 +141,7 @@ class Stack:
                 where=_SQLITE if rest is None else _rest_section(rest),
                 table=TABLE,
                 topic=TOPIC,
-                spark="" if is_measured else _QUICK_SPARK,
+                spark=_spark_section(cluster, is_measured=is_measured),
                 engine=engine,
                 lease_seconds=lease_seconds,
                 buckets=buckets,
@@ -264,8 +266,22 @@ def _free_port() -> int:
 
 
 def _rest_section(catalog: LocalRestCatalog) -> str:
-    properties = ", ".join(f'"{name}" = "{value}"' for name, value in catalog.properties.items())
-    return f'type = "rest"\nuri = "{catalog.url}"\nproperties = {{ {properties} }}\n'
+    return f'type = "rest"\nuri = "{catalog.url}"\nproperties = {_inline(catalog.properties)}\n'
+
+
+def _spark_section(cluster: LocalSparkCluster | None, *, is_measured: bool) -> str:
+    master, conf = (cluster.url, cluster.conf) if cluster else ("local[2]", {})
+    lines = [f'master = "{master}"']
+    if not is_measured:
+        conf |= _QUICK_SPARK
+        # For who keeps the demo's folder and goes on with its configuration.
+        lines.append("# defaultJavaOptions make a start quick; leave them out where ingest goes on for long.")
+    return "\n".join([*lines, f"conf = {_inline(conf)}", ""])
+
+
+def _inline(table: Mapping[str, str]) -> str:
+    pairs = ", ".join(f'"{name}" = "{value}"' for name, value in table.items())
+    return f"{{ {pairs} }}" if pairs else "{}"
 
 
 _SQLITE = """\
@@ -282,7 +298,6 @@ bootstrap_servers = "{bootstrap_servers}"
 name = "{catalog}"
 {where}
 [spark]
-master = "local[2]"
 {spark}
 [ingest]
 engine = "{engine}"
@@ -311,11 +326,8 @@ value = "string"
 updated_at = "timestamptz"
 """
 
-# The comment is for who keeps the demo's folder and goes on with its configuration.
-_QUICK_SPARK = """\
-# Half of the CPU for a start and a first commit; leave it out where ingest goes on for long.
-conf = { "spark.driver.defaultJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" }
-"""
+# Half of the CPU for a start and a first commit.
+_QUICK_SPARK = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 _READ_BY_TRINO = """\
 format_version = 2
