@@ -101,6 +101,7 @@ class Stack:
     one, the table has format version 2, and ingest publishes its views. With a REST catalog, the table is in
     its store instead of in the folder. Spark's JVM starts quickly, unless it
     is to be measured: then it is as a user's. With a cluster, Spark's tasks run there.
+    Replicas are servers of the same table, which share nothing: each has its own port and state folder.
     """
 
     def __init__(  # noqa: PLR0913  (each but the first has a default)
@@ -118,6 +119,7 @@ class Stack:
         is_measured: bool = False,
         rest: LocalRestCatalog | None = None,
         cluster: LocalSparkCluster | None = None,
+        replicas: int = 1,
         report: Report = in_silence,
     ) -> None:
         self.folder = folder.absolute()
@@ -126,16 +128,16 @@ class Stack:
         self.trino = (
             LocalTrino(self.folder / "trino", memory_gb=trino_gb, report=report) if trino_gb else None
         )
-        self.url = f"http://{HOST}:{_free_port()}"
+        self.urls = tuple(f"http://{HOST}:{_free_port()}" for _ in range(replicas))
+        self.url = self.urls[0]
         self.config_path = self.folder / "thermocline.toml"
         self._partitions = partitions
         self._commands: list[Command] = []
-        port = int(self.url.rpartition(":")[2])
         self.config_path.write_text(
             _CONFIG.format(
                 bootstrap_servers=self.kafka.bootstrap_servers,
                 host=HOST,
-                port=port,
+                port=_port_of(self.url),
                 workers=workers,
                 catalog=catalog,
                 where=_SQLITE if rest is None else _rest_section(rest),
@@ -208,14 +210,31 @@ class Stack:
         """``thermocline ingest run`` on the table."""
         return self.command("ingest", "ingest", "run", TABLE, *arguments)
 
-    def serve(self) -> Command:
+    def serve(self, replica: int = 0) -> Command:
         """``thermocline serve``; see `wait_until_ready`."""
-        return self.command("serve", "serve")
+        if not replica:
+            return self.command("serve", "serve")
+        serving = self.settings_of(replica).serving
+        variables = {
+            "THERMOCLINE_SERVING__PORT": str(serving.port),
+            "THERMOCLINE_SERVING__STATE_DIR": str(serving.state_dir),
+        }
+        return self.command(f"serve-{replica + 1}", "serve", environment=variables)
 
-    def get(self, path: str) -> tuple[int, Mapping[str, Any]]:
+    def settings_of(self, replica: int) -> Settings:
+        """The settings that a replica runs by."""
+        if not replica:
+            return self.settings
+        own = {
+            "port": _port_of(self.urls[replica]),
+            "state_dir": self.folder / "data" / f"serving-{replica + 1}",
+        }
+        return self.settings.model_copy(update={"serving": self.settings.serving.model_copy(update=own)})
+
+    def get(self, path: str, replica: int = 0) -> tuple[int, Mapping[str, Any]]:
         """Status and JSON body of a GET; (0, {}) where nobody listens."""
         try:
-            answer = httpx.get(f"{self.url}{path}", timeout=_REQUEST_TIMEOUT_SECONDS)
+            answer = httpx.get(f"{self.urls[replica]}{path}", timeout=_REQUEST_TIMEOUT_SECONDS)
         except httpx.TransportError:
             return 0, {}
         return answer.status_code, answer.json()
@@ -263,6 +282,10 @@ def _free_port() -> int:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def _port_of(url: str) -> int:
+    return int(url.rpartition(":")[2])
 
 
 def _rest_section(catalog: LocalRestCatalog) -> str:
