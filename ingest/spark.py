@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 # The JVM only schedules and shuffles packed batches: a batch of two million records passes through it as some
 # 200 MB of Arrow streams. The work is done by Python workers beside it.
 _DRIVER_MEMORY = "1g"
+# What runs the tasks, unless it is set.
+_PYTHON = os.environ.get("PYSPARK_PYTHON", sys.executable)
 _LOG_SETTINGS = resources.files("ingest") / "log4j2.properties"
 
 _PACKED_COLUMNS = "bucket int, stream binary"
@@ -62,9 +64,8 @@ def start_spark(settings: Settings, name: str) -> SparkSession:
         DependencyMissing: no fitting Java, or the jars could not be fetched.
     """
     os.environ["JAVA_HOME"] = str(find_java().home)
-    if python := settings.spark.conf.get("spark.pyspark.python"):  # which only `spark-submit` minds
-        os.environ["PYSPARK_PYTHON"] = python
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # What `spark-submit` alone does with the setting.
+    os.environ["PYSPARK_PYTHON"] = settings.spark.conf.get("spark.pyspark.python", _PYTHON)
     builder = SparkSession.builder.master(settings.spark.master).appName(f"thermocline ingest {name}")
     conf = {
         **_defaults(settings),

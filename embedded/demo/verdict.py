@@ -66,13 +66,16 @@ def checks_of(site: Site, kept: Sequence[Sequence[Kept]], reporter: Reporter) ->
 
     reports: list[Report] = []
     history = EntityHistory(site.oracle.records())
-    for replica, answers in enumerate(kept):
-        by = "" if len(kept) == 1 else f", server {replica + 1}"
-        verified = partial(_verified, site, replica, reports)
+
+    def judge(replica: int, answers: Sequence[Kept], by: str) -> None:
         compare(
-            f"thermocline verify{by}", lambda task, verified=verified: check_of(verified(task), len(rows))
-        )  # type: ignore[misc]
-        compare(f"the lookups under way{by}", lambda _, answers=answers: compare_kept(answers, history))  # type: ignore[misc]
+            f"thermocline verify{by}",
+            lambda task: check_of(_verified(site, replica, reports, task), len(rows)),
+        )
+        compare(f"the lookups under way{by}", lambda _: compare_kept(answers, history))
+
+    for replica, answers in enumerate(kept):
+        judge(replica, answers, f", server {replica + 1}" if len(kept) > 1 else "")
     report = reports[0]
     if site.stack.trino and report.read_point:
         views = site.views()

@@ -7,7 +7,6 @@ workers look into a file of failpoints, which holds a task where a test wants it
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -150,7 +149,10 @@ def executor_of(pid: int) -> psutil.Process:
 
 def _runs(process: psutil.Process, program: str) -> bool:
     """Whether it runs a class of Java or a module of Python with this name, in whatever package."""
-    return any(argument.rpartition(".")[2] == program for argument in process.cmdline())
+    try:
+        return any(argument.rpartition(".")[2] == program for argument in process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
 
 
 def committed_files(stack: Stack) -> set[Path]:
@@ -185,8 +187,8 @@ def test_an_executor_killed_in_a_batch_costs_nothing(stack: Stack, topic: Topic,
         arm(file, entry)
         landing = beside.submit(land, owner)
         wait_for(lambda: has_fired(file, entry))
-        ((pid,),) = ([one.pid for one in fired(file)],)
-        executor = executor_of(pid)
+        (held,) = fired(file)
+        executor = executor_of(held.pid)
         executor.kill()
         landing.result()
         assert not executor.is_running()
@@ -258,11 +260,11 @@ def has_run_python(worker: SparkWorker) -> bool:
 def test_code_that_a_machine_has_no_module_for_is_told(stack: Stack, tmp_path: Path) -> None:
     """A Python without our dependencies: an error that names the module, and a table as it was."""
     venv.create(tmp_path, with_pip=False, symlinks=True)
-    os.environ.pop("PYSPARK_PYTHON", None)
     conf = {"spark.pyspark.python": str(tmp_path / "bin" / "python")}
     owner = Owner.open(with_conf(stack.settings, conf), TABLE, SystemClock())
     try:
-        with pytest.raises(EngineFailed, match="No module named"):
+        with pytest.raises(EngineFailed) as failed:
             owner.engine.start(partial(int, "1")).result()
+        assert "No module named" in failed.value.detail
     finally:
         owner.close()
