@@ -13,7 +13,7 @@ LOCK = CUSTOM_COMPILE_COMMAND="make lock" $(RUN) -m piptools compile --quiet --g
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: bootstrap ## Run all of it on this machine for two minutes and compare it with the truth (ARGS="--seconds 30", ARGS=--trino)
+demo: bootstrap ## Run all of it on this machine for two minutes and compare it with the truth (ARGS="--seconds 30", ARGS=--trino, ARGS=--lake)
 	@.venv/bin/thermocline demo $(ARGS)
 
 test: bootstrap ## Run the tests of a change, also on real Kafka, Spark, Iceberg and Trino; about ten minutes (ARGS="-k tombstone")
