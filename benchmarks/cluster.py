@@ -23,18 +23,19 @@ from thermocline.process.clock import SystemClock
 from thermocline.settings import SparkSettings
 
 # The first ones start Python workers, and compile what Spark's JVMs run.
-WARM_UP = 8
+WARM_UP = 6
 
 
 def main() -> None:
     """Run it and print the line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=1_000)
+    parser.add_argument("--users", type=int, default=10_000, help="of ten rows each")
     parser.add_argument("--batches", type=int, default=10, help="of each turn")
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
-    workload = Workload(options.seed)
+    workload = Workload(options.seed, options.users)
     changes = iter(workload)
     seconds: dict[str, list[float]] = {"cluster": [], "local": []}
     with (
@@ -50,13 +51,12 @@ def main() -> None:
                 settings = stack.settings.model_copy(update={"spark": spark})
                 owner = Owner.open(settings, TABLE, SystemClock())
                 try:
-                    taken = [
-                        _batch(owner, stack, itertools.islice(changes, options.records))
-                        for _ in range(WARM_UP + options.batches)
-                    ]
+                    taken = []
+                    for _ in range(WARM_UP + options.batches):
+                        taken.append(_batch(owner, stack, itertools.islice(changes, options.records)))
+                        say(f"  turn {turn + 1}, {name}: {taken[-1]:.2f} s")
                 finally:
                     owner.close()
-                say(f"  turn {turn + 1}, {name}: " + " ".join(f"{one:.2f}" for one in taken))
                 seconds[name] += taken[WARM_UP:]
     medians = {name: statistics.median(some) for name, some in seconds.items()}
     figures = {

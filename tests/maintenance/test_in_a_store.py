@@ -56,11 +56,11 @@ def test_rewrites_expiry_sweep_and_orphans_do_in_a_store_what_they_do_on_a_disk(
     kept: Kept, store: LocalS3
 ) -> None:
     """Method: the store's objects are files here, so that what is left of them can be counted."""
-    for _ in range(30):
+    for _ in range(16):
         kept.batch()
         kept.turn()
         kept.clock.advance(31)
-    assert kept.upkeep.done.rewrites > 5
+    assert kept.upkeep.done.rewrites > 0
     assert (kept.upkeep.done.dropped, kept.upkeep.done.failures) == (0, 0)
     assert kept.ingest.rows() == kept.ingest.expected
 
