@@ -18,10 +18,9 @@ COPY verify verify
 COPY views views
 RUN pip install --no-deps --no-build-isolation .
 # A jar counts as checked while its time is the one that was noted, and layers keep whole seconds: so it is noted twice.
-COPY ops/fetch_jars.py ops/
-RUN python ops/fetch_jars.py spark s3 \
+RUN python -m thermocline.jvm spark s3 \
     && find /opt/thermocline/cache/jars -name '*.jar' -exec touch -d @0 {} + \
-    && python ops/fetch_jars.py spark s3
+    && python -m thermocline.jvm spark s3
 
 FROM python:3.11.13-slim-bookworm
 RUN useradd --uid 10001 --user-group --no-create-home thermocline \
