@@ -13,7 +13,7 @@ LOCK = CUSTOM_COMPILE_COMMAND="make lock" $(RUN) -m piptools compile --quiet --g
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: bootstrap ## Run all of it on this machine for two minutes and compare it with the truth (ARGS="--seconds 30", ARGS=--trino)
+demo: bootstrap ## Run all of it on this machine for two minutes and compare it with the truth (ARGS="--seconds 30", ARGS=--trino, ARGS=--lake)
 	@.venv/bin/thermocline demo $(ARGS)
 
 test: bootstrap ## Run the tests of a change, also on real Kafka, Spark, Iceberg and Trino; about ten minutes (ARGS="-k tombstone")
@@ -57,7 +57,7 @@ lock: bootstrap ## Lock the requirements again (ARGS="--upgrade", or ARGS="--upg
 	@$(LOCK) $(ARGS) -o thermocline/jvm/trino_java.txt requirements/trino-java.in
 	@$(LOCK) $(ARGS) -c requirements/build.txt --extra ingest --extra serving --extra postgres --extra views --extra dev \
 		-o requirements/dev.txt pyproject.toml
-	@$(LOCK) -c requirements/dev.txt --extra ingest -o requirements/ingest.txt pyproject.toml
+	@$(LOCK) -c requirements/dev.txt --extra ingest --extra views -o requirements/ingest.txt pyproject.toml
 	@$(LOCK) -c requirements/dev.txt --extra serving -o requirements/serving.txt pyproject.toml
 
 clean: ## Remove .venv and all caches of this clone (the fetched jars stay in the cache folder of the user)

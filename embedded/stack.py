@@ -21,6 +21,7 @@ import httpx
 from embedded.broker import LocalKafka
 from embedded.guard import guard_of, release
 from embedded.rest_catalog import LocalRestCatalog
+from embedded.spark_cluster import LocalSparkCluster
 from embedded.trino import LocalTrino
 from thermocline.errors import EngineFailed
 from thermocline.jvm.jars import Report, in_silence
@@ -99,7 +100,8 @@ class Stack:
     Use it as a context manager; the processes end with it, the broker last. With memory for a Trino there is
     one, the table has format version 2, and ingest publishes its views. With a REST catalog, the table is in
     its store instead of in the folder. Spark's JVM starts quickly, unless it
-    is to be measured: then it is as a user's.
+    is to be measured: then it is as a user's. With a cluster, Spark's tasks run there.
+    Replicas are servers of the same table, which share nothing: each has its own port and state folder.
     """
 
     def __init__(  # noqa: PLR0913  (each but the first has a default)
@@ -117,6 +119,8 @@ class Stack:
         is_measured: bool = False,
         rest: LocalRestCatalog | None = None,
         views_hot: str = "kafka",
+        cluster: LocalSparkCluster | None = None,
+        replicas: int = 1,
         report: Report = in_silence,
     ) -> None:
         self.folder = folder.absolute()
@@ -125,22 +129,22 @@ class Stack:
         self.trino = (
             LocalTrino(self.folder / "trino", memory_gb=trino_gb, report=report) if trino_gb else None
         )
-        self.url = f"http://{HOST}:{_free_port()}"
+        self.urls = tuple(f"http://{HOST}:{_free_port()}" for _ in range(replicas))
+        self.url = self.urls[0]
         self.config_path = self.folder / "thermocline.toml"
         self._partitions = partitions
         self._commands: list[Command] = []
-        port = int(self.url.rpartition(":")[2])
         self.config_path.write_text(
             _CONFIG.format(
                 bootstrap_servers=self.kafka.bootstrap_servers,
                 host=HOST,
-                port=port,
+                port=_port_of(self.url),
                 workers=workers,
                 catalog=catalog,
                 where=_SQLITE if rest is None else _rest_section(rest),
                 table=TABLE,
                 topic=TOPIC,
-                spark="" if is_measured else _QUICK_SPARK,
+                spark=_spark_section(cluster, is_measured=is_measured),
                 engine=engine,
                 lease_seconds=lease_seconds,
                 buckets=buckets,
@@ -208,14 +212,31 @@ class Stack:
         """``thermocline ingest run`` on the table."""
         return self.command("ingest", "ingest", "run", TABLE, *arguments)
 
-    def serve(self) -> Command:
+    def serve(self, replica: int = 0) -> Command:
         """``thermocline serve``; see `wait_until_ready`."""
-        return self.command("serve", "serve")
+        if not replica:
+            return self.command("serve", "serve")
+        serving = self.settings_of(replica).serving
+        variables = {
+            "THERMOCLINE_SERVING__PORT": str(serving.port),
+            "THERMOCLINE_SERVING__STATE_DIR": str(serving.state_dir),
+        }
+        return self.command(f"serve-{replica + 1}", "serve", environment=variables)
 
-    def get(self, path: str) -> tuple[int, Mapping[str, Any]]:
+    def settings_of(self, replica: int) -> Settings:
+        """The settings that a replica runs by."""
+        if not replica:
+            return self.settings
+        own = {
+            "port": _port_of(self.urls[replica]),
+            "state_dir": self.folder / "data" / f"serving-{replica + 1}",
+        }
+        return self.settings.model_copy(update={"serving": self.settings.serving.model_copy(update=own)})
+
+    def get(self, path: str, replica: int = 0) -> tuple[int, Mapping[str, Any]]:
         """Status and JSON body of a GET; (0, {}) where nobody listens."""
         try:
-            answer = httpx.get(f"{self.url}{path}", timeout=_REQUEST_TIMEOUT_SECONDS)
+            answer = httpx.get(f"{self.urls[replica]}{path}", timeout=_REQUEST_TIMEOUT_SECONDS)
         except httpx.TransportError:
             return 0, {}
         return answer.status_code, answer.json()
@@ -265,9 +286,27 @@ def _free_port() -> int:
         return port
 
 
+def _port_of(url: str) -> int:
+    return int(url.rpartition(":")[2])
+
+
 def _rest_section(catalog: LocalRestCatalog) -> str:
-    properties = ", ".join(f'"{name}" = "{value}"' for name, value in catalog.properties.items())
-    return f'type = "rest"\nuri = "{catalog.url}"\nproperties = {{ {properties} }}\n'
+    return f'type = "rest"\nuri = "{catalog.url}"\nproperties = {_inline(catalog.properties)}\n'
+
+
+def _spark_section(cluster: LocalSparkCluster | None, *, is_measured: bool) -> str:
+    master, conf = (cluster.url, cluster.conf) if cluster else ("local[2]", {})
+    lines = [f'master = "{master}"']
+    if not is_measured:
+        conf |= _QUICK_SPARK
+        # For who keeps the demo's folder and goes on with its configuration.
+        lines.append("# defaultJavaOptions make a start quick; leave them out where ingest goes on for long.")
+    return "\n".join([*lines, f"conf = {_inline(conf)}", ""])
+
+
+def _inline(table: Mapping[str, str]) -> str:
+    pairs = ", ".join(f'"{name}" = "{value}"' for name, value in table.items())
+    return f"{{ {pairs} }}" if pairs else "{}"
 
 
 _SQLITE = """\
@@ -284,7 +323,6 @@ bootstrap_servers = "{bootstrap_servers}"
 name = "{catalog}"
 {where}
 [spark]
-master = "local[2]"
 {spark}
 [ingest]
 engine = "{engine}"
@@ -313,11 +351,8 @@ value = "string"
 updated_at = "timestamptz"
 """
 
-# The comment is for who keeps the demo's folder and goes on with its configuration.
-_QUICK_SPARK = """\
-# Half of the CPU for a start and a first commit; leave it out where ingest goes on for long.
-conf = { "spark.driver.defaultJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" }
-"""
+# Half of the CPU for a start and a first commit.
+_QUICK_SPARK = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 _READ_BY_TRINO = """\
 format_version = 2

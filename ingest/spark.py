@@ -13,13 +13,16 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 from ingest.batch import BatchResult, gather, reader, writer
 from ingest.beside import Beside
 from ingest.java import JAVA_ERRORS, catalog_jars, first_line
+from ingest.shipping import pack
 from thermocline.errors import EngineFailed
 from thermocline.iceberg.catalog_properties import java_properties
 from thermocline.jvm.java import find_java
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
 # The JVM only schedules and shuffles packed batches: a batch of two million records passes through it as some
 # 200 MB of Arrow streams. The work is done by Python workers beside it.
 _DRIVER_MEMORY = "1g"
+# What runs the tasks, unless it is set.
+_PYTHON = os.environ.get("PYSPARK_PYTHON", sys.executable)
 _LOG_SETTINGS = resources.files("ingest") / "log4j2.properties"
 
 _PACKED_COLUMNS = "bucket int, stream binary"
@@ -51,14 +56,16 @@ _logger = logging.getLogger(__name__)
 def start_spark(settings: Settings, name: str) -> SparkSession:
     """A session on ``spark.master`` with our catalog under its own name; ``spark.conf`` has the last word.
 
-    What Ctrl-C does stays as it was: Spark would cancel the job under way.
+    On a cluster it takes our packages along; what they need has to be installed there. What Ctrl-C does stays
+    as it was: Spark would cancel the job under way.
 
     Raises:
         EngineFailed: the session did not come up.
         DependencyMissing: no fitting Java, or the jars could not be fetched.
     """
     os.environ["JAVA_HOME"] = str(find_java().home)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # What `spark-submit` alone does with the setting.
+    os.environ["PYSPARK_PYTHON"] = settings.spark.conf.get("spark.pyspark.python", _PYTHON)
     builder = SparkSession.builder.master(settings.spark.master).appName(f"thermocline ingest {name}")
     conf = {
         **_defaults(settings),
@@ -70,13 +77,21 @@ def start_spark(settings: Settings, name: str) -> SparkSession:
         builder = builder.config(key, value)
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
-        return builder.getOrCreate()
+        return _with_our_packages(builder.getOrCreate())
     except Exception as error:  # PySpark raises whatever its launcher met
         raise EngineFailed(engine="Spark", detail=first_line(error)) from error
     finally:
         is_main = threading.current_thread() is threading.main_thread()  # in others Spark leaves it alone
         if is_main and on_interrupt is not None:
             signal.signal(signal.SIGINT, on_interrupt)
+
+
+def _with_our_packages(session: SparkSession) -> SparkSession:
+    """The session, whose tasks find them whatever their machine has."""
+    if not _is_local(session.sparkContext.master):
+        folder = Path(SparkFiles.getRootDirectory()).parent  # Spark's own temporary one, which ends with it
+        session.sparkContext.addPyFile(str(pack(folder)))
+    return session
 
 
 @dataclass(slots=True)
@@ -115,14 +130,17 @@ class SparkEngine:
 
     def start(self, task: Callable[[], T]) -> Future[T]:
         """A job of one task; on one machine a process of its own, which leaves the cores to batches."""
-        if (self.session.sparkContext.master or "").startswith("local"):
+        if _is_local(self.session.sparkContext.master):
             return self._beside.start(task)
 
         def run() -> None:
+            done: Any
             try:
                 with _engine_errors():
-                    (done,) = self.session.sparkContext.parallelize([task], 1).map(_called).collect()
-            except Exception as error:  # noqa: BLE001  whatever it is, it is raised by the future
+                    ((done, error),) = self.session.sparkContext.parallelize([task], 1).map(_called).collect()
+            except Exception as failure:  # noqa: BLE001  whatever it is, it is raised by the future
+                done, error = None, failure
+            if error is not None:
                 future.set_exception(error)
             else:
                 future.set_result(done)
@@ -141,8 +159,12 @@ class SparkEngine:
             _logger.warning("Spark had ended before it was stopped", extra=fields(detail=first_line(error)))
 
 
-def _called(task: Callable[[], T]) -> T:
-    return task()
+def _called(task: Callable[[], T]) -> tuple[T | None, Exception | None]:
+    """In a worker: what the task gives or raises. Spark would run a task that raises three times more."""
+    try:
+        return task(), None
+    except Exception as error:  # noqa: BLE001  whatever it is, it is raised by the future
+        return None, error
 
 
 @contextmanager
@@ -157,8 +179,8 @@ def _defaults(settings: Settings) -> dict[str, str]:
     jars = ":".join(str(path) for path in catalog_jars(settings.catalog))
     return {
         "spark.driver.memory": _DRIVER_MEMORY,
+        # Not the executors': Iceberg's Java library only commits, which the driver does.
         "spark.driver.extraClassPath": jars,
-        "spark.executor.extraClassPath": jars,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
@@ -170,8 +192,14 @@ def _defaults(settings: Settings) -> dict[str, str]:
 
 def _network_conf(master: str) -> dict[str, str]:
     """On one machine nothing of Spark's listens to others, and its host name need not resolve."""
-    is_local = master.startswith("local")
-    return {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"} if is_local else {}
+    if not _is_local(master):
+        return {}
+    return {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+
+
+def _is_local(master: str | None) -> bool:
+    """Whether tasks run on this machine, in workers of the driver."""
+    return master is None or master == "local" or master.startswith("local[")
 
 
 def _catalog_conf(settings: Settings) -> dict[str, str]:

@@ -71,7 +71,7 @@ def _play(site: Site, reporter: Reporter) -> tuple[Scene, dict[str, Check]]:
     scene = traffic.run(site.stack.check, reporter.show)
     reporter.show(scene, is_last=True)
     reporter.say("\nThe traffic has stopped. What the log says, and what was answered:\n", "bold")
-    return scene, checks_of(site, traffic.readers.kept, reporter)
+    return scene, checks_of(site, [some.kept for some in traffic.readers], reporter)
 
 
 def _conclude(scene: Scene, is_bad: bool, reporter: Reporter) -> None:
@@ -110,6 +110,7 @@ def _document(site: Site, reporter: Reporter, scene: Scene, checks: Mapping[str,
             {"title": task.title, "seconds": task.seconds, "note": task.note} for task in reporter.tasks
         ],
         "url": site.stack.url,
+        "urls": site.stack.urls,
         **({"trino_url": trino.url} if trino else {}),
     }
 

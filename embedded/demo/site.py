@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
@@ -17,6 +17,9 @@ from embedded.demo.views import ANALYST, MARGIN_MORE_SECONDS, View, Views
 from embedded.demo.writer import Writer
 from embedded.interrupts import undisturbed
 from embedded.oracle import Oracle
+from embedded.rest_catalog import LocalRestCatalog
+from embedded.s3 import LocalS3
+from embedded.spark_cluster import LocalSparkCluster
 from embedded.stack import TABLE, TOPIC, Stack
 from embedded.trino import WITH_KAFKA
 from embedded.workload import Event, produce
@@ -28,6 +31,8 @@ ROWS_PER_USER: Final = 10
 PARTITIONS: Final = 4
 # Short, so that several commits land within a minute.
 COMMIT_INTERVAL_SECONDS: Final = 10.0
+REPLICAS: Final = 2
+"""Servers of the same table, with a lake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ class DemoOptions:
     users: int | None
     seed: int
     trino: bool
+    lake: bool
     keep: bool
     as_json: bool
 
@@ -100,16 +106,17 @@ class Site:
         settings = self.stack.settings.views.model_copy(update={"user": ANALYST})
         return Views(Trino(settings, connected).rows, self.table_in_trino, self.clock)
 
-    def served(self) -> Served:
-        """What the server says of the table; nothing while it is not ready."""
-        with suppress(NotReady, ServerUnreachable):
-            return served_in(LookupConnection(self.stack.url, self.clock).get("/status"), Served())
-        return Served()
+    def served(self) -> Sequence[Served]:
+        """What each server says of the table; nothing while it is not ready."""
+        return [self._served_by(url) for url in self.stack.urls]
 
     def await_served(self) -> None:
-        """Returns when the server answers with all that was written. Raises `EngineFailed` too late."""
+        """Returns when every server answers with all that was written. Raises `EngineFailed` too late."""
         end = self.oracle.end
-        self.stack.wait_for(lambda: self.served().end.at_least(end), "the server reads the log's end")
+        self.stack.wait_for(
+            lambda: all(served.end.at_least(end) for served in self.served()),
+            "the server reads the log's end",
+        )
 
     def await_margin(self) -> None:
         """Returns when the full view has all that was written: it leaves out the last moments."""
@@ -136,13 +143,17 @@ class Site:
         produce(self.client_config, TOPIC, events, self.oracle)
         per_second = len(events) / (self.clock.monotonic() - loading.began_at)
         reporter.end(loading, f"written to Kafka, {per_second:,.0f} a second")
-        stack.serve()
+        replicas = range(len(stack.urls))
+        for replica in replicas:
+            stack.serve(replica)
         stack.ingest()
         serving, ingesting = (reporter.begin(f"thermocline {name}") for name in ("serve", "ingest run"))
-        self._await(lambda: stack.get("/readyz")[0] == HTTPStatus.OK, serving)
-        reporter.end(serving, f"a tailer and an API at {stack.url}")
+        self._await(
+            lambda: all(stack.get("/readyz", replica)[0] == HTTPStatus.OK for replica in replicas), serving
+        )
+        reporter.end(serving, f"a tailer and an API at {' and at '.join(stack.urls)}")
         # The first batch comes with the JVM's and the Python workers' start, which is not to be measured.
-        self._await(lambda: self.served().seam.at_least(self.oracle.end), ingesting)
+        self._await(lambda: all(served.seam.at_least(self.oracle.end) for served in self.served()), ingesting)
         reporter.end(ingesting, "owns the table, and has committed the rows")
         if trino:
             starting, publishing = views.values()
@@ -159,6 +170,11 @@ class Site:
 
         self.stack.wait_for(is_met, task.title)
 
+    def _served_by(self, url: str) -> Served:
+        with suppress(NotReady, ServerUnreachable):
+            return served_in(LookupConnection(url, self.clock).get("/status"), Served())
+        return Served()
+
     def _is_published(self, views: Views, rows: int) -> bool:
         with suppress(TrinoRefused, TrinoUnreachable):
             return all(len(views.all_rows(view)) == rows for view in View)
@@ -173,21 +189,41 @@ def opened(folder: Path, options: DemoOptions, reporter: Reporter, clock: Clock)
         java = find_trino_java(WITH_KAFKA.java_versions, report=partial(setattr, task, "note"))
         WITH_KAFKA.tree(java=java, report=partial(setattr, task, "note"))
         reporter.end(task)
-    task = reporter.begin("Kafka: a broker, a topic")
-    stack = Stack(
-        folder,
-        partitions=PARTITIONS,
-        commit_interval_seconds=COMMIT_INTERVAL_SECONDS,
-        trino_gb=int(options.trino),
-        report=partial(setattr, task, "note"),
-    )
-    try:
+    with ExitStack() as running:
+        rest, cluster = _lake(folder, running, reporter) if options.lake else (None, None)
+        task = reporter.begin("Kafka: a broker, a topic")
+        stack = Stack(
+            folder,
+            partitions=PARTITIONS,
+            commit_interval_seconds=COMMIT_INTERVAL_SECONDS,
+            trino_gb=int(options.trino),
+            rest=rest,
+            cluster=cluster,
+            replicas=REPLICAS if options.lake else 1,
+            report=partial(setattr, task, "note"),
+        )
+        running.callback(_stop, stack, reporter)
         stack.start_broker()
         reporter.end(task, f"{PARTITIONS} partitions at {stack.kafka.bootstrap_servers}")
         yield Site(options, stack, clock)
-    finally:
-        with undisturbed():
-            reporter.drop()
-            task = reporter.begin("stopping all processes")
-            stack.stop()
-            reporter.end(task)
+
+
+def _stop(stack: Stack, reporter: Reporter) -> None:
+    with undisturbed():
+        reporter.drop()
+        task = reporter.begin("stopping all processes")
+        stack.stop()
+        reporter.end(task)
+
+
+def _lake(folder: Path, running: ExitStack, reporter: Reporter) -> tuple[LocalRestCatalog, LocalSparkCluster]:
+    """A store with a catalog, and a cluster; they run until the end."""
+    task = reporter.begin("S3: a store, and a REST catalog on it")
+    note = partial(setattr, task, "note")
+    store = running.enter_context(LocalS3(folder / "s3", report=note))
+    catalog = running.enter_context(LocalRestCatalog(folder / "rest", store, report=note))
+    reporter.end(task, f"tables below {store.location('warehouse')}, catalog at {catalog.url}")
+    task = reporter.begin("Spark: a master and its workers")
+    cluster = running.enter_context(LocalSparkCluster(folder / "spark"))
+    reporter.end(task, f"{len(cluster.workers)} workers at {cluster.url}")
+    return catalog, cluster

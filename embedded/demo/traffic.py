@@ -42,7 +42,12 @@ class Readers:
     """Looks up one user after the other, at a steady rate; the answers are kept, to be judged afterwards."""
 
     def __init__(
-        self, lookups: LookupConnection, entities: Sequence[Entity], seed: int, clock: Clock
+        self,
+        lookups: LookupConnection,
+        entities: Sequence[Entity],
+        seed: int,
+        clock: Clock,
+        per_second: float = LOOKUPS_PER_SECOND,
     ) -> None:
         self.timings = Timings()
         self.kept: deque[Kept] = deque(maxlen=KEPT_MAX)
@@ -51,6 +56,7 @@ class Readers:
         self._entities = entities
         self._random = random.Random(seed)
         self._clock = clock
+        self._per_second = per_second
 
     def run(self, stop: threading.Event) -> None:
         """Until told to stop. A server that does not answer is counted and asked again."""
@@ -66,7 +72,7 @@ class Readers:
                 self.timings.add(seconds)
                 self.kept.append((entity, content))
             # What was missed is not caught up with: a slow server is not to be asked all the more.
-            due_at = max(due_at + 1 / LOOKUPS_PER_SECOND, self._clock.monotonic())
+            due_at = max(due_at + 1 / self._per_second, self._clock.monotonic())
             stop.wait(due_at - self._clock.monotonic())
 
 
@@ -79,8 +85,10 @@ class Traffic:
         self._events = events
         self._loaded = len(site.oracle)
         seed = site.options.seed
+        urls = site.stack.urls
+        # Where there are several servers, all are asked: the story is told by another one than the probe.
         self._witnesses = [
-            Witness(site.writer(), LookupConnection(site.stack.url, clock), clock) for _ in range(2)
+            Witness(site.writer(), LookupConnection(url, clock), clock) for url in (urls[0], urls[-1])
         ]
         self._probe = Probe(self._witnesses[0], seed)
         self._story_views, self._view_probe = None, None
@@ -89,7 +97,10 @@ class Traffic:
             self._story_views = site.views()
             self._view_probe = ViewProbe(site.writer(), site.views(), margin_seconds, seed, clock)
         self._story = Story(self._witnesses[1], self._story_views)
-        self.readers = Readers(LookupConnection(site.stack.url, clock), entities, seed, clock)
+        self.readers = [
+            Readers(LookupConnection(url, clock), entities, seed, clock, LOOKUPS_PER_SECOND / len(urls))
+            for url in urls
+        ]
         self._lookups = LookupConnection(site.stack.url, clock)
         self._served = Served()
         self._messages_per_second: list[float] = []
@@ -107,7 +118,7 @@ class Traffic:
             VerdictBad: an answer was wrong.
             ThermoclineError: what else ended a thread.
         """
-        works = [self._produce, self.readers.run, self._probe.run, self._story.run]
+        works = [self._produce, self._probe.run, self._story.run, *(some.run for some in self.readers)]
         works += [self._view_probe.run] if self._view_probe else []
         stop = threading.Event()
         self._began_at = self._window_at = self._clock.monotonic()
@@ -130,18 +141,20 @@ class Traffic:
         return self._scene()
 
     def _scene(self) -> Scene:
-        probe, readers, views = self._probe, self.readers, self._story_views
+        probe, views = self._probe, self._story_views
+        lookups = Timings(*(some.timings for some in self.readers))
         log = self._site.ingest_log.read_text(errors="replace")
         return Scene(
             elapsed_seconds=self._clock.monotonic() - self._began_at,
             total_seconds=self._site.options.seconds,
             messages=len(self._site.oracle) - self._loaded,
             freshness=probe.timings.summary(),
-            lookups=readers.timings.summary(),
+            lookups=lookups.summary(),
             lookups_per_second=self._lookups_per_second,
-            windows=(self._messages_per_second, probe.timings.windows_ms, readers.timings.windows_ms),
+            windows=(self._messages_per_second, probe.timings.windows_ms, self.readers[0].timings.windows_ms),
             answers_checked=sum(witness.answers_checked for witness in self._witnesses),
-            refused=readers.refused + sum(witness.answers_refused for witness in self._witnesses),
+            refused=sum(some.refused for some in self.readers)
+            + sum(witness.answers_refused for witness in self._witnesses),
             served=self._served,
             commits=commits_in(log.splitlines()),
             story=tuple(self._story.steps),
@@ -171,11 +184,12 @@ class Traffic:
             return
         self._window_at = now
         before = self._counted
-        self._counted = (len(self._site.oracle) - self._loaded, len(self.readers.timings))
+        answered = sum(len(some.timings) for some in self.readers)
+        self._counted = (len(self._site.oracle) - self._loaded, answered)
         self._messages_per_second.append((self._counted[0] - before[0]) / seconds)
         self._lookups_per_second = (self._counted[1] - before[1]) / seconds
-        self._probe.timings.close_window()
-        self.readers.timings.close_window()
+        for timings in (self._probe.timings, *(some.timings for some in self.readers)):
+            timings.close_window()
         self._look()
 
     def _look(self) -> None:

@@ -47,8 +47,8 @@ class Check:
         return f"{len(self.differences):,} DIFFERENCES" if self.differences else "all agree"
 
 
-def checks_of(site: Site, kept: Sequence[Kept], reporter: Reporter) -> dict[str, Check]:
-    """Every comparison by name, each shown as it is made; ``kept`` was answered before.
+def checks_of(site: Site, kept: Sequence[Sequence[Kept]], reporter: Reporter) -> dict[str, Check]:
+    """Every comparison by name, each shown as it is made; ``kept`` was answered before, by each server.
 
     Raises:
         ThermoclineError: a part could not be asked.
@@ -65,9 +65,18 @@ def checks_of(site: Site, kept: Sequence[Kept], reporter: Reporter) -> dict[str,
             reporter.say(f"      {line}")
 
     reports: list[Report] = []
-    compare("thermocline verify", lambda task: check_of(_verified(site, task, reports), len(rows)))
-    compare("the lookups under way", lambda _: compare_kept(kept, EntityHistory(site.oracle.records())))
-    (report,) = reports
+    history = EntityHistory(site.oracle.records())
+
+    def judge(replica: int, answers: Sequence[Kept], by: str) -> None:
+        compare(
+            f"thermocline verify{by}",
+            lambda task: check_of(_verified(site, replica, reports, task), len(rows)),
+        )
+        compare(f"the lookups under way{by}", lambda _: compare_kept(answers, history))
+
+    for replica, answers in enumerate(kept):
+        judge(replica, answers, f", server {replica + 1}" if len(kept) > 1 else "")
+    report = reports[0]
     if site.stack.trino and report.read_point:
         views = site.views()
         pin = ("views", "pin", TABLE, "--at", report.read_point.to_header(), "--name", PINNED_NAME)
@@ -132,9 +141,9 @@ class EntityHistory:
         return {key: row for key, row in rows.items() if row is not None}
 
 
-def _verified(site: Site, task: Task, reports: list[Report]) -> Report:
-    """Verify's report, which is also added to those."""
-    settings, url = site.stack.settings, site.stack.url
+def _verified(site: Site, replica: int, reports: list[Report], task: Task) -> Report:
+    """Verify's report on what a server answers, which is also added to those."""
+    settings, url = site.stack.settings_of(replica), site.stack.urls[replica]
 
     def progress(what: str, done: int, total: int) -> None:
         task.note = f"{what} {done:,}" + (f" of {total:,}" if total else "")

@@ -9,34 +9,13 @@ from typing import Any
 
 import pytest
 import strictyaml
-from prometheus_client.metrics import MetricWrapperBase
 
-from ingest import measures as ingest_measures
-from maintenance import measures as maintenance_measures
-from serving import measures
-from thermocline.process import metrics
+from tests.docs.series import NAME, SERIES
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "prometheus" / "thermocline.rules.yml"
 RUNBOOKS = sorted((ROOT / "docs" / "runbooks").iterdir())
-NAME = re.compile(r"\bthermocline_\w+")
 SELECTOR = re.compile(r"\b(thermocline_\w+)\{(\w+)=")
-SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum")}
-
-
-def series() -> dict[str, tuple[str, ...]]:
-    """What a PromQL expression can name, with its labels."""
-    found = [
-        value
-        for module in (metrics, measures, ingest_measures, maintenance_measures)
-        for value in vars(module).values()
-    ]
-    named: dict[str, tuple[str, ...]] = {}
-    for metric in found:
-        if isinstance(metric, MetricWrapperBase):
-            (described,) = metric.describe()
-            named |= {described.name + end: metric._labelnames for end in SUFFIXES[described.type]}
-    return named
 
 
 def alerts() -> Iterator[dict[str, Any]]:
@@ -44,7 +23,6 @@ def alerts() -> Iterator[dict[str, Any]]:
         yield from group["rules"]
 
 
-SERIES = series()
 ALERTS = list(alerts())
 
 

@@ -243,7 +243,7 @@ def test_a_sparkline_shows_the_last_values_against_the_greatest() -> None:
     [(50_000, None, 5_000, 10), (3, None, 1, 3), (100, 7, 7, 14), (2, 9, 2, 1)],
 )
 def test_rows_are_spread_over_the_users(rows: int, given: int | None, users: int, keys: int) -> None:
-    options = DemoOptions(rows, 1, 1, given, seed=1, trino=False, keep=False, as_json=False)
+    options = DemoOptions(rows, 1, 1, given, seed=1, trino=False, lake=False, keep=False, as_json=False)
     assert (options.user_count, options.keys_per_user) == (users, keys)
 
 

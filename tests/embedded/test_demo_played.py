@@ -61,6 +61,21 @@ def test_all_read_paths_agree_with_trino_beside_and_nothing_stays_behind(tmp_pat
     assert list((tmp_path / ".thermocline" / "demo").iterdir()) == []
 
 
+def test_two_servers_agree_with_a_lake_written_by_a_spark_cluster(tmp_path: Path) -> None:
+    """A store of objects, a REST catalog, a standalone cluster: each server is compared on its own."""
+    ended = played(tmp_path, "--lake")
+    assert ended.returncode == 0, ended.stderr
+    document = json.loads(ended.stdout)
+    assert document["agrees"]
+    assert list(document["checks"]) == [
+        f"{check}, server {server}"
+        for server in (1, 2)
+        for check in ("thermocline verify", "the lookups under way")
+    ]
+    assert len(document["urls"]) == 2
+    assert list((tmp_path / ".thermocline" / "demo").iterdir()) == []
+
+
 def test_a_wrong_row_in_the_extract_ends_it_with_a_bad_verdict(tmp_path: Path) -> None:
     """Goal: the demo can fail. Method: an extract that keeps the rows which newer records replace."""
     copy, folder = tmp_path / "copy", tmp_path / "run"

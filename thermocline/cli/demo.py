@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from thermocline.cli.session import AsJson
+from thermocline.errors import BadParameter
 
 
-def demo(
+def demo(  # noqa: PLR0913, PLR0917  (a command has as many options)
     rows: Annotated[
         int, typer.Option(metavar="N", min=1, help="Rows in the table before the traffic starts.")
     ] = 50_000,
@@ -23,13 +24,22 @@ def demo(
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Random seed of the traffic.")] = 1,
     with_trino: Annotated[bool, typer.Option("--trino", help="Also run Trino, with the live views.")] = False,
+    lake: Annotated[
+        bool,
+        typer.Option(
+            "--lake",
+            help="The table in an S3 store with a REST catalog, ingest on a Spark cluster, two servers.",
+        ),
+    ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep everything running until Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> int:
     """Run everything here, generate traffic, and verify the results."""
+    if with_trino and lake:
+        raise BadParameter(name="--lake", problem="give --lake or --trino, not both")
     if with_trino:
         # Before anything starts: its client is an optional package.
         import views.trino_client  # noqa: F401
     from embedded.demo import DemoOptions, run
 
-    return run(DemoOptions(rows, rate, seconds, users, seed, with_trino, keep, as_json))
+    return run(DemoOptions(rows, rate, seconds, users, seed, with_trino, lake, keep, as_json))

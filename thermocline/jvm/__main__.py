@@ -1,7 +1,8 @@
-"""`python -m thermocline.jvm [java]` finds Java and fetches the jars, ahead of the demo and the tests.
+"""`python -m thermocline.jvm [java | GROUP...]` finds Java and fetches jars, ahead of the demo and the tests.
 
-With `java` it stops after finding Java. Ends with 0 when all is there, else with the exit code of the error.
-Left out is what is large or seldom wanted: it is fetched by the first that needs it.
+With `java` it stops after finding Java; with groups of the lock it fetches these. Otherwise what is large or
+seldom wanted is left out: it is fetched by the first that needs it. Ends with 0 when all is there, else with
+the exit code of the error.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def main(arguments: list[str]) -> int:
         java = find_java()
         say(java)
         if arguments != ["java"]:
-            groups = [group for group in locked_jars() if not group.startswith(_LATER)]
+            groups = arguments or [group for group in locked_jars() if not group.startswith(_LATER)]
             jars = [jar for group in groups for jar in jars_of(group, java=java, report=say)]
             say(f"{len(jars)} jars are as locked")
     except ThermoclineError as error:

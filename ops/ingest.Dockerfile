@@ -1,0 +1,38 @@
+# Ingest: Spark with its Java, and every jar that the configuration in ops/ needs. Nothing is fetched at run time.
+FROM python:3.11.13-slim-bookworm AS build
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 THERMOCLINE_CACHE=/opt/thermocline/cache
+WORKDIR /src
+RUN python -m venv /opt/thermocline/venv
+ENV PATH=/opt/thermocline/venv/bin:$PATH
+COPY requirements/build.txt requirements/ingest.txt requirements/jdk.txt requirements/
+RUN pip install --require-hashes -r requirements/build.txt \
+    && pip install --require-hashes --no-build-isolation -r requirements/ingest.txt \
+    && pip install --require-hashes -r requirements/jdk.txt
+COPY pyproject.toml README.md LICENSE ./
+COPY embedded embedded
+COPY ingest ingest
+COPY maintenance maintenance
+COPY serving serving
+COPY thermocline thermocline
+COPY verify verify
+COPY views views
+RUN pip install --no-deps --no-build-isolation .
+# A jar counts as checked while its time is the one that was noted, and layers keep whole seconds: so it is noted twice.
+RUN python -m thermocline.jvm spark s3 \
+    && find /opt/thermocline/cache/jars -name '*.jar' -exec touch -d @0 {} + \
+    && python -m thermocline.jvm spark s3
+
+FROM python:3.11.13-slim-bookworm
+RUN useradd --uid 10001 --user-group --no-create-home thermocline \
+    && install -d -o 10001 -g 10001 /var/lib/thermocline
+COPY --from=build /opt/thermocline /opt/thermocline
+COPY ops/thermocline.toml /etc/thermocline/
+ENV PATH=/opt/thermocline/venv/bin:$PATH \
+    HOME=/tmp \
+    PYTHONDONTWRITEBYTECODE=1 \
+    THERMOCLINE_CACHE=/opt/thermocline/cache \
+    THERMOCLINE_CONFIG=/etc/thermocline/thermocline.toml
+WORKDIR /var/lib/thermocline
+USER 10001:10001
+ENTRYPOINT ["thermocline"]
+CMD ["ingest", "run", "profiles", "--metrics-port", "9100"]

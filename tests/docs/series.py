@@ -1,0 +1,33 @@
+"""The series that Prometheus has of Thermocline, taken from the metrics that the code declares."""
+
+from __future__ import annotations
+
+import re
+
+from prometheus_client.metrics import MetricWrapperBase
+
+from ingest import measures as ingest_measures
+from maintenance import measures as maintenance_measures
+from serving import measures
+from thermocline.process import metrics
+
+NAME = re.compile(r"\bthermocline_\w+")
+SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum")}
+
+
+def series() -> dict[str, tuple[str, ...]]:
+    """What a PromQL expression can name, with its labels."""
+    found = [
+        value
+        for module in (metrics, measures, ingest_measures, maintenance_measures)
+        for value in vars(module).values()
+    ]
+    named: dict[str, tuple[str, ...]] = {}
+    for metric in found:
+        if isinstance(metric, MetricWrapperBase):
+            (described,) = metric.describe()
+            named |= {described.name + end: metric._labelnames for end in SUFFIXES[described.type]}
+    return named
+
+
+SERIES = series()
