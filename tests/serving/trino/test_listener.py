@@ -29,10 +29,12 @@ def connected(tls: ssl.SSLContext | None = None) -> Iterator[socket.socket]:
     with Listener(bound, lambda message: message[::-1], tls) as listener:
         thread = threading.Thread(target=listener.serve_forever)
         thread.start()
-        with socket.create_connection(bound.getsockname(), timeout=10) as connection:
-            yield connection
-        listener.shutdown()
-        thread.join()
+        try:
+            with socket.create_connection(bound.getsockname(), timeout=10) as connection:
+                yield connection
+        finally:
+            listener.shutdown()
+            thread.join()
 
 
 @pytest.fixture
