@@ -249,6 +249,7 @@ LINES: Final[dict[str, Line]] = {
     "rows-definition": Line("rows that are kept are of the snapshot's definition", ("table_uuid, definition_json)).", "table_uuid))."), "serving/test_row_store.py::test_rows_are_kept_by_all_that_they_depend_on"),
     "rows-this-boot": Line("kept rows that a crash of the machine may have torn are not read", ("/ boot_id()", '/ "boot"'), "serving/test_row_store.py::test_what_another_boot_of_the_machine_left_is_deleted"),
     "index-deletes": Line("a lookup leaves out the table's deleted rows", ALWAYS, "serving/test_cold_reader.py"),
+    "index-entity-hash": Line("a young file is not left out of the lookup of a row whose entity it has", ("prefix if is_whole else encode_one(definition, of_entity)", "prefix"), "serving/test_cold_reader.py::test_an_entity_over_several_row_groups_and_files_is_read_whole"),
     "index-row-starts": Line("positions are those of the file, not of the row group", ("int(file.sparse.row_starts[group])", "0"), "serving/test_cold_reader.py"),
     "index-fingerprint": Line("rows that are kept for the next lookup go with their files' deletes", ("(file.data.path, deletes.path, deletes.offset) if deletes else (file.data.path,)", "(file.data.path,)"), "serving/test_cold_index.py::test_a_buckets_fingerprint_changes_with_its_files_and_its_deletes_only"),
     "decoded-place": Line("a row group that is kept is not taken for another one of its file", (", group", ""), "serving/test_cold_reader.py"),
