@@ -196,7 +196,7 @@ LINES: Final[dict[str, Line]] = {
     "sequence-merge-carries": Line("a merge keeps the deletes that are remembered", NEVER, "ingest/test_sequence.py::test_a_delete_is_remembered_for_as_long_as_the_table_says"),
     "sequence-retention": Line("for as long as the table says, and no longer", ("times_ms >= before_ms", "True"), "ingest/test_sequence.py::test_a_delete_is_remembered_for_as_long_as_the_table_says"),
     "hot-sequence": Line("of hot records the highest sequence wins", ("(one.sequence, one.offset)", "one.offset"), "serving/test_ordered.py"),
-    "hot-keeps-higher": Line("from any seam on", ("if one.sequence > highest", "if False"), "serving/test_ordered.py"),
+    "hot-keeps-higher": Line("from any seam on", ("kept and kept[-1].sequence <= record.sequence", "kept"), "serving/test_ordered.py"),
     "rewrite-forgets": Line("a rewrite by others that loses remembered deletes is not taken over", NEVER, "thermocline/test_tombstones.py::test_a_rewrite_without_a_file_that_remembers_deletes_is_none"),
     "no-rewrite-forgets": Line("and our maintenance rewrites no file that remembers deletes", NEVER, "maintenance/test_plan.py::test_a_table_that_remembers_deletes_is_not_rewritten"),
     "ordered-buckets": Line("so its files are not split into more buckets", NEVER, "thermocline/test_alteration.py::test_a_table_that_columns_order_remembers_deletes_no_longer_and_has_no_more_buckets"),
