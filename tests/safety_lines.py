@@ -240,6 +240,7 @@ LINES: Final[dict[str, Line]] = {
     "since-after-reading": Line("also while the log was read", DROP, "serving/test_private.py::test_changes_of_which_tombstones_may_be_gone_are_refused"),
     "overlay-extract-tombstones": Line("and hot tombstones", ("pc.invert(winners.column(TOMBSTONE))", "pa.array([True] * winners.num_rows)"), "serving/test_extract.py"),
     "extracts-bounded": Line("more extracts than may wait are refused", NEVER, "serving/test_jobs.py::test_extracts_beyond_the_bound_are_refused_while_others_wait"),
+    "lookups-bounded": Line("lookups are refused, while more wait for files than can be read soon", NEVER, "serving/test_app.py::test_lookups_beyond_the_bound_are_refused_while_others_wait"),
     "job-id-form": Line("an extract job's id names no other folder", NEVER, "serving/test_jobs.py::test_a_wrong_job_is_refused"),
     "job-files-when-complete": Line("a file of a job that is not complete is not given", ("job.state is not State.COMPLETE or ", ""), "serving/test_jobs.py::test_the_files_of_a_job_that_is_not_complete_are_not_given"),
     "job-half-written": Line("what a killed server left of a job is failed, and its files go", DROP, "serving/test_jobs.py::test_a_job_of_a_dead_process_is_complete_with_a_manifest_or_failed_without_files"),
