@@ -38,6 +38,16 @@ def ask_http(address: str, paths: Sequence[str], connections: int, seconds: floa
     return {**percentiles_ms(latencies), "per_second": rate, "lookups": len(latencies)}
 
 
+def overload_http(
+    address: str, paths: Sequence[str], connections: int, seconds: float, rate: float
+) -> dict[str, float]:
+    """As `ask_http`, but so many a second, however long answers take; those ``refused`` are counted apart.
+
+    By the compiled client alone.
+    """
+    return _run("overload", address, str(connections), str(seconds), str(rate), entities=paths)
+
+
 def ask_postgres(
     address: str, statement: str, entities: Sequence[str], connections: int, seconds: float
 ) -> dict[str, float]:

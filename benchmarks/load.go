@@ -4,9 +4,12 @@
 // It asks HTTP, or PostgreSQL by a prepared statement, both as plainly as their protocols allow:
 //
 //	load http     ADDRESS CONNECTIONS SECONDS < one path a line
+//	load overload ADDRESS CONNECTIONS SECONDS RATE < one path a line
 //	load postgres ADDRESS CONNECTIONS SECONDS SQL < one entity's parameters a line, between tabs
 //
-// It prints one line of JSON: how many lookups, their median and 99th percentile in milliseconds.
+// It prints one line of JSON: how many lookups, their median and 99th percentile in milliseconds. With a rate,
+// the connections together ask so often in a second, where answers come as fast, and an answer of 503 is
+// counted by itself.
 package main
 
 import (
@@ -59,11 +62,24 @@ func run(arguments []string) error {
 	if arguments[0] == "postgres" {
 		open = func() (lookup, error) { return openPostgres(arguments[1], arguments[4]) }
 	}
-	latencies, err := drive(open, entities, connections, time.Duration(seconds*float64(time.Second)))
+	pause := time.Duration(0)
+	if arguments[0] == "overload" {
+		rate, err := strconv.ParseFloat(arguments[4], 64)
+		if err != nil {
+			return err
+		}
+		pause = time.Duration(float64(connections) / rate * float64(time.Second))
+	}
+	length := time.Duration(seconds * float64(time.Second))
+	latencies, refused, err := drive(open, entities, connections, length, pause)
 	if err != nil {
 		return err
 	}
-	return json.NewEncoder(os.Stdout).Encode(summary(latencies, seconds))
+	figures := summary(latencies, seconds)
+	if pause > 0 {
+		figures["refused"] = float64(refused)
+	}
+	return json.NewEncoder(os.Stdout).Encode(figures)
 }
 
 func lines(source io.Reader) ([]string, error) {
@@ -78,16 +94,18 @@ func lines(source io.Reader) ([]string, error) {
 	return all, scanner.Err()
 }
 
-// drive asks over all connections until time is up; each begins at another place of the entities.
-func drive(open func() (lookup, error), entities []string, connections int, length time.Duration) ([]time.Duration, error) {
+// drive asks over all connections until time is up; each begins at another place of the entities. With a pause,
+// a connection begins a lookup no sooner than that after the one before, and counts those that are refused.
+func drive(open func() (lookup, error), entities []string, connections int, length, pause time.Duration) ([]time.Duration, int, error) {
 	opened := make([]lookup, connections)
 	for number := range opened {
 		var err error
 		if opened[number], err = open(); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
 	latencies, failures := make([][]time.Duration, connections), make([]error, connections)
+	refused := make([]int, connections)
 	var running sync.WaitGroup
 	end := time.Now().Add(length)
 	for number, ask := range opened {
@@ -95,22 +113,37 @@ func drive(open func() (lookup, error), entities []string, connections int, leng
 		go func() {
 			defer running.Done()
 			place := number * len(entities) / connections
+			time.Sleep(pause * time.Duration(number) / time.Duration(connections))
 			for began := time.Now(); began.Before(end); place++ {
-				if failures[number] = ask(entities[place%len(entities)]); failures[number] != nil {
+				err := ask(entities[place%len(entities)])
+				now := time.Now()
+				switch {
+				case err == nil:
+					latencies[number] = append(latencies[number], now.Sub(began))
+				case pause > 0 && errors.Is(err, errRefused):
+					refused[number]++
+				default:
+					failures[number] = err
 					return
 				}
-				now := time.Now()
-				latencies[number] = append(latencies[number], now.Sub(began))
-				began = now
+				time.Sleep(pause - now.Sub(began))
+				began = time.Now()
 			}
 		}()
 	}
 	running.Wait()
-	return slices.Concat(latencies...), errors.Join(failures...)
+	all := 0
+	for _, count := range refused {
+		all += count
+	}
+	return slices.Concat(latencies...), all, errors.Join(failures...)
 }
 
 func summary(latencies []time.Duration, seconds float64) map[string]float64 {
 	slices.Sort(latencies)
+	if len(latencies) == 0 {
+		return map[string]float64{"lookups": 0, "per_second": 0}
+	}
 	at := func(share float64) float64 {
 		place := min(int(share*float64(len(latencies))), len(latencies)-1)
 		return float64(latencies[place].Microseconds()) / 1000
@@ -139,14 +172,18 @@ func openHTTP(address string) (lookup, error) {
 	}, nil
 }
 
-var okay, lengthIs = []byte("HTTP/1.1 200 "), []byte("content-length: ")
+var okay, busy, lengthIs = []byte("HTTP/1.1 200 "), []byte("HTTP/1.1 503 "), []byte("content-length: ")
+
+// The server has too much to do; the connection goes on.
+var errRefused = errors.New("refused")
 
 func readHTTP(reader *bufio.Reader) error {
 	status, err := reader.ReadSlice('\n')
 	if err != nil {
 		return err
 	}
-	if !bytes.HasPrefix(status, okay) {
+	refused := bytes.HasPrefix(status, busy)
+	if !refused && !bytes.HasPrefix(status, okay) {
 		return fmt.Errorf("answered %q", status)
 	}
 	length := -1
@@ -168,7 +205,9 @@ func readHTTP(reader *bufio.Reader) error {
 	if length < 0 {
 		return errors.New("an answer without its length")
 	}
-	_, err = reader.Discard(length)
+	if _, err = reader.Discard(length); err == nil && refused {
+		return errRefused
+	}
 	return err
 }
 

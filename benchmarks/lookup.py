@@ -17,7 +17,7 @@ from typing import Any
 import duckdb
 import psutil
 
-from benchmarks._load import ask_http, client, with_server_cpu
+from benchmarks._load import ask_http, client, overload_http, with_server_cpu
 from benchmarks._postgres import postgres_with
 from benchmarks._report import percentiles_ms, report, say
 from benchmarks._table import KEYS_PER_USER, filled, write
@@ -28,6 +28,9 @@ from thermocline.kafka.log import Log
 
 SCANS = 20
 CONNECTIONS = (1, 8, 32)
+OVERLOAD = 3
+# So many that answers which come late don't keep the client from asking.
+OVERLOAD_CONNECTIONS = 4_000
 
 
 def main() -> None:
@@ -52,6 +55,10 @@ def main() -> None:
                 figures[f"cold_{connections}"] = load_of(
                     stack, rng.sample(users, len(users)), connections, options.seconds
                 )
+            if client() == "go":
+                say("cold, three times as many as are answered")
+                rate = OVERLOAD * figures["cold_32"]["per_second"]
+                figures["overload"] = overload_of(stack, rng.sample(users, len(users)), rate, options.seconds)
             few = users[:2_000]
             load_of(stack, few, 8, 2.0)
             say("cached, and PostgreSQL by turns")
@@ -111,6 +118,36 @@ def load_of(
         lambda: ask_http(stack.url.removeprefix("http://"), paths, connections, seconds),
         lambda: sum(sum(worker.cpu_times()[:2]) for worker in workers),
     )
+
+
+def overload_of(
+    stack: Stack, users: list[tuple[int, str]], rate: float, seconds: float
+) -> dict[str, float | dict[str, float]]:
+    """So many lookups a second; the workers' memory before and after, and one connection's lookups then."""
+    paths = [f"/v1/tables/{TABLE}/rows?app_id={app_id}&user_id={user_id}" for app_id, user_id in users]
+    workers = _api_workers(stack)
+    before = _memory_mb(workers)
+    under = overload_http(stack.url.removeprefix("http://"), paths, OVERLOAD_CONNECTIONS, seconds, rate)
+    began = time.perf_counter()
+    stack.wait_for(lambda: stack.get(paths[0])[0] == 200, "it answers again")
+    recovered = time.perf_counter() - began
+    return {
+        "asked_per_second": round(rate),
+        **under,
+        "workers_mb_before": before,
+        "workers_mb_after": _memory_mb(workers),
+        "seconds_until_answered": round(recovered, 2),
+        "then": load_of(stack, users, 1, 2.0),
+    }
+
+
+def _memory_mb(processes: list[psutil.Process]) -> float:
+    """Of all together, without mapped files."""
+    kilobytes = 0
+    for process in processes:
+        rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
+        kilobytes += int(rollup.split("Anonymous:")[1].split()[0])
+    return round(kilobytes / 1024, 1)
 
 
 def _api_workers(stack: Stack) -> list[psutil.Process]:

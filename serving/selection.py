@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 class Wanted:
     """What a caller asks for; by default all.
 
-    ``where`` is a condition, as `parse_where` reads it. ``limit`` rows are any of those that match it. With
-    ``since``, only what changed since that read point.
+    ``where`` is a condition, as `parse_where` reads it or gives it. ``limit`` rows are any of those that
+    match it. With ``since``, only what changed since that read point.
     """
 
     columns: Sequence[str] | None = None
-    where: str | None = None
+    where: str | Predicate | None = None
     limit: int | None = None
     since: ReadPoint | None = None
 
@@ -60,7 +60,8 @@ class Selection:
         columns = _columns(definition, wanted.columns)
         if wanted.since is not None:
             _check_changes(definition, columns, wanted.limit)
-        predicate = None if wanted.where is None else parse_where(definition, wanted.where)
+        where = wanted.where
+        predicate = parse_where(definition, where) if isinstance(where, str) else where
         looked_at = () if predicate is None else columns_of(predicate)
         read = tuple(dict.fromkeys((*columns, *looked_at)))
         return cls(columns, read, predicate, KeyRange.of(definition, predicate), wanted.limit)

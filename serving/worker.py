@@ -16,7 +16,7 @@ from serving.extract_slots import ExtractSlots
 from serving.jobs.job import State
 from serving.jobs.runner import stores
 from serving.storage import storage_named
-from thermocline.errors import ReadAfterTimeout
+from thermocline.errors import LookupsBusy, ReadAfterTimeout
 from thermocline.process.clock import SystemClock
 from thermocline.process.logs import fields
 from thermocline.rules.read_point import (
@@ -42,6 +42,9 @@ READ_AFTER_POLL_SECONDS: Final = 0.01
 PARTITION_SECONDS_MAX: Final = 4.0
 # Local reads take turns at the interpreter for half of their time; a remote one waits for its request alone.
 COLD_THREADS: Final = 4
+# Entities whose rows are waited for, a batch's all at once: a second's work where nothing is in memory. More
+# would only wait longer than their callers do.
+COLD_WAITING_MAX: Final = 1_000
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +62,7 @@ class Worker:
         self.jobs = stores(settings, names, SystemClock())
         self._read_after_seconds_max = settings.read_after_seconds_max
         self._cold_threads = ReadingThreads(COLD_THREADS)
+        self._cold_waiting = 0
         self._has_refreshed = asyncio.Event()
 
     async def refreshed(self, seconds_max: float) -> None:
@@ -95,7 +99,10 @@ class Worker:
                 measures.EXTRACT_JOBS.labels(name, state).set(counts[state])
 
     async def looked_up(self, reader: TableReader, entities: Sequence[Entity]) -> tuple[Look, list[JsonRows]]:
-        """As ``TableReader.lookup``, without reading files on the event loop."""
+        """As ``TableReader.lookup``, without reading files on the event loop.
+
+        Raises `LookupsBusy` where files are to be read, and too many wait for that already.
+        """
         look = reader.look(entities)
         found = (reader.cached_rows(look.cold, entity) for entity in entities)
         cold = [rows for rows in found if rows is not None]
@@ -105,7 +112,13 @@ class Worker:
                 with storage_named(reader.name):
                     return [reader.cold_rows(look.cold, entity) for entity in entities]
 
-            cold = await self._cold_threads.run(read)
+            if self._cold_waiting >= COLD_WAITING_MAX:  # safety: lookups-bounded
+                raise LookupsBusy(table=reader.name, waiting_max=COLD_WAITING_MAX)
+            self._cold_waiting += len(entities)
+            try:
+                cold = await self._cold_threads.run(read)
+            finally:
+                self._cold_waiting -= len(entities)
         reader.count(entities)
         return look, reader.overlay(look, cold)
 

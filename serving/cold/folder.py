@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from time import time  # only to compare with the file system's own times
 from typing import TYPE_CHECKING, Final
@@ -23,6 +24,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from serving.cold import entity_filter
+from serving.cold.entity_filter import EntityFilter
 from serving.cold.index import ColdFile, assemble
 from serving.cold.manifest import FORMAT, ColdManifest, is_newer, manifest_of
 from serving.cold.reader import ColdReader
@@ -59,6 +62,7 @@ class FileFacts(msgspec.Struct, frozen=True):
 
     ``types`` names each column's type in the file, which is narrower where the column was widened since.
     ``uuids`` are those columns that Parquet itself calls UUIDs; ours are plain fixed-size binary.
+    ``entities`` is the filter of a young file, and the bits of its hashes.
     """
 
     first_keys: list[bytes]
@@ -66,6 +70,7 @@ class FileFacts(msgspec.Struct, frozen=True):
     is_sorted: bool
     types: dict[str, str]
     uuids: list[str]
+    entities: tuple[bytes, int] | None = None
 
 
 class ColdPublisher:
@@ -168,10 +173,12 @@ def _read_manifest(folder: Path) -> ColdManifest | None:
 
 def _cold_file(folder: Path, data: DataFile, known: ColdFile | None) -> ColdFile:
     if known is not None:
-        return ColdFile(data, known.sparse, known.types, known.uuids, known.footer)
+        return replace(known, data=data)
     facts = _decode_facts(_facts_path(folder, data.path))
     sparse = SparseIndex(facts.first_keys, np.array(facts.rows, dtype=np.int64), facts.is_sorted)
-    return ColdFile(data, sparse, facts.types, frozenset(facts.uuids), _footer_path(folder, data.path))
+    footer = _footer_path(folder, data.path)
+    entities = None if facts.entities is None else EntityFilter.deserialize(*facts.entities)
+    return ColdFile(data, sparse, facts.types, frozenset(facts.uuids), footer, entities)
 
 
 def _decode_facts(path: Path) -> FileFacts:
@@ -208,6 +215,7 @@ def _index_file(folder: Path, io: FileIO, definition: LiveTable, path: str) -> N
     facts_path, footer_path = _facts_path(folder, path), _footer_path(folder, path)
     with open_input(io, path) as source:
         metadata = pq.read_metadata(source)
+        entities = _entities(source, metadata, definition)
     sparse = load_sparse_index(io, path, definition, metadata)
     columns = [metadata.schema.column(i) for i in range(len(metadata.schema))]
     facts = FileFacts(
@@ -216,6 +224,7 @@ def _index_file(folder: Path, io: FileIO, definition: LiveTable, path: str) -> N
         is_sorted=sparse.is_sorted,
         types={field.name: str(field.type) for field in metadata.schema.to_arrow_schema()},
         uuids=[column.name for column in columns if column.logical_type.type == "UUID"],
+        entities=None if entities is None else (entities.serialized(), entities.bits),
     )
     with tempfile.TemporaryDirectory(dir=folder, prefix="footer-") as scratch:
         written = Path(scratch) / "footer"
@@ -224,6 +233,14 @@ def _index_file(folder: Path, io: FileIO, definition: LiveTable, path: str) -> N
         written.replace(footer_path)
     failpoint("cold.index-file")
     _replace(facts_path, msgspec.msgpack.encode(facts))
+
+
+def _entities(source: pa.NativeFile, metadata: pq.FileMetaData, definition: LiveTable) -> EntityFilter | None:
+    """The filter of a young file, for which its entity columns are read once."""
+    if not definition.entity or not 0 < metadata.num_rows <= entity_filter.ROWS_MAX:
+        return None
+    rows = pq.ParquetFile(source, metadata=metadata, pre_buffer=True).read(list(definition.entity))
+    return EntityFilter.of(definition, rows)
 
 
 def _remove_unused(folder: Path, before: ColdManifest | None, now: ColdManifest) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyroaring import BitMap
 
+    from serving.cold.entity_filter import EntityFilter
     from serving.cold.manifest import ColdManifest
     from serving.cold.reader import Entity, Row
     from serving.entity_rows import EntityRows, JsonRow
@@ -27,13 +28,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ColdFile:
-    """One data file of a bucket, ready to be read. It lacks the columns that were added after it."""
+    """One data file of a bucket, ready to be read. It lacks the columns that were added after it.
+
+    ``entities``, of a young file, rules out entities that it has no rows of.
+    """
 
     data: DataFile
     sparse: SparseIndex
     types: Mapping[str, str]
     uuids: frozenset[str]
     footer: Path
+    entities: EntityFilter | None = None
 
 
 @dataclass(frozen=True, slots=True)

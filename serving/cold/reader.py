@@ -24,6 +24,7 @@ from pyroaring import BitMap
 
 from serving import measures
 from serving.cold.decoded import DecodedGroups, Place
+from serving.cold.entity_filter import hash_of
 from serving.cold.ready import live_rows, packed, ready_rows, stored_key, unpacked
 from thermocline.bounded import Bounded
 from thermocline.failpoints import failpoint
@@ -60,18 +61,25 @@ Located = tuple[int, bytes, Row]
 class Entity:
     """What a lookup asks for: the rows whose key begins with ``values``, all in one bucket.
 
-    ``values`` are those of the entity's columns and, where given, of the key columns that follow them.
+    ``values`` are those of the entity's columns and, where given, of the key columns that follow them;
+    ``hash`` is of the former alone, as `EntityFilter` has it.
     """
 
     values: tuple[Any, ...]
     prefix: bytes
     bucket: int
+    hash: int
 
     @classmethod
     def of(cls, definition: LiveTable, values: Sequence[Any]) -> Entity:
         """From natural values in key order, at least one for each entity column."""
         last = values[len(definition.entity) - 1]
-        return cls(tuple(values), encode_one(definition, values), bucket_of(definition, last))
+        prefix = encode_one(definition, values)
+        of_entity = values[: len(definition.entity)]
+        is_whole = len(of_entity) == len(values)
+        # safety: index-entity-hash
+        hashed = hash_of(prefix if is_whole else encode_one(definition, of_entity))
+        return cls(tuple(values), prefix, bucket_of(definition, last), hashed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +236,11 @@ class ColdReader:
 def _candidates(index: ColdIndex, entity: Entity) -> list[tuple[ColdFile, range]]:
     """The files that may have rows of the entity, each with its row groups that may."""
     end = prefix_end(entity.prefix)
-    files = index.buckets.get(entity.bucket, ())
+    files = [
+        file
+        for file in index.buckets.get(entity.bucket, ())
+        if file.entities is None or file.entities.may_have(entity.hash)
+    ]
     candidates = ((file, file.sparse.candidates(entity.prefix, end)) for file in files)
     return [(file, groups) for file, groups in candidates if groups]
 

@@ -31,10 +31,17 @@ _records_of: Final = msgspec.msgpack.Decoder(list[OrderedRecord]).decode
 def laid_over(
     records: Iterable[tuple[bytes, bytes]], held: Mapping[bytes, bytes], below: lmdb.Transaction[bytes]
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Stored records, each over what is stored under its key: among those ``held``, or else ``below``."""
+    """The stored records of each key, over what is stored under it: among those ``held``, or else ``below``.
+
+    Each key comes once: thousands of records of one key would else be written again for each of them.
+    """
+    of_key: dict[bytes, list[bytes]] = {}
     for key, value in records:
+        of_key.setdefault(key, []).append(value)
+    for key, values in of_key.items():
         older = (held.get(key) or below.get(key)) if key < REFUSED else None
-        yield key, value if older is None else _merged(value, older)
+        oldest_first = values if older is None else [older, *values]
+        yield key, values[-1] if len(oldest_first) == 1 or key >= REFUSED else _merged(oldest_first)
 
 
 def winner(key: bytes, first: int, newest_first: Sequence[lmdb.Transaction[bytes]]) -> OrderedRecord:
@@ -47,11 +54,15 @@ def winner(key: bytes, first: int, newest_first: Sequence[lmdb.Transaction[bytes
     return max(candidates, key=lambda one: (one.sequence, one.offset))  # safety: hot-sequence
 
 
-def _merged(newer: bytes, older: bytes) -> bytes:
-    records = _records(newer)
-    highest = records[0].sequence
-    kept = [one for one in _records(older) if one.sequence > highest]  # safety: hot-keeps-higher
-    return newer if not kept else newer[: payload_start(newer)] + _encode([*kept, *records])
+def _merged(oldest_first: Sequence[bytes]) -> bytes:
+    kept: list[OrderedRecord] = []
+    for value in oldest_first:
+        for record in _records(value):
+            while kept and kept[-1].sequence <= record.sequence:  # safety: hot-keeps-higher
+                kept.pop()
+            kept.append(record)
+    newest = oldest_first[-1]
+    return newest[: payload_start(newest)] + _encode(kept)
 
 
 def _records(value: bytes) -> list[OrderedRecord]:

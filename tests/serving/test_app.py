@@ -7,6 +7,8 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count, islice
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,14 +16,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from serving import worker
 from serving.app import create_app
 from serving.client import Client
 from serving.encode import FORMATS
 from serving.extract import Extract
+from serving.lookup import TableReader
 from serving.requests import BODY_BYTES_MAX
 from serving.selection import Wanted
 from serving.tables import ServedTable, Tables
 from thermocline.errors import BadParameter, RowNotFound, ServerUnreachable
+from thermocline.rules.keys import bucket_of
 from thermocline.rules.read_point import ReadPoint
 from thermocline.settings import ServingSettings
 
@@ -513,6 +518,41 @@ def test_an_extract_ends_when_its_caller_leaves_before_any_row_is_found(
     _streamed(served, receive, send)
     assert served.world.definition.buckets > len(read) == 1
     assert _leases(served) == before
+
+
+def test_lookups_beyond_the_bound_are_refused_while_others_wait(
+    served: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two wait for files that take long, which is all that may wait; then these can be read."""
+    monkeypatch.setattr(worker, "COLD_WAITING_MAX", 2)
+    may_read, are_waiting = threading.Event(), threading.Semaphore(0)
+    read = TableReader.cold_rows
+
+    def slowly(*arguments: Any) -> Any:
+        are_waiting.release()
+        assert may_read.wait(60)
+        return read(*arguments)
+
+    def ask(user: str) -> Any:
+        return served.client.get(f"/v1/tables/profiles/rows?app_id=7&user_id={user}")
+
+    # All in the bucket that has files.
+    definition = served.world.definition
+    place = bucket_of(definition, "u1")
+    cached, other, late = islice((f"n{n}" for n in count() if bucket_of(definition, f"n{n}") == place), 3)
+    assert ask(cached).json()["rows"] == []
+    monkeypatch.setattr(TableReader, "cold_rows", slowly)
+    with ThreadPoolExecutor(2) as callers:
+        waiting = [callers.submit(ask, user) for user in ("u1", other)]
+        assert all(are_waiting.acquire(timeout=60) for _ in waiting)
+        refused = ask(late)
+        assert (refused.status_code, refused.json()["code"]) == (503, "lookups-busy")
+        assert refused.headers["Retry-After"]
+        assert ask(cached).status_code == 200
+        may_read.set()
+        answers = [one.result(60) for one in waiting]
+    assert [len(answer.json()["rows"]) for answer in answers] == [3, 0]
+    assert ask(late).status_code == 200
 
 
 def test_a_caller_that_stops_reading_is_broken_off(

@@ -47,6 +47,35 @@ def test_an_entity_over_several_row_groups_and_files_is_read_whole(new_world: Ca
     assert _read(world, 8, "u1") == []
 
 
+def test_young_files_without_the_entity_are_not_opened(
+    new_world: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight commits, each with every eighth user: by the sparse index, any file may have any of them."""
+    world = new_world(replace(PROFILES, buckets=1))
+    for commit in range(8):
+        for number in range(commit, 400, 8):
+            world.produce(_profile(f"u{number:03}", "k"), _value(str(number)))
+        world.commit()
+    world.publish()
+    index = latest(world.cold_folder, "profiles")
+    assert index is not None
+    opened: list[str] = []
+    open_file = ColdReader._opened
+
+    def noted(reader: ColdReader, file: Any) -> Any:
+        opened.append(file.data.path)
+        return open_file(reader, file)
+
+    monkeypatch.setattr(ColdReader, "_opened", noted)
+    for number in range(400):
+        ((*_, value, _),) = rows_of(
+            ColdReader(world.io), index, Entity.of(world.definition, (7, f"u{number:03}"))
+        )
+        assert value == str(number)
+    assert len(set(opened)) == 8
+    assert len(opened) < 500  # a filter lets one of 256 pass that it need not
+
+
 def test_a_committed_tombstone_hides_the_row_that_is_still_in_its_file(new_world: Callable[..., Any]) -> None:
     world = new_world()
     for key in ("a", "b", "c"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -18,11 +19,13 @@ from serving import private
 from serving.extract import Extract
 from serving.selection import Wanted
 from serving.sql import LiveRows, answered
+from serving.where.expression import expression_of
 from tests.partition_spec import partition_spec_of
 from tests.serving import test_private
 from thermocline.errors import SqlRefused, SqlTooLarge, StorageFailed
 from thermocline.iceberg import catalog as catalogs
 from thermocline.rules.definition import LiveTable
+from thermocline.rules.keys import bucket_of
 from thermocline.settings import SqlSettings
 
 private_world = test_private.private_world
@@ -59,6 +62,14 @@ CONDITIONS = (
     "ok IS NULL",
     "place.floor = 4",
     "place.city IS NULL",
+    "id = 7 AND name = 'n7'",
+    "id + 1 = 8",
+    "name = 'n7' AND ratio = 1",
+    "price = 3.5",
+    "day = '2026-01-09'",
+    "moment = '2026-01-01 05:00:00+02'",
+    "raw = '\\x05'::BLOB AND ok = false",
+    "(name = 'n7' OR name = 'n8') AND ok = true",
 )
 
 
@@ -182,6 +193,33 @@ def test_more_memory_than_allowed_is_named(private_world: SimpleNamespace) -> No
     assert "50,000,000 bytes" in large.value.what
 
 
+@pytest.mark.parametrize(
+    ("condition", "users"),
+    [
+        ("app_id = 7 AND user_id = 'u1'", ["u1"]),
+        ("'u9' = user_id AND value LIKE 'h%'", ["u9"]),
+        ("user_id = 'u2'", []),  # deleted, as only the log has it
+        ("user_id = 'u1' AND value = 'cold'", []),  # as the table has it, and the log no longer
+    ],
+)
+def test_a_statement_on_one_entity_reads_its_bucket_alone(
+    private_world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, condition: str, users: list[str]
+) -> None:
+    _write_hot_records(private_world)
+    read: list[int] = []
+    prepared = Extract._prepared
+
+    def noted(extract: Extract, bucket: int, folder: Path) -> Any:
+        read.append(bucket)
+        return prepared(extract, bucket, folder)
+
+    monkeypatch.setattr(Extract, "_prepared", noted)
+    found = rows_of(private_world, f"SELECT user_id FROM profiles WHERE {condition}")
+    assert [row["user_id"] for row in found] == users
+    (user,) = re.findall("u[0-9]", condition)
+    assert read == [bucket_of(private_world.world.definition, user)]
+
+
 def test_what_fails_in_a_scan_keeps_its_name(
     private_world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,7 +262,12 @@ class _Table:
         self._stored = stored
 
     def stream(self, wanted: Wanted, _: Path) -> Any:
-        rows = self._stored.select(wanted.columns)
+        stored = self._stored
+        if wanted.where is not None:
+            assert not isinstance(wanted.where, str)
+            matches = expression_of(wanted.where, {name: name for name in stored.column_names})
+            stored = duckdb.from_arrow(stored).filter(matches).to_arrow_table().cast(stored.schema)
+        rows = stored.select(wanted.columns)
         return SimpleNamespace(
             schema=rows.schema, batches=lambda: (batch for batch in rows.to_batches(7)), read_point=None
         )

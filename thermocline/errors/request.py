@@ -241,6 +241,26 @@ class NotReady(RequestError):
     detail: str
 
 
+class LookupsBusy(RequestError):
+    """Too many lookups are waiting for rows that are in files.
+
+    Each API process lets so many entities wait; whose rows are in memory are answered all the same. Waiting
+    longer would make each answer late, and those of callers that have given up as well.
+
+    Nothing was read. Ask again in a moment; where that goes on, raise serving.workers or add servers.
+    """
+
+    code = "lookups-busy"
+    http_status = 503
+    exit_code = ExitCode.UNAVAILABLE
+    retryable = True
+    _what = "table {table} was not asked: {waiting_max} entities wait already for rows in files."
+    _next = "ask again in a moment; where that goes on, raise serving.workers"
+
+    table: str
+    waiting_max: int
+
+
 class ExtractsBusy(RequestError):
     """Too many extracts are waiting for their turn.
 
