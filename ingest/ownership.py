@@ -139,8 +139,10 @@ class Claim:
         """
         self.lease.wait_until_free(stop)
 
-    def take(self, jvm: Any, onto: Onto | None = None) -> Owned:
+    def take(self, jvm: Any, onto: Onto | None = None, log: Log | None = None) -> Owned:
         """Take the epoch, say so in the lease, and settle what owners before left unknown.
+
+        ``log`` is of the configured cluster; a client of its own otherwise.
 
         Raises what `own_table` raises, and `CommitUnknown`, after which it may be tried again.
         """
@@ -150,7 +152,7 @@ class Claim:
         catalog = JavaCatalog(jvm, self.settings.catalog)
         store = JavaMetadata(jvm, catalog.load(self.definition.identifier, self.definition.name))
         committer = Committer(store, self.name, self.definition.version, self.table)
-        log = Log(self.settings.kafka)
+        log = log or Log(self.settings.kafka)
         taken = self.take_as(committer, onto)
         return Owned(
             taken.definition,

@@ -216,7 +216,7 @@ class Process:
         if owner is None or owner.must_reload:  # the next batch reads the table again first
             return
         try:
-            owner._maintain()
+            owner.maintain()
             self._check_position(owner.position)
         except ThermoclineError as error:
             self.failed(error)
