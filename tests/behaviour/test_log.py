@@ -16,16 +16,16 @@ from embedded.broker import LocalKafka
 from tests.manual_clock import ManualClock
 from tests.transactions import wait_for_markers
 from thermocline.errors import ConfigInvalid, KafkaUnreachable, RangeIncomplete, TopicMissing
-from thermocline.kafka import log as log_module
+from thermocline.kafka import tail as tail_module
 from thermocline.kafka.log import (
     READ_STALL_SECONDS,
     Log,
     OffsetRange,
     OpenTransaction,
-    Tail,
     TopicConfig,
     read_ranges,
 )
+from thermocline.kafka.tail import Tail
 from thermocline.process.clock import SystemClock
 from thermocline.rules.seam import Seam
 from thermocline.settings import KafkaSettings
@@ -250,8 +250,8 @@ def test_a_frozen_broker_is_silent_and_no_partition_was_read_to_its_end_meanwhil
     facts = log.describe(["frozen"])
     tail = Tail(settings.client_config(), Seam.of({"frozen": {0: 0}}), clock=SystemClock())
     wait_for(lambda: not tail.poll(0.05) and bool(tail.reached_end_at()))
-    monkeypatch.setattr(log_module, "REQUEST_TIMEOUT_SECONDS", 0.5)
-    monkeypatch.setattr(log_module, "SILENCE_SECONDS_MAX", 4.0)
+    monkeypatch.setattr(tail_module, "REQUEST_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(tail_module, "SILENCE_SECONDS_MAX", 4.0)
     monkeypatch.setattr(log, "_describe", lambda _: facts)
     assert broker.pid is not None
     os.kill(broker.pid, signal.SIGSTOP)
