@@ -147,12 +147,8 @@ class Bench:
 
     def _is_committed(self, names: list[str]) -> bool:
         _, status = self._stack.get("/status")
-        tables = status["tables"]
-        return all(
-            "read_point" in tables[name]
-            and tables[name]["read_point"]["seam"] == tables[name]["read_point"]["end"]
-            for name in names
-        )
+        points = [status["tables"][name].get("read_point") for name in names]
+        return all(point and point["seam"] == point["end"] for point in points)
 
     def _send(self, name: str, identity: int, value: str) -> None:
         self._sent += 1
