@@ -112,7 +112,7 @@ def test_aborted_records_never_show_and_ranges_end_in_markers(
 def test_tails_that_share_a_consumer_lose_and_repeat_nothing_and_none_waits_for_another(
     broker: LocalKafka, settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Method: one tail takes nothing until more waits for it than may; then one is closed, and begun again."""
+    """Method: one tail takes nothing until too much waits for it; then one is closed, and begun again."""
     monkeypatch.setattr(shared_tail, "WAITING_BYTES_MAX", 100_000)
     config, clock = settings.client_config(), SystemClock()
     producer = Producer({**config, "linger.ms": 0, "log_level": 0})
