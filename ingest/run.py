@@ -122,8 +122,10 @@ class _Running:
             self._engine.stop()
 
     def _catch_up(self, name: str, stop: threading.Event) -> int:
+        if stop.is_set():
+            return ExitCode.PARTLY_DONE
         # Known without an engine, and without taking the table from its owner.
-        if not stop.is_set() and is_up_to_date(self.settings, name, self.clock):
+        if is_up_to_date(self.settings, name, self.clock):
             return ExitCode.NOTHING_TO_DO
         try:
             opening = self._opening(name)
