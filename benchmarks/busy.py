@@ -30,6 +30,7 @@ from benchmarks.lookup import load_of
 from benchmarks.merge import INSERTED, MERGE, UPDATED, event_of, make_twin, write_folded
 from embedded.stack import TABLE, TOPIC, Stack
 from embedded.workload import Event, produce
+from ingest import turns
 from ingest.java import JAVA_ERRORS
 from ingest.owner import Owner
 from ingest.spark import start_spark
@@ -248,7 +249,7 @@ def _followed(stack: Stack, load: Load, owner: Owner, options: argparse.Namespac
     timer.start()
     began = time.monotonic()
     try:
-        owner.follow(stop)
+        turns.follow(owner, stop)
     finally:
         stop.set()
         producing.join()

@@ -30,6 +30,7 @@ from thermocline.process.logs import fields
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
+    from thermocline.errors import ThermoclineError
     from thermocline.process.clock import Clock
 
 # A renewal may fail twice, or be late by as much, before anybody else may take the lease for abandoned.
@@ -50,7 +51,10 @@ class StoppedWaiting(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who owns a table, as the object says it. Times are ISO 8601, in UTC; ``ended`` is empty until then."""
+    """Who owns a table, as the object says it. Times are ISO 8601, in UTC; ``ended`` is empty until then.
+
+    ``stopped_by`` is the code of the error that it ended with, and ``stopped_because`` what that says.
+    """
 
     owner: str
     epoch: int
@@ -64,6 +68,8 @@ class Holder:
     renewals: int
     lease_seconds: float
     ended: str = ""
+    stopped_by: str = ""
+    stopped_because: str = ""
 
     @classmethod
     def this_process(cls, lease_seconds: float) -> Self:
@@ -113,53 +119,71 @@ class OwnerLease:
         self, io: FileIO, location: str, name: str, lease_seconds: float, clock: Clock, say: Say
     ) -> None:
         self._io = io
-        self._path = f"{location}/thermocline/owner.json"
+        self._path = _path_of(location)
         self._name = name
         self._clock = clock
         self._say = say
         self._us = Holder.this_process(lease_seconds)
         self._free_as: bytes | None = None
+        self._watched: bytes | None = None
+        self._patience = lease_seconds
+        self._free_at = 0.0
         self._lost_to: int | None = None
         self._renewing = threading.Lock()
         self._ended = threading.Event()
         self._renewer: threading.Thread | None = None
 
     def wait_until_free(self, stop: threading.Event | None = None) -> None:
-        """Return once nobody holds the table.
+        """Return once nobody holds the table; raises what `is_free` raises.
+
+        Also `StoppedWaiting` when ``stop`` was set.
+        """
+        while not self.is_free():
+            if stop is not None and stop.is_set():
+                raise StoppedWaiting
+            self._clock.sleep(min(_WATCH_SECONDS, self.watch_seconds))
+
+    def is_free(self) -> bool:
+        """Look once whether nobody holds the table; to be asked again until it is so.
 
         That is: nobody says so; or an owner that has ended; or one whose lease is not renewed for as long as
-        it promises, by this process's own monotonic clock.
+        it promises, by this process's own monotonic clock, from the first look on.
 
         Raises:
-            TableHeld: an owner lives.
+            TableHeld: an owner lives. The next look is a first one.
             StorageFailed: the object can't be read.
-            StoppedWaiting: ``stop`` was set.
         """
-        seen = self._read()
-        if not _is_held(seen):
-            self._free_as = seen
-            return
+        found = self._read()
+        if not _is_held(found):
+            self._free_as, self._watched = found, None
+            return True
+        if self._watched is None:
+            self._watch(found)
+            return False
+        # safety: lease-watched
+        if found != self._watched and Holder.from_json(found) is not None:  # or it is just being written
+            self._watched = None
+            raise self._held(found)
+        if self._clock.monotonic() < self._free_at:
+            return False
+        self._free_as, self._watched = self._watched, None
+        return True
+
+    @property
+    def watch_seconds(self) -> float:
+        """Between two looks: a small part of what the owner promises."""
+        return self._patience / _WATCHES_PER_LEASE
+
+    def _watch(self, seen: bytes) -> None:
         holder = Holder.from_json(seen)
         # safety: lease-patience
-        patience = holder.lease_seconds if holder is not None else self._us.lease_seconds
+        self._patience = holder.lease_seconds if holder is not None else self._us.lease_seconds
+        self._watched, self._free_at = seen, self._clock.monotonic() + self._patience
         if holder is not None:
             self._say(
                 f"process {holder.pid} on {holder.host} held {self._name} since {holder.since}; "
-                f"waiting up to {patience:g} s to see whether it lives"
+                f"waiting up to {self._patience:g} s to see whether it lives"
             )
-        deadline = self._clock.monotonic() + patience
-        while self._clock.monotonic() < deadline:
-            if stop is not None and stop.is_set():
-                raise StoppedWaiting
-            self._clock.sleep(min(_WATCH_SECONDS, patience / _WATCHES_PER_LEASE))
-            found = self._read()
-            if not _is_held(found):
-                seen = found
-                break
-            # safety: lease-watched
-            if found != seen and Holder.from_json(found) is not None:  # or it is just being written
-                raise self._held(found)
-        self._free_as = seen
 
     @property
     def epoch_floor(self) -> int:
@@ -189,8 +213,11 @@ class OwnerLease:
         if self._lost_to is not None:
             raise OwnerLost(table=self._name, epoch_ours=self._us.epoch, epoch_found=self._lost_to)
 
-    def release(self) -> None:
-        """Stop renewing, and free the table at once if it is still ours. Only a warning where that fails."""
+    def release(self, error: ThermoclineError | None = None) -> None:
+        """Stop renewing, and free the table at once if it is still ours. Only a warning where that fails.
+
+        ``error`` is what ends its owner, for those who ask why nobody owns the table.
+        """
         self._ended.set()
         if self._renewer is None:
             return
@@ -199,11 +226,13 @@ class OwnerLease:
             seen = self._read()
             holder = Holder.from_json(seen) if seen is not None else None
             if holder is not None and holder.owner == self._us.owner:
+                if error is not None:
+                    self._us = replace(self._us, stopped_by=error.code, stopped_because=error.what)
                 self._us = replace(self._us, ended=self._now())  # safety: lease-leaves-epoch
                 self._write()
-        except Exception as error:  # noqa: BLE001  a store raises what it likes
+        except Exception as failure:  # noqa: BLE001  a store raises what it likes
             # Others wait for as long as the lease promises, that is all.
-            _logger.warning("lease not released", extra=fields(table=self._name, detail=str(error)))
+            _logger.warning("lease not released", extra=fields(table=self._name, detail=str(failure)))
 
     def renew(self) -> None:
         """Renew once, unless a higher epoch is met, or ours in another's hands: then the table is lost."""
@@ -262,6 +291,20 @@ class OwnerLease:
 
     def _now(self) -> str:
         return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).isoformat(timespec="seconds")
+
+
+def holder_of(io: FileIO, location: str) -> Holder | None:
+    """Who owns the table at that location, or owned it last; None where nobody says so."""
+    try:
+        with io.new_input(_path_of(location)).open() as source:
+            return Holder.from_json(source.read())
+    except Exception as error:  # noqa: BLE001  a store raises what it likes
+        _logger.debug("lease not read", extra=fields(location=location, detail=str(error)))
+        return None
+
+
+def _path_of(location: str) -> str:
+    return f"{location}/thermocline/owner.json"
 
 
 def _is_held(seen: bytes | None) -> TypeGuard[bytes]:

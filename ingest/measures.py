@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections import Counter as Counts
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
 from ingest.accounting import Accounting
 from ingest.commit import Landed, Outcome, Rejected, Unknown
+from ingest.plan import lag_of
 from ingest.reconcile import Resolution
 from thermocline.process.metrics import REGISTRY
 
@@ -147,10 +149,16 @@ def opened(
     measure_table(table, files)
 
 
+def closed(table: str) -> None:
+    """Nobody in this process owns the table any more: what says that somebody does goes."""
+    for gauge in (INTERVAL_SECONDS, LAST_STEP, LAG_RECORDS):
+        with suppress(KeyError):  # it was not opened whole
+            gauge.remove(table)
+
+
 def looked(table: str, seam: Seam, ends: Seam) -> None:
     """The log ends there, and the table there."""
-    behind = sum(max(ends.get((topic, place), at) - at, 0) for topic, place, at in seam.items())
-    LAG_RECORDS.labels(table).set(behind)
+    LAG_RECORDS.labels(table).set(lag_of(seam, ends))
 
 
 def stepped(table: str, seam: Seam, ends: Seam, at_ms: int) -> None:

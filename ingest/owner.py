@@ -1,42 +1,40 @@
-"""The owner's loop: plan from the seam, run a batch, commit, wait; until it is told to stop."""
+"""The owner of one table: plan from the seam, run a batch, commit; ``turns`` says when."""
 
 from __future__ import annotations
 
 import json
 import logging
-import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 from ingest import measures
 from ingest.accounting import Accounting, account, watermark_ms
-from ingest.bad_records import BadRecords, BadRecordsPolicy, check_dead_letter_topic
+from ingest.bad_records import BadRecords
 from ingest.batch import BatchResult
 from ingest.change import TableChange, written_paths
 from ingest.commit import Committer, Landed, Outcome, Rejected, Unknown, landed
 from ingest.engine import Engine, start_engine
 from ingest.files_by_bucket import FilesByBucket, live_files, with_held
-from ingest.lease import OwnerLease, StoppedWaiting
+from ingest.lease import OwnerLease
 from ingest.open_transactions import Standstill, warn
-from ingest.ownership import Claim, say_taken_over
+from ingest.opening import Opening, agreed
+from ingest.ownership import say_taken_over
 from ingest.plan import (
     Batch,
     Mark,
     drained_ms,
+    lag_of,
     plan_batch,
     records_max_of,
     split_for_tasks,
     with_new_partitions,
 )
 from ingest.position import Position
-from ingest.progress import is_note_due, is_up_to_date
-from ingest.quarantine import open_quarantine
+from ingest.progress import is_note_due
 from ingest.read_task import ReadTask
 from thermocline.errors import (
-    CommitRejected,
-    DefinitionDiffers,
     ExitCode,
     ForeignSnapshot,
     InternalError,
@@ -48,8 +46,6 @@ from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog import TOMBSTONES_PROPERTY, load_table
 from thermocline.iceberg.files import data_location, delete_files
 from thermocline.iceberg.rewrite import standing
-from thermocline.kafka.log import Log
-from thermocline.process.clock import Clock, SystemClock
 from thermocline.process.logs import fields
 from thermocline.rules.identity import check_identity, check_log, check_not_compacted, check_tombstones
 from thermocline.rules.keys import named_columns
@@ -57,55 +53,19 @@ from thermocline.rules.seam import check_against_log
 from thermocline.text.shown import json_text
 
 if TYPE_CHECKING:
+    import threading
+
     from pyiceberg.table import Table
 
+    from thermocline.kafka.log import Log
+    from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings, TableSettings
 
-# A broker that restarts is back in some five seconds; asking sooner only fills the log.
-RETRY_SECONDS = 5.0
-# A commit that Iceberg refuses again and again, on a table read anew each time, will be refused for ever.
-REJECTIONS_MAX = 5
-# Between two turns of upkeep; also what one may take, its commit included.
-TURN_SECONDS = 1.0
 # Batches in a row that were lost to a rewrite by others: somebody rewrites the table all the time.
 REWRITES_MAX = 5
 
 _logger = logging.getLogger(__name__)
-
-
-def run(
-    settings: Settings,
-    name: str,
-    once: bool,
-    stop: threading.Event,
-    clock: Clock | None = None,
-    on_commit: Callable[[], None] = lambda: None,
-    upkeep: Upkeep | None = None,
-) -> int:
-    """Own the table and ingest into it until ``stop`` is set; the exit code.
-
-    ``on_commit`` is called after each commit that landed; it must return at once, and not fail. ``upkeep``
-    has its turns between batches, but not with ``once``.
-
-    With ``once``, only up to the ends that the log has at the start; `ExitCode.NOTHING_TO_DO` where the table
-    is already there. Without it, errors that pass by themselves (a broker away, a catalog locked) are waited
-    out. Raises every other error, after which the table is as its last commit left it.
-    """
-    clock = clock or SystemClock()
-    if once and is_up_to_date(settings, name, clock):
-        return ExitCode.NOTHING_TO_DO  # known without Spark, and without taking the table from its owner
-    try:
-        owner = Owner.open(settings, name, clock, stop)
-    except StoppedWaiting:
-        return ExitCode.PARTLY_DONE if once else ExitCode.DONE
-    owner.on_commit = on_commit
-    if upkeep is not None and not once:
-        owner.upkeep = upkeep
-    try:
-        return owner.catch_up(stop) if once else owner.follow(stop)
-    finally:
-        owner.close()
 
 
 class Upkeep(Protocol):
@@ -152,7 +112,8 @@ class NoUpkeep:
 class Owner:
     """One process that commits to one table; ``open`` makes one.
 
-    ``live_files`` says which files a snapshot of the table has; ``on_commit`` hears of each that landed.
+    ``live_files`` says which files a snapshot of the table has; ``on_commit`` hears of each that landed: it
+    must return at once, and not fail. ``lag_records`` is as of the last step.
     """
 
     settings: TableSettings
@@ -173,6 +134,7 @@ class Owner:
     bytes_per_record: float = 0.0
     must_reload: bool = False
     rewrites_met: int = 0
+    lag_records: int = 0
     mark: Mark | None = None
     standstill: Standstill = field(default_factory=Standstill)
 
@@ -184,7 +146,7 @@ class Owner:
         clock: Clock,
         stop: threading.Event | None = None,
         engine: Engine | None = None,
-    ) -> Owner:
+    ) -> Self:
         """Check definition and topics, wait until nobody holds the table, start the engine, take ownership.
 
         An ``engine`` that is handed in runs already, and outlives the owner.
@@ -196,38 +158,39 @@ class Owner:
             OwnerLost: another owner took the table at the same moment.
             StoppedWaiting: ``stop`` was set before the table was free.
         """
-        claim = Claim.of(settings, name, clock)
-        definition = _agreed(claim.definition, settings, name)
-        state = claim.state()
-        log = Log(settings.kafka)
-        check_log(name, state, log, definition, clock.now_ms())
-        policy = BadRecordsPolicy.of(definition, settings.table(name))
-        check_dead_letter_topic(policy, log)
-        quarantine = open_quarantine(claim.table.catalog, name, definition.identifier)
-        client_config, registry = settings.kafka.client_config(), settings.registry.client()
-        claim.wait_until_free(stop)
+        opening = Opening.of(settings, name, clock)
+        opening.claim.wait_until_free(stop)
         with ExitStack() as undo:
             running = engine or start_engine(settings, name)
             if engine is None:
                 undo.callback(running.stop)
-            owned = claim.take(running.jvm)
+            owner = cls.take(opening, running, clock)
+            owner.ends_engine = engine is None
+            undo.pop_all()
+        return owner
+
+    @classmethod
+    def take(cls, opening: Opening, engine: Engine, clock: Clock) -> Self:
+        """Take ownership of a table that nobody holds. Raises as `open`."""
+        settings, name = opening.settings, opening.claim.name
+        with ExitStack() as undo:
+            owned = opening.claim.take(engine.jvm, log=opening.log)
             undo.callback(owned.release)
-            definition = _agreed(owned.definition, settings, name)
+            definition = agreed(owned.definition, settings, name)
             table, state = owned.table, owned.state
-            topic_ids = dict(state.topic_ids)
+            topic_ids, client_config = dict(state.topic_ids), opening.client_config
+            location, registry = opening.quarantine.location(), opening.registry
             owner = cls(
                 settings=settings.table(name),
                 definition=definition,
-                log=log,
+                log=opening.log,
                 table=table,
-                task=ReadTask(
-                    definition, client_config, table.io, quarantine.location(), topic_ids, registry
-                ),
-                engine=running,
-                ends_engine=engine is None,
+                task=ReadTask(definition, client_config, table.io, location, topic_ids, registry),
+                engine=engine,
+                ends_engine=False,
                 committer=owned.committer,
                 lease=owned.lease,
-                bad_records=BadRecords(policy, quarantine, client_config),
+                bad_records=BadRecords(opening.policy, opening.quarantine, client_config),
                 position=Position.of(state, live_files(table, state.snapshot_id, name)),
                 clock=clock,
             )
@@ -236,11 +199,15 @@ class Owner:
         measures.opened(name, interval_seconds, owned.settled, owner.position.files, clock.now_ms())
         return owner
 
-    def close(self) -> None:
-        """Free the table and end the engine; the table stays as its last commit left it."""
+    def close(self, error: ThermoclineError | None = None) -> None:
+        """Free the table and end the engine; the table stays as its last commit left it.
+
+        ``error`` is what ends the owner, if anything does.
+        """
         try:
-            self.lease.release()
+            self.lease.release(error)
         finally:
+            measures.closed(self._name)
             self.upkeep.close()
             if self.ends_engine:
                 self.engine.stop()
@@ -254,39 +221,8 @@ class Owner:
         warn(self._name, self.log.open_transactions(self.definition.topics))
         return ExitCode.DONE if self.position.seam.at_least(goal) else ExitCode.PARTLY_DONE
 
-    def follow(self, stop: threading.Event) -> int:
-        """A batch every commit interval, at once while behind, until told to stop."""
-        rejections = 0
-        while not stop.is_set():
-            started_at = self.clock.monotonic()
-            try:
-                is_behind = self.step()
-                rejections = 0
-                self._maintain()
-                if not is_behind:
-                    interval_seconds = self.settings.commit_interval_seconds * self.upkeep.slowdown
-                    self._rest(started_at + interval_seconds, stop)
-            except ThermoclineError as error:
-                rejections += isinstance(error, CommitRejected)
-                if not error.retryable or rejections == REJECTIONS_MAX:
-                    raise
-                _logger.warning(
-                    "will try again", extra=fields(table=self._name, code=error.code, detail=str(error))
-                )
-                stop.wait(RETRY_SECONDS)
-                self.must_reload = True
-        return ExitCode.DONE
-
-    def _rest(self, until: float, stop: threading.Event) -> None:
-        """Until the next batch is due; upkeep goes on, but for a turn that might not end before that."""
-        while not self.must_reload and (seconds := until - self.clock.monotonic()) > 0:
-            if stop.wait(min(seconds, TURN_SECONDS)):
-                return
-            self.lease.check()
-            if until - self.clock.monotonic() >= TURN_SECONDS:
-                self._maintain()
-
-    def _maintain(self) -> None:
+    def maintain(self) -> None:
+        """A turn of upkeep, between two batches. Raises what `Upkeep.turn` raises."""
         try:
             self.upkeep.turn(self)
         except ForeignSnapshot:
@@ -352,6 +288,7 @@ class Owner:
         held = self.log.open_transactions(topics)
         warn(self._name, self.standstill.long_open(held, self.position.seam, self.clock.monotonic()))
         measures.stepped(self._name, batch.end, ends, self.clock.now_ms())
+        self.lag_records = lag_of(batch.end, ends)
         return batch.end != ends
 
     def _run(self, batch: Batch, planned: Mark) -> None:
@@ -491,11 +428,3 @@ class Owner:
     @property
     def _name(self) -> str:
         return self.definition.name
-
-
-def _agreed(definition: LiveTable, settings: Settings, name: str) -> LiveTable:
-    """The table's definition. Raises `DefinitionDiffers` where the configuration says something else."""
-    differences = definition.differences(settings.table(name).definition(name))
-    if differences:
-        raise DefinitionDiffers(table=name, differences=differences)
-    return definition

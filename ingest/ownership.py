@@ -124,6 +124,12 @@ class Claim:
         )
         return cls(settings, name, table, definition, epoch_of(table.properties, name), lease)
 
+    def look_again(self) -> None:
+        """Take the table as it is now, where an owner lives whose end is waited for."""
+        self.table = load_table(self.table.catalog, self.name, self.definition.identifier)
+        self.definition = definition_of(self.table, self.name)
+        self.epoch_seen, self.rewrite = epoch_of(self.table.properties, self.name), None
+
     def state(self) -> SnapshotState:
         """What our newest snapshot says, also where others have rewritten files on top of it since.
 
@@ -139,8 +145,10 @@ class Claim:
         """
         self.lease.wait_until_free(stop)
 
-    def take(self, jvm: Any, onto: Onto | None = None) -> Owned:
+    def take(self, jvm: Any, onto: Onto | None = None, log: Log | None = None) -> Owned:
         """Take the epoch, say so in the lease, and settle what owners before left unknown.
+
+        ``log`` is of the configured cluster; a client of its own otherwise.
 
         Raises what `own_table` raises, and `CommitUnknown`, after which it may be tried again.
         """
@@ -150,7 +158,7 @@ class Claim:
         catalog = JavaCatalog(jvm, self.settings.catalog)
         store = JavaMetadata(jvm, catalog.load(self.definition.identifier, self.definition.name))
         committer = Committer(store, self.name, self.definition.version, self.table)
-        log = Log(self.settings.kafka)
+        log = log or Log(self.settings.kafka)
         taken = self.take_as(committer, onto)
         return Owned(
             taken.definition,

@@ -50,6 +50,11 @@ def plan_batch(seam: Seam, log_ends: Seam, records_max: int) -> Batch:
     return Batch(ranges, seam.advanced(ranges), log_ends)
 
 
+def lag_of(seam: Seam, log_ends: Seam) -> int:
+    """Offsets from the seam to the log's ends."""
+    return sum(max(log_ends.get((topic, p), offset) - offset, 0) for topic, p, offset in seam.items())
+
+
 def split_for_tasks(ranges: Sequence[OffsetRange], tasks: int) -> list[list[OffsetRange]]:
     """The ranges as one list per task, none empty; within a task all are of different partitions.
 

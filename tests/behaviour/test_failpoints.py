@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from embedded.stack import Stack
-from ingest import owner as ingest_owner
+from ingest import turns
 from ingest.owner import Owner
 from ingest.quarantine import open_quarantine, read_rows
 from tests.behaviour.armed import FAILS_BEFORE, armed_owners, error_like, has_fired
@@ -43,13 +43,18 @@ CASES = error_like(Process.INGEST, Process.TASK)
 LIVES_MAX = 4
 
 
+@pytest.fixture(autouse=True)
+def _soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "RETRY_SECONDS", 0.05)
+
+
 class UntilCaughtUp(threading.Event):
-    """What tells an owner to stop: that it has nothing to do. It never waits."""
+    """What tells an owner to stop: that it has nothing to do. It waits only to try again."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        if timeout != ingest_owner.RETRY_SECONDS:
+        if timeout is None or timeout > turns.RETRY_SECONDS:
             self.set()
-        return self.is_set()
+        return super().wait(timeout)
 
 
 class Ingest:
@@ -75,7 +80,7 @@ class Ingest:
     def live_once(self) -> Exception | None:
         """Ingest goes on, by a new owner where the one before has ended; what ends it before it caught up."""
         try:
-            (self.owner or self.take()).follow(UntilCaughtUp())
+            turns.follow(self.owner or self.take(), UntilCaughtUp())
         except Exception as error:  # noqa: BLE001  what it is, is the point's
             self.let_go()
             return error

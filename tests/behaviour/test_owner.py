@@ -23,7 +23,8 @@ from py4j.protocol import Py4JJavaError
 from embedded.oracle import RowKey
 from embedded.ports import free_ports
 from embedded.stack import TABLE, TOPIC, Stack
-from ingest import owner as ingest_owner
+from ingest import run as ingest_run
+from ingest import turns
 from ingest.batch import BatchResult
 from ingest.java import JavaCatalog
 from ingest.owner import Owner
@@ -224,10 +225,11 @@ def test_ingest_told_to_stop_while_it_waits_for_the_table_ends_without_starting_
     object_path = owner_object(rival_stack)
     elsewhere = {"boot_id": "another", "ended": "", "lease_seconds": 3_600}
     object_path.write_text(json.dumps(json.loads(object_path.read_text()) | elsewhere))
-    monkeypatch.setattr("ingest.owner.start_engine", None)
+    monkeypatch.setattr("ingest.run.start_engine", None)
     stop = threading.Event()
     stop.set()
-    assert ingest_owner.run(rival_stack.settings, TABLE, once=False, stop=stop) == 0
+    (ended,) = ingest_run.run(rival_stack.settings, [TABLE], once=False, stop=stop)
+    assert ended.exit_code == 0
     object_path.unlink()
 
 
@@ -244,6 +246,7 @@ class Outage(threading.Event):
 
     def wait(self, timeout: float | None = None) -> bool:
         self.waits += 1
+        super().wait(timeout)
         if self.waits == self._tries:
             self._catalog.write_bytes(self._content)
         elif self.waits > self._tries:
@@ -252,7 +255,7 @@ class Outage(threading.Event):
 
 
 def test_a_catalog_that_is_away_is_waited_out_and_nothing_is_lost_or_left(
-    rival_stack: Stack, new_owner: Callable[[Stack], Owner]
+    rival_stack: Stack, new_owner: Callable[[Stack], Owner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Goal: the batch that met the outage is thrown away and made again from the table as it then is.
 
@@ -266,7 +269,8 @@ def test_a_catalog_that_is_away_is_waited_out_and_nothing_is_lost_or_left(
     files_before = data_files(rival_stack)
     outage = Outage(rival_stack.folder / "data" / "catalog.db", tries=3)
 
-    assert owner.follow(outage) == 0
+    monkeypatch.setattr(turns, "RETRY_SECONDS", 0.1)
+    turns.follow(owner, outage)
 
     assert outage.waits > 3
     assert table_rows(rival_stack)[APP, "u1", "plan"] == "after the outage"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from ingest.owner import REWRITES_MAX, Owner
+from ingest.turns import IngestedTable
 from thermocline.errors import ForeignSnapshot
 from thermocline.process.clock import SystemClock
 
@@ -60,5 +60,7 @@ def test_a_rewrite_that_only_maintenance_met_is_taken_over_before_the_next_batch
     owner.clock = SystemClock()
     owner.upkeep = cast(Any, SimpleNamespace(turn=met))
     owner.must_reload = False
-    owner._rest(owner.clock.monotonic() + 3_600, threading.Event())
+    table = IngestedTable("t", owner.clock, owner=owner, due_at=owner.clock.monotonic() + 3_600)
+    table.maintain()
     assert owner.must_reload
+    assert table.due_at <= owner.clock.monotonic()

@@ -32,11 +32,10 @@ from thermocline.cli import (
     views,
 )
 from thermocline.cli.answered import exit_now
-from thermocline.cli.output import error_document, show_error
+from thermocline.cli.output import show_error
 from thermocline.cli.session import Session
 from thermocline.errors import DependencyMissing, ExitCode, InternalError, ThermoclineError
 from thermocline.process import logs
-from thermocline.process.logs import fields
 from thermocline.text.typed import typed
 
 INTERRUPTED: Final = 130  # what shells give for a command that ended by Ctrl-C
@@ -139,11 +138,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _fail(error: ThermoclineError, arguments: Sequence[str], bug: Exception | None = None) -> int:
-    """With --log-json stderr is a log, and the error is a line of it."""
-    if "--log-json" in arguments:
-        log.error("command failed", extra=fields(**error_document(error)))
-    else:
-        show_error(error, as_json="--json" in arguments)
+    show_error(error, as_json="--json" in arguments, is_log="--log-json" in arguments)
     log.debug("where it came from", exc_info=bug or error)
     if os.environ.get(TRACEBACK_VARIABLE) == "1":
         traceback.print_exception(bug or error)

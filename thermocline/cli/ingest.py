@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,16 +17,20 @@ from thermocline.cli.output import counted, say, show, table
 from thermocline.cli.publishing import published
 from thermocline.cli.session import AsJson, TableName, session_of
 from thermocline.cli.stopping import stop_event
-from thermocline.errors import ExitCode, TransactionOpen
+from thermocline.errors import ConfigInvalid, ExitCode, TransactionOpen
 from thermocline.text.typed import command
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ingest.resume import Accepted
+    from ingest.run import Ended
     from thermocline.settings import Settings
 
 _FACT = typer.Option(metavar="FACT", help="A fact, as printed by the error. Repeat for each fact.")
+SomeTables = Annotated[
+    list[str] | None, typer.Argument(metavar="[TABLE]...", help="Table names, as in [tables.NAME].")
+]
 Facts = Annotated[list[str], _FACT]
 OptionalFacts = Annotated[list[str] | None, _FACT]
 
@@ -34,35 +40,85 @@ app = typer.Typer(help="Write records from Kafka to a table, and inspect progres
 @app.command()
 def run(
     context: typer.Context,
-    name: TableName,
+    names: SomeTables = None,
     once: Annotated[
         bool, typer.Option("--once", help="Exit after committing everything that Kafka holds now.")
+    ] = False,
+    standby: Annotated[
+        bool,
+        typer.Option(
+            "--standby", help="Wait while another process owns a table, and take over when its lease ends."
+        ),
     ] = False,
     metrics_port: MetricsPort = None,
     as_json: AsJson = False,
 ) -> int:
-    """Own the table, and commit the records of its topics.
+    """Own tables, and commit the records of their topics. Default: all configured tables.
 
-    Runs until SIGTERM or Ctrl-C. Only one process owns a table; it also maintains it.
+    Runs until SIGTERM or Ctrl-C. Only one process owns a table; it also maintains it. A table that stops with
+    an error leaves the others running; at the end its error is printed, and the exit code is its own (of
+    several, the highest).
     """
+    if once and standby:
+        raise typer.BadParameter("give either --once or --standby")
     session = session_of(context)
     settings = session.settings()
-    settings.table(name)
+    tables = _chosen(settings, names or ())
     session.configure_logs("info")
-    from ingest import owner
+    from ingest.run import Beside
+    from ingest.run import run as run_ingest
     from maintenance.upkeep import TableUpkeep
     from thermocline.process.clock import SystemClock
     from thermocline.process.title import entitle
 
-    entitle(f"ingest {name}")
+    entitle(f"ingest {tables[0]}" if len(tables) == 1 else f"ingest {len(tables)} tables")
 
-    with stop_event() as stop, metrics_served(metrics_port), published(settings, name) as publish:
-        upkeep = TableUpkeep(settings.maintenance, SystemClock()) if settings.maintenance.enabled else None
-        code = owner.run(settings, name, once, stop, on_commit=publish, upkeep=upkeep)
+    def upkeep() -> TableUpkeep:
+        return TableUpkeep(settings.maintenance, SystemClock())
+
+    with stop_event() as stop, metrics_served(metrics_port), ExitStack() as publishing:
+        published_by = {name: publishing.enter_context(published(settings, name)) for name in tables}
+        beside = Beside(published_by.__getitem__, upkeep if settings.maintenance.enabled else None)
+        ended = run_ingest(settings, tables, once, stop, beside=beside, standby=standby)
+    if len(ended) == 1 and ended[0].error is not None:
+        raise ended[0].error
     if once:
-        words = "nothing to do" if code == ExitCode.NOTHING_TO_DO else "done"
-        show({"table": name, "outcome": words, "exit_code": code}, Text(f"{name}: {words}"), as_json)
-    return code
+        _show_ended(ended, as_json)
+    for one in ended:
+        if one.error is not None:
+            session.show_error(one.error, as_json)
+    return _exit_code([one.exit_code for one in ended])
+
+
+def _chosen(settings: Settings, names: Sequence[str]) -> tuple[str, ...]:
+    """The tables in the order of the configuration. Raises `UnknownTable` and `ConfigInvalid`."""
+    for name in names:
+        settings.table(name)
+    if not settings.tables:
+        raise ConfigInvalid(of="[tables]", problems=("no table is configured",))
+    return tuple(name for name in settings.tables if not names or name in names)
+
+
+def _exit_code(codes: Sequence[int]) -> int:
+    """Of several tables: that of the gravest end; nothing was to do only where that is so for each."""
+    if all(code == ExitCode.NOTHING_TO_DO for code in codes):
+        return ExitCode.NOTHING_TO_DO
+    return max(code if code != ExitCode.NOTHING_TO_DO else ExitCode.DONE for code in codes)
+
+
+def _show_ended(ended: Sequence[Ended], as_json: bool) -> None:
+    documents = [
+        {"table": one.table, "outcome": _outcome(one), "exit_code": int(one.exit_code)} for one in ended
+    ]
+    text = Text("\n".join(f"{one['table']}: {one['outcome']}" for one in documents))
+    code = _exit_code([one.exit_code for one in ended])
+    show(documents[0] if len(ended) == 1 else {"tables": documents, "exit_code": code}, text, as_json)
+
+
+def _outcome(ended: Ended) -> str:
+    if ended.error is not None:
+        return f"stopped [{ended.error.code}]"
+    return "nothing to do" if ended.exit_code == ExitCode.NOTHING_TO_DO else "done"
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -15,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from thermocline.errors import ConfirmationMissing
+from thermocline.process.logs import fields
 from thermocline.text.shown import json_text
 from thermocline.text.typed import PROGRAM, as_typed
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 UNBOUNDED_WIDTH: Final = 100_000
 LABEL_WIDTH: Final = 10
 COMMAND: Final = f"{PROGRAM} "
+
+log = logging.getLogger(__name__)
 
 
 def show(document: object, text: RenderableType, as_json: bool) -> None:
@@ -83,9 +87,12 @@ def error_document(error: ThermoclineError) -> dict[str, object]:
     }
 
 
-def show_error(error: ThermoclineError, as_json: bool) -> None:
-    """An error, on stderr."""
+def show_error(error: ThermoclineError, as_json: bool, is_log: bool = False) -> None:
+    """An error, on stderr; a line of the log where that goes there as JSON."""
     document = error_document(error)
+    if is_log:
+        log.error("command failed", extra=fields(**document))
+        return
     if as_json:
         sys.stderr.write(json.dumps(document, ensure_ascii=False) + "\n")
         return

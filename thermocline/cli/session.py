@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from thermocline.cli.output import show_error
 from thermocline.process import logs
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from thermocline.errors import ThermoclineError
     from thermocline.settings import Settings
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -39,6 +41,10 @@ class Session:
     def configure_logs(self, level: logs.Level) -> None:
         """Logs at a command's own level, unless --log-level says otherwise."""
         logs.configure(self.log_level or level, self.log_json)
+
+    def show_error(self, error: ThermoclineError, as_json: bool) -> None:
+        """An error on standard error, which is a log with --log-json."""
+        show_error(error, as_json, self.log_json)
 
 
 def session_of(context: typer.Context) -> Session:

@@ -29,6 +29,7 @@ from thermocline.errors import (
     ServerUnreachable,
     ThermoclineError,
     TrinoUnreachable,
+    all_errors,
 )
 
 if TYPE_CHECKING:
@@ -45,6 +46,17 @@ TABLES_SECONDS_MIN: Final = 1.0  # of these, so much is kept for what is asked o
 SERVER_TIMEOUT_SECONDS: Final = 1.3  # a server that is well answers in milliseconds
 ANSWER_BYTES_MAX: Final = 1 << 20  # ours is a few kilobytes; whatever else listens there may send without end
 ACCEPTED_SHOWN_MAX: Final = 10  # of what was accepted in the table's life, the newest
+OWNER_FACTS: Final = (
+    "host",
+    "pid",
+    "epoch",
+    "since",
+    "renewed",
+    "lease_seconds",
+    "ended",
+    "stopped_by",
+    "stopped_because",
+)
 LISTENING_ON_ALL: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 -- to be asked, not listened on
 
 
@@ -75,6 +87,8 @@ def status(
 
 def _exit_code(report: dict[str, Any]) -> int:
     problems: list[int] = [entry["error"]["exit_code"] for entry in report["tables"] if "error" in entry]
+    stopped = {entry.get("owner", {}).get("stopped_by") for entry in report["tables"] if "error" not in entry}
+    problems += [error.exit_code for code, error in all_errors().items() if code in stopped]
     is_away = any("error" in report[source] for source in StatusSource if source in report)
     if (
         is_away
@@ -190,6 +204,7 @@ def _look(
     trino: Trino | None,
 ) -> None:
     """Adds to a table's entry what it finds, piece by piece: of what hangs, the rest is there."""
+    from ingest.lease import holder_of
     from thermocline.iceberg.catalog import ACCEPTED_PROPERTY, current_state, definition_of, load_table
     from thermocline.process.clock import SystemClock
     from thermocline.rules.identity import check_log
@@ -197,6 +212,8 @@ def _look(
     name = entry["table"]
     try:
         loaded = load_table(open_catalog(settings.catalog), name, entry["identifier"])
+        if (holder := holder_of(loaded.io, loaded.location())) is not None:
+            entry["owner"] = {fact: getattr(holder, fact) for fact in OWNER_FACTS}
         # Before anything that may fail: whoever looks why wants to see what was done before.
         entry["accepted"] = json.loads(loaded.properties.get(ACCEPTED_PROPERTY, "[]"))[-ACCEPTED_SHOWN_MAX:]
         state = current_state(loaded, name)
@@ -295,6 +312,8 @@ def _remark(entry: dict[str, Any]) -> str:
     if "error" in entry:
         error = entry["error"]
         return f"[{error['code']}] {error['what']}  next: {_first_line(error['next'])}"
+    if (owner := entry.get("owner", {})).get("stopped_by"):
+        return f"ingest stopped {owner['ended']}: [{owner['stopped_by']}] {owner['stopped_because']}"
     if "unanswered" in entry:
         return f"no answer within {ANSWER_SECONDS_MAX:g} s"
     if "snapshot" not in entry:

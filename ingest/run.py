@@ -1,0 +1,181 @@
+"""Ingest into some of the configured tables, in this process: each owned by itself, all on one engine."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ingest.engine import Engine, start_engine
+from ingest.lease import StoppedWaiting
+from ingest.opening import Opening
+from ingest.owner import Owner
+from ingest.progress import is_up_to_date
+from ingest.turns import WATCH_SECONDS, WATCHES_PER_SECOND, IngestedTable, Opener, Turns
+from thermocline.errors import ExitCode, ThermoclineError
+from thermocline.kafka.log import Log
+from thermocline.process.clock import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from ingest.lease import Say
+    from ingest.owner import Upkeep
+    from thermocline.settings import Settings
+
+__all__ = ["Beside", "Ended", "run"]
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How ingest into a table ended; ``error`` is what it stopped with, which has the exit code, too."""
+
+    table: str
+    exit_code: int
+    error: ThermoclineError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What goes on beside the batches, by table.
+
+    ``on_commit`` gives what is called after each commit that landed, and ``upkeep`` what has its turns
+    between batches, but not with ``once``; none where it is None.
+    """
+
+    on_commit: Callable[[str], Callable[[], None]] = lambda _: lambda: None
+    upkeep: Callable[[], Upkeep] | None = None
+
+
+def run(
+    settings: Settings,
+    names: Sequence[str],
+    once: bool,
+    stop: threading.Event,
+    clock: Clock | None = None,
+    beside: Beside | None = None,
+    standby: bool = False,
+) -> tuple[Ended, ...]:
+    """Own the tables and ingest into them until ``stop`` is set; how it ended for each.
+
+    With ``once``, one table after the other, and only up to the ends that the log has then;
+    `ExitCode.NOTHING_TO_DO` where the table is already there. Without it, errors that pass by themselves (a
+    broker away, a catalog locked) are waited out; of a single table only once it is owned. Any other error
+    stops the table that met it, which is as its last commit left it.
+
+    With ``standby``, a table that another process owns is waited for, with the engine running; so is one that
+    was lost to another.
+    """
+    running = _Running(settings, clock or SystemClock(), beside or Beside(), _engine_title(names))
+    try:
+        if once:
+            return tuple(running.caught_up(name, stop) for name in names)
+        return running.followed(names, stop, standby)
+    finally:
+        running.stop_engine()
+
+
+@dataclass(slots=True)
+class _Running:
+    """What the tables share. Engine and client of the log begin when the first table needs them."""
+
+    settings: Settings
+    clock: Clock
+    beside: Beside
+    title: str
+    _engine: Engine | ThermoclineError | None = None
+    _log: Log | None = field(default=None)
+
+    def followed(self, names: Sequence[str], stop: threading.Event, standby: bool) -> tuple[Ended, ...]:
+        tables = [
+            IngestedTable(
+                name,
+                self.clock,
+                self._opener(name),
+                waits_out=standby or len(names) > 1,
+                is_standby=standby,
+                watch_seconds=max(WATCH_SECONDS, len(names) / WATCHES_PER_SECOND),
+            )
+            for name in names
+        ]
+        if standby:
+            try:
+                self._started_engine()
+            except ThermoclineError as error:
+                return tuple(Ended(name, error.exit_code, error) for name in names)
+        Turns(tables, self.clock).follow(stop)
+        return tuple(
+            Ended(one.name, ExitCode.DONE if one.error is None else one.error.exit_code, one.error)
+            for one in tables
+        )
+
+    def caught_up(self, name: str, stop: threading.Event) -> Ended:
+        try:
+            return Ended(name, self._catch_up(name, stop))
+        except ThermoclineError as error:
+            return Ended(name, error.exit_code, error)
+
+    def stop_engine(self) -> None:
+        if self._engine is not None and not isinstance(self._engine, ThermoclineError):
+            self._engine.stop()
+
+    def _catch_up(self, name: str, stop: threading.Event) -> int:
+        if stop.is_set():
+            return ExitCode.PARTLY_DONE
+        # Known without an engine, and without taking the table from its owner.
+        if is_up_to_date(self.settings, name, self.clock):
+            return ExitCode.NOTHING_TO_DO
+        try:
+            opening = self._opening(name)
+            opening.claim.wait_until_free(stop)
+        except StoppedWaiting:
+            return ExitCode.PARTLY_DONE
+        owner = self._owner(opening)
+        error: ThermoclineError | None = None
+        try:
+            return owner.catch_up(stop)
+        except ThermoclineError as stopped:
+            error = stopped
+            raise
+        finally:
+            owner.close(error)
+
+    def _opener(self, name: str) -> Opener:
+        lines = iter((_logger.info,))  # a standby watches its owner again and again
+
+        def say(line: str) -> None:
+            next(lines, _logger.debug)(line)
+
+        def take(opening: Opening) -> Owner:
+            owner = self._owner(opening)
+            if self.beside.upkeep is not None:
+                owner.upkeep = self.beside.upkeep()
+            return owner
+
+        return Opener(lambda: self._opening(name, say), take)
+
+    def _opening(self, name: str, say: Say | None = None) -> Opening:
+        self._log = self._log or Log(self.settings.kafka)
+        return Opening.of(self.settings, name, self.clock, self._log, say)
+
+    def _owner(self, opening: Opening) -> Owner:
+        owner = Owner.take(opening, self._started_engine(), self.clock)
+        owner.on_commit = self.beside.on_commit(opening.claim.name)
+        return owner
+
+    def _started_engine(self) -> Engine:
+        """Started once: where that fails, it fails for all tables."""
+        if self._engine is None:
+            try:
+                self._engine = start_engine(self.settings, self.title)
+            except ThermoclineError as error:
+                self._engine = error
+        if isinstance(self._engine, ThermoclineError):
+            raise self._engine
+        return self._engine
+
+
+def _engine_title(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} tables"
