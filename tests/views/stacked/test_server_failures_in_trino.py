@@ -37,9 +37,10 @@ from tests.views.stacked.hot_server import (
 )
 from tests.views.stacked.viewed import ask
 
-pytestmark = [pytest.mark.trino, pytest.mark.full]
-
 ROUNDS = int(os.environ.get("VIEWS_TEST_FAULTS", "14"))
+ROUND_SECONDS_MAX = 200  # a server starts within 180, or the round fails
+pytestmark = [pytest.mark.trino, pytest.mark.full, pytest.mark.timeout(ROUND_SECONDS_MAX * ROUNDS)]
+
 TABLE = "hot_broken"
 STALE_AFTER_SECONDS = 3.0
 REFUSALS = ("[live-view-refused]", "[not-ready]", "remote Thrift server")
