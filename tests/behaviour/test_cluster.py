@@ -268,11 +268,3 @@ def test_code_that_a_machine_has_no_module_for_is_told(stack: Stack, tmp_path: P
         assert "No module named" in failed.value.detail
     finally:
         owner.close()
-
-
-def test_a_cluster_that_does_not_answer_is_told_and_the_table_stays_free(stack: Stack) -> None:
-    spark = stack.settings.spark.model_copy(update={"master": "spark://127.0.0.1:1"})
-    with pytest.raises(EngineFailed):
-        Owner.open(stack.settings.model_copy(update={"spark": spark}), TABLE, SystemClock())
-    with owning(stack) as owner:
-        land(owner)
