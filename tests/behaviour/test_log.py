@@ -116,7 +116,7 @@ def test_tails_that_share_a_consumer_lose_and_repeat_nothing_and_none_waits_for_
     monkeypatch.setattr(shared_tail, "WAITING_BYTES_MAX", 100_000)
     config, clock = settings.client_config(), SystemClock()
     producer = Producer({**config, "linger.ms": 0, "log_level": 0})
-    for topic in ("busy", "quiet"):
+    for topic in ("taken-late", "taken-soon"):
         broker.create_topic(topic, 2)
     shared = shared_tail.SharedConsumer(config, 2, clock)
 
@@ -142,24 +142,24 @@ def test_tails_that_share_a_consumer_lose_and_repeat_nothing_and_none_waits_for_
         return read
 
     try:
-        (busy, share), (quiet, _) = tail_of("busy"), tail_of("quiet")
-        assert shared.share(Seam.of({"busy": {1: 0}})) is None
+        (late, share), (soon, _) = tail_of("taken-late"), tail_of("taken-soon")
+        assert shared.share(Seam.of({"taken-late": {1: 0}})) is None
         many = [b"%04d" % number + 10_000 * b"x" for number in range(200)]
-        send("busy", many)
+        send("taken-late", many)
         wait_for(lambda: share.is_paused)
-        send("quiet", [b"1", b"2"])
-        assert read_until(quiet, 2) == [b"1", b"2"]
-        assert read_until(busy, len(many)) == many
-        send("busy", [b"one more"])
-        assert read_until(busy, 1) == [b"one more"]
+        send("taken-soon", [b"1", b"2"])
+        assert read_until(soon, 2) == [b"1", b"2"]
+        assert read_until(late, len(many)) == many
+        send("taken-late", [b"one more"])
+        assert read_until(late, 1) == [b"one more"]
 
         def are_at_their_ends() -> bool:
-            return all(not tail.poll(0.1) and len(tail.reached_end_at()) == 2 for tail in (busy, quiet))
+            return all(not tail.poll(0.1) and len(tail.reached_end_at()) == 2 for tail in (late, soon))
 
         wait_for(are_at_their_ends)
-        quiet.close()
-        again, _ = tail_of("quiet")
-        send("quiet", [b"3"])
+        soon.close()
+        again, _ = tail_of("taken-soon")
+        send("taken-soon", [b"3"])
         assert read_until(again, 3) == [b"1", b"2", b"3"]
     finally:
         shared.close()

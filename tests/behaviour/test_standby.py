@@ -21,7 +21,7 @@ TAKING_OVER = "the owner has ended; taking over"
 
 @pytest.fixture(scope="module")
 def several(new_stack: Callable[..., Stack]) -> Several:
-    return Several(new_stack("standby"), NAMES, lease_seconds=3.0)
+    return Several(new_stack("standby"), NAMES, lease_seconds=5.0)
 
 
 def standby(several: Several) -> Command:
