@@ -87,6 +87,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "serving.host": "Address to listen on.",
     "serving.port": "Port to listen on.",
     "serving.workers": "Number of API processes, which share the port.",
+    "serving.tailers": "Maximum number of tailer processes; with more tables, a process tails several.",
     "serving.state_dir": "Folder for the hot tier and the cold index, on a local disk.",
     "serving.hot_bytes_max": (
         "Maximum size of a table's hot tier on disk. When it is reached, the tailer pauses; a command "

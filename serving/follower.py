@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # A commit is served this much later than it could be; the answers are right all the time.
 FOLLOW_SECONDS: Final = 1.0
+# Of all tables of a process: each reads the table's metadata, which takes milliseconds.
+LOOKS_PER_SECOND: Final = 5
 # A thread that hangs in the catalog is a daemon: the process does not wait longer for it.
 STOP_SECONDS: Final = 2.0
 
@@ -111,12 +113,14 @@ class Follower:
     ``step`` is one look; started, it takes them in a thread of its own.
     """
 
-    def __init__(self, table: str, loader: Loader, publisher: SnapshotPublisher) -> None:
+    def __init__(self, table: str, loader: Loader, publisher: SnapshotPublisher, tables: int = 1) -> None:
+        """``tables`` are followed by this process."""
         self.newest: PublishedSnapshot | None = None
         self.problem: ThermoclineError | None = None
         self._table = table
         self._loader = loader
         self._publisher = publisher
+        self._seconds = max(FOLLOW_SECONDS, tables / LOOKS_PER_SECOND)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="follower", daemon=True)
 
@@ -170,7 +174,7 @@ class Follower:
     def _follow(self) -> None:
         while not self._stop.is_set():
             self.step()
-            self._stop.wait(FOLLOW_SECONDS)
+            self._stop.wait(self._seconds)
 
     def _note(self, problem: ThermoclineError | None) -> None:
         if problem is not None:

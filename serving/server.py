@@ -1,4 +1,4 @@
-"""The server: one tailer process for each table, and API processes that share one port.
+"""The server: tailer processes, each for one table or several small ones, and API processes on one port.
 
 The parent only starts them, starts again what dies, and stops them all. Nothing passes through it.
 """
@@ -14,14 +14,15 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from serving.hot.disk import try_lock
-from serving.layout import LOCK, TAILER_STATUS
+from serving.layout import LOCK
 from serving.measures import MULTIPROCESS_FOLDER
+from serving.tailer_status import forget_status
 from thermocline.errors import ConfigInvalid, PortTaken, StateDirUnusable, ThermoclineError
 from thermocline.iceberg.catalog import definition_of, load_table, open_catalog
 from thermocline.process import logs
@@ -74,14 +75,14 @@ def serve(settings: Settings, log_level: logs.Level = "info", log_json: bool = F
         entitle("serve")
         definitions = load_definitions(settings)
         for name in definitions:
-            _forget_status(settings, name)
+            forget_status(serving.state_dir / name)
         with tempfile.TemporaryDirectory(prefix="thermocline-metrics-") as metrics_folder:
             os.environ[MULTIPROCESS_FOLDER] = metrics_folder  # inherited by the workers
             endpoint = [] if trino is None else [trino.getsockname()]
             children = [
                 *(
-                    _Child(f"tailer {name}", _run_tailer, (settings, name, log_level, log_json))
-                    for name in definitions
+                    _Child(_tailer_title(names), _run_tailers, (settings, names, log_level, log_json))
+                    for names in dealt(tuple(definitions), serving.tailers)
                 ),
                 *(
                     _Child(
@@ -191,25 +192,29 @@ def _stop(children: list[_Child]) -> None:
             process.join()
 
 
-def _run_tailer(settings: Settings, name: str, log_level: logs.Level, log_json: bool) -> None:
+def dealt(names: Sequence[str], processes: int) -> list[tuple[str, ...]]:
+    """The tables by process: one each while there are enough, else in turn."""
+    return [tuple(names[number::processes]) for number in range(min(processes, len(names)))]
+
+
+def _tailer_title(names: Sequence[str]) -> str:
+    return f"tailer {names[0]}" if len(names) == 1 else f"tailer {names[0]} and {len(names) - 1} more"
+
+
+def _run_tailers(settings: Settings, names: tuple[str, ...], log_level: logs.Level, log_json: bool) -> None:
     """A tailer process."""
-    from serving.tailer import run_tailer  # noqa: PLC0415  # API workers need none of it
+    from serving.tailers import run_tailers  # noqa: PLC0415  # API workers need none of it
 
     stop = threading.Event()
     _become_child(log_level, log_json, stop.set)
-    _forget_status(settings, name)
     try:
-        run_tailer(settings, name, stop)
+        run_tailers(settings, names, stop)
     except ThermoclineError as error:
         log.error(  # noqa: TRY400  # it says itself what happened
-            "tailer failed", extra=fields(table=name, code=error.code, detail=error.what, next=error.next)
+            "tailer failed",
+            extra=fields(tables=list(names), code=error.code, detail=error.what, next=error.next),
         )
         sys.exit(error.exit_code)
-
-
-def _forget_status(settings: Settings, name: str) -> None:
-    """What an earlier tailer said of itself, such as that it had caught up, is not said of the next one."""
-    (settings.serving.state_dir / name / TAILER_STATUS).unlink(missing_ok=True)
 
 
 def _run_worker(

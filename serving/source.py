@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from thermocline.kafka.log import Log, Tail
+from thermocline.kafka.log import Log
+from thermocline.kafka.tail import Tail
 
 if TYPE_CHECKING:
+    from thermocline.kafka.shared_tail import SharedConsumer
     from thermocline.process.clock import Clock
     from thermocline.rules.seam import Seam
     from thermocline.settings import KafkaSettings
@@ -27,7 +29,11 @@ class LogSource(Protocol):
 class KafkaSource:
     """The log of a table in a Kafka cluster."""
 
-    def __init__(self, settings: KafkaSettings, table: str, clock: Clock) -> None:
+    def __init__(
+        self, settings: KafkaSettings, table: str, clock: Clock, shared: SharedConsumer | None = None
+    ) -> None:
+        """``shared`` reads for other tables of this process, too."""
+        self._shared = shared
         self._settings = settings
         self._table = table
         self._clock = clock
@@ -37,5 +43,6 @@ class KafkaSource:
         return Log(self._settings)
 
     def tail(self, start: Seam) -> Tail:
-        """A new consumer that begins there."""
-        return Tail(self._settings.client_config(), start, self._table, self._clock)
+        """A new consumer that begins there, or a share of one that reads none of its partitions yet."""
+        share = None if self._shared is None else self._shared.share(start)
+        return Tail(self._settings.client_config(), start, self._table, self._clock, share)

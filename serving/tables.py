@@ -22,6 +22,7 @@ from serving.answer import age_or_none
 from serving.cold.folder import ColdFolder
 from serving.cold.row_store import RowStore
 from serving.extract import Extract
+from serving.file_version import file_version
 from serving.hot.leases import ReaderLease
 from serving.hot.pinned import hold
 from serving.hot.view import HotReader
@@ -88,6 +89,7 @@ class ServedTable:
         self._leave_counts = leave_counts
         self._open_io = open_io
         self._open_changes = open_changes
+        self._tailer_said: tuple[object, dict[str, Any]] = None, {}
         self._lease: ReaderLease | None = None
         self._leased: ColdIndex | None = None  # the snapshot that the lease names
         self._is_gone = False
@@ -160,8 +162,13 @@ class ServedTable:
 
     def tailer(self) -> Mapping[str, Any]:
         """What the tailer last said of itself; empty before it first did, or where that can't be read."""
+        path = self._folder / TAILER_STATUS
         try:
-            status: dict[str, Any] = msgspec.json.decode((self._folder / TAILER_STATUS).read_bytes())
+            version = file_version(path)
+            known, status = self._tailer_said
+            if version is None or version != known:
+                status = msgspec.json.decode(path.read_bytes())
+                self._tailer_said = version, status
         except (OSError, msgspec.DecodeError):
             return {}
         return status

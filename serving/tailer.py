@@ -1,4 +1,4 @@
-"""The tailer: one process per table that reads the log from the seam on into the hot tier.
+"""The tailer of a table, which reads the log from the seam on into the hot tier.
 
 Each round takes what has arrived, decodes it, appends it in one transaction, and does what is due: seals that
 pins wait for, eviction behind the readers, a step of a merge. Bad records are counted and skipped; ingest
@@ -52,13 +52,18 @@ if TYPE_CHECKING:
     import threading
 
     from serving.source import LogSource
-    from thermocline.kafka.log import Log, Tail, TopicFacts
+    from thermocline.kafka.log import Log, TopicFacts
+    from thermocline.kafka.shared_tail import SharedConsumer
+    from thermocline.kafka.tail import Tail
     from thermocline.process.clock import Clock
     from thermocline.schemas.registry import SchemaRegistry
     from thermocline.settings import ServingSettings, Settings
 
 # One transaction each: a record waits 10 ms on average, and the rounds take a few percent of a core.
 ROUND_SECONDS: Final = 0.02
+# Where nothing comes, a round of one of many tables in a process lasts up to this. A record ends it at once;
+# an extract that pins the hot tier waits for its end.
+IDLE_SECONDS_MAX: Final = 0.25
 # What failed is tried again after this: soon after an outage, rarely enough to burden nobody.
 RETRY_SECONDS: Final = 2.0
 STATUS_SECONDS: Final = 1.0
@@ -70,18 +75,29 @@ NO_TIMES: Final[Mapping[str, int]] = {}
 log = logging.getLogger(__name__)
 
 
-def run_tailer(settings: Settings, table_name: str, stop: threading.Event) -> None:
-    """Tails a table until it is told to stop. Its state is in ``<state_dir>/<table>``."""
+def run_tailer(
+    settings: Settings,
+    table_name: str,
+    stop: threading.Event,
+    shared: SharedConsumer | None = None,
+    tables: int = 1,
+) -> None:
+    """Tails a table until it is told to stop. Its state is in ``<state_dir>/<table>``.
+
+    ``shared`` reads for all the ``tables`` that this process tails.
+    """
     folder = settings.serving.state_dir / table_name
     clock = SystemClock()
     follower = Follower(
         table_name,
         CatalogTable(settings.catalog, table_name, settings.table(table_name).identifier),
         ColdPublisher(folder / COLD),
+        tables,
     )
-    source = KafkaSource(settings.kafka, table_name, clock)
+    source = KafkaSource(settings.kafka, table_name, clock, shared)
     registry = settings.registry.client()
     tailer = Tailer(settings.serving, table_name, folder, follower, source, clock, stop.wait, registry)
+    tailer.idle_seconds = min(ROUND_SECONDS * tables, IDLE_SECONDS_MAX)
     follower.start()
     try:
         tailer.run(stop)
@@ -93,7 +109,8 @@ def run_tailer(settings: Settings, table_name: str, stop: threading.Event) -> No
 class Tailer:
     """Keeps the hot tier of one table at the log's end. For one thread.
 
-    ``wait`` is told for how many seconds nothing needs to be done; it may return sooner.
+    ``wait`` is told for how many seconds nothing needs to be done; it may return sooner. A round in which
+    nothing comes lasts ``idle_seconds``.
     """
 
     def __init__(
@@ -107,6 +124,7 @@ class Tailer:
         wait: Callable[[float], object],
         registry: SchemaRegistry | None = None,
     ) -> None:
+        self.idle_seconds = ROUND_SECONDS
         self._registry = registry
         self._settings = settings
         self._table = table
@@ -160,7 +178,7 @@ class Tailer:
     def _turn(self) -> None:
         if self._clock.monotonic() < self._retry_at or self._follower.newest is None:
             self._keep_up()
-            self._wait(ROUND_SECONDS)
+            self._wait(self.idle_seconds)
         elif self._tail is None:
             self._begin(self._follower.newest)
         elif self._must_begin_anew(self._tail):
@@ -368,7 +386,7 @@ class Tailer:
         read = 0
         if not self._is_paused:
             with failstep("tailer.poll"):
-                chunks = tail.poll(ROUND_SECONDS)
+                chunks = tail.poll(self.idle_seconds)
             silence = tail.silence()
             if silence is None:
                 self._recover()

@@ -48,6 +48,11 @@ def tier_status(tier: HotTier, feed: Feed, clock: Clock) -> dict[str, Any]:
     }
 
 
+def forget_status(folder: Path) -> None:
+    """What an earlier tailer said of itself, such as that it had caught up, is not said of the next one."""
+    (folder / TAILER_STATUS).unlink(missing_ok=True)
+
+
 def write_status(folder: Path, table: str, clock: Clock, status: dict[str, Any]) -> None:
     """Replaces the status: whoever reads finds the old one or the new one, whole.
 

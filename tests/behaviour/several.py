@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from embedded.stack import Command, Stack
@@ -30,11 +30,11 @@ class Several:
         self.config.write_text(config)
         self._commands = 0
 
-    def command(self, *arguments: str) -> Command:
+    def command(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Command:
         """A command on all of them; it ends with the stack."""
         self._commands += 1
         log = self.stack.folder / f"several-{self._commands}.log"
-        started = Command(self.config, log, *arguments)
+        started = Command(self.config, log, *arguments, environment=environment)
         self.stack._commands.append(started)
         return started
 

@@ -16,16 +16,17 @@ from embedded.broker import LocalKafka
 from tests.manual_clock import ManualClock
 from tests.transactions import wait_for_markers
 from thermocline.errors import ConfigInvalid, KafkaUnreachable, RangeIncomplete, TopicMissing
-from thermocline.kafka import log as log_module
+from thermocline.kafka import shared_tail
+from thermocline.kafka import tail as tail_module
 from thermocline.kafka.log import (
     READ_STALL_SECONDS,
     Log,
     OffsetRange,
     OpenTransaction,
-    Tail,
     TopicConfig,
     read_ranges,
 )
+from thermocline.kafka.tail import Tail
 from thermocline.process.clock import SystemClock
 from thermocline.rules.seam import Seam
 from thermocline.settings import KafkaSettings
@@ -106,6 +107,63 @@ def test_aborted_records_never_show_and_ranges_end_in_markers(
     finally:
         tail.close()
     assert read == [b"1", b"2", b"3"]
+
+
+def test_tails_that_share_a_consumer_lose_and_repeat_nothing_and_none_waits_for_another(
+    broker: LocalKafka, settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Method: one tail takes nothing until too much waits for it; then one is closed, and begun again."""
+    monkeypatch.setattr(shared_tail, "WAITING_BYTES_MAX", 100_000)
+    config, clock = settings.client_config(), SystemClock()
+    producer = Producer({**config, "linger.ms": 0, "log_level": 0})
+    for topic in ("taken-late", "taken-soon"):
+        broker.create_topic(topic, 2)
+    shared = shared_tail.SharedConsumer(config, 2, clock)
+
+    def tail_of(topic: str) -> tuple[Tail, shared_tail.Share]:
+        start = Seam.of({topic: {0: 0, 1: 0}})
+        share = shared.share(start)
+        assert share is not None
+        return Tail(config, start, topic, clock, share), share
+
+    def send(topic: str, values: list[bytes]) -> None:
+        for value in values:
+            producer.produce(topic, value, b"k", partition=1)
+        assert producer.flush(30) == 0
+
+    def read_until(tail: Tail, count: int) -> list[bytes | None]:
+        read: list[bytes | None] = []
+
+        def has_all() -> bool:
+            read.extend(value for chunk in tail.poll(0.1) for value in chunk.values)
+            return len(read) >= count
+
+        wait_for(has_all)
+        return read
+
+    try:
+        (late, share), (soon, _) = tail_of("taken-late"), tail_of("taken-soon")
+        assert shared.share(Seam.of({"taken-late": {1: 0}})) is None
+        many = [b"%04d" % number + 10_000 * b"x" for number in range(200)]
+        send("taken-late", many)
+        wait_for(lambda: share.is_paused)
+        send("taken-soon", [b"1", b"2"])
+        assert read_until(soon, 2) == [b"1", b"2"]
+        assert read_until(late, len(many)) == many
+        send("taken-late", [b"one more"])
+        assert read_until(late, 1) == [b"one more"]
+
+        def are_at_their_ends() -> bool:
+            return all(not tail.poll(0.1) and len(tail.reached_end_at()) == 2 for tail in (late, soon))
+
+        wait_for(are_at_their_ends)
+        soon.close()
+        again, _ = tail_of("taken-soon")
+        send("taken-soon", [b"3"])
+        assert read_until(again, 3) == [b"1", b"2", b"3"]
+    finally:
+        shared.close()
+    assert not shared.is_running
 
 
 def test_an_open_transaction_holds_the_end_back(broker: LocalKafka, settings: KafkaSettings) -> None:
@@ -250,8 +308,8 @@ def test_a_frozen_broker_is_silent_and_no_partition_was_read_to_its_end_meanwhil
     facts = log.describe(["frozen"])
     tail = Tail(settings.client_config(), Seam.of({"frozen": {0: 0}}), clock=SystemClock())
     wait_for(lambda: not tail.poll(0.05) and bool(tail.reached_end_at()))
-    monkeypatch.setattr(log_module, "REQUEST_TIMEOUT_SECONDS", 0.5)
-    monkeypatch.setattr(log_module, "SILENCE_SECONDS_MAX", 4.0)
+    monkeypatch.setattr(tail_module, "REQUEST_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(tail_module, "SILENCE_SECONDS_MAX", 4.0)
     monkeypatch.setattr(log, "_describe", lambda _: facts)
     assert broker.pid is not None
     os.kill(broker.pid, signal.SIGSTOP)

@@ -8,16 +8,20 @@ import signal
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from io import StringIO
+from typing import cast
 
 import httpx
+import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from embedded.ports import free_ports
 from embedded.stack import Stack
+from serving.client import Client
 from tests.behaviour.several import Several, said
+from tests.behaviour.topic import APP
 from thermocline.cli import entry
-from thermocline.errors import ExitCode, OffsetsGone
+from thermocline.errors import ExitCode, NotReady, OffsetsGone
 
 
 @pytest.fixture(scope="module")
@@ -88,3 +92,32 @@ def test_once_commits_what_each_table_lacks_and_then_has_nothing_to_do(several: 
     several.wait_until_committed(*names, by=several.command("version"))
     again = several.command("ingest", "run", *names, "--once")
     assert again.process.wait() == ExitCode.NOTHING_TO_DO
+
+
+def test_one_tailer_process_serves_several_tables_as_of_now(several: Several) -> None:
+    """Goal: each answer has the newest record of its table, and a table that can't be served harms no other.
+
+    Method: three tables and one tailer process; the log of one table is cut beyond its seam.
+    """
+    second = several.tables["second"]
+    second.write(range(40), "lost")
+    second.cut(dict.fromkeys(range(second.partitions()), -1))
+    running = several.command("serve", environment={"THERMOCLINE_SERVING__TAILERS": "1"})
+    for name in ("first", "third"):
+        path = f"/v1/tables/{name}/rows?app_id={APP}&user_id=u7"
+        several.wait_for(lambda path=path: several.stack.get(path)[0] == 200, f"{name} is served", running)  # type: ignore[misc]
+    children = psutil.Process(running.process.pid).children(recursive=True)
+    titles = [" ".join(child.cmdline()).strip() for child in children]
+    assert [title for title in titles if "tailer" in title] == ["thermocline: tailer first and 2 more"]
+    with Client(several.stack.url) as client:
+        for number in range(3):
+            for name in ("first", "third"):
+                live = several.tables[name]
+                live.send(7, f"{name} {number}")
+                answer = client.lookup(name, {"app_id": str(APP), "user_id": "u7"}, live.topic.flush())
+                (row,) = cast("list[dict[str, object]]", answer["rows"])
+                assert row["value"] == f"{name} {number}"
+        with pytest.raises(NotReady):
+            client.lookup("second", {"app_id": str(APP), "user_id": "u7"})
+    running.tell_to_stop()
+    assert running.process.wait() == 0

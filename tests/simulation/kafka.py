@@ -5,7 +5,7 @@
     cluster.produce("profiles", 0, b"key", b"value")
     cluster.log()                       what `thermocline.kafka.log.Log` says of it
     cluster.read_ranges({}, ranges)     what `thermocline.kafka.log.read_ranges` gives
-    cluster.tail(start, table, clock)   what `thermocline.kafka.log.Tail` gives
+    cluster.tail(start, table, clock)   what `thermocline.kafka.tail.Tail` gives
 
 `test_fakes` asks the same questions of it and of a broker. Nothing waits: where the real one would wait and
 then give up, this one gives up.
@@ -91,7 +91,7 @@ class FakeCluster:
                 raise _incomplete(wanted, max(log.stable_end, wanted.first))
 
     def tail(self, start: Seam, table: str = "", clock: Clock | None = None) -> FakeTail:
-        """What `thermocline.kafka.log.Tail` gives of this cluster."""
+        """What `thermocline.kafka.tail.Tail` gives of this cluster."""
         return FakeTail(self, start, table, clock or self._clock)
 
     def ask(self, what: str) -> None:
@@ -271,7 +271,7 @@ class FakeLog:
 
 
 class FakeTail:
-    """Follows the committed records of a fake cluster: the interface of `thermocline.kafka.log.Tail`.
+    """Follows the committed records of a fake cluster: the interface of `thermocline.kafka.tail.Tail`.
 
     ``poll`` takes what is there and never waits; ends and facts are asked for with each poll, and answered at
     once. The real one asks for facts every two seconds, so it may take records of a topic made again before.

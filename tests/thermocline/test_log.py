@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.manual_clock import ManualClock
-from thermocline.kafka.log import SILENCE_SECONDS_MAX, UNKNOWN_CONFIG, Tail, TopicConfig, config_of
+from thermocline.kafka.log import UNKNOWN_CONFIG, TopicConfig, config_of
+from thermocline.kafka.tail import SILENCE_SECONDS_MAX, Tail
 from thermocline.rules.seam import Seam
 
 

@@ -1,7 +1,7 @@
-"""The Kafka log: what it holds, reading planned ranges of it exactly, and tailing it.
+"""The Kafka log: what it holds, and reading planned ranges of it exactly; ``tail`` follows it.
 
-With `kafka_admin` and `dead_letters` all that knows confluent-kafka, the demo's embedded parts aside. Offsets
-that are read are always assigned, never subscribed, so nothing of ours depends on consumer groups.
+This package is all that knows confluent-kafka, the demo's embedded parts aside. Offsets that are read are
+always assigned, never subscribed, so nothing of ours depends on consumer groups.
 """
 
 from __future__ import annotations
@@ -44,14 +44,6 @@ READ_STALL_SECONDS = 30.0
 CONSUME_RECORDS_MAX = 10_000
 # How long one call waits for the first message, so that a stalled read is noticed between calls.
 CONSUME_WAIT_SECONDS = 0.2
-# The end offsets are asked for this often while tailing; it bounds how old "read up to the end" can look.
-END_PROBE_SECONDS = 0.25
-# The end offsets are answered several times a second; a silence as long as this is an outage.
-SILENCE_SECONDS_MAX = 5.0
-# Rounds of a tailer take milliseconds; after a longer one it paused, was frozen, or the machine slept.
-LISTENING_GAP_SECONDS_MAX = 1.0
-# A topic that grows or is made anew while it is tailed is noticed within this.
-FACTS_PROBE_SECONDS = 2.0
 # A topic or partition that was just made is known to one broker before the others, and a new leader takes a
 # moment; but what its user misspelt should be said soon.
 METADATA_WAIT_SECONDS = 2.0
@@ -74,16 +66,15 @@ _READER_CONFIG: dict[str, Any] = {
     "isolation.level": "read_committed",
     "fetch.min.bytes": 1,
 }
-# A range is read as fast as the broker can send; a tail waits for records that do not exist yet.
+# A range is read as fast as the broker can send; a tail (``tail``) waits for records that do not exist yet.
 _RANGE_CONFIG = {
     "fetch.wait.max.ms": 50,
     "queued.max.messages.kbytes": 131_072,
     "max.partition.fetch.bytes": 8 << 20,
 }
-_TAIL_CONFIG = {"fetch.wait.max.ms": 100, "queued.max.messages.kbytes": 65_536}
 
-_PARTITION_END = KafkaError._PARTITION_EOF  # noqa: SLF001  librdkafka's local errors have no other name
-_OFFSET_OUT_OF_LOG = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
+PARTITION_END = KafkaError._PARTITION_EOF  # noqa: SLF001  librdkafka's local errors have no other name
+OFFSET_OUT_OF_LOG = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
 
 # While a topic is being made or deleted, or a partition changes its leader.
 _NOT_SETTLED = (
@@ -97,7 +88,7 @@ _NOT_SETTLED = (
 _NOT_ALLOWED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 # The client's types say that every field of a message may be missing; of a consumed one none is.
 Message = Any
@@ -279,7 +270,7 @@ class Log:
 
     def ends(self, topics: Sequence[str]) -> Seam:
         """The next offset of each partition that a committed reader can reach (the last stable offset)."""
-        return Seam(self._offsets(topics, _LATEST))
+        return Seam(self._offsets(topics, LATEST))
 
     def bounds(self, topics: Sequence[str]) -> tuple[Seam, Seam]:
         """`starts` and `ends`, in this order, of the partitions that the topics have at the first of them."""
@@ -288,7 +279,7 @@ class Log:
     def open_transactions(self, topics: Sequence[str]) -> tuple[OpenTransaction, ...]:
         """What holds a committed reader back, of all partitions; mostly nothing."""
         # The other way round, records that arrive between the questions would look like held back.
-        watermarks = self._offsets(topics, _LATEST, IsolationLevel.READ_UNCOMMITTED)
+        watermarks = self._offsets(topics, LATEST, IsolationLevel.READ_UNCOMMITTED)
         return tuple(
             OpenTransaction(topic, partition, end, watermarks[topic, partition] - end)
             for topic, partition, end in self.ends(topics).items()
@@ -301,7 +292,7 @@ class Log:
         A partition that appears between the two questions is left out.
         """
         # The ends first: what arrives between the questions may be that young, and must not be passed over.
-        ends = self._offsets(topics, _LATEST)  # safety: beh-ends-before-time
+        ends = self._offsets(topics, LATEST)  # safety: beh-ends-before-time
         found = self._offsets(topics, OffsetSpec.for_timestamp(epoch_ms))
         return Seam(
             {
@@ -352,7 +343,7 @@ class Log:
         facts = self._describe(topics)
         isolation = IsolationLevel.READ_COMMITTED
         starts = Seam(self._ask_offsets(facts, _EARLIEST, isolation))
-        return starts, Seam(self._ask_offsets(facts, _LATEST, isolation))
+        return starts, Seam(self._ask_offsets(facts, LATEST, isolation))
 
     def _ask_offsets(
         self, facts: Mapping[str, TopicFacts], spec: OffsetSpec, isolation: IsolationLevel
@@ -421,13 +412,13 @@ def read_ranges(
     """
     unread = {(wanted.topic, wanted.partition): wanted for wanted in ranges if wanted.first < wanted.end}
     positions = {place: wanted.first for place, wanted in unread.items()}
-    consumer = _consumer(client_config, _RANGE_CONFIG)
+    consumer = consumer_of(client_config, _RANGE_CONFIG)
     clock = clock or SystemClock()
     progressed_at = clock.monotonic()
     try:
         consumer.assign([TopicPartition(*place, offset) for place, offset in positions.items()])
         while unread:
-            messages = _take(consumer, CONSUME_RECORDS_MAX, CONSUME_WAIT_SECONDS)
+            messages = take(consumer, CONSUME_RECORDS_MAX, CONSUME_WAIT_SECONDS)
             chunks, has_progressed = _sort_out(messages, unread, positions, consumer, table)
             yield from chunks
             if has_progressed:
@@ -464,10 +455,10 @@ def _sort_out(
             reached = message.offset() + 1
             if message.offset() < wanted.end:
                 records.setdefault(place, []).append(message)
-        elif error.code() == _PARTITION_END:
+        elif error.code() == PARTITION_END:
             reached = message.offset()
-        elif error.code() == _OFFSET_OUT_OF_LOG:
-            raise _offsets_gone(consumer, table, *place, positions[place])
+        elif error.code() == OFFSET_OUT_OF_LOG:
+            raise offsets_gone(consumer, table, *place, positions[place])
         else:
             continue  # a broker that is away for a moment; the stall bound ends it when it stays away
         has_progressed = has_progressed or reached > positions[place]
@@ -478,143 +469,13 @@ def _sort_out(
     return [RecordChunk.of(*place, read) for place, read in records.items()], has_progressed
 
 
-class Tail:
-    """Follows the committed records of a topic's partitions from given offsets, for as long as it lives."""
-
-    def __init__(
-        self, client_config: Mapping[str, Any], start: Seam, table: str = "", clock: Clock | None = None
-    ) -> None:
-        self._clock = clock or SystemClock()
-        self._table = table
-        self._positions = {(topic, partition): offset for topic, partition, offset in start.items()}
-        self._reached_end_at: dict[tuple[str, int], float] = {}
-        self._consumer = _consumer(client_config, _TAIL_CONFIG)
-        self._consumer.assign([TopicPartition(*place, offset) for place, offset in self._positions.items()])
-        self._probes = _Probes(client_config, list(self._positions), self._clock)
-        self._facts: dict[str, TopicFacts] = {}
-        self._bootstrap_servers = str(client_config["bootstrap.servers"])
-        self._polled_at = self._heard_at = self._clock.monotonic()
-
-    def poll(self, timeout_seconds: float, records_max: int = CONSUME_RECORDS_MAX) -> list[RecordChunk]:
-        """The next records, a chunk a partition, offsets ascending; empty when nothing came in time.
-
-        A broker that is away does not raise: nothing comes, and `reached_end_at` grows old.
-        Raises `OffsetsGone` when the log was cut beyond a partition's position.
-        """
-        now = self._clock.monotonic()
-        if now - self._polled_at > LISTENING_GAP_SECONDS_MAX:
-            self._heard_at += now - self._polled_at  # nobody listened, so nothing could be heard
-        self._polled_at = now
-        records: dict[tuple[str, int], list[Message]] = {}
-        for message in _take(self._consumer, records_max, timeout_seconds):
-            place = (message.topic(), message.partition())
-            error = message.error()
-            if error is None:
-                records.setdefault(place, []).append(message)
-                self._positions[place] = message.offset() + 1
-            elif error.code() == _PARTITION_END:
-                self._positions[place] = max(self._positions[place], message.offset())
-            elif error.code() == _OFFSET_OUT_OF_LOG:
-                raise _offsets_gone(self._consumer, self._table, *place, self._positions[place])
-        ends, facts = self._probes.ends(), self._probes.facts()
-        for place, end, asked_at in ends:
-            if self._positions[place] >= end:
-                self._reached_end_at[place] = max(asked_at, self._reached_end_at.get(place, asked_at))
-        self._facts |= facts
-        if records or ends or facts:
-            self._heard_at = self._clock.monotonic()
-        return [RecordChunk.of(*place, read) for place, read in records.items()]
-
-    def silence(self) -> KafkaUnreachable | None:
-        """The error, where no broker has answered anything for a while; `poll` goes on all the same."""
-        if self._clock.monotonic() - self._heard_at < SILENCE_SECONDS_MAX:
-            return None
-        detail = f"no answer for {SILENCE_SECONDS_MAX:.0f} s"
-        return KafkaUnreachable(bootstrap_servers=self._bootstrap_servers, detail=detail)
-
-    def positions(self) -> Seam:
-        """The next offset to be read of each partition."""
-        return Seam(self._positions)
-
-    def reached_end_at(self) -> dict[tuple[str, int], float]:
-        """When (monotonic seconds) each partition was last known to be read up to its end; absent: never.
-
-        Known from asking for the ends alone: an end-of-partition event may have waited in a queue.
-        """
-        return dict(self._reached_end_at)
-
-    def facts(self) -> dict[str, TopicFacts]:
-        """What the cluster last said of the topics: other facts mean another topic, or one that has grown."""
-        return dict(self._facts)
-
-    def close(self) -> None:
-        """Leaves the broker; positions stay readable."""
-        self._consumer.close()
-
-
-class _Probes:
-    """Asks for end offsets and for the topics' facts in the background, one question of each at a time."""
-
-    def __init__(self, client_config: Mapping[str, Any], places: list[tuple[str, int]], clock: Clock) -> None:
-        self._admin = admin_client(self, {**client_config, "log_level": 0}, _kafka_logger)
-        self._places = places
-        self._ends = _Question(self._ask_ends, END_PROBE_SECONDS, clock)
-        self._facts = _Question(self._ask_facts, FACTS_PROBE_SECONDS, clock)
-
-    def ends(self) -> list[tuple[tuple[str, int], int, float]]:
-        """(partition, end offset, when it was asked) of a question answered since the last call."""
-        asked_at, answers = self._ends.answers()
-        return [
-            ((place.topic, place.partition), found.offset, asked_at)
-            for place, found in answers
-            if found.offset != OFFSET_INVALID
-        ]
-
-    def facts(self) -> dict[str, TopicFacts]:
-        """The facts of the topics, where a question for them was answered since the last call."""
-        _, answers = self._facts.answers()
-        return {topic: TopicFacts(str(f.topic_id), len(f.partitions)) for topic, f in answers}
-
-    def _ask_ends(self) -> dict[Any, Future[Any]]:
-        asked = {TopicPartition(*place): _LATEST for place in self._places}
-        return self._admin.list_offsets(
-            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=REQUEST_TIMEOUT_SECONDS
-        )
-
-    def _ask_facts(self) -> dict[Any, Future[Any]]:
-        topics = sorted({topic for topic, _ in self._places})
-        return self._admin.describe_topics(TopicCollection(topics), request_timeout=REQUEST_TIMEOUT_SECONDS)
-
-
-class _Question:
-    """One question, asked again a while after it was asked last, and never while it is unanswered."""
-
-    def __init__(self, ask: Callable[[], dict[Any, Future[Any]]], seconds: float, clock: Clock) -> None:
-        self._ask = ask
-        self._seconds = seconds
-        self._clock = clock
-        self._asked_at = float("-inf")
-        self._pending: dict[Any, Future[Any]] = {}
-
-    def answers(self) -> tuple[float, list[tuple[Any, Any]]]:
-        """When it was asked, and what came back without an error since the last call."""
-        if not self._pending:
-            if self._clock.monotonic() - self._asked_at >= self._seconds:
-                self._asked_at = self._clock.monotonic()
-                self._pending = self._ask()
-            return self._asked_at, []
-        if not all(future.done() for future in self._pending.values()):
-            return self._asked_at, []
-        answered = [(of, future.result()) for of, future in self._pending.items() if not future.exception()]
-        self._pending = {}
-        return self._asked_at, answered
-
-
-def _consumer(client_config: Mapping[str, Any], pace: Mapping[str, Any]) -> Consumer:
+def consumer_of(client_config: Mapping[str, Any], pace: Mapping[str, Any]) -> Consumer:
+    """A consumer whose partitions are assigned, and which says where each of them ends."""
     return Consumer({**pace, **client_config, **_READER_CONFIG, "log_level": 0}, logger=_kafka_logger)
 
 
-def _take(consumer: Consumer, records_max: int, timeout_seconds: float) -> list[Message]:
+def take(consumer: Consumer, records_max: int, timeout_seconds: float) -> list[Message]:
+    """What has arrived, events included, as soon as the first of it is there."""
     # consume(n, timeout) waits for n messages or the whole timeout; waiting for one and then taking what is
     # there gives each record away as soon as it arrives.
     first = consumer.poll(timeout_seconds)
@@ -623,7 +484,8 @@ def _take(consumer: Consumer, records_max: int, timeout_seconds: float) -> list[
     return [first, *consumer.consume(records_max - 1, 0)] if records_max > 1 else [first]
 
 
-def _offsets_gone(consumer: Consumer, table: str, topic: str, partition: int, wanted: int) -> OffsetsGone:
+def offsets_gone(consumer: Consumer, table: str, topic: str, partition: int, wanted: int) -> OffsetsGone:
+    """The error, where the log was cut beyond what is wanted of a partition."""
     try:
         log_start = consumer.get_watermark_offsets(TopicPartition(topic, partition), REQUEST_TIMEOUT_SECONDS)[
             0

@@ -30,6 +30,7 @@ from thermocline.schemas.registry import SchemaRegistry
 SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?b)?", re.IGNORECASE)
 SIZE_UNITS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 WORKERS_MAX: Final = 64  # beyond it a machine's cores are shared by processes that only wait for each other
+TAILERS_MAX: Final = 64  # the same holds for them
 # Each running extract takes up to 256 MB and two threads; a waiting one is an open connection.
 EXTRACTS_MAX: Final = 64
 EXTRACTS_WAITING_MAX: Final = 1_024
@@ -239,6 +240,7 @@ class ServingSettings(_Section):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=1, le=65535)] = 8080
     workers: Annotated[int, Field(ge=1, le=WORKERS_MAX)] = 2
+    tailers: Annotated[int, Field(ge=1, le=TAILERS_MAX)] = 4
     state_dir: Path = Path("data/serving")
     hot_bytes_max: Bytes = 8_000_000_000
     rows_bytes_max: Annotated[Bytes, Field(ge=ROWS_BYTES_MIN)] = 1_000_000_000

@@ -1,0 +1,243 @@
+"""Follows the log: the committed records of partitions from given offsets on, and how far the log goes.
+
+`Tail` has the rules; a `Reader` gives it messages and answers: one of its own, or a share of a consumer that
+several tails of a process have together (``shared_tail``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from thermocline.errors import KafkaUnreachable, OffsetsGone
+from thermocline.kafka.admin import admin_client
+from thermocline.kafka.log import (
+    CONSUME_RECORDS_MAX,
+    LATEST,
+    OFFSET_OUT_OF_LOG,
+    PARTITION_END,
+    REQUEST_TIMEOUT_SECONDS,
+    Message,
+    RecordChunk,
+    TopicFacts,
+    consumer_of,
+    offsets_gone,
+    take,
+)
+from thermocline.process.clock import Clock, SystemClock
+from thermocline.rules.seam import Seam
+
+if TYPE_CHECKING:
+    pass
+
+__all__ = ["SILENCE_SECONDS_MAX", "OwnReader", "Probes", "Reader", "Tail"]
+
+# The end offsets are asked for this often while tailing; it bounds how old "read up to the end" can look.
+END_PROBE_SECONDS: Final = 0.25
+# The end offsets are answered several times a second; a silence as long as this is an outage.
+SILENCE_SECONDS_MAX: Final = 5.0
+# Rounds of a tailer take milliseconds; after a longer one it paused, was frozen, or the machine slept.
+LISTENING_GAP_SECONDS_MAX: Final = 1.0
+# A topic that grows or is made anew while it is tailed is noticed within this.
+FACTS_PROBE_SECONDS: Final = 2.0
+TAIL_CONFIG: Final[dict[str, Any]] = {"fetch.wait.max.ms": 100, "queued.max.messages.kbytes": 65_536}
+Place = tuple[str, int]
+
+_kafka_logger = logging.getLogger("thermocline.kafka")
+
+
+class Reader(Protocol):
+    """Where the messages and answers of a tail come from."""
+
+    def take(self, records_max: int, timeout_seconds: float) -> list[Message]:
+        """What has arrived of its partitions, events included, as soon as the first of it is there."""
+        ...
+
+    @property
+    def probes(self) -> Probes:
+        """What asks for the ends of its partitions, and for the facts of their topics."""
+        ...
+
+    def gone(self, table: str, place: Place, wanted: int) -> OffsetsGone:
+        """The error, where the log was cut beyond what is wanted of a partition."""
+        ...
+
+    def close(self) -> None:
+        """Nobody takes any more."""
+        ...
+
+
+class Tail:
+    """Follows the committed records of a topic's partitions from given offsets, for as long as it lives."""
+
+    def __init__(
+        self,
+        client_config: Mapping[str, Any],
+        start: Seam,
+        table: str = "",
+        clock: Clock | None = None,
+        reader: Reader | None = None,
+    ) -> None:
+        """``reader`` reads the partitions from there on; otherwise the tail has one of its own."""
+        self._clock = clock or SystemClock()
+        self._table = table
+        self._positions = {(topic, partition): offset for topic, partition, offset in start.items()}
+        self._reached_end_at: dict[Place, float] = {}
+        self._reader = reader or OwnReader(client_config, start, self._clock)
+        self._facts: dict[str, TopicFacts] = {}
+        self._bootstrap_servers = str(client_config["bootstrap.servers"])
+        self._polled_at = self._heard_at = self._clock.monotonic()
+
+    def poll(self, timeout_seconds: float, records_max: int = CONSUME_RECORDS_MAX) -> list[RecordChunk]:
+        """The next records, a chunk a partition, offsets ascending; empty when nothing came in time.
+
+        A broker that is away does not raise: nothing comes, and `reached_end_at` grows old.
+        Raises `OffsetsGone` when the log was cut beyond a partition's position.
+        """
+        now = self._clock.monotonic()
+        if now - self._polled_at > LISTENING_GAP_SECONDS_MAX:
+            self._heard_at += now - self._polled_at  # nobody listened, so nothing could be heard
+        self._polled_at = now
+        records: dict[Place, list[Message]] = {}
+        for message in self._reader.take(records_max, timeout_seconds):
+            place = (message.topic(), message.partition())
+            error = message.error()
+            if error is None:
+                records.setdefault(place, []).append(message)
+                self._positions[place] = message.offset() + 1
+            elif error.code() == PARTITION_END:
+                self._positions[place] = max(self._positions[place], message.offset())
+            elif error.code() == OFFSET_OUT_OF_LOG:
+                raise self._reader.gone(self._table, place, self._positions[place])
+        probes = self._reader.probes
+        ends, facts = probes.ends(), probes.facts()
+        for place, end, asked_at in ends:
+            if self._positions[place] >= end:
+                self._reached_end_at[place] = max(asked_at, self._reached_end_at.get(place, asked_at))
+        self._facts |= facts
+        if records or ends or facts:
+            self._heard_at = self._clock.monotonic()
+        return [RecordChunk.of(*place, read) for place, read in records.items()]
+
+    def silence(self) -> KafkaUnreachable | None:
+        """The error, where no broker has answered anything for a while; `poll` goes on all the same."""
+        if self._clock.monotonic() - self._heard_at < SILENCE_SECONDS_MAX:
+            return None
+        detail = f"no answer for {SILENCE_SECONDS_MAX:.0f} s"
+        return KafkaUnreachable(bootstrap_servers=self._bootstrap_servers, detail=detail)
+
+    def positions(self) -> Seam:
+        """The next offset to be read of each partition."""
+        return Seam(self._positions)
+
+    def reached_end_at(self) -> dict[Place, float]:
+        """When (monotonic seconds) each partition was last known to be read up to its end; absent: never.
+
+        Known from asking for the ends alone: an end-of-partition event may have waited in a queue.
+        """
+        return dict(self._reached_end_at)
+
+    def facts(self) -> dict[str, TopicFacts]:
+        """What the cluster last said of the topics: other facts mean another topic, or one that has grown."""
+        return dict(self._facts)
+
+    def close(self) -> None:
+        """Leaves the broker; positions stay readable."""
+        self._reader.close()
+
+
+class OwnReader:
+    """A consumer and probes of a tail's own."""
+
+    def __init__(self, client_config: Mapping[str, Any], start: Seam, clock: Clock) -> None:
+        self._consumer = consumer_of(client_config, TAIL_CONFIG)
+        self._consumer.assign(assignment(start))
+        admin = admin_client(self, {**client_config, "log_level": 0}, _kafka_logger)
+        self.probes = Probes(admin, [(topic, p) for topic, p, _ in start.items()], clock)
+
+    def take(self, records_max: int, timeout_seconds: float) -> list[Message]:
+        """What the consumer has."""
+        return take(self._consumer, records_max, timeout_seconds)
+
+    def gone(self, table: str, place: Place, wanted: int) -> OffsetsGone:
+        """With where the log begins now."""
+        return offsets_gone(self._consumer, table, *place, wanted)
+
+    def close(self) -> None:
+        """Leaves the broker."""
+        self._consumer.close()
+
+
+def assignment(start: Seam) -> list[TopicPartition]:
+    """The partitions, to be read from there on."""
+    return [TopicPartition(topic, partition, offset) for topic, partition, offset in start.items()]
+
+
+class Probes:
+    """Asks for end offsets and for the topics' facts in the background, one question of each at a time."""
+
+    def __init__(
+        self,
+        admin: AdminClient,
+        places: Sequence[Place],
+        clock: Clock,
+        ends_seconds: float = END_PROBE_SECONDS,
+    ) -> None:
+        """``admin`` is kept alive by its owner; ``ends_seconds`` lie between two questions for the ends."""
+        self._admin = admin
+        self._places = places
+        self._ends = _Question(self._ask_ends, ends_seconds, clock)
+        self._facts = _Question(self._ask_facts, FACTS_PROBE_SECONDS, clock)
+
+    def ends(self) -> list[tuple[Place, int, float]]:
+        """(partition, end offset, when it was asked) of a question answered since the last call."""
+        asked_at, answers = self._ends.answers()
+        return [
+            ((place.topic, place.partition), found.offset, asked_at)
+            for place, found in answers
+            if found.offset != OFFSET_INVALID
+        ]
+
+    def facts(self) -> dict[str, TopicFacts]:
+        """The facts of the topics, where a question for them was answered since the last call."""
+        _, answers = self._facts.answers()
+        return {topic: TopicFacts(str(f.topic_id), len(f.partitions)) for topic, f in answers}
+
+    def _ask_ends(self) -> dict[Any, Future[Any]]:
+        asked = {TopicPartition(*place): LATEST for place in self._places}
+        return self._admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=REQUEST_TIMEOUT_SECONDS
+        )
+
+    def _ask_facts(self) -> dict[Any, Future[Any]]:
+        topics = sorted({topic for topic, _ in self._places})
+        return self._admin.describe_topics(TopicCollection(topics), request_timeout=REQUEST_TIMEOUT_SECONDS)
+
+
+class _Question:
+    """One question, asked again a while after it was asked last, and never while it is unanswered."""
+
+    def __init__(self, ask: Callable[[], dict[Any, Future[Any]]], seconds: float, clock: Clock) -> None:
+        self._ask = ask
+        self._seconds = seconds
+        self._clock = clock
+        self._asked_at = float("-inf")
+        self._pending: dict[Any, Future[Any]] = {}
+
+    def answers(self) -> tuple[float, list[tuple[Any, Any]]]:
+        """When it was asked, and what came back without an error since the last call."""
+        if not self._pending:
+            if self._clock.monotonic() - self._asked_at >= self._seconds:
+                self._asked_at = self._clock.monotonic()
+                self._pending = self._ask()
+            return self._asked_at, []
+        if not all(future.done() for future in self._pending.values()):
+            return self._asked_at, []
+        answered = [(of, future.result()) for of, future in self._pending.items() if not future.exception()]
+        self._pending = {}
+        return self._asked_at, answered
