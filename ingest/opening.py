@@ -15,6 +15,7 @@ from thermocline.rules.identity import check_log
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
+    from ingest.lease import Say
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
     from thermocline.schemas.registry import SchemaRegistry
@@ -34,14 +35,18 @@ class Opening:
     quarantine: Table
 
     @classmethod
-    def of(cls, settings: Settings, name: str, clock: Clock, log: Log | None = None) -> Opening:
+    def of(
+        cls, settings: Settings, name: str, clock: Clock, log: Log | None = None, say: Say | None = None
+    ) -> Opening:
         """Check definition and topics; ``log`` is of the configured cluster.
+
+        ``say`` gets a line when an owner has to be waited for.
 
         Raises:
             DefinitionDiffers: the file does not say what the table's definition says.
             ThermoclineError: the log does not fit the table (``thermocline.rules.identity.check_log``).
         """
-        claim = Claim.of(settings, name, clock)
+        claim = Claim.of(settings, name, clock, say)
         definition = agreed(claim.definition, settings, name)
         state = claim.state()
         log = log or Log(settings.kafka)

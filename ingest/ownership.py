@@ -124,6 +124,12 @@ class Claim:
         )
         return cls(settings, name, table, definition, epoch_of(table.properties, name), lease)
 
+    def look_again(self) -> None:
+        """Take the table as it is now, where an owner lives whose end is waited for."""
+        self.table = load_table(self.table.catalog, self.name, self.definition.identifier)
+        self.definition = definition_of(self.table, self.name)
+        self.epoch_seen, self.rewrite = epoch_of(self.table.properties, self.name), None
+
     def state(self) -> SnapshotState:
         """What our newest snapshot says, also where others have rewritten files on top of it since.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,16 +13,19 @@ from ingest.lease import StoppedWaiting
 from ingest.opening import Opening
 from ingest.owner import Owner
 from ingest.progress import is_up_to_date
-from ingest.turns import IngestedTable, Opener, Turns
+from ingest.turns import WATCH_SECONDS, WATCHES_PER_SECOND, IngestedTable, Opener, Turns
 from thermocline.errors import ExitCode, ThermoclineError
 from thermocline.kafka.log import Log
 from thermocline.process.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
+    from ingest.lease import Say
     from ingest.owner import Upkeep
     from thermocline.settings import Settings
 
 __all__ = ["Beside", "Ended", "run"]
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,7 @@ def run(
     stop: threading.Event,
     clock: Clock | None = None,
     beside: Beside | None = None,
+    standby: bool = False,
 ) -> tuple[Ended, ...]:
     """Own the tables and ingest into them until ``stop`` is set; how it ended for each.
 
@@ -59,12 +64,15 @@ def run(
     `ExitCode.NOTHING_TO_DO` where the table is already there. Without it, errors that pass by themselves (a
     broker away, a catalog locked) are waited out; of a single table only once it is owned. Any other error
     stops the table that met it, which is as its last commit left it.
+
+    With ``standby``, a table that another process owns is waited for, with the engine running; so is one that
+    was lost to another.
     """
     running = _Running(settings, clock or SystemClock(), beside or Beside(), _engine_title(names))
     try:
         if once:
             return tuple(running.caught_up(name, stop) for name in names)
-        return running.followed(names, stop)
+        return running.followed(names, stop, standby)
     finally:
         running.stop_engine()
 
@@ -80,10 +88,23 @@ class _Running:
     _engine: Engine | ThermoclineError | None = None
     _log: Log | None = field(default=None)
 
-    def followed(self, names: Sequence[str], stop: threading.Event) -> tuple[Ended, ...]:
+    def followed(self, names: Sequence[str], stop: threading.Event, standby: bool) -> tuple[Ended, ...]:
         tables = [
-            IngestedTable(name, self.clock, self._opener(name), waits_out=len(names) > 1) for name in names
+            IngestedTable(
+                name,
+                self.clock,
+                self._opener(name),
+                waits_out=standby or len(names) > 1,
+                is_standby=standby,
+                watch_seconds=max(WATCH_SECONDS, len(names) / WATCHES_PER_SECOND),
+            )
+            for name in names
         ]
+        if standby:
+            try:
+                self._started_engine()
+            except ThermoclineError as error:
+                return tuple(Ended(name, error.exit_code, error) for name in names)
         Turns(tables, self.clock).follow(stop)
         return tuple(
             Ended(one.name, ExitCode.DONE if one.error is None else one.error.exit_code, one.error)
@@ -101,8 +122,10 @@ class _Running:
             self._engine.stop()
 
     def _catch_up(self, name: str, stop: threading.Event) -> int:
+        if stop.is_set():
+            return ExitCode.PARTLY_DONE
         # Known without an engine, and without taking the table from its owner.
-        if not stop.is_set() and is_up_to_date(self.settings, name, self.clock):
+        if is_up_to_date(self.settings, name, self.clock):
             return ExitCode.NOTHING_TO_DO
         try:
             opening = self._opening(name)
@@ -120,17 +143,22 @@ class _Running:
             owner.close(error)
 
     def _opener(self, name: str) -> Opener:
+        lines = iter((_logger.info,))  # a standby watches its owner again and again
+
+        def say(line: str) -> None:
+            next(lines, _logger.debug)(line)
+
         def take(opening: Opening) -> Owner:
             owner = self._owner(opening)
             if self.beside.upkeep is not None:
                 owner.upkeep = self.beside.upkeep()
             return owner
 
-        return Opener(lambda: self._opening(name), take)
+        return Opener(lambda: self._opening(name, say), take)
 
-    def _opening(self, name: str) -> Opening:
+    def _opening(self, name: str, say: Say | None = None) -> Opening:
         self._log = self._log or Log(self.settings.kafka)
-        return Opening.of(self.settings, name, self.clock, self._log)
+        return Opening.of(self.settings, name, self.clock, self._log, say)
 
     def _owner(self, opening: Opening) -> Owner:
         owner = Owner.take(opening, self._started_engine(), self.clock)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from thermocline.errors import CommitRejected, InternalError, ThermoclineError
+from thermocline.errors import CommitRejected, InternalError, OwnerLost, TableHeld, ThermoclineError
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -30,8 +30,11 @@ REJECTIONS_MAX: Final = 5
 TURN_SECONDS: Final = 1.0
 # With many tables a batch of some table is always due soon: upkeep that has waited so long goes first.
 UPKEEP_WAITS_SECONDS_MAX: Final = 10.0
-# While a lease is watched: often enough to see a clean end at once.
-WATCH_SECONDS_MAX: Final = 0.5
+# While a lease is watched: often enough to see a clean end at once; of many tables not all so often.
+WATCH_SECONDS: Final = 0.5
+WATCHES_PER_SECOND: Final = 20
+# A standby says so when it meets an owner, and from then on so often.
+SAID_SECONDS: Final = 600.0
 
 _logger = logging.getLogger(__name__)
 
@@ -50,7 +53,7 @@ class IngestedTable:
     """One table of the process: it is waited for, owned, and stops with an error, or when it is told to.
 
     ``error`` is what it stopped with. ``waits_out``: errors that pass by themselves are waited out before it
-    is owned, too.
+    is owned, too. ``is_standby``: so is the end of another owner, at first and whenever it is lost to one.
     """
 
     name: str
@@ -58,11 +61,15 @@ class IngestedTable:
     opener: Opener | None = None
     owner: Owner | None = None
     waits_out: bool = False
+    is_standby: bool = False
+    watch_seconds: float = WATCH_SECONDS
     error: ThermoclineError | None = None
     due_at: float = -inf
     upkeep_at: float = inf
     _opening: Opening | None = None
     _rejections: int = 0
+    _met_owner: tuple[object, ...] = ()
+    _said_at: float = -inf
 
     @property
     def lag_records(self) -> float:
@@ -85,6 +92,9 @@ class IngestedTable:
 
     def met(self, error: ThermoclineError) -> bool:
         """Whether an error is waited out; it stops the table otherwise."""
+        if self.is_standby and isinstance(error, TableHeld | OwnerLost):
+            self._stand_by(error)
+            return True
         self._rejections += isinstance(error, CommitRejected)
         is_owned = self.owner is not None
         if not error.retryable or self._rejections >= REJECTIONS_MAX or not (is_owned or self.waits_out):
@@ -108,9 +118,32 @@ class IngestedTable:
             self._opening = self.opener.opening()
         lease = self._opening.claim.lease
         if lease.is_free():
-            self.owner, self._opening = self.opener.take(self._opening), None
+            if self._met_owner:
+                _logger.info("the owner has ended; taking over", extra=fields(table=self.name))
+            # What is met from here on begins with a new look at the table.
+            opening, self._opening = self._opening, None
+            self.owner = self.opener.take(opening)
+            self._met_owner = ()
         else:
-            self.due_at = self.clock.monotonic() + min(WATCH_SECONDS_MAX, lease.watch_seconds)
+            self.due_at = self.clock.monotonic() + min(self.watch_seconds, lease.watch_seconds)
+
+    def _stand_by(self, error: TableHeld | OwnerLost) -> None:
+        """Wait for the end of an owner that was met."""
+        now = self.clock.monotonic()
+        self.due_at, self.upkeep_at = now + self.watch_seconds, inf
+        if self.owner is not None:
+            self.owner.close(error)
+            self.owner = None
+        if self._opening is not None:
+            self._opening.claim.look_again()
+        if isinstance(error, OwnerLost):
+            _logger.warning("lost to another owner; standing by", extra=fields(**error.facts()))
+            self._met_owner = (error.epoch_found,)
+        elif (met := (error.host, error.pid, error.epoch)) != self._met_owner or (
+            now - self._said_at >= SAID_SECONDS
+        ):
+            _logger.info("standing by for the owner's end", extra=fields(**error.facts()))
+            self._met_owner, self._said_at = met, now
 
     def _batch(self, owner: Owner) -> None:
         started_at = self.clock.monotonic()
@@ -170,14 +203,21 @@ class Turns:
         try:
             turn()
         except ThermoclineError as error:
-            if not table.met(error):
-                self._stopped(table, error)
+            self._met(table, error)
         except Exception as bug:
             if len(self._all) == 1:
                 raise
             _logger.exception("ingest of a table met a bug", extra=fields(table=table.name))
             table.error = InternalError.of(bug, f"ingest of {table.name}")
             self._stopped(table, table.error)
+
+    def _met(self, table: IngestedTable, error: ThermoclineError) -> None:
+        try:
+            is_waited_out = table.met(error)
+        except ThermoclineError as another:  # as it looked at what it waits for
+            error, is_waited_out = another, table.met(another)
+        if not is_waited_out:
+            self._stopped(table, error)
 
     def _stopped(self, table: IngestedTable, error: ThermoclineError) -> None:
         self._running.remove(table)

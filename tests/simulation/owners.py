@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, cast
 from ingest import resume
 from ingest.bad_records import BadRecords, BadRecordsPolicy
 from ingest.commit import Committer
-from ingest.owner import REJECTIONS_MAX, NoUpkeep, Owner
+from ingest.owner import NoUpkeep, Owner
 from ingest.ownership import Claim, Owned
 from ingest.position import Position
 from ingest.read_task import ReadTask
+from ingest.turns import REJECTIONS_MAX
 from tests.simulation.catalog import FakeTable
 from tests.simulation.engine import QUARANTINE_LOCATION, BadPlace, FakeEngine
 from tests.simulation.faults import Answer, Fault, Violation

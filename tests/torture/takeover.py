@@ -4,6 +4,8 @@
 In each round the owner's process group is stopped at a random moment, for longer than its lease; a new one
 takes over, and the old one wakes up at a random moment. It must not commit, and must exit with 30. While an
 owner lives, another one is refused. History and rows are compared with the log at the end.
+
+With ``--standby`` two processes stand by for each other: the one that was frozen waits for its turn again.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from embedded.stack import TABLE, TOPIC, Command, Stack
+from ingest.lease import holder_of
 from tests.torture.checks import check_history, check_rows, table_of
 from tests.torture.ledger import Ledger
 from tests.torture.traffic import Traffic
@@ -35,17 +38,20 @@ TAKEOVER_SECONDS_MAX: Final = 45.0
 # So many rounds may not count in a row before something else must be wrong.
 UNDECIDED_MAX: Final = 3
 END_SECONDS_MAX: Final = 60.0
+LOST: Final = "lost to another owner; standing by"
 
 
 class Rounds:
     """One table and its owners; ``run`` gives how the rounds ended."""
 
-    def __init__(self, stack: Stack, seed: int) -> None:
+    def __init__(self, stack: Stack, seed: int, is_standby: bool) -> None:
         self._stack = stack
+        self._is_standby = is_standby
         self._random = random.Random(seed)
         self._count = 0
         self._owner = self._start()
         self._wait_for_epoch(1)
+        self._standby = self._start() if is_standby else None
 
     def run(self, rounds: int) -> Counter[str]:
         ended: Counter[str] = Counter()
@@ -58,10 +64,12 @@ class Rounds:
         return ended
 
     def stop(self) -> None:
+        if self._standby is not None:
+            assert self._standby.stop() == 0, self._standby.log_path.read_text()[-2000:]
         assert self._owner.stop() == 0, self._owner.log_path.read_text()[-2000:]
 
     def check_a_second_one_is_refused(self) -> None:
-        second = self._start()
+        second = self._start(is_standby=False)
         assert second.process.wait(END_SECONDS_MAX) == OwnerLost.exit_code, second.log_path.read_text()[
             -2000:
         ]
@@ -78,12 +86,14 @@ class Rounds:
         time.sleep(self._random.random() * 2)
         os.killpg(frozen.process.pid, signal.SIGSTOP)
         try:
-            taker = self._start()
+            taker = self._standby or self._start()
             is_taken = self._wait_for_epoch(before.epoch + 1, taker)
             if is_taken:
                 time.sleep(self._random.random() * 2)
         finally:
             os.killpg(frozen.process.pid, signal.SIGCONT)
+        if self._standby is not None:
+            return self._swapped(frozen, taker)
         if not is_taken:
             assert taker.process.wait(END_SECONDS_MAX) == OwnerLost.exit_code, taker.log_path.read_text()[
                 -2000:
@@ -96,6 +106,21 @@ class Rounds:
         self._owner = taker
         return "fenced"
 
+    def _swapped(self, frozen: Command, taker: Command) -> str:
+        """The frozen one stands by again, if it lost the table: where it held SQLite's lock, it did not."""
+        time.sleep(3 * LEASE_SECONDS)
+        table = table_of(self._stack)
+        holder = holder_of(table.io, table.location())
+        assert holder is not None
+        for command in (frozen, taker):
+            command.check()
+        if holder.pid == frozen.process.pid:
+            return "undecided"
+        assert holder.pid == taker.process.pid
+        assert LOST in frozen.log_path.read_text()
+        self._owner, self._standby = taker, frozen
+        return "fenced"
+
     def _wait_for_epoch(self, epoch: int, taker: Command | None = None) -> bool:
         deadline = time.monotonic() + TAKEOVER_SECONDS_MAX
         while self._state().epoch < epoch:
@@ -104,15 +129,17 @@ class Rounds:
             time.sleep(0.1)
         return True
 
-    def _start(self) -> Command:
+    def _start(self, is_standby: bool | None = None) -> Command:
         self._count += 1
-        return self._stack.command(f"ingest-{self._count}", "ingest", "run", TABLE)
+        waits = self._is_standby if is_standby is None else is_standby
+        options = ["--standby"] if waits else []
+        return self._stack.command(f"ingest-{self._count}", "ingest", "run", TABLE, *options)
 
     def _state(self) -> SnapshotState:
         return current_state(table_of(self._stack), TABLE)
 
 
-def run(folder: Path, rounds: int, seed: int, engine: str = "spark") -> None:
+def run(folder: Path, rounds: int, seed: int, engine: str = "spark", is_standby: bool = False) -> None:
     """All of it, in a folder of its own. Raises AssertionError with the round that went wrong."""
     with Stack(
         folder,
@@ -130,7 +157,7 @@ def run(folder: Path, rounds: int, seed: int, engine: str = "spark") -> None:
         )
         ledger.start()
         traffic.start()
-        owners = Rounds(stack, seed)
+        owners = Rounds(stack, seed, is_standby)
         owners.check_a_second_one_is_refused()
         ended = owners.run(rounds)
         owners.check_a_second_one_is_refused()
@@ -153,10 +180,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
+    parser.add_argument("--standby", action="store_true")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="thermocline-takeover-") as folder:
-        run(Path(folder), options.rounds, options.seed)
+        run(Path(folder), options.rounds, options.seed, is_standby=options.standby)
 
 
 if __name__ == "__main__":

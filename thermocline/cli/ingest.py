@@ -44,6 +44,12 @@ def run(
     once: Annotated[
         bool, typer.Option("--once", help="Exit after committing everything that Kafka holds now.")
     ] = False,
+    standby: Annotated[
+        bool,
+        typer.Option(
+            "--standby", help="Wait while another process owns a table, and take over when its lease ends."
+        ),
+    ] = False,
     metrics_port: MetricsPort = None,
     as_json: AsJson = False,
 ) -> int:
@@ -53,6 +59,8 @@ def run(
     an error leaves the others running; at the end its error is printed, and the exit code is its own (of
     several, the highest).
     """
+    if once and standby:
+        raise typer.BadParameter("give either --once or --standby")
     session = session_of(context)
     settings = session.settings()
     tables = _chosen(settings, names or ())
@@ -71,7 +79,7 @@ def run(
     with stop_event() as stop, metrics_served(metrics_port), ExitStack() as publishing:
         published_by = {name: publishing.enter_context(published(settings, name)) for name in tables}
         beside = Beside(published_by.__getitem__, upkeep if settings.maintenance.enabled else None)
-        ended = run_ingest(settings, tables, once, stop, beside=beside)
+        ended = run_ingest(settings, tables, once, stop, beside=beside, standby=standby)
     if len(ended) == 1 and ended[0].error is not None:
         raise ended[0].error
     if once:
