@@ -1,7 +1,8 @@
 """A real REST catalog of our own, for the demo and the tests: Iceberg's own server for tests of clients.
 
-It keeps the pointers in an SQLite file, and tables in the S3 store that it is given. It checks a commit's
-requirements by the code of Iceberg's library. Its tokens are of any credential: it guards nothing.
+It keeps the pointers in an SQLite file, and tables in the S3 store that it is given, else in a folder. It
+checks a commit's requirements by the code of Iceberg's library. Its tokens are of any credential: it guards
+nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class LocalRestCatalog(JavaServer):
     def __init__(
         self,
         folder: Path,
-        store: LocalS3,
+        store: LocalS3 | None = None,
         *,
         port: int | None = None,
         vends_credentials: bool = False,
@@ -38,7 +39,7 @@ class LocalRestCatalog(JavaServer):
         """Takes the folder; fetches the server if need be.
 
         Args:
-            store: Where it keeps tables: below `warehouse` in the bucket.
+            store: Where it keeps tables: below `warehouse` in the bucket, else in its folder.
             vends_credentials: Whether clients get the store's keys with each table.
 
         Raises:
@@ -54,7 +55,7 @@ class LocalRestCatalog(JavaServer):
     @property
     def properties(self) -> dict[str, str]:
         """The configuration's `[catalog] properties`; without the store's keys where they are vended."""
-        ours = self._store.properties
+        ours = self._store.properties if self._store else {}
         return {name: ours[name] for name in ours if not (self._vends_credentials and "-key" in name)}
 
     @property
@@ -72,13 +73,13 @@ class LocalRestCatalog(JavaServer):
 
     def environment(self) -> Mapping[str, str]:
         """See `JavaServer`."""
-        place = self._store.location("warehouse")
-        properties = PassThrough(self._store.properties)
+        place = self._store.location("warehouse") if self._store else (self.folder / "warehouse").as_uri()
+        properties = PassThrough(self._store.properties if self._store else {})
         store = CatalogSettings(uri="sqlite:///", warehouse=place, properties=properties)
         names = {
             **java_properties(store).values,
             "uri": f"jdbc:sqlite:{self.folder / 'catalog.db'}?busy_timeout=30000",
-            "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+            **({"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"} if self._store else {}),
             "include-credentials": str(self._vends_credentials).lower(),
             "rest.port": str(self.port),
         }
