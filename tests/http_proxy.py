@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import http.client
+import random
 import socket
+import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Final, Self, cast
 
 HOST = "127.0.0.1"
-SERVER_SECONDS_MAX = 60.0
+SERVER_SECONDS_MAX = 300.0
+"""A JVM that has just started, on a busy machine."""
 SLOW_SECONDS = 0.5
 """Longer than any answer takes by itself, shorter than any time-out."""
+KEPT_BYTES_MAX: Final = 1 << 20
+"""Of a request's body in `HttpProxy.exchanges`; a larger one is not kept."""
 _OF_A_CONNECTION: Final = ("transfer-encoding", "connection", "keep-alive", "expect")
 
 
@@ -74,6 +80,29 @@ class Exchange:
     body_bytes: int
 
 
+class RandomFaults:
+    """Spoils a share of all requests, drawn from a seed; for `HttpProxy`'s ``decide``."""
+
+    def __init__(self, seed: int, share: float, faults: Sequence[Fault]) -> None:
+        self._random = random.Random(seed)
+        self.share = share
+        self._faults = faults
+
+    def __call__(self, request: Request) -> Fault | None:
+        return self._random.choice(self._faults) if self._random.random() < self.share else None
+
+
+OF_A_STORE: Final = (
+    *(Fault.LOST, Fault.UNANSWERED, Fault.FAILED, Fault.ERROR),
+    *(Fault.BUSY, Fault.BUSY_AFTER, Fault.CUT, Fault.SLOW),
+)
+
+OF_A_CATALOG: Final = (
+    *(Fault.LOST, Fault.UNANSWERED, Fault.FAILED, Fault.NO_GATEWAY, Fault.TIMED_OUT, Fault.BUSY_AFTER),
+    *(Fault.ERROR, Fault.BUSY, Fault.SLOW, Fault.LATE),
+)
+
+
 class HttpProxy:
     """One proxy; use it as a context manager. ``decide`` is asked of each request, by one thread at a time.
 
@@ -91,6 +120,7 @@ class HttpProxy:
         self.latency_seconds = latency_seconds
         self.is_away = False
         self.exchanges: list[Exchange] = []
+        self.spoilt: Counter[Fault] = Counter()
         self._late: list[Request] = []
         self._lock = threading.Lock()
         self._ends = threading.Event()
@@ -112,7 +142,8 @@ class HttpProxy:
     def deliver_late(self) -> None:
         """Requests that were held back are carried out before this returns."""
         for request in self._late:
-            self.answer_of(self.connect(), request)
+            with closing(self.connect()) as connection:
+                self.answer_of(connection, request)
         self._late.clear()
 
     def connect(self) -> http.client.HTTPConnection:
@@ -125,8 +156,10 @@ class HttpProxy:
         """The server's answer, with its body."""
         connection.putrequest(request.method, request.target, skip_host=True, skip_accept_encoding=True)
         for name, value in request.headers:
-            if name.lower() not in _OF_A_CONNECTION:
+            if name.lower() not in (*_OF_A_CONNECTION, "content-length"):
                 connection.putheader(name, value)
+        if request.method in ("PUT", "POST"):
+            connection.putheader("Content-Length", str(len(request.body)))
         connection.endheaders(request.body or None)
         answer = connection.getresponse()
         return answer, answer.read()
@@ -135,6 +168,8 @@ class HttpProxy:
         """What becomes of a request; one that is late is kept."""
         with self._lock:
             fault = self.decide(request)
+            if fault is not None:
+                self.spoilt[fault] += 1
         if fault == Fault.LATE:
             self._late.append(request)
         return fault
@@ -151,8 +186,10 @@ class _Listener(ThreadingHTTPServer):
     request_queue_size = 128
     proxy: HttpProxy
 
-    def handle_error(self, request: object, client_address: object) -> None:
+    def handle_error(self, request: Any, client_address: Any) -> None:
         """Clients that go away, and servers that are stopped, are part of the tests."""
+        if not isinstance(sys.exception(), OSError | http.client.HTTPException):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -172,9 +209,15 @@ class _Handler(BaseHTTPRequestHandler):
         with suppress(OSError):
             super().finish()
 
+    def handle_expect_100(self) -> bool:
+        """Clients wait for this before they send a body."""
+        going_on = super().handle_expect_100()
+        self.wfile.flush()
+        return going_on
+
     def _pass_on(self) -> None:
-        assert "chunked" not in self.headers.get("Transfer-Encoding", "")
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        is_chunked = "chunked" in self.headers.get("Transfer-Encoding", "")
+        body = self._chunks() if is_chunked else self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if self.proxy.is_away:
             self._end()
             return
@@ -184,17 +227,30 @@ class _Handler(BaseHTTPRequestHandler):
             self._end()
             return
         self.proxy.pause(fault)
-        status, length = 0, 0
+        answer, content = None, b""
         if fault not in _NOT_CARRIED_OUT and fault != Fault.SILENT:
             answer, content = self.proxy.answer_of(self.to_server, request)
-            status, length = answer.status, len(content)
-            if fault in (None, Fault.SLOW, Fault.CUT):
-                self._answer(answer, content, is_cut=fault == Fault.CUT)
-        self.proxy.exchanges.append(Exchange(request, fault, status, length))
+        kept = request if len(body) < KEPT_BYTES_MAX else replace(request, body=b"")
+        # Before the client can go on.
+        self.proxy.exchanges.append(Exchange(kept, fault, answer.status if answer else 0, len(content)))
         if fault is not None and fault in _STATUS:
             self._refuse(_STATUS[fault])
-        elif fault not in (None, Fault.SLOW):
+        elif answer is None or fault not in (None, Fault.SLOW, Fault.CUT):
             self._end()
+        else:
+            self._answer(answer, content, is_cut=fault == Fault.CUT)
+            if fault == Fault.CUT:
+                self._end()
+
+    def _chunks(self) -> bytes:
+        """A body without an announced length, as Arrow's client sends parts; it goes on with its length."""
+        body = bytearray()
+        while size := int(self.rfile.readline().partition(b";")[0], 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        while self.rfile.readline().strip():  # trailers, which nobody has sent yet
+            pass
+        return bytes(body)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _pass_on  # noqa: N815  names of the standard library
 
