@@ -11,6 +11,7 @@ import importlib.util
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 from embedded.java_server import JVM_FLAGS, JavaServer
 from embedded.s3 import LocalS3
@@ -18,6 +19,20 @@ from thermocline.iceberg.catalog_properties import java_properties
 from thermocline.jvm.jars import Report, in_silence, jars_of
 from thermocline.jvm.java import find_java
 from thermocline.settings import CatalogSettings, PassThrough
+
+
+class RestAddress(Protocol):
+    """Where a REST catalog is, and what the configuration's `[catalog] properties` say of it."""
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        ...
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The properties."""
+        ...
 
 
 class LocalRestCatalog(JavaServer):
@@ -32,6 +47,7 @@ class LocalRestCatalog(JavaServer):
         folder: Path,
         store: LocalS3 | None = None,
         *,
+        warehouse: str = "warehouse",
         port: int | None = None,
         vends_credentials: bool = False,
         report: Report = in_silence,
@@ -39,7 +55,8 @@ class LocalRestCatalog(JavaServer):
         """Takes the folder; fetches the server if need be.
 
         Args:
-            store: Where it keeps tables: below `warehouse` in the bucket, else in its folder.
+            store: Where it keeps tables, else in its folder.
+            warehouse: Below which it keeps them there.
             vends_credentials: Whether clients get the store's keys with each table.
 
         Raises:
@@ -50,6 +67,7 @@ class LocalRestCatalog(JavaServer):
         jars = jars_of("rest-server", java=self._java, report=report)
         self._classpath = ":".join(map(str, [*jars, *_hadoop()]))
         self._store = store
+        self._warehouse = warehouse
         self._vends_credentials = vends_credentials
 
     @property
@@ -73,7 +91,9 @@ class LocalRestCatalog(JavaServer):
 
     def environment(self) -> Mapping[str, str]:
         """See `JavaServer`."""
-        place = self._store.location("warehouse") if self._store else (self.folder / "warehouse").as_uri()
+        place = (self.folder / self._warehouse).as_uri()
+        if self._store:
+            place = self._store.location(self._warehouse)
         properties = PassThrough(self._store.properties if self._store else {})
         store = CatalogSettings(uri="sqlite:///", warehouse=place, properties=properties)
         names = {

@@ -20,7 +20,7 @@ import httpx
 
 from embedded.broker import LocalKafka
 from embedded.guard import guard_of, release
-from embedded.rest_catalog import LocalRestCatalog
+from embedded.rest_catalog import RestAddress
 from embedded.trino import LocalTrino
 from thermocline.errors import EngineFailed
 from thermocline.jvm.jars import Report, in_silence
@@ -115,7 +115,7 @@ class Stack:
         engine: str = "spark",
         lease_seconds: float = 60.0,
         is_measured: bool = False,
-        rest: LocalRestCatalog | None = None,
+        rest: RestAddress | None = None,
         report: Report = in_silence,
     ) -> None:
         self.folder = folder.absolute()
@@ -263,7 +263,7 @@ def _free_port() -> int:
         return port
 
 
-def _rest_section(catalog: LocalRestCatalog) -> str:
+def _rest_section(catalog: RestAddress) -> str:
     properties = ", ".join(f'"{name}" = "{value}"' for name, value in catalog.properties.items())
     return f'type = "rest"\nuri = "{catalog.url}"\nproperties = {{ {properties} }}\n'
 
