@@ -12,8 +12,8 @@ from thermocline.iceberg.catalog_properties import STORE_ATTEMPTS_MAX
 
 T = TypeVar("T")
 
-# Of a read whose answer broke off: a connection that does so three times in a row is no accident.
-READS_MAX: Final = 3
+# Of a read whose answer broke off: a store that does so four times in a row is not having an accident.
+READS_MAX: Final = 4
 _PAUSE_SECONDS: Final = 0.1
 
 
