@@ -24,6 +24,7 @@ test-all: bootstrap ## Run every test, with all histories, kills and failpoints;
 	@for part in "not jvm" "jvm and not trino and not demo" trino demo; do \
 		$(RUN) -m pytest -n 2 --full -m "$$part" || exit 1; \
 	done
+	@$(RUN) -m pytest -n 2 --lake tests/behaviour
 
 check: bootstrap ## Check format, lint, types and layers
 	@$(RUN) -m ruff format --check

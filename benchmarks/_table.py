@@ -60,20 +60,13 @@ class Timings(logging.Handler):
         return self.steps[-1]
 
 
-def filled(
-    folder: Path, rows: int, seed: int, workers: int = 1, trino_gb: int = 0, views_hot: str = "kafka"
-) -> Stack:
-    """A started stack whose table holds ``rows`` rows of ``rows / 10`` users, all committed."""
+def filled(folder: Path, rows: int, seed: int, **options: Any) -> Stack:
+    """A started stack whose table holds ``rows`` rows of ``rows / 10`` users, all committed.
+
+    ``options`` are the stack's.
+    """
     say(f"filling a table with {rows:,} rows")
-    stack = Stack(
-        folder,
-        partitions=8,
-        buckets=16,
-        workers=workers,
-        trino_gb=trino_gb,
-        views_hot=views_hot,
-        is_measured=True,
-    ).start()
+    stack = Stack(folder, partitions=8, buckets=16, is_measured=True, **options).start()
     write(stack, Workload(seed, rows // KEYS_PER_USER, KEYS_PER_USER).load())
     owner = Owner.open(stack.settings, TABLE, SystemClock())
     started = time.monotonic()

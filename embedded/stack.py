@@ -20,7 +20,7 @@ import httpx
 
 from embedded.broker import LocalKafka
 from embedded.guard import guard_of, release
-from embedded.rest_catalog import LocalRestCatalog
+from embedded.rest_catalog import RestAddress
 from embedded.spark_cluster import LocalSparkCluster
 from embedded.trino import LocalTrino
 from thermocline.errors import EngineFailed
@@ -117,7 +117,7 @@ class Stack:
         engine: str = "spark",
         lease_seconds: float = 60.0,
         is_measured: bool = False,
-        rest: LocalRestCatalog | None = None,
+        rest: RestAddress | None = None,
         views_hot: str = "kafka",
         cluster: LocalSparkCluster | None = None,
         replicas: int = 1,
@@ -290,7 +290,7 @@ def _port_of(url: str) -> int:
     return int(url.rpartition(":")[2])
 
 
-def _rest_section(catalog: LocalRestCatalog) -> str:
+def _rest_section(catalog: RestAddress) -> str:
     return f'type = "rest"\nuri = "{catalog.url}"\nproperties = {_inline(catalog.properties)}\n'
 
 

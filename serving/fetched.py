@@ -5,17 +5,18 @@ DuckDB's own client for stores is an extension, fetched from the network, and kn
 
 from __future__ import annotations
 
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from thermocline.iceberg.files import local_path, open_input
+from thermocline.iceberg.store_retries import read_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    import pyarrow as pa
     from pyiceberg.io import FileIO
 
 FETCHES_MAX: Final = 4
@@ -43,4 +44,11 @@ def fetched(io: FileIO, paths: Iterable[str], folder: Path) -> dict[str, str]:
 
 def _fetch(io: FileIO, path: str, copy: Path) -> None:
     with open_input(io, path) as source, copy.open("wb") as sink:
-        shutil.copyfileobj(source, sink, _PART_BYTES)
+        while part := read_whole(partial(_part, source, sink.tell())):
+            sink.write(part)
+
+
+def _part(source: pa.NativeFile, start: int) -> bytes:
+    source.seek(start)
+    part: bytes = source.read(_PART_BYTES)
+    return part

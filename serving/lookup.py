@@ -333,9 +333,7 @@ class TableReader:
         else:
             reader = self._snapshots.reader()
             known = set()
-        for file in index.files:
-            if _warmed(file) not in known:
-                reader.warm(file)
+        reader.warm([file for file in index.files if _warmed(file) not in known])
         side = ColdSide(index, reader, RowJson(index.definition))
         if before and before.index.definition.key == index.definition.key:
             self._warm_rows(side, before)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,18 @@ from thermocline.settings import CatalogSettings
 
 NO_CATALOG = CatalogSettings(uri="sqlite:///none.db", warehouse="none")
 BEHAVIOUR = Path(__file__).parent / "behaviour"
+NOT_ON_A_LAKE = {
+    "test_lake": "brings a lake of its own",
+    "test_owner": "breaks the catalog's file and the table's folder",
+    "test_stops": "the same",
+    "test_failpoints": "counts the files of the table's folder",
+    "test_failpoints_serving": "each point once is enough",
+    "test_kills": "kills Spark's processes",
+    "test_merge_oracle": "compares with Spark",
+    "test_debezium": "is about records",
+    "test_log": "is about the log",
+}
+"""With ``--lake`` the rest of the behaviour suite runs, but what asks Spark."""
 NEED_JAVA = ("trino", "demo")
 TOGETHER = ("tests/views/trino/", "tests/views/stacked/")
 """Folders of which all tests share one Trino."""
@@ -23,6 +35,7 @@ TOGETHER = ("tests/views/trino/", "tests/views/stacked/")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="Also run tests marked `full`, with full counts.")
+    parser.addoption("--lake", action="store_true", help="Run the behaviour suite on S3 and a REST catalog.")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,12 +47,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.is_relative_to(BEHAVIOUR) or any(map(item.get_closest_marker, NEED_JAVA)):
             item.add_marker(pytest.mark.jvm)
+    if config.getoption("--lake"):
+        _leave_out(config, items, lambda item: not _runs_on_a_lake(item))
     # The longest first, so that two processes end at about the same time.
     items.sort(key=lambda item: [not item.get_closest_marker(name) for name in ("trino", "jvm")])
     if not is_full():
-        left_out = [item for item in items if item.get_closest_marker("full")]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("full")]
+        _leave_out(config, items, lambda item: item.get_closest_marker("full") is not None)
+
+
+def _leave_out(
+    config: pytest.Config, items: list[pytest.Item], is_out: Callable[[pytest.Item], bool]
+) -> None:
+    left_out = [item for item in items if is_out(item)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if not is_out(item)]
+
+
+def _runs_on_a_lake(item: pytest.Item) -> bool:
+    return (
+        item.path.parent == BEHAVIOUR
+        and item.path.stem not in NOT_ON_A_LAKE
+        and not item.get_closest_marker("local_files")
+        and "new_spark" not in getattr(item, "fixturenames", ())
+    )
 
 
 @pytest.fixture(scope="session")

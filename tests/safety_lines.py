@@ -44,6 +44,7 @@ LINES: Final[dict[str, Line]] = {
     "settle-unproven": Line("where the history is too short, files are kept", ("if note.planned_on in history else Resolution.UNPROVEN", ""), "ingest/test_commit.py::test_a_lost_race_that_the_history_no_longer_tells_of_is_unknown_and_keeps_its_files"),
     "settle-note-last": Line("the note of a commit whose files could not be deleted stays", ("FileNotFoundError", "OSError"), "ingest/test_commit.py::test_a_file_that_cannot_be_deleted_keeps_its_note_and_stops_nobody"),
     "rolled-back-batch": Line("a rollback behind a commit that left the seam where it was is noticed, too", ("or (batch is not None and batch != summary[SUMMARY_BATCH])", ""), "ingest/test_commit.py::test_a_rollback_behind_a_commit_of_the_same_seam_is_noticed"),
+    "rest-bounds": Line("a REST catalog that never answers holds nothing up for ever", DROP, "ingest/test_rest_outcomes.py::test_a_table_that_a_rest_catalog_never_sends_is_an_error", FULL),
     "jvm-died": Line("a JVM that dies during a commit makes it unknown", (", ConnectionError", ""), "ingest/test_commit.py::test_a_commit_whose_jvm_dies_is_unknown_and_noted"),
     "epoch-floor": Line("no epoch is given twice, also after a catalog was restored", ("max(epoch_seen, epoch_floor)", "epoch_seen"), "ingest/test_commit.py::test_the_epoch_of_a_restored_catalog_goes_on_from_the_lease"),
     "epoch-seen": Line("of two that found the table free, one owns it", ("epoch_seen", "int(start.properties[EPOCH_PROPERTY])"), "ingest/test_commit.py::test_two_that_found_the_table_free_do_not_both_own_it"),

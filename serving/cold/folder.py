@@ -33,6 +33,7 @@ from serving.file_version import file_version
 from thermocline.failpoints import failpoint, failstep
 from thermocline.iceberg.files import open_input, plan_files
 from thermocline.iceberg.sparse_index import SparseIndex, load_sparse_index
+from thermocline.iceberg.store_retries import read_whole
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -213,9 +214,13 @@ def _is_indexed(folder: Path, path: str, is_known_whole: bool) -> bool:
 
 def _index_file(folder: Path, io: FileIO, definition: LiveTable, path: str) -> None:
     facts_path, footer_path = _facts_path(folder, path), _footer_path(folder, path)
-    with open_input(io, path) as source:
-        metadata = pq.read_metadata(source)
-        entities = _entities(source, metadata, definition)
+
+    def read() -> tuple[pq.FileMetaData, EntityFilter | None]:
+        with open_input(io, path) as source:
+            metadata = pq.read_metadata(source)
+            return metadata, _entities(source, metadata, definition)
+
+    metadata, entities = read_whole(read)
     sparse = load_sparse_index(io, path, definition, metadata)
     columns = [metadata.schema.column(i) for i in range(len(metadata.schema))]
     facts = FileFacts(

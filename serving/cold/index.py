@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -101,8 +101,8 @@ class ColdRows(Protocol):
         """The deleted positions of a file but those of deletes to remember; None when none are deleted."""
         ...
 
-    def warm(self, file: ColdFile) -> None:
-        """Loads what lookups in the file need."""
+    def warm(self, files: Sequence[ColdFile]) -> None:
+        """Loads what lookups in the files need."""
         ...
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -30,6 +31,7 @@ from thermocline.bounded import Bounded
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import local_path, open_input
+from thermocline.iceberg.store_retries import read_whole
 from thermocline.iceberg.tombstones import tombstones_in
 from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.decode import natural_values
@@ -47,6 +49,9 @@ if TYPE_CHECKING:
 FOOTER_ROW_GROUPS_MAX: Final = 30_000
 # The deletes of 1 % of two million rows take 40 kB.
 DELETES_BYTES_MAX: Final = 64 * 1024 * 1024
+
+# In a store a file takes a request for its size, and two for its deletes: more at once only queue there.
+WARMING_THREADS: Final = 8
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -84,16 +89,18 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class _OpenFile:
-    """A data file's parsed footer; where the file is local, its memory map too, and readers that are idle.
+    """A data file's parsed footer, the file itself, and where it is local, readers of it that are idle.
 
     ``tombstones`` are the positions of the deletes that it remembers.
 
-    Any thread may read from the map, but a reader is of one thread at a time. That both stay spares the next
-    lookup page faults and a fifth of its time.
+    Any thread may read from the file, but a reader is of one thread at a time. That a local file stays
+    mapped, with its readers, spares the next lookup page faults and a fifth of its time; that a file in a
+    store stays open, the request for its size.
     """
 
     footer: pq.FileMetaData
-    mapped: pa.MemoryMappedFile | None
+    source: pa.NativeFile
+    is_local: bool
     tombstones: BitMap
     idle: list[pq.ParquetFile] = field(default_factory=list)
 
@@ -175,10 +182,19 @@ class ColdReader:
         deleted = self.deleted(file)
         return None if deleted is None else deleted - self._opened(file).tombstones
 
-    def warm(self, file: ColdFile) -> None:
-        """Loads what every lookup in the file needs, so that the first one does not wait for it."""
-        self._opened(file)
-        self.deleted(file)
+    def warm(self, files: Sequence[ColdFile]) -> None:
+        """Loads what every lookup in the files needs, so that the first one does not wait for it."""
+
+        def warm(file: ColdFile) -> None:
+            self._opened(file)
+            self.deleted(file)
+
+        if all(local_path(file.data.path) is not None for file in files):
+            for file in files:
+                warm(file)
+            return
+        with ThreadPoolExecutor(WARMING_THREADS) as pool:
+            list(pool.map(warm, files))
 
     def _rows_of_file(
         self,
@@ -192,13 +208,13 @@ class ColdReader:
         key_of = _key_of(definition, entity)
         opened = self._opened(file)
         with ExitStack() as reading:
-            parquet = cache(lambda: reading.enter_context(self._reading(file, opened)))
+            parquet = cache(lambda: reading.enter_context(_reading(opened)))
 
             def read(group: int, columns: Sequence[str]) -> pa.RecordBatch:
                 place: Place = (file.data.path, group, *columns)  # safety: decoded-place
-                return self._decoded.get(place, lambda: _read(parquet(), group, columns))
+                return self._decoded.get(place, lambda: read_whole(lambda: _read(parquet(), group, columns)))
 
-            probes_first = opened.mapped is not None and not is_sure
+            probes_first = opened.is_local and not is_sure
             for group in groups:
                 failpoint("cold.read")
                 positions, columns = _matching(partial(read, group), definition, entity, file, probes_first)
@@ -211,26 +227,28 @@ class ColdReader:
         if known is not None:
             return known
         footer = _read_footer(file.footer, self.io, file.data.path)
-        mapped = open_input(self.io, file.data.path) if local_path(file.data.path) is not None else None
-        tombstones = tombstones_in(footer).positions
-        return self._files.put(
-            file.data.path, _OpenFile(footer, mapped, tombstones), weight=footer.num_row_groups
+        opened = _OpenFile(
+            footer,
+            open_input(self.io, file.data.path),
+            local_path(file.data.path) is not None,
+            tombstones_in(footer).positions,
         )
+        return self._files.put(file.data.path, opened, weight=footer.num_row_groups)
 
-    @contextmanager
-    def _reading(self, file: ColdFile, opened: _OpenFile) -> Iterator[pq.ParquetFile]:
-        if opened.mapped is None:
-            with open_input(self.io, file.data.path) as source:
-                # Away from this machine the number of requests counts: one for the whole row group.
-                yield pq.ParquetFile(source, metadata=opened.footer, pre_buffer=True)
-            return
-        try:
-            parquet = opened.idle.pop()
-        except IndexError:
-            # Buffering ahead would take another thread for what is a copy in memory.
-            parquet = pq.ParquetFile(opened.mapped, metadata=opened.footer, pre_buffer=False)
-        yield parquet
-        opened.idle.append(parquet)
+
+@contextmanager
+def _reading(opened: _OpenFile) -> Iterator[pq.ParquetFile]:
+    if not opened.is_local:
+        # The number of requests counts: one for the whole row group. What it buffers goes with the reader.
+        yield pq.ParquetFile(opened.source, metadata=opened.footer, pre_buffer=True)
+        return
+    try:
+        parquet = opened.idle.pop()
+    except IndexError:
+        # Buffering ahead would take another thread for what is a copy in memory.
+        parquet = pq.ParquetFile(opened.source, metadata=opened.footer, pre_buffer=False)
+    yield parquet
+    opened.idle.append(parquet)
 
 
 def _candidates(index: ColdIndex, entity: Entity) -> list[tuple[ColdFile, range]]:

@@ -1,14 +1,20 @@
-"""Real parts: brokers, a JVM for all owners of a process, and Spark where a test wants it."""
+"""Real parts: brokers, a JVM for all owners of a process, and Spark where a test wants it.
+
+With pytest's ``--lake`` every table is in a store under a REST catalog, and all ingest on the local engine.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from embedded.rest_catalog import LocalRestCatalog
+from embedded.s3 import LocalS3
 from embedded.stack import TABLE, Stack
 from ingest.create import create_table
 from ingest.engine import Engine, start_engine
@@ -17,8 +23,28 @@ from ingest.spark import start_spark
 from thermocline.process.clock import SystemClock
 
 
+@pytest.fixture(scope="session")
+def new_lake(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[Callable[[str], LocalRestCatalog] | None]:
+    """Makes a catalog on a place of its own in one store; None without ``--lake``."""
+    if not pytestconfig.getoption("--lake"):
+        yield None
+        return
+    with ExitStack() as undo:
+        folder = tmp_path_factory.mktemp("lake")
+        store = undo.enter_context(LocalS3(folder / "s3"))
+
+        def start(name: str) -> LocalRestCatalog:
+            return undo.enter_context(LocalRestCatalog(folder / name, store, warehouse=name))
+
+        yield start
+
+
 @pytest.fixture(scope="module")
-def new_stack(tmp_path_factory: pytest.TempPathFactory, jvm: Any) -> Iterator[Callable[..., Stack]]:
+def new_stack(
+    tmp_path_factory: pytest.TempPathFactory, jvm: Any, new_lake: Callable[[str], LocalRestCatalog] | None
+) -> Iterator[Callable[..., Stack]]:
     """Makes a started stack: its own broker, catalog and table; all are stopped with the module.
 
     It ingests on the local engine, unless another one is asked for. The catalog has the stack's name: a Spark
@@ -27,8 +53,11 @@ def new_stack(tmp_path_factory: pytest.TempPathFactory, jvm: Any) -> Iterator[Ca
     stacks: list[Stack] = []
 
     def start(name: str, **options: object) -> Stack:
+        folder = tmp_path_factory.mktemp(name)
         options = {"engine": "local", **options}
-        stack = Stack(tmp_path_factory.mktemp(name), catalog=name, **options)  # type: ignore[arg-type]
+        if new_lake is not None:
+            options |= {"engine": "local", "rest": new_lake(folder.name)}
+        stack = Stack(folder, catalog=name, **options)  # type: ignore[arg-type]
         stacks.append(stack)
         stack.start_broker()
         create_table(stack.settings, TABLE)
@@ -46,15 +75,17 @@ def new_owner() -> Iterator[Callable[[Stack], Owner]]:
     An owner before goes on without a lease, as one that was frozen for longer than it.
     """
     owners: list[Owner] = []
+    stacks: list[Stack] = []
     engines: dict[Path, Engine] = {}
 
     def take(stack: Stack) -> Owner:
-        for owner in owners:
-            if owner.table.location().startswith((stack.folder / "data").as_uri()):
+        for owner, of in zip(owners, stacks, strict=True):
+            if of is stack:
                 owner.lease.release()
         if stack.folder not in engines:
             engines[stack.folder] = start_engine(stack.settings, TABLE)
         owners.append(Owner.open(stack.settings, TABLE, SystemClock(), engine=engines[stack.folder]))
+        stacks.append(stack)
         return owners[-1]
 
     yield take

@@ -422,6 +422,7 @@ def test_a_topic_that_is_added_is_read_from_its_start(
     owner.lease.release()
 
 
+@pytest.mark.local_files
 def test_a_dropped_table_goes_with_its_files_and_a_server_says_so_until_it_is_back(
     story: Owner, stack: Stack, told: Told, server: Command
 ) -> None:

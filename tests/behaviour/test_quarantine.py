@@ -190,6 +190,7 @@ def test_each_stage_has_its_own_word(new_scores: Callable[..., Scores], show: Sh
     assert live.scores() == {"u1": 5}
 
 
+@pytest.mark.local_files
 def test_too_many_bad_records_stop_ingest_until_the_limit_is_raised(
     new_scores: Callable[..., Scores],
 ) -> None:

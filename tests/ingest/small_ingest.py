@@ -217,7 +217,8 @@ def java_store(committer: Committer) -> JavaMetadata:
 
 def settings_of(folder: Path, uri: str) -> Settings:
     config = folder / "thermocline.toml"
-    config.write_text(CONFIG.format(uri=uri))
+    kind = 'type = "rest"\n' if uri.startswith("http") else ""
+    config.write_text(CONFIG.format(uri=uri).replace("[catalog]\n", f"[catalog]\n{kind}"))
     return load_settings(config)
 
 

@@ -61,7 +61,10 @@ def rows_of(reader: ColdReader, index: ColdIndex, entity: Entity) -> list[Row]:
 
 @dataclass
 class World:
-    """One table. ``logs`` are the records of each partition; the hot tier has all up to ``tailed``."""
+    """One table. ``logs`` are the records of each partition; the hot tier has all up to ``tailed``.
+
+    Its files are in ``data``, a folder or a place in a store that ``io`` knows.
+    """
 
     folder: Path
     definition: LiveTable
@@ -78,10 +81,12 @@ class World:
     lock: threading.Lock = field(default_factory=threading.Lock)
     altered: tuple[Seam, frozenset[str]] | None = None
     properties: dict[str, str] = field(default_factory=dict)
+    data: str = ""
 
     def __post_init__(self) -> None:
         self.hot_folder, self.cold_folder = self.folder / "hot", self.folder / "cold"
-        (self.folder / "data").mkdir(parents=True)
+        self.folder.mkdir(parents=True)
+        self.data = self.data or str(self.folder / "data")
         self.tailed = self.seam
         self.decoder = decoder_for(self.definition)
 
@@ -150,7 +155,7 @@ class World:
             winners = self._as_replayed(winners, up_to)
         touched = self._delete_old(winners.column(KEY).to_pylist())
         written = self._write_new(winners.filter(pa.compute.invert(winners.column(TOMBSTONE))))
-        stem = str(self.folder / "data" / uuid4().hex)
+        stem = f"{self.data}/{uuid4().hex}"
         by_file = {path: self.deleted[path] for path in touched}
         deletes = write_deletes(self.io, stem, self.definition.format_version, by_file)
         before = self.snapshots.get(len(self.snapshots), ())
@@ -168,7 +173,7 @@ class World:
             run_bucket_task(
                 self.io,
                 self.definition,
-                str(self.folder / "data"),
+                self.data,
                 bucket,
                 files.get(bucket, ()),
                 records.filter(pa.array(numbers == bucket)),
@@ -285,11 +290,11 @@ class World:
         numbers = buckets(self.definition, rows.column(self.definition.bucket_column.name))
         for bucket in sorted(set(numbers.tolist())):
             part = rows.filter(pa.array(numbers == bucket))
-            path = str(self.folder / "data" / f"bucket={bucket}-{uuid4().hex}.parquet")
-            write_data_file(self.io, path, self.definition, part)
+            path = f"{self.data}/bucket={bucket}-{uuid4().hex}.parquet"
+            written = write_data_file(self.io, path, self.definition, part)
             for position, key in enumerate(part.column(KEY).to_pylist()):
                 self.positions[key] = (path, position)
-            yield DataFile(path, bucket, part.num_rows, Path(path).stat().st_size)
+            yield DataFile(path, bucket, part.num_rows, written.file_bytes)
 
 
 PROFILES = replace(profiles.PROFILES, buckets=4)
@@ -323,8 +328,8 @@ def new_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
 
     made: list[World] = []
 
-    def make(definition: LiveTable = PROFILES) -> World:
-        made.append(World(tmp_path / f"world-{len(made)}", definition))
+    def make(definition: LiveTable = PROFILES, **more: Any) -> World:
+        made.append(World(tmp_path / f"world-{len(made)}", definition, **more))
         return made[-1]
 
     yield make
@@ -339,8 +344,8 @@ def served(new_world: Callable[..., Any]) -> Iterator[Callable[..., tuple[Any, S
     threads: list[threading.Thread] = []
     tables: list[ServedTable] = []
 
-    def make(*arguments: Any) -> tuple[Any, ServedTable]:
-        world = new_world(*arguments)
+    def make(*arguments: Any, **more: Any) -> tuple[Any, ServedTable]:
+        world = new_world(*arguments, **more)
         world.clock = SystemClock()
         world.commit()
         world.publish()

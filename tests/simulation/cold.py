@@ -5,6 +5,7 @@ What is decided (what a manifest says, which one is newer, what an index is made
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,11 +112,12 @@ class FakeColdRows:
         deletes = file.data.deletes
         return None if deletes is None else self._object(deletes.path)[file.data.path]
 
-    def warm(self, file: ColdFile) -> None:
-        """Opens it."""
-        self.io.ask("warm a file")
-        self._rows(file.data.path)
-        self.deleted(file)
+    def warm(self, files: Sequence[ColdFile]) -> None:
+        """Opens them."""
+        for file in files:
+            self.io.ask("warm a file")
+            self._rows(file.data.path)
+            self.deleted(file)
 
     def _rows(self, path: str) -> tuple[Stored, ...]:
         rows: tuple[Stored, ...] = self._object(path)

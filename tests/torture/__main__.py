@@ -70,8 +70,9 @@ def main() -> int:
     parser.add_argument("--report", type=Path, help="where the report is written, as Markdown")
     parser.add_argument("--folder", type=Path, help="where it works; else a temporary folder")
     parser.add_argument("--without", action="append", default=[], choices=["disk", "failpoints", "verify"])
+    parser.add_argument("--lake", action="store_true", help="a table in an S3 store under a REST catalog")
     options = parser.parse_args()
-    missing = set(options.without)
+    missing = set(options.without) | ({"disk", "sqlite"} if options.lake else {"lake"})
     if "disk" not in missing and not enter_namespace():
         missing.add("disk")
     folder = options.folder or Path(tempfile.mkdtemp(prefix="thermocline-torture-"))
@@ -81,6 +82,7 @@ def main() -> int:
     facts = {
         "seed": str(options.seed),
         "seconds": f"{time.monotonic() - began:.0f}",
+        "the table": "in an S3 store under a REST catalog" if options.lake else "in a folder under SQLite",
         "full disks": "by failpoints alone" if "disk" in missing else "small file systems of their own",
     }
     text = report(tally, findings.lines, facts, findings.unforeseen)

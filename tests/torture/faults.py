@@ -8,7 +8,7 @@ import signal
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
 from embedded.stack import TABLE, TOPIC, Stack
+from tests.http_proxy import OF_A_CATALOG, OF_A_STORE, HttpProxy, RandomFaults
+from tests.http_proxy import Fault as Spoilt
+from tests.lake import ProxiedLake
 from tests.torture.armed import Armed
 from tests.torture.disks import NEARLY_FULL_KB, Disk
 from tests.torture.ledger import Ledger
@@ -29,6 +32,7 @@ from tests.torture.traffic import Traffic
 PARTITIONS_MAX: Final = 9
 REQUEST_SECONDS_MAX: Final = 30.0
 BURST: Final = 3  # times the usual rate
+SPOILT_SHARE: Final = 0.3  # of the requests to a store or a catalog that fails now and then
 # A process that is told to stop finishes what is under way.
 STOP_SECONDS_MAX: Final = 60.0
 
@@ -48,6 +52,7 @@ class Site:
     disks: dict[str, Disk] = field(default_factory=dict)
     ingest_points: Armed | None = None
     serve_points: Armed | None = None
+    lake: ProxiedLake | None = None
 
 
 class Faults:
@@ -169,6 +174,18 @@ class Faults:
 
         return heal
 
+    def _spoil_store(self, fault: Fault) -> Heal:
+        return self._spoil(fault, self._lake().store, OF_A_STORE)
+
+    def _spoil_catalog(self, fault: Fault) -> Heal:
+        return self._spoil(fault, self._lake().catalog, OF_A_CATALOG)
+
+    def _store_away(self, fault: Fault) -> Heal:
+        return self._away(self._lake().store)
+
+    def _catalog_away(self, fault: Fault) -> Heal:
+        return self._away(self._lake().catalog)
+
     def _fill_warehouse(self, fault: Fault) -> Heal:
         # Some of what a batch writes still finds room, so that it breaks off anywhere.
         return self._fill("warehouse", int(fault.choice * 200))
@@ -278,6 +295,30 @@ class Faults:
             raise NothingThere
         return processes[int(fault.choice * len(processes))]
 
+    def _lake(self) -> ProxiedLake:
+        return _there(self._site.lake)
+
+    def _spoil(self, fault: Fault, proxy: HttpProxy, faults: Sequence[Spoilt]) -> Heal:
+        if isinstance(proxy.decide, RandomFaults):
+            raise NothingThere
+        before, proxy.decide = proxy.decide, RandomFaults(int(fault.choice * 1e6), SPOILT_SHARE, faults)
+
+        def heal() -> None:
+            proxy.decide = before
+            proxy.deliver_late()
+
+        return heal
+
+    def _away(self, proxy: HttpProxy) -> Heal:
+        if proxy.is_away:
+            raise NothingThere
+        proxy.is_away = True
+
+        def heal() -> None:
+            proxy.is_away = False
+
+        return heal
+
     def _fill(self, name: str, free_kb: int) -> Heal:
         disk = self._site.disks.get(name)
         if disk is None:
@@ -324,6 +365,10 @@ class Faults:
         "failpoint in ingest": _arm_ingest,
         "failpoint in serving": _arm_serving,
         "clocks apart": _skew,
+        "store fails now and then": _spoil_store,
+        "store away": _store_away,
+        "REST catalog fails now and then": _spoil_catalog,
+        "REST catalog away": _catalog_away,
     }
 
 

@@ -24,7 +24,7 @@ class Kind:
 
     weight: float
     seconds: tuple[float, float] = (0.0, 0.0)
-    needs: str = ""  # "disk": small file systems of our own; "failpoints"
+    needs: str = ""  # "disk": small file systems of our own; "failpoints"; "sqlite" or "lake": the catalog
 
 
 KINDS: Final[Mapping[str, Kind]] = {
@@ -45,7 +45,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "server told to stop": Kind(2),
     "broker killed": Kind(5, (0.3, 8.0)),
     "broker frozen": Kind(4, (1.0, 9.0)),
-    "catalog locked": Kind(6, (1.0, 10.0)),
+    "catalog locked": Kind(6, (1.0, 10.0), "sqlite"),
     "warehouse's disk full": Kind(5, (1.0, 8.0), "disk"),
     "server's disk full": Kind(4, (1.0, 8.0), "disk"),
     "server's disk nearly full": Kind(2, (1.0, 8.0), "disk"),
@@ -58,6 +58,10 @@ KINDS: Final[Mapping[str, Kind]] = {
     "failpoint in ingest": Kind(24, (10.0, 20.0), "failpoints"),
     "failpoint in serving": Kind(18, (5.0, 10.0), "failpoints"),
     "clocks apart": Kind(4, (2.0, 10.0), "failpoints"),
+    "store fails now and then": Kind(10, (2.0, 10.0), "lake"),
+    "store away": Kind(4, (1.0, 8.0), "lake"),
+    "REST catalog fails now and then": Kind(10, (2.0, 10.0), "lake"),
+    "REST catalog away": Kind(4, (1.0, 10.0), "lake"),
 }
 
 

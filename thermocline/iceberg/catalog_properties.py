@@ -22,6 +22,10 @@ SQLITE_BUSY_SECONDS = 30
 # What a database gets to answer a request of Java's: a connection that the network has forgotten never does.
 POSTGRES_SOCKET_SECONDS = 60
 
+# A REST catalog: neither Java nor PyIceberg has a bound of its own. A commit of many files takes seconds.
+REST_CONNECT_SECONDS = 10
+REST_ANSWER_SECONDS = 60
+
 # An object store: a connection takes milliseconds, also over an ocean; a row group or a part of a file comes
 # within seconds. An answer that takes longer is lost, and is asked for again.
 STORE_CONNECT_SECONDS = 10
@@ -79,6 +83,11 @@ _JAVA_S3: Final = {
     "http-client.apache.connection-timeout-ms": str(STORE_CONNECT_SECONDS * 1000),
     "http-client.apache.socket-timeout-ms": str(STORE_ANSWER_SECONDS * 1000),
     "s3.retry.num-retries": str(STORE_ATTEMPTS_MAX - 1),
+}
+
+_REST_BOUNDS: Final = {
+    "rest.client.connection-timeout-ms": str(REST_CONNECT_SECONDS * 1000),
+    "rest.client.socket-timeout-ms": str(REST_ANSWER_SECONDS * 1000),
 }
 
 _DERIVED: Final = "(derived)"
@@ -191,12 +200,14 @@ def pyiceberg_properties(settings: CatalogSettings) -> dict[str, str]:
     uri = settings.uri
     if sqlite_path(uri) is not None:
         uri = f"{uri}?timeout={SQLITE_BUSY_SECONDS}"
-    # A database that was away is asked again on a new connection.
-    pool = {"pool_pre_ping": "true"} if settings.type == "sql" else {}
+    kind: dict[str, str] = {"type": settings.type}
+    if settings.type == "sql":  # a database that was away is asked again on a new connection
+        kind |= {"pool_pre_ping": "true"}
+    elif settings.type == "rest":
+        kind = {"py-catalog-impl": "thermocline.iceberg.rest_catalog.BoundedRestCatalog", **_REST_BOUNDS}
     return {
-        **pool,
+        **kind,
         **(_PYICEBERG_S3 if "s3" in stores_of(settings) else {}),
-        "type": settings.type,
         "uri": uri,
         **_warehouse(settings),
         **_oauth2_server(settings),
@@ -211,6 +222,8 @@ def java_properties(settings: CatalogSettings) -> EngineProperties:
         uri, credentials = _jdbc_uri(settings.uri)
         done.values |= {"type": "jdbc", "uri": uri, "jdbc.schema-version": "V1", **credentials}
         done.secrets |= {"jdbc.password"} & credentials.keys()
+    elif settings.type == "rest":
+        done.values |= _REST_BOUNDS
     if stores_of(settings) & {"s3", "gcs", "azure"}:
         # It takes each store's own client by a path's scheme; by default all is Hadoop's, which lacks them.
         done.values["io-impl"] = "org.apache.iceberg.io.ResolvingFileIO"

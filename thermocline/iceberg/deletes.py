@@ -23,6 +23,7 @@ from pyroaring import BitMap
 
 from thermocline.failpoints import failstep
 from thermocline.iceberg.files import DELETED_PATH_FIELD_ID, Deletes, open_input
+from thermocline.iceberg.store_retries import read_whole
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -49,7 +50,8 @@ def read_deletes(io: FileIO, deletes: Deletes) -> BitMap:
     Raises:
         ValueError: a Puffin blob is damaged, or a Parquet file is about several data files.
     """
-    return _read_vector(io, deletes) if deletes.format == "puffin" else _read_positions(io, deletes)
+    read = _read_vector if deletes.format == "puffin" else _read_positions
+    return read_whole(lambda: read(io, deletes))
 
 
 def write_deletes(

@@ -78,20 +78,27 @@ def load_sparse_index(
     io: FileIO, path: str, definition: LiveTable, metadata: pq.FileMetaData | None = None
 ) -> SparseIndex:
     """The index of a data file, from its footer; built from its key columns where the footer has none."""
+    if metadata is not None and (known := _index_in(metadata)) is not None:
+        return known
     with open_input(io, path) as source:
         file = pq.ParquetFile(source, metadata=metadata)
-        footer = file.metadata
-        rows = np.array([footer.row_group(i).num_rows for i in range(footer.num_row_groups)], dtype=np.int64)
-        entry = (footer.metadata or {}).get(FOOTER_KEY.encode())
-        if entry is not None:
-            first_keys = msgspec.msgpack.decode(base64.b64decode(entry), type=list[bytes])
-            return SparseIndex(first_keys, rows)
-        return _index_by_reading(file, rows, definition)
+        return _index_in(file.metadata) or _index_by_reading(file, definition)
 
 
-def _index_by_reading(
-    file: pq.ParquetFile, rows: np.ndarray[tuple[int], np.dtype[np.int64]], definition: LiveTable
-) -> SparseIndex:
+def _index_in(footer: pq.FileMetaData) -> SparseIndex | None:
+    entry = (footer.metadata or {}).get(FOOTER_KEY.encode())
+    if entry is None:
+        return None
+    first_keys = msgspec.msgpack.decode(base64.b64decode(entry), type=list[bytes])
+    return SparseIndex(first_keys, _rows_of_groups(footer))
+
+
+def _rows_of_groups(footer: pq.FileMetaData) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.array([footer.row_group(i).num_rows for i in range(footer.num_row_groups)], dtype=np.int64)
+
+
+def _index_by_reading(file: pq.ParquetFile, definition: LiveTable) -> SparseIndex:
+    rows = _rows_of_groups(file.metadata)
     first_keys: list[bytes] = []
     last_key, is_sorted = b"", True
     for group in range(len(rows)):

@@ -1,14 +1,43 @@
-"""How often PyArrow asks an object store again that fails or is busy; PyIceberg loads it by its name."""
+"""How often an object store is asked again that fails or is busy, or whose answer breaks off."""
 
 from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from pyarrow.fs import AwsStandardS3RetryStrategy
 
 from thermocline.iceberg.catalog_properties import STORE_ATTEMPTS_MAX
 
+T = TypeVar("T")
+
+# Of a read whose answer broke off: a store that does so four times in a row is not having an accident.
+READS_MAX: Final = 4
+_PAUSE_SECONDS: Final = 0.1
+
+
+def read_whole(read: Callable[[], T]) -> T:
+    """What ``read`` gives; it is called again where the store's answer broke off.
+
+    Arrow's client can't repeat that by itself: what came fills a part of its buffer already.
+    Raises `OSError`.
+    """
+    for attempt in range(1, READS_MAX):
+        try:
+            return read()
+        except OSError as error:
+            if error.errno is not None:  # this machine's, or there is no such object
+                raise
+            time.sleep(_PAUSE_SECONDS * attempt)
+    return read()
+
 
 class PatientRetries(AwsStandardS3RetryStrategy):  # type: ignore[misc]  # it publishes no types
-    """The standard back-off, for longer: throttling (503 SlowDown) can last for minutes."""
+    """The standard back-off, for longer: throttling (503 SlowDown) can last for minutes.
+
+    PyIceberg loads it by its name.
+    """
 
     def __init__(self) -> None:
         super().__init__(max_attempts=STORE_ATTEMPTS_MAX)
