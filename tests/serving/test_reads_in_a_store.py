@@ -85,18 +85,20 @@ def is_ranged_get(request: tuple[str, str]) -> bool:
     return request[0] == "GET" and request[1].startswith("bytes=")
 
 
-def test_a_file_is_indexed_by_its_size_and_one_read_of_its_footer(world: Any, proxy: HttpProxy) -> None:
+def test_a_young_file_is_indexed_by_its_size_and_a_read_of_its_footer_and_one_of_its_entities(
+    world: Any, proxy: HttpProxy
+) -> None:
     asked(proxy)
     assert world.publish()
-    head, footer = asked(proxy)
+    head, *reads = asked(proxy)
     assert head[0] == "HEAD"
-    assert is_ranged_get(footer)
+    assert [*map(is_ranged_get, reads)] == [True, True]
 
     world.produce({"app_id": 7, "user_id": "new", "key": "k"}, {"value": "x"})
     world.commit()
     asked(proxy)
     assert world.publish()
-    assert [method for method, _ in asked(proxy)] == ["HEAD", "GET"], "of the new file alone"
+    assert [method for method, _ in asked(proxy)] == ["HEAD", "GET", "GET"], "of the new file alone"
 
 
 def test_a_cold_lookup_is_one_ranged_read_for_each_row_group_and_none_once_its_rows_are_kept(
