@@ -61,6 +61,10 @@ class Engine(Protocol):
         """
         ...
 
+    def check(self) -> None:
+        """Raises `EngineFailed` where it has ended by itself: no later batch could run or commit."""
+        ...
+
     def stop(self) -> None:
         """End it; nothing runs on it afterwards."""
         ...

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from ingest.batch import BatchResult, gather, writer
 from ingest.beside import Beside
-from ingest.java import small_jvm
+from ingest.java import JAVA_ERRORS, first_line, small_jvm
 from ingest.read_task import PACKED_SCHEMA, ReadTask, run_read_task
 from thermocline.errors import EngineFailed, ThermoclineError
 
@@ -62,6 +62,13 @@ class LocalEngine:
     def start(self, task: Callable[[], T]) -> Future[T]:
         """See `ingest.engine.Engine`."""
         return self._beside.start(task)
+
+    def check(self) -> None:
+        """See `ingest.engine.Engine`."""
+        try:
+            self.jvm.java.lang.System.nanoTime()
+        except JAVA_ERRORS as error:
+            raise EngineFailed(engine="the local engine", detail=first_line(error)) from error
 
     def stop(self) -> None:
         """End the JVM, unless others in this process use it."""

@@ -407,7 +407,8 @@ class Owner:
     def _reload(self) -> bool:
         """Where the table stands by now, and whether that is on a rewrite by others, which is taken over.
 
-        Raises `OwnerLost` when another owner has taken it, and `ForeignSnapshot` where it can't be continued.
+        Raises `OwnerLost` when another owner has taken it, `ForeignSnapshot` where it can't be continued, and
+        `EngineFailed` where the engine has ended.
         """
         self.lease.renew_or_warn()  # an epoch as ours may be another's, of a catalog that was restored
         self.lease.check()
@@ -416,6 +417,8 @@ class Owner:
         state, rewrite = standing(self.table, self.definition, self._name)
         if state.epoch != self.committer.epoch:
             raise OwnerLost(table=self._name, epoch_ours=self.committer.epoch, epoch_found=state.epoch)
+        # A dead JVM looks like a catalog that does not answer, and would be waited out for ever.
+        self.engine.check()
         if rewrite is not None:
             done = landed(self.committer.take_over(rewrite))
             say_taken_over(self._name, rewrite, done.snapshot_id)

@@ -149,6 +149,11 @@ class SparkEngine:
         threading.Thread(target=run, name="beside-batches", daemon=True).start()
         return future
 
+    def check(self) -> None:
+        """Asks the session's JVM."""
+        with _engine_errors():
+            self.jvm.java.lang.System.nanoTime()
+
     def stop(self) -> None:
         """End the session; only a warning where its JVM has died."""
         self._beside.stop()

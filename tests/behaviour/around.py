@@ -22,7 +22,7 @@ class Around:
     ) -> None:
         self._engine, self._before, self._after = engine, before, after
         self.jvm, self.tasks, self.stop = engine.jvm, engine.tasks, engine.stop
-        self.start = engine.start
+        self.start, self.check = engine.start, engine.check
 
     def run(self, *arguments: Any) -> BatchResult:
         self._before()

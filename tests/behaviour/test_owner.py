@@ -28,13 +28,14 @@ from ingest import turns
 from ingest.batch import BatchResult
 from ingest.java import JavaCatalog
 from ingest.owner import Owner
-from tests.behaviour.around import around_batches
+from tests.behaviour.around import Around, around_batches
 from tests.behaviour.topic import APP, Topic
 from tests.ingest.small_ingest import java_store
 from tests.torture import takeover
 from thermocline.errors import (
     BadRecord,
     CommitUnknown,
+    EngineFailed,
     ForeignSnapshot,
     OffsetsGone,
     OwnerLost,
@@ -167,6 +168,9 @@ class NoBatch:
     def start(self, task: Callable[[], Any]) -> Future[Any]:
         raise AssertionError("a task was started")
 
+    def check(self) -> None:
+        raise AssertionError("the table is another owner's already")
+
     def stop(self) -> None:
         raise AssertionError("it is another one's session")
 
@@ -216,6 +220,22 @@ def test_an_owner_that_meets_its_epoch_in_anothers_hands_after_an_outage_ends_wi
     with pytest.raises(OwnerLost):
         owner.step()
     held.write_text(ours)
+
+
+def test_an_owner_whose_engine_has_ended_does_not_wait_for_a_catalog_that_answers(
+    rival_stack: Stack, new_owner: Callable[[Stack], Owner]
+) -> None:
+    """Goal: ingest ends, to be started again, as after a commit that met a dead JVM."""
+
+    def ended() -> None:
+        raise EngineFailed(engine="it", detail="it was killed")
+
+    owner = new_owner(rival_stack)
+    engine = Around(owner.engine)
+    engine.check = ended
+    owner.must_reload, owner.engine = True, engine
+    with pytest.raises(EngineFailed):
+        owner.step()
 
 
 def test_ingest_told_to_stop_while_it_waits_for_the_table_ends_without_starting_an_engine(

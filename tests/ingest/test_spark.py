@@ -26,6 +26,8 @@ def test_a_batch_whose_jvm_dies_fails_by_name() -> None:
         engine.run(None, [[]], {}, "data")  # type: ignore[arg-type]
     with pytest.raises(EngineFailed):
         _ = engine.tasks
+    with pytest.raises(EngineFailed):
+        engine.check()
 
 
 def test_a_session_whose_jvm_died_can_be_stopped(caplog: pytest.LogCaptureFixture) -> None:

@@ -30,6 +30,9 @@ class Inline:
     def run(self, *_: object) -> Any:
         raise AssertionError("a batch was run")
 
+    def check(self) -> None:
+        """It does not end."""
+
     def stop(self) -> None:
         pass
 

@@ -119,6 +119,9 @@ class FakeEngine:
         future.set_result(task())
         return future
 
+    def check(self) -> None:
+        """It does not end."""
+
     def stop(self) -> None:
         """Nothing runs between batches."""
 
