@@ -15,7 +15,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-from thermocline.errors import CatalogUnreachable, TableMissing
+from thermocline.errors import CatalogUnreachable, EngineFailed, TableMissing
 from thermocline.iceberg.catalog_properties import java_properties, stores_of
 from thermocline.jvm.jars import jars_of
 from thermocline.jvm.java import find_java
@@ -129,7 +129,7 @@ def _clients_of(settings: CatalogSettings) -> list[str]:
 def small_jvm(settings: CatalogSettings) -> Iterator[Any]:
     """A JVM with Iceberg and without a Spark session, up in about a second; ends with the block.
 
-    Blocks of one process that run at the same time share it.
+    Blocks of one process that run at the same time share it. Raises `EngineFailed` where it does not come up.
     """
     jars = catalog_jars(settings)
     with _lock:
@@ -154,15 +154,18 @@ class _SmallJvm:
         self.users = 0
         # The Iceberg runtime brings itself; Hadoop's file systems, its logging and JSON come with Spark.
         class_path = [*jars, Path(pyspark.__file__).parent / "jars" / "*"]
-        port, token, self._process = launch_gateway(
-            classpath=":".join(str(path) for path in class_path),
-            javaopts=[_HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"],
-            java_path=str(find_java().executable),
-            die_on_exit=True,
-            enable_auth=True,
-            daemonize_redirect=True,
-            return_proc=True,
-        )
+        try:
+            port, token, self._process = launch_gateway(
+                classpath=":".join(str(path) for path in class_path),
+                javaopts=[_HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"],
+                java_path=str(find_java().executable),
+                die_on_exit=True,
+                enable_auth=True,
+                daemonize_redirect=True,
+                return_proc=True,
+            )
+        except ValueError as error:  # py4j reads a port where there is none
+            raise EngineFailed(engine="the JVM", detail="it ended as it started") from error
         self.gateway = JavaGateway(
             gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True)
         )
