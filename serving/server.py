@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from serving.back_off import BackOff
 from serving.hot.disk import try_lock
 from serving.layout import LOCK
 from serving.measures import MULTIPROCESS_FOLDER
@@ -44,11 +45,6 @@ if TYPE_CHECKING:
 BACKLOG: Final = 2_048
 # How often the parent looks at its children; a died one is replaced within this and its back-off.
 WATCH_SECONDS: Final = 0.2
-# A process that dies at once is started again after these, doubled each time up to the last.
-BACK_OFF_SECONDS_MIN: Final = 0.5
-BACK_OFF_SECONDS_MAX: Final = 30.0
-# One that lived longer than this did not die at once.
-HEALTHY_SECONDS: Final = 60.0
 # Requests that run when the server is told to stop may take this long; extracts are broken off then.
 DRAIN_SECONDS: Final = 10
 STOP_SECONDS: Final = DRAIN_SECONDS + 10.0
@@ -136,7 +132,7 @@ class _Child:
     process: BaseProcess | None = None
     started_at: float = 0.0
     start_at: float = 0.0
-    back_off_seconds: float = field(default=BACK_OFF_SECONDS_MIN)
+    back_off: BackOff = field(default_factory=BackOff)
 
     def tend(self, now: float) -> None:
         """Starts the process if it is due; notices when it has died."""
@@ -150,14 +146,12 @@ class _Child:
 
     def _note_death(self, now: float) -> None:
         assert self.process is not None
-        if now - self.started_at > HEALTHY_SECONDS:
-            self.back_off_seconds = BACK_OFF_SECONDS_MIN
+        pause_seconds = self.back_off.after(now - self.started_at)
         log.warning(
             "process died and is started again",
-            extra=fields(process=self.name, exit_code=self.process.exitcode, seconds=self.back_off_seconds),
+            extra=fields(process=self.name, exit_code=self.process.exitcode, seconds=pause_seconds),
         )
-        self.start_at = now + self.back_off_seconds
-        self.back_off_seconds = min(2 * self.back_off_seconds, BACK_OFF_SECONDS_MAX)
+        self.start_at = now + pause_seconds
         self.process = None
 
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from serving.back_off import BackOff
 from serving.tailer import run_tailer
 from serving.tailer_status import forget_status
 from thermocline.errors import ThermoclineError
@@ -19,11 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["run_tailers"]
 
-# A tailer that fails at once is started again after these, doubled each time up to the last.
-BACK_OFF_SECONDS_MIN: Final = 0.5
-BACK_OFF_SECONDS_MAX: Final = 30.0
-# One that lived longer than this did not fail at once.
-HEALTHY_SECONDS: Final = 60.0
 # How often it is looked at whether the shared consumer goes on.
 WATCH_SECONDS: Final = 1.0
 
@@ -61,7 +57,7 @@ def run_tailers(settings: Settings, names: Sequence[str], stop: threading.Event)
 def _keep_tailing(
     settings: Settings, name: str, stop: threading.Event, shared: SharedConsumer, tables: int
 ) -> None:
-    clock, back_off_seconds = SystemClock(), BACK_OFF_SECONDS_MIN
+    clock, back_off = SystemClock(), BackOff()
     while not stop.is_set():
         forget_status(settings.serving.state_dir / name)
         began_at = clock.monotonic()
@@ -73,7 +69,4 @@ def _keep_tailing(
             )
         except Exception:
             log.exception("tailer failed", extra=fields(table=name))
-        if clock.monotonic() - began_at > HEALTHY_SECONDS:
-            back_off_seconds = BACK_OFF_SECONDS_MIN
-        stop.wait(back_off_seconds)
-        back_off_seconds = min(2 * back_off_seconds, BACK_OFF_SECONDS_MAX)
+        stop.wait(back_off.after(clock.monotonic() - began_at))

@@ -9,10 +9,10 @@ import uvicorn
 
 from serving.app import create_app
 from serving.client import Client
-from serving.layout import TAILER_STATUS
 from serving.server import load_definitions
 from serving.tables import open_tables
 from serving.tailer import run_tailer
+from serving.tailer_status import forget_status
 from tests.behaviour.live import Live
 from tests.behaviour.reads import Reads, write
 
@@ -57,7 +57,7 @@ class Served:
     def _keep_tailing(self) -> None:
         """As the server does with the process: what died is started again."""
         while not self._is_over.is_set():
-            (self.settings.serving.state_dir / self.live.name / TAILER_STATUS).unlink(missing_ok=True)
+            forget_status(self.settings.serving.state_dir / self.live.name)
             self._stop_tailer.clear()
             if self._is_over.is_set():
                 return
