@@ -8,8 +8,8 @@
 //	load postgres ADDRESS CONNECTIONS SECONDS SQL < one entity's parameters a line, between tabs
 //
 // It prints one line of JSON: how many lookups, their median and 99th percentile in milliseconds. With a rate,
-// the connections together ask so often in a second, where answers come as fast, and an answer of 503 is
-// counted by itself.
+// the connections together ask so often in a second, where answers come as fast, and answers of 429 and 503
+// are counted by themselves.
 package main
 
 import (
@@ -172,7 +172,8 @@ func openHTTP(address string) (lookup, error) {
 	}, nil
 }
 
-var okay, busy, lengthIs = []byte("HTTP/1.1 200 "), []byte("HTTP/1.1 503 "), []byte("content-length: ")
+var okay, lengthIs = []byte("HTTP/1.1 200 "), []byte("content-length: ")
+var busy = [][]byte{[]byte("HTTP/1.1 429 "), []byte("HTTP/1.1 503 ")}
 
 // The server has too much to do; the connection goes on.
 var errRefused = errors.New("refused")
@@ -182,7 +183,7 @@ func readHTTP(reader *bufio.Reader) error {
 	if err != nil {
 		return err
 	}
-	refused := bytes.HasPrefix(status, busy)
+	refused := bytes.HasPrefix(status, busy[0]) || bytes.HasPrefix(status, busy[1])
 	if !refused && !bytes.HasPrefix(status, okay) {
 		return fmt.Errorf("answered %q", status)
 	}
