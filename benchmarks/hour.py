@@ -199,8 +199,10 @@ def _memory_mb(command: Command) -> dict[str, int]:
     for process in _all_of(command):
         with suppress(psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
             rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
-            words = process.cmdline()
-            name = "jvm" if words[0].endswith("java") else " ".join(words).removeprefix("thermocline: ")
+            title = " ".join(process.cmdline()).strip()
+            name = (
+                title.removeprefix("thermocline: ") if title.startswith("thermocline: ") else process.name()
+            )
             found[name] = found.get(name, 0) + int(rollup.split("Anonymous:")[1].split()[0]) // 1024
     return found
 
