@@ -122,6 +122,11 @@ SETTINGS: Final[Mapping[str, str]] = {
     "serving.trino.client_ca_file": (
         "PEM file with the authority that signs clients' certificates. Clients without one are turned away."
     ),
+    "serving.trino.servers": (
+        "Addresses (`host:port`) of all servers that Trino asks, where there are several, as they reach each "
+        "other. The same for all of them, and for who publishes the views."
+    ),
+    "serving.trino.address": "This server's own among `serving.trino.servers`.",
     "serving.extracts_max": (
         "Maximum number of extracts that the server streams at once, over all its workers. Each takes up to "
         "256 MB of memory and two threads."

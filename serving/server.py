@@ -25,6 +25,7 @@ from serving.layout import LOCK
 from serving.measures import MULTIPROCESS_FOLDER
 from serving.tailer_status import forget_status
 from serving.trino.listener import tls_of
+from serving.trino.peers import peers_of
 from thermocline.errors import ConfigInvalid, PortTaken, StateDirUnusable, ThermoclineError
 from thermocline.iceberg.catalog import definition_of, load_table, open_catalog
 from thermocline.process import logs
@@ -68,7 +69,9 @@ def serve(settings: Settings, log_level: logs.Level = "info", log_json: bool = F
         port = held.enter_context(_reserved(serving.host, serving.port))
         trino_host, trino_port = serving.trino.host or serving.host, serving.trino.port
         trino = held.enter_context(_reserved(trino_host, trino_port)) if trino_port else None
-        tls_of(serving.trino)  # raises here, and not in a process that is started again and again
+        # These raise here, and not in a process that is started again and again.
+        tls_of(serving.trino)
+        peers_of(serving.trino)
         held.enter_context(_held(serving.state_dir, settings.tables))
         entitle("serve")
         definitions = load_definitions(settings)

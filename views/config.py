@@ -117,12 +117,14 @@ def server_properties(settings: Settings) -> dict[str, str]:
     Raises:
         ConfigInvalid: nothing says where the server listens.
     """
-    serving, address = settings.serving, settings.views.server_address
-    if address is None:
+    serving, addresses = settings.serving, settings.serving.trino.servers
+    if settings.views.server_address is not None:
+        addresses = (settings.views.server_address,)
+    if not addresses:
         if serving.trino.port is None:
             problem = 'views.hot = "server" needs serving.trino.port or views.server_address'
             raise ConfigInvalid(of="[views]", problems=(problem,))
-        address = f"{serving.trino.host or serving.host}:{serving.trino.port}"
+        addresses = (f"{serving.trino.host or serving.host}:{serving.trino.port}",)
     ca, key = settings.views.server_ca_file, settings.views.server_key_file
     if serving.trino.has_tls and ca is None:
         problem = (
@@ -132,7 +134,7 @@ def server_properties(settings: Settings) -> dict[str, str]:
     tls = {"trust-certificate": ca, "key": key} if ca and key else {}
     return {
         "connector.name": "trino_thrift",
-        "trino.thrift.client.addresses": address,
+        "trino.thrift.client.addresses": ",".join(addresses),
         "trino.thrift.client.transport": "FRAMED",
         "trino.thrift.client.protocol": "BINARY",
         # By default Trino tries for 80 s where the server is unreachable.

@@ -44,7 +44,8 @@ class ViewPlan:
     ``catalog`` is Trino's name of the Iceberg catalog. After ``expires_at`` every query on the view fails:
     from then on the log may lack records that the snapshot does not have. ``row_filter`` is a condition in
     SQL on the declared columns, as ``app_id = current_user``, that an operator gives. With ``server``,
-    Trino's name of that catalog, hot rows come from the server's endpoint.
+    Trino's name of that catalog, hot rows come from the server's endpoint; ``servers`` is the `group_of`
+    those that answer there together.
     """
 
     mode: Mode
@@ -55,6 +56,7 @@ class ViewPlan:
     expires_at: datetime | None = None
     row_filter: str | None = None
     server: str | None = None
+    servers: int = 0
 
     def __post_init__(self) -> None:
         # What the server gives is one state however often it is read.
@@ -137,14 +139,13 @@ def _overlaid(plan: ViewPlan) -> str:
     records, or a row shows twice or not at all: hence the bound that ``ViewPlan`` asks for.
     """
     columns, key = _columns(plan.definition), _key(plan.definition)
-    matches = "\n  AND ".join(f"hot.{name} = cold.{name}" for name in _key_names(plan.definition))
     # safety: sql-tombstone, sql-anti-join
     return f"""\
 {sql.comment(f"Cold: the rows of snapshot {plan.snapshot_id}, less every key that the log mentions.")}
 SELECT {", ".join(f"cold.{sql.name(column.name)}" for column in plan.definition.columns)}
 FROM {_snapshot(plan)} AS cold
 LEFT JOIN (SELECT DISTINCT {key}, true AS _is_mentioned FROM {GOOD}) AS hot
-  ON {matches}
+  ON {_matches(plan.definition)}
 WHERE hot._is_mentioned IS NULL
 UNION ALL
 {sql.comment("Hot: the last record of each key, unless it deletes the row.")}
@@ -155,29 +156,23 @@ SELECT {columns}
 def _served(plan: ViewPlan, catalog: str) -> str:
     """As the views below, with hot rows that the server has folded: one for each key."""
     definition, snapshot_id = plan.definition, plan.snapshot_id
-    columns, names = _columns(definition), [column.name for column in definition.columns]
+    names, kept = [column.name for column in definition.columns], hot_columns.kept_columns(definition)
 
     def hot(scans: int, wanted: Sequence[str], others: Mapping[str, str]) -> str:
-        return served_rows(definition, catalog, snapshot_id, scans=scans, wanted=wanted, others=others)
+        return served_rows(
+            definition, catalog, snapshot_id, servers=plan.servers, scans=scans, wanted=wanted, others=others
+        )
 
     says_hot = sql.comment("Hot: the last record of each key, unless it deletes the row.")
     if not definition.has_key:
         return f"{_cold(plan)}\nUNION ALL\n{says_hot}\n{hot(1, names, {})}"
+    own = {says: says for says in kept.values()}
     if plan.mode is Mode.LIVE_BY_KEY:
-        both = f"""\
-(
-{sql.indented(sql.comment(f"Cold: the rows of snapshot {snapshot_id}."))}
-  SELECT {columns}, false AS {DELETED}, false AS _is_hot
-  FROM {_snapshot(plan)}
-  UNION ALL
-{sql.indented(hot(1, names, {DELETED: hot_columns.DELETED, "_is_hot": "true"}))}
-)"""
-        return f"""\
-{sql.comment("Of each key the last record, or else the cold row; no row where that record deletes it.")}
-SELECT {columns}
-{_first_of(f"{columns}, {DELETED}", _key(definition), "_is_hot DESC", both)} AND NOT {DELETED}"""
-    matches = "\n  AND ".join(f"hot.{name} = cold.{name}" for name in _key_names(definition))
+        return _served_by_key(plan, hot(1, names, {**own, DELETED: hot_columns.DELETED, "_is_hot": "true"}))
     mentioned = hot(2, definition.key, {"_is_mentioned": "true"})
+    replacing = f"{hot(2, names, own)} AND NOT {hot_columns.DELETED}"
+    if kept:  # safety: render-completed
+        replacing = _completed(plan, replacing)
     return f"""\
 {sql.comment(f"Cold: the rows of snapshot {snapshot_id}, less every key that the hot records mention.")}
 SELECT {", ".join(f"cold.{sql.name(name)}" for name in names)}
@@ -185,11 +180,57 @@ FROM {_snapshot(plan)} AS cold
 LEFT JOIN (
 {sql.indented(mentioned)}
 ) AS hot
-  ON {matches}
+  ON {_matches(definition)}
 WHERE hot._is_mentioned IS NULL
 UNION ALL
 {says_hot}
-{hot(2, names, {})} AND NOT {hot_columns.DELETED}"""
+{replacing}"""
+
+
+def _served_by_key(plan: ViewPlan, hot: str) -> str:
+    """With partial updates, what follows a hot row in the ranking is the cold row that completes it."""
+    definition, kept = plan.definition, hot_columns.kept_columns(plan.definition)
+    columns, key, order = _columns(definition), _key(definition), "_is_hot DESC"
+    flags = [*kept.values(), DELETED, "_is_hot"]
+    both = f"""\
+(
+{sql.indented(sql.comment(f"Cold: the rows of snapshot {plan.snapshot_id}."))}
+  SELECT {columns}, {", ".join(f"false AS {flag}" for flag in flags)}
+  FROM {_snapshot(plan)}
+  UNION ALL
+{sql.indented(hot)}
+)"""
+    completed = columns
+    if kept:  # safety: render-completed-by-key
+        below = f"lead({{}}) OVER (PARTITION BY {key} ORDER BY {order})"
+        completed = ", ".join(
+            f"if({kept[name]}, {below.format(sql.name(name))}, {sql.name(name)}) AS {sql.name(name)}"
+            if name in kept
+            else sql.name(name)
+            for name in (column.name for column in definition.columns)
+        )
+    return f"""\
+{sql.comment("Of each key the last record, or else the cold row; no row where that record deletes it.")}
+SELECT {columns}
+{_first_of(f"{completed}, {DELETED}", key, order, both)} AND NOT {DELETED}"""
+
+
+def _completed(plan: ViewPlan, hot: str) -> str:
+    """The hot rows with the cold row's values in the columns that none of their records sets."""
+    definition, kept = plan.definition, hot_columns.kept_columns(plan.definition)
+    values = [
+        f"if(hot.{kept[name]}, cold.{sql.name(name)}, hot.{sql.name(name)}) AS {sql.name(name)}"
+        if name in kept
+        else f"hot.{sql.name(name)}"
+        for name in (column.name for column in definition.columns)
+    ]
+    # The smaller side last: Trino keeps it in memory, and reads of the other what may match.
+    return f"""\
+{sql.select(values, f"{_snapshot(plan)} AS cold")}
+RIGHT JOIN (
+{sql.indented(hot)}
+) AS hot
+  ON {_matches(definition)}"""
 
 
 def _ranked(plan: ViewPlan) -> str:
@@ -249,6 +290,10 @@ def _snapshot(plan: ViewPlan) -> str:
 {name} FOR VERSION AS OF
   if(current_timestamp < {sql.instant(plan.expires_at)}, BIGINT '{plan.snapshot_id}',
     CAST(fail({sql.literal(reason)}) AS bigint))"""
+
+
+def _matches(definition: LiveTable) -> str:
+    return "\n  AND ".join(f"hot.{name} = cold.{name}" for name in _key_names(definition))
 
 
 def _columns(definition: LiveTable) -> str:

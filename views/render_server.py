@@ -26,6 +26,7 @@ def served_rows(
     catalog: str,
     snapshot_id: int,
     *,
+    servers: int,
     scans: int,
     wanted: Collection[str],
     others: Mapping[str, str],
@@ -33,6 +34,7 @@ def served_rows(
     """A query that gives the wanted columns of the hot rows, and other expressions by name.
 
     ``scans`` is how often the view reads hot rows: after that the server need not keep their state.
+    ``servers`` is the `group_of` those that answer together.
     """
     columns = [
         f"{_value(one.column.type, sql.name(one.name))} AS {sql.name(one.column.name)}"
@@ -43,10 +45,11 @@ def served_rows(
         [*columns, *(f"{says} AS {name}" for name, says in others.items())],
         sql.qualified(catalog, hot.SCHEMA, hot.hot_table(definition)),
     )
+    group = "" if not servers else f" AND {hot.SERVERS} = {servers}"  # safety: render-servers
     # safety: render-token
     return f"""\
 {listed}
-WHERE {hot.SNAPSHOT} = {snapshot_id} AND {hot.SCANS} = {scans}
+WHERE {hot.SNAPSHOT} = {snapshot_id} AND {hot.SCANS} = {scans}{group}
   AND {hot.ASKED} = {TOKEN}"""
 
 

@@ -28,14 +28,17 @@ from thermocline.rules.hot_columns import (
     hot_columns,
     hot_name,
     hot_table,
+    kept_columns,
     unservable,
 )
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from serving.trino.peers import Peers
     from serving.trino.pins import PinnedState, Pins
     from serving.trino.snapshots import NamedSnapshot, NamedSnapshots
+    from thermocline.process.clock import Clock
 
 __all__ = ["Endpoint", "HotTable", "Refusal"]
 
@@ -46,12 +49,26 @@ RESPONSE_BYTES_MAX: Final = 16 << 20
 
 RESPONSE_ROWS_MAX: Final = 65_536
 """More in a page are no faster."""
+MIXED_SECONDS: Final = 600.0
+"""After a call that was another server's: both scans of a query could be answered by one of them each."""
+_MIXED: Final = (
+    "several servers answer Trino, and don't know of each other: name them in serving.trino.servers, or one "
+    "alone in views.server_address; this one answers again ten minutes after the last such call"
+)
 
 log = logging.getLogger(__name__)
 
 
 class Refusal(Exception):
     """Why a call can't be answered, in words for the user of Trino."""
+
+
+class _OfAnother(Exception):
+    """The call is of a query that belongs to another server."""
+
+    def __init__(self, table: str, server: str) -> None:
+        super().__init__(server)
+        self.table, self.server = table, server
 
 
 class HotTable(Protocol):
@@ -71,6 +88,7 @@ class HotTable(Protocol):
 
 
 class _Split(msgspec.Struct, frozen=True, array_like=True):
+    server: str
     process: str
     table: str
     scan: Scan
@@ -87,7 +105,10 @@ class _Place(msgspec.Struct, frozen=True, array_like=True):
 class Endpoint:
     """Answers calls. For any threads."""
 
-    def __init__(self, tables: Iterable[HotTable]) -> None:
+    def __init__(self, tables: Iterable[HotTable], clock: Clock, server: str, peers: Peers) -> None:
+        """``server`` is the same after it was started again, and another one for every other server."""
+        self._clock, self._server, self._peers = clock, server, peers
+        self._mixed_until = 0.0
         self._tables = {table.name: table for table in tables}
         self._by_hot_name = {hot_name(name): table for name, table in self._tables.items()}
         self._process = uuid4().hex
@@ -104,25 +125,52 @@ class Endpoint:
         """The reply to a call, both without the frame's length. Never raises."""
         try:
             call = wire.read_call(message)
+            inner = call.arguments.get(1)
+            if call.method == wire.PASSED_ON and isinstance(inner, bytes):
+                return self._reply(wire.read_call(inner), None)
         except wire.Malformed as error:
             return wire.raised(None, str(error))
+        return self._reply(call, message)
+
+    def _reply(self, call: Call, message: bytes | None) -> bytes:
+        """``message`` is the call as it may be passed on; None where another server did."""
         method = self._methods.get(call.method)
         if method is None:
             return wire.raised(call, f"there is no method {call.method}")
-        return self._answered(call, method)
-
-    def _answered(self, call: Call, method: Callable[[dict[int, Any]], tuple[int, bytes]]) -> bytes:
         try:
             kind, result = method(call.arguments)
+        except _OfAnother as other:
+            return self._passed_on(call, message, other)
         except ThermoclineError as error:
-            # Not retried by Trino: what passes in a moment is waited for here.
-            return wire.failed(call, f"[{error.code}] {error.what} next: {error.next}", is_retryable=False)
+            return _refused(call, error)
         except Refusal as error:
             return wire.failed(call, str(error), is_retryable=False)
         except Exception:
             log.exception("call of Trino failed", extra=fields(method=call.method))
             return wire.failed(call, "the server failed; its log says why", is_retryable=False)
         return wire.replied(call, kind, result)
+
+    def _passed_on(self, call: Call, message: bytes | None, to: _OfAnother) -> bytes:
+        if message is None:  # safety: trino-passed-on-once
+            detail = f"two servers disagree on which of them is {to.server}: see serving.trino.address"
+            return _refused(call, LiveViewRefused(table=to.table, detail=detail))
+        try:
+            return self._peers.ask(to.server, wire.passed_on(message))
+        except OSError as error:
+            detail = f"{to.server}, the server that the query belongs to, does not answer ({error})"
+            return _refused(call, LiveViewRefused(table=to.table, detail=detail))
+
+    def _check_own(self, table: str, scan: Scan) -> None:
+        """Raises where a query belongs to another server, or none of those that the view names."""
+        if scan.servers != self._peers.group:  # safety: trino-servers-agree
+            detail = (
+                "the view was published for other servers than serving.trino.servers names here: run "
+                f"thermocline views publish {table}"
+            )
+            raise LiveViewRefused(table=table, detail=detail)
+        owner = self._peers.owner_of(scan.token)
+        if owner is not None:  # safety: trino-one-server-a-query
+            raise _OfAnother(table, owner)
 
     def _schemas(self, _: dict[int, Any]) -> tuple[int, bytes]:
         return LIST, wire.listed(STRING, [wire.text(SCHEMA)])
@@ -144,6 +192,7 @@ class Endpoint:
             return STRUCT, STOP
         columns = [
             *(_column(one.name, one.type) for one in hot_columns(definition)),
+            *(_column(one, "boolean") for one in kept_columns(definition).values()),
             _column(DELETED, "boolean"),
             *(_column(one, "bigint", is_hidden=True) for one in HIDDEN),
         ]
@@ -157,17 +206,24 @@ class Endpoint:
             raise Refusal(
                 f"hot rows are read through the live views only: {', '.join(HIDDEN)} must each be one value"
             )
+        self._check_own(arguments[1][2].decode().rpartition("_d")[0], scan)
         table, snapshot = self._named(arguments[1][2].decode(), scan.snapshot_id)
+        if self._clock.monotonic() < self._mixed_until:  # safety: trino-servers-unnamed
+            raise LiveViewRefused(table=table.name, detail=_MIXED)
         wanted = parts(snapshot.definition, domains, arguments.get(4, 1))
         state = table.pins.begin(scan.token, scan.scans, len(wanted))
         problem = incompatibility(snapshot, state.view)
         if problem is not None:  # safety: trino-hot-fits
             raise LiveViewRefused(table=table.name, detail=problem)
-        splits = [_Split(self._process, table.name, scan, part) for part in wanted]
+        splits = [_Split(self._server, self._process, table.name, scan, part) for part in wanted]
         return STRUCT, field(LIST, 1, wire.listed(STRUCT, [_split(one) for one in splits])) + STOP
 
     def _page(self, arguments: dict[int, Any]) -> tuple[int, bytes]:
         split = _decode_split(arguments[1][1])
+        self._check_own(split.table, split.scan)
+        if split.server != self._server:
+            self._mixed_until = self._clock.monotonic() + MIXED_SECONDS
+            raise LiveViewRefused(table=split.table, detail=_MIXED)
         if split.process != self._process:  # safety: trino-split-of-this-process
             detail = "the server was started again while it read"
             raise LiveViewRefused(table=split.table, detail=detail)
@@ -214,12 +270,14 @@ class Endpoint:
     def _rows_of(self, snapshot: NamedSnapshot, state: PinnedState, part: Part, bucket: int) -> pa.Table:
         if part.prefixes is not None:
             with state.lock:
-                return rows_of(state.view, bucket, part, snapshot.seam)
+                return rows_of(snapshot.definition, state.view, bucket, part, snapshot.seam)
         key = (state.number, snapshot.snapshot_id, bucket)
         rows = self._rows.get(key)
         if rows is None:
             with state.lock:
-                rows = self._rows.get(key) or rows_of(state.view, bucket, part, snapshot.seam)
+                rows = self._rows.get(key) or rows_of(
+                    snapshot.definition, state.view, bucket, part, snapshot.seam
+                )
             self._rows.put(key, rows, rows.nbytes)
         return rows
 
@@ -230,6 +288,11 @@ class Endpoint:
             if hot_table(snapshot.definition) == name:
                 return table, snapshot
         raise Refusal(f"{name} is not the table of snapshot {snapshot_id}: thermocline views check says why")
+
+
+def _refused(call: Call, error: ThermoclineError) -> bytes:
+    # Not retried by Trino: what passes in a moment is waited for here.
+    return wire.failed(call, f"[{error.code}] {error.what} next: {error.next}", is_retryable=False)
 
 
 def _blocks(snapshot: NamedSnapshot, rows: pa.Table, columns: list[str], scan: Scan) -> list[bytes]:

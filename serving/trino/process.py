@@ -13,6 +13,7 @@ from serving.layout import HOT
 from serving.tables import ServedTable, open_tables
 from serving.trino.endpoint import Endpoint
 from serving.trino.listener import Listener, tls_of
+from serving.trino.peers import peers_of
 from serving.trino.pins import Pins
 from serving.trino.snapshots import NamedSnapshot, NamedSnapshots
 from thermocline.errors import LiveViewRefused, NotReady
@@ -78,7 +79,10 @@ def run_endpoint(
         TrinoTable(served, serving.state_dir / served.name, clock, serving.stale_after_seconds)
         for served in open_tables(settings, definitions)
     ]
-    with Listener(bound, Endpoint(tables).reply, tls_of(serving.trino)) as listener:
+    # The folder is another one for each server of a machine.
+    own = serving.trino.address or f"{socket.gethostname()} {serving.state_dir.absolute()}"
+    endpoint = Endpoint(tables, clock, own, peers_of(serving.trino))
+    with Listener(bound, endpoint.reply, tls_of(serving.trino)) as listener:
         threading.Thread(target=listener.serve_forever, name="trino", daemon=True).start()
         failing: set[str] = set()
         while not stop.wait(REFRESH_SECONDS):

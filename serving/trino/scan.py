@@ -16,15 +16,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from serving.hot.scan import PAYLOAD
+from serving.hot.scan import ABSENT_NAMES, PAYLOAD
 from serving.trino.blocks import as_served, value_in
 from thermocline.rules.column_types import Kind
 from thermocline.rules.decode import unpack_arrays
 from thermocline.rules.definition import KEY, TOMBSTONE
-from thermocline.rules.hot_columns import ASKED, DELETED, HIDDEN, SCANS, SNAPSHOT, hot_columns
+from thermocline.rules.fold import absent_columns
+from thermocline.rules.hot_columns import DELETED, HIDDEN, SERVERS, hot_columns, kept_columns
 from thermocline.rules.keys import bucket_of, decode_arrays, encode_one
 
 if TYPE_CHECKING:
+    from serving.hot.record import HotRow
     from serving.hot.view import HotView
     from thermocline.rules.definition import LiveTable
     from thermocline.rules.hot_columns import HotColumn
@@ -38,6 +40,7 @@ PARTS_MAX: Final = 4
 """Splits of a whole scan: they only let Trino ask for the next rows while it works on the last ones."""
 _EXACTLY: Final = 2
 _ROWS: Final = pa.schema([(KEY, pa.large_binary()), (TOMBSTONE, pa.bool_()), (PAYLOAD, pa.large_binary())])
+_PARTIAL_ROWS: Final = _ROWS.append(ABSENT_NAMES)
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True):
@@ -48,16 +51,18 @@ class Part(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Scan(msgspec.Struct, frozen=True, array_like=True):
-    """What the hidden columns say: over which snapshot, in which query, of how many scans."""
+    """What the hidden columns say: the snapshot, the query's time and number of scans, and the servers."""
 
     snapshot_id: int
     token: int
     scans: int
+    servers: int = 0
 
 
 def scan_of(domains: Mapping[bytes, Any]) -> Scan | None:
     """The hidden columns' values in a condition; None where one of them is not fixed."""
-    found = [_values(domains.get(name.encode()), Kind.LONG) for name in (SNAPSHOT, ASKED, SCANS)]
+    asked = [name for name in HIDDEN if name != SERVERS or name.encode() in domains]
+    found = [_values(domains.get(name.encode()), Kind.LONG) for name in asked]
     if not all(values is not None and len(values) == 1 for values in found):
         return None
     return Scan(*(values[0] for values in found if values))
@@ -78,18 +83,26 @@ def parts(definition: LiveTable, domains: Mapping[bytes, Any], parts_max: int) -
     return [Part(tuple(int(one) for one in some)) for some in np.array_split(buckets, count)]
 
 
-def rows_of(view: HotView, bucket: int, part: Part, seam: Seam) -> pa.Table:
-    """The winners of a bucket that a part wants: key, whether it is a tombstone, payload; in no order."""
+def rows_of(definition: LiveTable, view: HotView, bucket: int, part: Part, seam: Seam) -> pa.Table:
+    """The winners of a bucket that a part wants: key, whether it is a tombstone, payload; in no order.
+
+    With partial updates also the names of the columns that no hot record set.
+    """
+    schema = _PARTIAL_ROWS if definition.partial_updates else _ROWS
     if part.prefixes is None:
-        return view.scan(bucket, seam).select(_ROWS.names)
-    found: dict[bytes, bytes] = {}
+        return view.scan(bucket, seam).select(schema.names)
+    found: dict[bytes, HotRow | None] = {}
     for prefix in part.prefixes:
-        for key, row in view.lookup(bucket, prefix, seam).items():
-            found[key] = row.payload if row is not None else b""
-    payloads = list(found.values())
-    columns = [list(found), [not payload for payload in payloads], payloads]
-    arrays = [pa.array(one, field.type) for one, field in zip(columns, _ROWS, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=_ROWS)
+        found |= view.lookup(bucket, prefix, seam)
+    rows, names = list(found.values()), [column.name for column in definition.value_columns]
+    columns: list[list[Any]] = [
+        list(found),
+        [row is None for row in rows],
+        [b"" if row is None else row.payload for row in rows],
+        [[] if row is None else [names[place] for place in row.kept] for row in rows],
+    ]
+    arrays = [pa.array(one, field.type) for one, field in zip(columns, schema, strict=False)]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def columns_of(
@@ -97,17 +110,22 @@ def columns_of(
 ) -> list[tuple[pa.Array, str]]:
     """The columns wanted of such rows, with the connector's types. Raises KeyError for an unknown one."""
     known = {one.name: one for one in hot_columns(definition)}
+    kept = {says: name for name, says in kept_columns(definition).items()}
     keys, deleted, payloads = (rows.column(name).combine_chunks() for name in _ROWS.names)
-    declared = [known[name] for name in wanted if name != DELETED and name not in HIDDEN]
+    declared = [known[name] for name in wanted if name != DELETED and name not in HIDDEN and name not in kept]
+    absent = absent_columns(rows) if kept.keys() & set(wanted) else {}
     values = {
         **_key_values(definition, keys, declared),
         **_payload_values(definition, payloads, deleted, declared),
     }
-    asked = dict(zip(HIDDEN, (scan.snapshot_id, scan.token, scan.scans), strict=True))
+    asked = dict(zip(HIDDEN, (scan.snapshot_id, scan.token, scan.scans, scan.servers), strict=True))
     served: list[tuple[pa.Array, str]] = []
     for name in wanted:
         if name == DELETED:
             served.append((deleted, "boolean"))
+        elif name in kept:
+            flags = absent.get(kept[name])  # safety: trino-kept-columns
+            served.append((pa.array(np.zeros(len(rows), np.bool_) if flags is None else flags), "boolean"))
         elif name in asked:
             served.append((pa.repeat(pa.scalar(asked[name], pa.int64()), len(rows)), "bigint"))
         else:

@@ -19,6 +19,7 @@ __all__ = [
     "I32",
     "I64",
     "LIST",
+    "PASSED_ON",
     "SET",
     "STOP",
     "STRING",
@@ -31,6 +32,7 @@ __all__ = [
     "i32",
     "i64",
     "listed",
+    "passed_on",
     "raised",
     "read_call",
     "replied",
@@ -45,6 +47,8 @@ LEVELS_MAX: Final = 16
 _VERSION: Final = 0x80010000
 _VERSION_MASK: Final = 0xFFFF0000
 _CALL, _REPLY, _EXCEPTION = 1, 2, 3
+PASSED_ON: Final = "thermoclinePassedOn"
+"""The method of a call between servers."""
 _UNKNOWN_METHOD, _PROTOCOL_ERROR = 1, 7
 _FIELD: Final = Struct(">bh")
 _LIST: Final = Struct(">bi")
@@ -160,6 +164,11 @@ def i64(value: int) -> bytes:
 def listed(kind: int, values: Sequence[bytes]) -> bytes:
     """A list or set of values as written."""
     return _LIST.pack(kind, len(values)) + b"".join(values)
+
+
+def passed_on(message: bytes) -> bytes:
+    """A call of one server to another one, of a call that it was asked."""
+    return _head(_CALL, PASSED_ON, 0) + field(STRING, 1, binary(message)) + STOP
 
 
 def replied(call: Call, kind: int, result: bytes) -> bytes:

@@ -14,6 +14,7 @@ from tests.views.test_render import EVENTS, plan, window, without_comments
 from tests.views.test_row_filter import FILTER
 from thermocline.errors import ConfigInvalid
 from thermocline.rules.definition import LiveTable
+from thermocline.rules.hot_columns import group_of
 from thermocline.settings import ServingSettings, Settings, ViewsSettings
 from thermocline.settings.model import TrinoEndpointSettings
 from views.config import trino_files
@@ -58,9 +59,31 @@ def test_the_live_view_takes_both_of_its_scans_from_one_state() -> None:
     assert without_comments(served(Mode.LIVE)) == LIVE
 
 
+def test_a_view_names_the_servers_that_answer_it_together() -> None:
+    for mode in (Mode.LIVE, Mode.LIVE_BY_KEY):
+        text = served(mode, servers=group_of(["b:1", "a:1"]))
+        assert text.count(f"h_servers = {group_of(['a:1', 'b:1'])}") == text.count("h_scans") > 0
+        assert "h_servers" not in served(mode)
+
+
 def test_the_view_by_key_and_that_of_a_table_without_a_key_read_hot_rows_once() -> None:
     for text in (served(Mode.LIVE_BY_KEY), served(Mode.LIVE, EVENTS)):
         assert text.count("h_scans = 1") == text.count('"hot"."live"') == text.count("h_asked") == 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "price"),
+    [
+        (Mode.LIVE, 'if(hot.h_k2, cold."price", hot."price") AS "price"'),
+        (
+            Mode.LIVE_BY_KEY,
+            'if(h_k2, lead("price") OVER (PARTITION BY "id" ORDER BY _is_hot DESC), "price") AS "price"',
+        ),
+    ],
+)
+def test_columns_that_no_hot_record_sets_are_those_of_the_cold_row(mode: Mode, price: str) -> None:
+    assert price in served(mode, replace(NARROW, partial_updates=True))
+    assert "h_k" not in served(mode)
 
 
 @pytest.mark.parametrize("mode", [Mode.LIVE, Mode.LIVE_BY_KEY])
@@ -73,7 +96,8 @@ def test_tables_that_sql_can_not_read_have_live_views_where_the_server_gives_the
     avro = replace(NARROW, envelope="debezium")
     assert list(modes_of(table, avro)) == [Mode.COLD]
     assert set(modes_of(table, avro, "server")) == {Mode.LIVE, Mode.LIVE_BY_KEY, Mode.COLD}
-    assert list(modes_of(table, replace(NARROW, partial_updates=True), "server")) == [Mode.COLD]
+    partial = replace(NARROW, partial_updates=True)
+    assert set(modes_of(table, partial, "server")) == {Mode.LIVE, Mode.LIVE_BY_KEY, Mode.COLD}
 
 
 def settings(**views: Any) -> Settings:
@@ -94,6 +118,9 @@ def test_trino_gets_a_catalog_on_the_endpoint_that_the_publisher_alone_may_read(
     elsewhere = trino_files(settings(server="h2", server_address="server:1")).files
     other = properties(elsewhere["catalog/h2.properties"])
     assert other["trino.thrift.client.addresses"] == "server:1"
+    several = ServingSettings(trino=TrinoEndpointSettings(servers=("a:1", "b:2")))
+    of_both = trino_files(settings().model_copy(update={"serving": several})).files
+    assert properties(of_both["catalog/hot.properties"])["trino.thrift.client.addresses"] == "a:1,b:2"
     assert "catalog/hot.properties" not in trino_files(SETTINGS).files
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -23,11 +24,14 @@ __all__ = [
     "HIDDEN",
     "SCANS",
     "SCHEMA",
+    "SERVERS",
     "SNAPSHOT",
     "HotColumn",
+    "group_of",
     "hot_columns",
     "hot_name",
     "hot_table",
+    "kept_columns",
     "unservable",
 ]
 
@@ -41,7 +45,9 @@ ASKED: Final = "h_asked"
 """Hidden: the query's own time in microseconds, by which all of its scans find the same state."""
 SCANS: Final = "h_scans"
 """Hidden: how many scans one use of the view has."""
-HIDDEN: Final = (SNAPSHOT, ASKED, SCANS)
+SERVERS: Final = "h_servers"
+"""Hidden: `group_of` the servers that answer together; nobody asks for it where there is one."""
+HIDDEN: Final = (SNAPSHOT, ASKED, SCANS, SERVERS)
 
 _PLAIN: Final = re.compile(r"(?!h_)[a-z][a-z0-9_]*")
 _DIGEST_CHARACTERS: Final = 8
@@ -97,11 +103,31 @@ def hot_columns(definition: LiveTable) -> tuple[HotColumn, ...]:
     )
 
 
+def group_of(servers: Iterable[str]) -> int:
+    """A number for the servers that answer together, whatever their order; 0 for none.
+
+    The view has it, and the servers: so that those whose lists differ don't answer one query.
+    """
+    named = sorted(set(servers))
+    if not named:
+        return 0
+    return int.from_bytes(hashlib.sha256(" ".join(named).encode()).digest()[:7], "big") + 1
+
+
+def kept_columns(definition: LiveTable) -> dict[str, str]:
+    """With partial updates, by value column the name of one that says whether no hot record sets it.
+
+    The cold row has its value then; it is null where there is none. Without them empty.
+    """
+    if not definition.partial_updates:
+        return {}
+    places = {column.name: place for place, column in enumerate(definition.columns)}
+    return {column.name: f"h_k{places[column.name]}" for column in definition.value_columns}
+
+
 def unservable(definition: LiveTable) -> str | None:
     """Why the hot rows can't be laid over the table in Trino, or None where they can."""
-    if definition.partial_updates:  # safety: hot-view-unservable
-        return "records that set only some columns (partial_updates) need the rows below them"
-    if definition.sequence_by:
+    if definition.sequence_by:  # safety: hot-view-unservable
         return "records that columns order (sequence_by) need the rows below them"
     nested = next((one.name for one in definition.columns if one.type.kind not in _TYPES), None)
     return None if nested is None else f"Trino's Thrift connector has no type for the nested column {nested}"

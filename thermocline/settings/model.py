@@ -225,11 +225,15 @@ class MaintenanceSettings(_Section):
     lookups_per_second: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 10.0
 
 
+_Address = Annotated[str, Field(pattern=r"^[^\s:,/]+:\d{1,5}$")]
+
+
 class TrinoEndpointSettings(_Section):
     """The endpoint for Trino's Thrift connector; without a port there is none.
 
     With ``certificate_file``, ``key_file`` and ``client_ca_file`` (PEM) it speaks TLS, and answers those
     alone whose certificate is signed by that authority. ``host`` is by default that of ``[serving]``.
+    Where Trino asks several servers, ``servers`` are the addresses of all, and ``address`` is this one's.
     """
 
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
@@ -237,6 +241,16 @@ class TrinoEndpointSettings(_Section):
     certificate_file: Path | None = None
     key_file: Path | None = None
     client_ca_file: Path | None = None
+    servers: tuple[_Address, ...] = ()
+    address: _Address | None = None
+
+    @model_validator(mode="after")
+    def _check_servers(self) -> Self:
+        if len(set(self.servers)) < len(self.servers):
+            raise ValueError("servers names one of them twice")
+        if self.address is not None and self.address not in self.servers:
+            raise ValueError(f"address is {self.address}, and none of servers")
+        return self
 
     @model_validator(mode="after")
     def _check_tls(self) -> Self:
@@ -295,7 +309,7 @@ class ViewsSettings(_Section):
     kafka: Annotated[str, Field(min_length=1)] = "kafka"
     hot: Literal["kafka", "server"] = "kafka"
     server: Annotated[str, Field(min_length=1)] = "hot"
-    server_address: Annotated[str, Field(pattern=r"^[^\s:,/]+:\d{1,5}$")] | None = None
+    server_address: _Address | None = None
     server_ca_file: Annotated[str, Field(min_length=1)] | None = None
     server_key_file: Annotated[str, Field(min_length=1)] | None = None
     margin_seconds: Seconds = 2.0

@@ -118,7 +118,6 @@ def test_names_that_the_connector_refuses_are_made_up_and_versions_have_tables_o
     ("columns", "more"),
     [
         ({"id": "int", "value": "list<string>"}, {}),
-        ({"id": "int", "value": "string"}, {"partial_updates": True}),
         ({"id": "int", "value": "long"}, {"sequence_by": ["value"]}),
     ],
 )

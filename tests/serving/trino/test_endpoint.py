@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,15 +13,21 @@ from serving.hot.view import HotView
 from serving.trino import pins as pins_module
 from serving.trino import snapshots as snapshots_module
 from serving.trino.endpoint import Endpoint
+from serving.trino.peers import Peers
 from serving.trino.pins import IDLE_SECONDS, STATES_MAX, Pins
 from serving.trino.process import TrinoTable
 from tests.manual_clock import ManualClock
 from tests.serving.trino.trino_calls import Queries, Refused
+from tests.thermocline.profiles import PROFILES
 from thermocline.errors import LiveViewRefused
 from thermocline.process.clock import SystemClock
-from thermocline.rules.hot_columns import DELETED, hot_table
+from thermocline.rules.hot_columns import DELETED, HIDDEN, hot_table, kept_columns
 
 COLUMNS = ("app_id", "user_id", "key", "value", DELETED)
+
+
+def an_endpoint(table: TrinoTable) -> Endpoint:
+    return Endpoint([table], SystemClock(), "one", Peers())
 
 
 @pytest.fixture
@@ -29,7 +36,7 @@ def asked(served: Callable[..., Any]) -> Iterator[tuple[Any, TrinoTable, Queries
     world, table = served()
     trino = TrinoTable(table, world.folder, SystemClock(), 5.0)
     trino.refresh()
-    queries = Queries(Endpoint([trino]), hot_table(world.definition), world.newest)
+    queries = Queries(an_endpoint(trino), hot_table(world.definition), world.newest)
     yield world, trino, queries
     trino.close()
 
@@ -88,6 +95,25 @@ def test_conditions_on_leading_key_columns_read_their_keys_alone(
     assert found == {key: one for key, one in last.items() if key[0] != 1 and key[1] in ("u1", "u7")}
 
 
+def test_of_records_that_set_only_some_columns_the_others_are_named(served: Callable[..., Any]) -> None:
+    world, table = served(replace(PROFILES, partial_updates=True))
+    trino = TrinoTable(table, world.folder, SystemClock(), 5.0)
+    trino.refresh()
+    queries = Queries(an_endpoint(trino), hot_table(world.definition), world.newest)
+    records = [("u0", {}), ("u0", {"value": None}), ("u1", {}), ("u2", None), ("u3", {"value": "v"})]
+    for user, sets in records:
+        world.produce({"app_id": 0, "user_id": user, "key": "k"}, sets)
+    world.tail()
+    value, kept = "value", kept_columns(world.definition)["value"]
+    expected = {("u0", None, False, False), ("u1", None, True, False), ("u3", "v", False, False)}
+    expected.add(("u2", None, False, True))
+    wanted = ("user_id", value, kept, DELETED)
+    assert set(queries.all_rows(a_token(), wanted)) == expected
+    by_key = queries.all_rows(a_token(), wanted, app_id=[0], user_id=["u0", "u1", "u2", "u3"])
+    assert set(by_key) == expected
+    trino.close()
+
+
 def test_all_scans_of_a_query_see_one_state_and_the_next_query_sees_more(
     asked: tuple[Any, TrinoTable, Queries],
 ) -> None:
@@ -140,7 +166,7 @@ def test_a_split_of_another_process_is_refused(asked: tuple[Any, TrinoTable, Que
     world, trino, queries = asked
     produce(world, 10)
     (split, *_) = queries.splits(a_token())
-    queries.endpoint = Endpoint([trino])
+    queries.endpoint = an_endpoint(trino)
     with pytest.raises(Refused, match="started again while it read"):
         queries.rows(split, COLUMNS)
 
@@ -156,8 +182,8 @@ def test_a_scan_outside_of_the_views_and_a_method_that_is_not_there_are_refused(
     with pytest.raises(Refused, match="version 9 of its definition is not known"):
         queries.call("trinoGetTableMetadata", {1: {1: "live", 2: queries.table.replace("_d1", "_d9")}})
     found = queries.call("trinoGetTableMetadata", {1: {1: "live", 2: queries.table}})
-    assert [one[1].decode() for one in found[1][2]][-4:] == [DELETED, "h_snapshot", "h_asked", "h_scans"]
-    assert [one[4] for one in found[1][2]][-4:] == [False, True, True, True]
+    assert [one[1].decode() for one in found[1][2]][-5:] == [DELETED, *HIDDEN]
+    assert [one[4] for one in found[1][2]][-5:] == [False, *[True] * 4]
 
 
 def test_hot_rows_that_are_behind_are_refused(

@@ -11,7 +11,7 @@ import pyarrow as pa
 from serving.trino import wire
 from serving.trino.blocks import block
 from serving.trino.endpoint import Endpoint
-from thermocline.rules.hot_columns import ASKED, SCANS, SCHEMA, SNAPSHOT
+from thermocline.rules.hot_columns import ASKED, SCANS, SCHEMA, SERVERS, SNAPSHOT
 
 
 class Refused(Exception):
@@ -45,13 +45,14 @@ def values_of(found: Mapping[int, Any]) -> list[Any]:
 
 @dataclass
 class Queries:
-    """Queries as Trino makes them. ``bytes_max`` is of a response."""
+    """Queries as Trino makes them. ``bytes_max`` is of a response, ``servers`` what the view says of them."""
 
     endpoint: Endpoint
     table: str
     snapshot_id: int
     bytes_max: int = 1 << 20
     pages: int = field(default=0)
+    servers: int = 0
 
     def call(self, method: str, arguments: Mapping[int, Any]) -> Any:
         reply = self.endpoint.reply(a_call(method, arguments))
@@ -64,6 +65,8 @@ class Queries:
     def splits(self, token: int, scans: int = 1, **conditions: Any) -> list[bytes]:
         """The splits of a scan; ``conditions`` are values by column."""
         fixed = {SNAPSHOT: self.snapshot_id, ASKED: token, SCANS: scans}
+        if self.servers:
+            fixed[SERVERS] = self.servers
         hidden = {name: (pa.array([value]), "bigint") for name, value in fixed.items()}
         given = {name: (pa.array(values), _type_of(values)) for name, values in conditions.items()}
         domains = {name: _domain(*one) for name, one in (hidden | given).items()}

@@ -17,10 +17,11 @@ from uuid import UUID
 import psutil
 from trino.exceptions import TrinoQueryError
 
+from embedded.ports import free_ports
 from embedded.stack import Command, Stack
 from tests.behaviour.live import APPEND_TIME, PATIENCE_SECONDS, Live
 from tests.behaviour.topic import APP, Topic
-from tests.views.stacked.started import CERTIFICATES, HOT_IN_TLS, hot_address
+from tests.views.stacked.started import CERTIFICATES, HOT_IN_TLS, HOT_OF_TWO, hot_addresses
 from tests.views.stacked.viewed import ask
 from thermocline.errors import ExitCode
 
@@ -33,6 +34,7 @@ buckets = 2
 format_version = 2
 key = ["app_id", "user_id", "at"]
 entity = ["app_id", "user_id"]
+{more}
 
 [tables.{name}.columns]
 app_id = "long"
@@ -63,13 +65,13 @@ Rows = dict[Key, Values]
 class Typed(Live):
     """Its one producer writes each key to a partition of its own, and remembers in which order."""
 
-    def __init__(self, stack: Stack, name: str) -> None:
+    def __init__(self, stack: Stack, name: str, more: str = "") -> None:
         self.stack, self.name = stack, name
         stack.kafka.create_topic(name, PARTITIONS, APPEND_TIME)
         self.topic = Topic(stack.settings.kafka, name)
         self.config_path = stack.folder / f"{name}.toml"
         base = stack.config_path.read_text().partition("[tables.")[0]
-        self.config_path.write_text(base + _SECTION.format(name=name))
+        self.config_path.write_text(base + _SECTION.format(name=name, more=more))
         self.create()
         self.sent: dict[int, list[tuple[Key, Values | None]]] = {one: [] for one in range(PARTITIONS)}
         self.writing = threading.Lock()
@@ -87,11 +89,19 @@ class Typed(Live):
     def put(self, user: int, number: int | None) -> None:
         """A record whose values hang on a number; some are null. None deletes the row."""
         key = key_of(user)
-        raw = json.dumps({"app_id": key[0], "user_id": key[1], "at": key[2].isoformat()}).encode()
         values = None if number is None else _values(number)
         value = None if values is None else json.dumps(_as_json(values)).encode()
         self.sent[user % PARTITIONS].append((key, values))
-        self.topic.send_raw(raw, value, user % PARTITIONS)
+        self.topic.send_raw(_as_key(key), value, user % PARTITIONS)
+
+    def change(self, user: int, number: int, *names: str) -> None:
+        """A record that sets only these columns, to what ``put`` gives them."""
+        key, new = key_of(user), _values(number)
+        own = dict(zip(_NAMES, self.expected.get(key, NULLS), strict=True))
+        own |= {name: value for name, value in zip(_NAMES, new, strict=True) if name in names}
+        self.sent[user % PARTITIONS].append((key, tuple(own.values())))
+        fields = {name: value for name, value in _as_json(new).items() if name in names}
+        self.topic.send_raw(_as_key(key), json.dumps(fields).encode(), user % PARTITIONS)
 
     @contextmanager
     def traffic(self, seed: int = 1) -> Iterator[None]:
@@ -190,7 +200,7 @@ def of_partition(rows: Mapping[Key, Values], partition: int) -> Rows:
 
 def read_from_server(live: Live, stale_after_seconds: float = 5.0, has_tls: bool = False) -> None:
     """Has the table's live views read a server's hot rows."""
-    address = hot_address(live.stack)
+    address, *_ = hot_addresses(live.stack)
     hot = f'hot = "server"\nserver_address = "{address}"\n'
     endpoint = f"[serving.trino]\nport = {address.rpartition(':')[2]}\n"
     if has_tls:
@@ -199,7 +209,28 @@ def read_from_server(live: Live, stale_after_seconds: float = 5.0, has_tls: bool
         hot += f'server_ca_file = "{files["ca"]}"\nserver_key_file = "{files["client"]}"\n'
         endpoint += f'certificate_file = "{files["server"]}"\nkey_file = "{files["server"]}"\n'
         endpoint += f'client_ca_file = "{files["ca"]}"\n'
-    text = live.config_path.read_text().replace("[views]\n", f"[views]\n{hot}")
+    _configure(live, hot, endpoint, stale_after_seconds)
+
+
+def read_from_two_servers(live: Live) -> list[Mapping[str, str]]:
+    """The same with two, which know of each other; the variables that tell each what is its own."""
+    _, *two = hot_addresses(live.stack)
+    hot = f'hot = "server"\nserver = "{HOT_OF_TWO}"\n'
+    _configure(live, hot, f"[serving.trino]\nservers = {json.dumps(two)}\n", 5.0)
+    folder = live.settings.serving.state_dir
+    return [
+        {
+            "THERMOCLINE_SERVING__TRINO__ADDRESS": address,
+            "THERMOCLINE_SERVING__TRINO__PORT": address.rpartition(":")[2],
+            "THERMOCLINE_SERVING__PORT": str(port),
+            "THERMOCLINE_SERVING__STATE_DIR": f"{folder}-{port}",
+        }
+        for address, port in zip(two, free_ports(2), strict=True)
+    ]
+
+
+def _configure(live: Live, views: str, endpoint: str, stale_after_seconds: float) -> None:
+    text = live.config_path.read_text().replace("[views]\n", f"[views]\n{views}")
     text = text.replace("[serving]\n", f"[serving]\nstale_after_seconds = {stale_after_seconds}\n")
     live.config_path.write_text(text.replace("[tables.", f"{endpoint}\n[tables.", 1))
 
@@ -207,8 +238,8 @@ def read_from_server(live: Live, stale_after_seconds: float = 5.0, has_tls: bool
 class Server:
     """``thermocline serve``, of which live views were made, and answer."""
 
-    def __init__(self, live: Live) -> None:
-        self._live = live
+    def __init__(self, live: Live, variables: Mapping[str, str] | None = None) -> None:
+        self._live, self._variables = live, variables
         self._command = self._started()
 
     @property
@@ -229,10 +260,13 @@ class Server:
         return found[0]
 
     def kill(self) -> None:
-        """SIGKILL for the server alone, and another one in its place."""
+        """SIGKILL for the server alone; its processes end with it."""
         children = self.process.children()
         self._command.kill()
         assert not psutil.wait_procs(children, PATIENCE_SECONDS)[1]
+
+    def start(self) -> None:
+        """Another one in the place of one that has ended."""
         self._command = self._started()
 
     def rebuild(self) -> None:
@@ -250,7 +284,8 @@ class Server:
 
     def _started(self) -> Command:
         live = self._live
-        return Command(live.config_path, live.stack.folder / f"{live.name}-serve.log", "serve")
+        log_path = live.stack.folder / f"{live.name}-serve.log"
+        return Command(live.config_path, log_path, "serve", environment=self._variables)
 
     def _is_published(self) -> bool:
         self._command.check()
@@ -290,6 +325,10 @@ def _values(number: int) -> Values:
         number % 2 == 0,
         f'{{"n": {number}}}',
     )
+
+
+def _as_key(key: Key) -> bytes:
+    return json.dumps({"app_id": key[0], "user_id": key[1], "at": key[2].isoformat()}).encode()
 
 
 def _as_json(values: Values) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from embedded.stack import TABLE, TRINO_ADMIN, Stack
 from ingest.create import create_table
 from tests.behaviour.live import APPEND_TIME
 from tests.behaviour.test_other_formats import VARIANTS
-from thermocline.settings import ViewsSettings, load_settings
+from thermocline.settings import ServingSettings, ViewsSettings, load_settings
+from thermocline.settings.model import TrinoEndpointSettings
 from views.access import Names
 from views.config import trino_files, write_files
 
@@ -27,12 +28,14 @@ FORMATS = [
 """Other definitions than the stack's own: transactional with deletions, the key in the value, no key."""
 OF_TESTS = (
     *("busy", "scores", "newer", "aged", "widened", "spread", "rolled_back", "cut_off", "outlived", "killed"),
-    *("optimized", "split", "hot_typed", "hot_broken", "hot_compared"),
+    *("optimized", "split", "hot_typed", "hot_partial", "hot_shared", "hot_broken", "hot_compared"),
     *(one.name for one in FORMATS),
 )
 """The tables and topics besides the stack's own: Trino has to know them when it starts."""
 HOT_IN_TLS = "hot_in_tls"
 """Trino's catalog of a server's endpoint with TLS; without it is ``hot``."""
+HOT_OF_TWO = "hot_of_two"
+"""And that of two servers."""
 CERTIFICATES = Path(__file__).parents[2] / "serving" / "trino" / "certificates"
 MARGIN_SECONDS = 0.3  # of the tables of tests: it shortens what they wait for
 
@@ -62,33 +65,37 @@ def started(folder: Path) -> Iterator[Stack]:
         yield stack
 
 
-def hot_address(stack: Stack) -> str:
-    """Where Trino expects the endpoint of a server; the same for each server that a test starts."""
+def hot_addresses(stack: Stack) -> tuple[str, ...]:
+    """Where Trino expects the endpoint of a server, the same one for each test; and those of two together."""
     folder = stack.folder / "endpoint"
     folder.mkdir(exist_ok=True)
-    (port,) = ports_of(folder, 1)
-    return f"{HOST}:{port}"
+    return tuple(f"{HOST}:{port}" for port in ports_of(folder, 3))
 
 
 def _start_trino(stack: Stack) -> None:
-    """As the stack does, knowing the tables of tests, too, and the server's endpoint without and with TLS."""
+    """As the stack does, knowing the tables of tests, too; and one server without and with TLS, and two."""
     assert stack.trino is not None
     own = stack.settings.table(TABLE)
     others = {
         name: own.model_copy(update={"identifier": f"app.{name}", "topics": (name,)}) for name in OF_TESTS
     }
-    plain = ViewsSettings(hot="server", server_address=hot_address(stack))
+    address, *two = hot_addresses(stack)
+    plain = ViewsSettings(hot="server", server_address=address)
     ca, key = str(CERTIFICATES / "ca.pem"), str(CERTIFICATES / "client.pem")
     in_tls = plain.model_copy(update={"server": HOT_IN_TLS, "server_ca_file": ca, "server_key_file": key})
-    files, files_in_tls = (
-        trino_files(
-            stack.settings.model_copy(update={"tables": {TABLE: own, **others}, "views": views}),
-            Names(admin=TRINO_ADMIN),
-        )
-        for views in (plain, in_tls)
+    of_two = ViewsSettings(hot="server", server=HOT_OF_TWO)
+    serving = ServingSettings(trino=TrinoEndpointSettings(servers=tuple(two)))
+    of_tests = {"tables": {TABLE: own, **others}, "serving": serving}
+    files, *more = (
+        trino_files(stack.settings.model_copy(update={**of_tests, "views": views}), Names(admin=TRINO_ADMIN))
+        for views in (plain, in_tls, of_two)
     )
-    catalog, rights = f"catalog/{HOT_IN_TLS}.properties", "access-control.json"
-    of_both = files.files[rights].replace('hot"', f'hot|{HOT_IN_TLS}"')
-    both = {**files.files, catalog: files_in_tls.files[catalog], rights: of_both}
-    write_files(replace(files, files=both), stack.trino.configuration)
+    rights = "access-control.json"
+    of_all = files.files[rights].replace('hot"', f'hot|{HOT_IN_TLS}|{HOT_OF_TWO}"')
+    catalogs = {
+        path: one.files[path]
+        for name, one in zip((HOT_IN_TLS, HOT_OF_TWO), more, strict=True)
+        for path in (f"catalog/{name}.properties",)
+    }
+    write_files(replace(files, files={**files.files, **catalogs, rights: of_all}), stack.trino.configuration)
     stack.trino.start()

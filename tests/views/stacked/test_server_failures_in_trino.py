@@ -142,6 +142,7 @@ class Faults:
 
     def server_killed(self) -> None:
         self._server.kill()
+        self._server.start()
 
     def committed(self) -> None:
         self._live.ingest()
