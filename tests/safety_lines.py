@@ -518,7 +518,7 @@ LINES: Final[dict[str, Line]] = {
     "trino-servers-agree": Line("nor do servers that name different ones", NEVER, "serving/trino/test_peers.py::test_servers_that_name_others_than_the_view_or_each_other_refuse"),
     "trino-servers-unnamed": Line("servers that don't know of each other are noticed", NEVER, "serving/trino/test_peers.py::test_servers_that_do_not_know_of_each_other_stop_answering_once_they_meet_each_other_s_splits"),
     "trino-passed-on-once": Line("a call is not passed on without end", NEVER, "serving/trino/test_peers.py::test_a_call_is_passed_on_once"),
-    "render-servers": Line("a view names the servers that may answer it", ALWAYS, "views/test_render_server.py::test_a_view_names_the_servers_that_answer_it_together"),
+    "render-servers": Line("a view names the servers that may answer it", ('f" AND {hot.SERVERS} = {servers}"', '""'), "views/test_render_server.py::test_a_view_names_the_servers_that_answer_it_together"),
     "trino-scan-fixed": Line("hot rows are not given without a snapshot and a token", NEVER, "serving/trino/test_endpoint.py::test_a_scan_outside_of_the_views_and_a_method_that_is_not_there_are_refused"),
     "trino-hot-fits": Line("hot rows are laid only over a snapshot that they reach back to", NEVER, "serving/trino/test_endpoint.py::test_a_snapshot_that_the_hot_tier_no_longer_reaches_back_to_is_refused"),
     "trino-not-stale": Line("hot rows that are behind the log are refused", NEVER, "serving/trino/test_endpoint.py::test_hot_rows_that_are_behind_are_refused"),
