@@ -15,6 +15,7 @@ from pyarrow.fs import AwsStandardS3RetryStrategy
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from embedded.s3 import LocalS3
+from serving.cold import folder
 from serving.cold.folder import latest
 from serving.cold.reader import ColdReader, Entity
 from serving.cold.row_store import RowStore
@@ -85,20 +86,30 @@ def is_ranged_get(request: tuple[str, str]) -> bool:
     return request[0] == "GET" and request[1].startswith("bytes=")
 
 
-def test_a_young_file_is_indexed_by_its_size_and_a_read_of_its_footer_and_one_of_its_entities(
+def test_a_young_file_is_indexed_by_its_size_and_one_read_however_many_row_groups_it_has(
     world: Any, proxy: HttpProxy
 ) -> None:
     asked(proxy)
     assert world.publish()
-    head, *reads = asked(proxy)
-    assert head[0] == "HEAD"
-    assert [*map(is_ranged_get, reads)] == [True, True]
+    assert [method for method, _ in asked(proxy)] == ["HEAD", "GET"]
 
     world.produce({"app_id": 7, "user_id": "new", "key": "k"}, {"value": "x"})
     world.commit()
     asked(proxy)
     assert world.publish()
-    assert [method for method, _ in asked(proxy)] == ["HEAD", "GET", "GET"], "of the new file alone"
+    assert [method for method, _ in asked(proxy)] == ["HEAD", "GET"], "of the new file alone"
+
+
+def test_a_file_too_large_to_be_fetched_is_indexed_by_reads_of_its_footer_and_its_entities(
+    world: Any, proxy: HttpProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder, "FETCHED_BYTES_MAX", 1_000)
+    asked(proxy)
+    assert world.publish()
+    head, *reads = asked(proxy)
+    assert head[0] == "HEAD"
+    assert len(reads) > 1
+    assert all(map(is_ranged_get, reads))
 
 
 def test_a_cold_lookup_is_one_ranged_read_for_each_row_group_and_none_once_its_rows_are_kept(
