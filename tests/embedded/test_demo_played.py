@@ -66,11 +66,15 @@ def test_two_servers_and_trino_agree_with_a_lake_written_by_a_spark_cluster(tmp_
     assert ended.returncode == 0, ended.stderr
     document = json.loads(ended.stdout)
     assert document["agrees"]
-    assert list(document["checks"]) == [
-        f"{check}, server {server}"
-        for server in (1, 2)
-        for check in ("thermocline verify", "the lookups under way")
-    ] + VIEWS
+    assert (
+        list(document["checks"])
+        == [
+            f"{check}, server {server}"
+            for server in (1, 2)
+            for check in ("thermocline verify", "the lookups under way")
+        ]
+        + VIEWS
+    )
     assert len(document["urls"]) == 2
     assert list((tmp_path / ".thermocline" / "demo").iterdir()) == []
 
