@@ -25,6 +25,7 @@ from maintenance.measure import Measurer
 from maintenance.plan import Costs, Reads, plan_of
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.iceberg.data_file import WrittenFile
+from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import Deletes, plan_files
 from thermocline.process.clock import SystemClock
 from thermocline.rules.seam import Seam
@@ -132,7 +133,7 @@ class Listed:
             for place, file in enumerate(added)
             if place % 2 == 0
         }
-        return BucketResult(bucket, tuple(added), deletes)
+        return BucketResult(bucket, tuple(added), deletes, parts={file.path: file.part for file in added})
 
     def _file(self, bucket: int) -> WrittenFile:
         fields = self.definition.iceberg_schema().fields
@@ -145,7 +146,8 @@ class Listed:
         lower = {field_id: low for field_id, (low, _) in bounds.items()}
         upper = {field_id: high for field_id, (_, high) in bounds.items()}
         nulls = {field.field_id: 0 for field in fields}
-        return WrittenFile(self._path(bucket, "parquet"), FILE_BYTES, FILE_ROWS, nulls, lower, upper)
+        part = FileBucket(bucket, self._buckets)
+        return WrittenFile(self._path(bucket, "parquet"), FILE_BYTES, FILE_ROWS, nulls, lower, upper, part)
 
     def _path(self, bucket: int, ending: str) -> str:
         name = UUID(int=self._chance.getrandbits(128))

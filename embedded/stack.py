@@ -26,6 +26,7 @@ from embedded.trino import LocalTrino
 from thermocline.errors import EngineFailed
 from thermocline.jvm.jars import Report, in_silence
 from thermocline.settings import Settings, load_settings
+from views.config import trino_files
 
 HOST = "127.0.0.1"
 TABLE = "profiles"
@@ -177,6 +178,7 @@ class Stack:
         assert self.trino is not None
         folder = str(self.trino.configuration)
         self.run("views-config", "views", "config", folder, "--admin", TRINO_ADMIN)
+        self.trino.environment |= trino_files(self.settings).secrets
         self.trino.start()
 
     def create_table(self) -> None:

@@ -88,7 +88,7 @@ class LocalTrino:
         self._main = release.main
         self._memory_gb = memory_gb
         self._is_small = memory_gb == 1
-        self._environment = dict(environment or {})
+        self.environment = dict(environment or {})
         self.configuration.mkdir(parents=True, exist_ok=True)
         (self.port,) = ports_of(self._folder, 1)
         self._process: GuardedProcess | None = None
@@ -157,7 +157,7 @@ class LocalTrino:
             log_path=self.log_path,
             # Trino looks for some of its files in `etc` of where it runs.
             folder=self._folder,
-            environment={**os.environ, **self._environment},
+            environment={**os.environ, **self.environment},
         )
 
     def wait(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 
 from serving.compatibility import incompatibility
 from serving.encode import READ_POINT_METADATA
-from serving.fetched import fetched
+from serving.fetched import fetched, own_folder
 from serving.hot.scan import PAYLOAD
 from serving.storage import storage_named
 from serving.where.expression import expression_of
@@ -200,7 +200,7 @@ class Extract:
         buckets = [*filter(self._selection.keys.has_bucket, range(self._definition.buckets))]
         with (
             duckdb.connect(config=self._config()) as connection,
-            self._fetched_folder() as fetched_folder,
+            own_folder(self._spill_folder) as fetched_folder,
             ThreadPoolExecutor(1) as ahead,
         ):
             upcoming: Future[_BucketRows] = ahead.submit(self._prepared, buckets[0], fetched_folder)
@@ -213,14 +213,6 @@ class Extract:
                     upcoming = ahead.submit(self._prepared, following, fetched_folder)
                 yield bucket, self._bucket(connection, prepared)
                 rmtree(fetched_folder / str(bucket), ignore_errors=True)
-
-    @contextmanager
-    def _fetched_folder(self) -> Iterator[Path]:
-        folder = self._spill_folder / "fetched"
-        try:
-            yield folder
-        finally:
-            rmtree(folder, ignore_errors=True)
 
     def _prepared(self, bucket: int, fetched_folder: Path) -> _BucketRows:
         """What a bucket needs before it can be read: also what takes long, as it is done ahead."""

@@ -5,15 +5,19 @@ DuckDB's own client for stores is an extension, fetched from the network, and kn
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
+from shutil import rmtree
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
 from thermocline.iceberg.files import local_path, open_input
 from thermocline.iceberg.store_retries import read_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     import pyarrow as pa
@@ -23,6 +27,8 @@ FETCHES_MAX: Final = 4
 """At the same time, of one extract: one connection brings some 50 MB/s, a quarter of what DuckDB reads."""
 _PART_BYTES: Final = 8 << 20
 """Of one request: at 50 MB/s twice as long as the 80 ms that its first byte may take."""
+
+_FOLDER: Final = "fetched-"
 
 
 def fetched(io: FileIO, paths: Iterable[str], folder: Path) -> dict[str, str]:
@@ -40,6 +46,33 @@ def fetched(io: FileIO, paths: Iterable[str], folder: Path) -> dict[str, str]:
     with ThreadPoolExecutor(FETCHES_MAX) as pool:
         list(pool.map(partial(_fetch, io), copies.keys(), copies.values()))
     return {path: str(local or copies[path]) for path, local in places.items()}
+
+
+@contextmanager
+def own_folder(parent: Path) -> Iterator[Path]:
+    """A folder for one reader's copies, which need not exist; it goes at the end.
+
+    Readers beside it, also in other processes, have other files of the same names. Gone are then also the
+    folders of processes that died.
+    """
+    folder = parent / f"{_FOLDER}{os.getpid()}-{uuid4().hex}"  # safety: fetched-apart
+    for other in parent.glob(f"{_FOLDER}*"):
+        if _has_ended(int(other.name.removeprefix(_FOLDER).partition("-")[0])):
+            rmtree(other, ignore_errors=True)
+    try:
+        yield folder
+    finally:
+        rmtree(folder, ignore_errors=True)
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:  # another user's
+        return False
+    return False
 
 
 def _fetch(io: FileIO, path: str, copy: Path) -> None:

@@ -264,6 +264,7 @@ LINES: Final[dict[str, Line]] = {
     "pin-named-then-looked": Line("what a pin opened is still listed once its lease names it", DROP, "serving/test_hot_tier.py"),
     "pin-held": Line("files that a pin reads are not deleted", NEVER, "serving/test_hot_tier.py"),
     "pin-seal": Line("a pin that waits gets a seal", ("_leases.is_seal_wanted(sealed_at) or self.", ""), "serving/test_hot_tier.py"),
+    "fetched-apart": Line("extracts of a store at the same time fetch to folders of their own", ("-{uuid4().hex}", ""), "serving/test_reads_in_a_store.py::test_extracts_at_the_same_time_give_the_rows_of_their_own_snapshots"),
     "extract-fit": Line("an extract is refused as a lookup is", ("incompatibility(index, hot)", "None"), "serving/test_extract.py::test_a_hot_tier_that_does_not_reach_back_is_refused_and_released"),
     "switch-when-fit": Line("a server stays at its snapshot until the hot tier fits the next", NEVER, "serving/test_altered.py::test_until_the_hot_tier_follows_answers_stay_whole_under_the_definition_before"),
     "behind-earlier-answers": Line("an answer never ends before an earlier one of the same log", NEVER, "serving/test_altered.py::test_until_the_hot_tier_follows_answers_stay_whole_under_the_definition_before"),

@@ -31,7 +31,7 @@ from serving.cold.manifest import FORMAT, ColdManifest, is_newer, manifest_of
 from serving.cold.reader import ColdReader
 from serving.file_version import file_version
 from thermocline.failpoints import failpoint, failstep
-from thermocline.iceberg.files import open_input, plan_files
+from thermocline.iceberg.files import local_path, open_input, plan_files
 from thermocline.iceberg.sparse_index import SparseIndex, load_sparse_index
 from thermocline.iceberg.store_retries import read_whole
 
@@ -50,8 +50,10 @@ FILES: Final = "files"
 # Readers open the footers of a snapshot lazily; the longest extract is over by then, and a footer that is
 # missing after all is read from the data file itself.
 GRACE_SECONDS: Final = 1_800
-# Indexing a file is one or two small reads; more at once than this only queue at an object store.
+# Indexing a file is one or two reads; more at once than this only queue at an object store.
 INDEXING_THREADS: Final = 8
+# Held by each of these threads. A store takes as long to answer a request as to send a few megabytes.
+FETCHED_BYTES_MAX: Final = 32 << 20
 
 # By folder: the data files of the last snapshot that this process published, whose facts and footers it has
 # read or written. Those of an earlier process are read once, since the machine may have crashed since.
@@ -189,14 +191,13 @@ def _decode_facts(path: Path) -> FileFacts:
 def _index_files(folder: Path, io: FileIO, definition: LiveTable, manifest: ColdManifest) -> None:
     whole = _known_whole.get(folder, frozenset())
 
-    def index(path: str) -> None:
-        if not _is_indexed(folder, path, path in whole):
-            _index_file(folder, io, definition, path)
+    def index(file: DataFile) -> None:
+        if not _is_indexed(folder, file.path, file.path in whole):
+            _index_file(folder, io, definition, file)
 
-    paths = [file.path for file in manifest.files]
     with ThreadPoolExecutor(INDEXING_THREADS) as pool:
-        list(pool.map(index, paths))
-    _known_whole[folder] = frozenset(paths)
+        list(pool.map(index, manifest.files))
+    _known_whole[folder] = frozenset(file.path for file in manifest.files)
 
 
 def _is_indexed(folder: Path, path: str, is_known_whole: bool) -> bool:
@@ -212,11 +213,12 @@ def _is_indexed(folder: Path, path: str, is_known_whole: bool) -> bool:
     return True
 
 
-def _index_file(folder: Path, io: FileIO, definition: LiveTable, path: str) -> None:
+def _index_file(folder: Path, io: FileIO, definition: LiveTable, file: DataFile) -> None:
+    path = file.path
     facts_path, footer_path = _facts_path(folder, path), _footer_path(folder, path)
 
     def read() -> tuple[pq.FileMetaData, EntityFilter | None]:
-        with open_input(io, path) as source:
+        with _opened(io, file) as source:
             metadata = pq.read_metadata(source)
             return metadata, _entities(source, metadata, definition)
 
@@ -238,6 +240,17 @@ def _index_file(folder: Path, io: FileIO, definition: LiveTable, path: str) -> N
         written.replace(footer_path)
     failpoint("cold.index-file")
     _replace(facts_path, msgspec.msgpack.encode(facts))
+
+
+def _opened(io: FileIO, file: DataFile) -> pa.NativeFile:
+    """A young file of a store is fetched: to read the entities of each row group takes a request for each."""
+    source = open_input(io, file.path)
+    if local_path(file.path) is not None or file.rows > entity_filter.ROWS_MAX:
+        return source
+    if file.bytes > FETCHED_BYTES_MAX:
+        return source
+    with source:
+        return pa.BufferReader(source.read_buffer())
 
 
 def _entities(source: pa.NativeFile, metadata: pq.FileMetaData, definition: LiveTable) -> EntityFilter | None:

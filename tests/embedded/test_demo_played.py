@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.demo, pytest.mark.full]
 
 # Few rows, so that it is Trino that takes most of the time.
 ARGUMENTS = ("--json", "--seconds", "6", "--rows", "2000", "--rate", "300", "--users", "200")
+VIEWS = ["the live view by key", "the live view", "the pinned view"]
 
 
 def played(folder: Path, *more: str, code: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -41,9 +42,7 @@ def test_all_read_paths_agree_with_trino_beside_and_nothing_stays_behind(tmp_pat
     assert list(document["checks"]) == [
         "thermocline verify",
         "the lookups under way",
-        "the live view by key",
-        "the live view",
-        "the pinned view",
+        *VIEWS,
     ]
     assert document["views"]["answers"] > 0
     for figures in document["views"]["freshness_ms"].values():
@@ -61,17 +60,21 @@ def test_all_read_paths_agree_with_trino_beside_and_nothing_stays_behind(tmp_pat
     assert list((tmp_path / ".thermocline" / "demo").iterdir()) == []
 
 
-def test_two_servers_agree_with_a_lake_written_by_a_spark_cluster(tmp_path: Path) -> None:
+def test_two_servers_and_trino_agree_with_a_lake_written_by_a_spark_cluster(tmp_path: Path) -> None:
     """A store of objects, a REST catalog, a standalone cluster: each server is compared on its own."""
-    ended = played(tmp_path, "--lake")
+    ended = played(tmp_path, "--lake", "--trino")
     assert ended.returncode == 0, ended.stderr
     document = json.loads(ended.stdout)
     assert document["agrees"]
-    assert list(document["checks"]) == [
-        f"{check}, server {server}"
-        for server in (1, 2)
-        for check in ("thermocline verify", "the lookups under way")
-    ]
+    assert (
+        list(document["checks"])
+        == [
+            f"{check}, server {server}"
+            for server in (1, 2)
+            for check in ("thermocline verify", "the lookups under way")
+        ]
+        + VIEWS
+    )
     assert len(document["urls"]) == 2
     assert list((tmp_path / ".thermocline" / "demo").iterdir()) == []
 

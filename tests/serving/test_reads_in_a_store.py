@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import random
-from collections.abc import Callable, Iterator
+import subprocess
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import msgspec
+import pyarrow as pa
 import pytest
 from pyarrow.fs import AwsStandardS3RetryStrategy
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from embedded.s3 import LocalS3
+from serving.cold import folder
 from serving.cold.folder import latest
 from serving.cold.reader import ColdReader, Entity
 from serving.cold.row_store import RowStore
 from serving.entity import entity_of
+from serving.extract import Extract
 from serving.selection import Wanted
 from serving.tables import ServedTable
 from tests.http_proxy import OF_A_STORE, Fault, HttpProxy, RandomFaults
@@ -85,20 +91,30 @@ def is_ranged_get(request: tuple[str, str]) -> bool:
     return request[0] == "GET" and request[1].startswith("bytes=")
 
 
-def test_a_young_file_is_indexed_by_its_size_and_a_read_of_its_footer_and_one_of_its_entities(
+def test_a_young_file_is_indexed_by_its_size_and_one_read_however_many_row_groups_it_has(
     world: Any, proxy: HttpProxy
 ) -> None:
     asked(proxy)
     assert world.publish()
-    head, *reads = asked(proxy)
-    assert head[0] == "HEAD"
-    assert [*map(is_ranged_get, reads)] == [True, True]
+    assert [method for method, _ in asked(proxy)] == ["HEAD", "GET"]
 
     world.produce({"app_id": 7, "user_id": "new", "key": "k"}, {"value": "x"})
     world.commit()
     asked(proxy)
     assert world.publish()
-    assert [method for method, _ in asked(proxy)] == ["HEAD", "GET", "GET"], "of the new file alone"
+    assert [method for method, _ in asked(proxy)] == ["HEAD", "GET"], "of the new file alone"
+
+
+def test_a_file_too_large_to_be_fetched_is_indexed_by_reads_of_its_footer_and_its_entities(
+    world: Any, proxy: HttpProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder, "FETCHED_BYTES_MAX", 1_000)
+    asked(proxy)
+    assert world.publish()
+    head, *reads = asked(proxy)
+    assert head[0] == "HEAD"
+    assert len(reads) > 1
+    assert all(map(is_ranged_get, reads))
 
 
 def test_a_cold_lookup_is_one_ranged_read_for_each_row_group_and_none_once_its_rows_are_kept(
@@ -171,6 +187,47 @@ def test_reads_from_a_store_that_fails_now_and_then_give_the_rows_of_a_replay(
     assert set(proxy.spoilt) == set(OF_A_STORE) or ROUNDS < MANY
 
 
+def test_extracts_at_the_same_time_give_the_rows_of_their_own_snapshots(
+    served: Callable[..., Any], s3: LocalS3, proxy: HttpProxy, seed: int
+) -> None:
+    """Method: extracts of three snapshots, each begun before the next one; then a batch of each by turns."""
+    chance = random.Random(seed)
+    world, table = served(replace(PROFILES, buckets=4), io=io_of(s3, proxy), data=s3.location(uuid4().hex))
+    extracts: list[Extract] = []
+    reading: list[Iterator[pa.RecordBatch]] = []
+    found: list[list[pa.RecordBatch]] = []
+    expected = []
+    for step in range(3):
+        write_random(world, chance, step)
+        world.commit()
+        world.publish()
+        table.refresh()
+        extracts.append(table.extract(Wanted(None, None), table.reader.end()))
+        reading.append(extracts[-1].batches())
+        found.append([next(reading[-1])])
+        expected.append(world.rows())
+    for some in zip_longest(*reading):
+        for batches, batch in zip(found, some, strict=True):
+            batches.extend([] if batch is None else [batch])
+    for extract in extracts:
+        extract.close()
+    assert [rows_in(batches) for batches in found] == expected
+    assert not [*world.folder.glob("spill/*")]
+
+
+def test_what_an_extract_fetched_whose_process_died_is_removed_by_the_next_one(
+    served: Callable[..., Any], s3: LocalS3, proxy: HttpProxy
+) -> None:
+    world, table = served(replace(PROFILES, buckets=1), io=io_of(s3, proxy), data=s3.location(uuid4().hex))
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    left, others = (world.folder / "spill" / f"fetched-{pid}-x" for pid in (ended.pid, os.getpid()))
+    left.mkdir(parents=True)
+    others.mkdir()
+    extracted(table)
+    assert [*world.folder.glob("spill/*")] == [others]
+
+
 @pytest.mark.full
 def test_a_store_that_is_away_is_named_and_its_rows_are_back_with_it(
     served: Callable[..., Any], s3: LocalS3, proxy: HttpProxy, seed: int
@@ -212,10 +269,13 @@ def check_reads(world: Any, table: ServedTable) -> None:
 def extracted(table: ServedTable) -> dict[tuple[Any, ...], Any]:
     extract = table.extract(Wanted(None, None), table.reader.end())
     try:
-        rows = [msgspec.json.decode(json_row(row)) for b in extract.batches() for row in b.to_pylist()]
+        return rows_in(extract.batches())
     finally:
         extract.close()
-    return by_key(rows)
+
+
+def rows_in(batches: Iterable[pa.RecordBatch]) -> dict[tuple[Any, ...], Any]:
+    return by_key([msgspec.json.decode(json_row(row)) for batch in batches for row in batch.to_pylist()])
 
 
 def looked_up(world: Any, table: ServedTable) -> dict[tuple[Any, ...], Any]:

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from thermocline.cli.session import AsJson
-from thermocline.errors import BadParameter
 
 
 def demo(  # noqa: PLR0913, PLR0917  (a command has as many options)
@@ -35,8 +34,6 @@ def demo(  # noqa: PLR0913, PLR0917  (a command has as many options)
     as_json: AsJson = False,
 ) -> int:
     """Run everything here, generate traffic, and verify the results."""
-    if with_trino and lake:
-        raise BadParameter(name="--lake", problem="give --lake or --trino, not both")
     if with_trino:
         # Before anything starts: its client is an optional package.
         import views.trino_client  # noqa: F401
