@@ -8,7 +8,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
-from serving.where.predicate import Comparison, Every, OneOf, Predicate, Value
+from serving.where.predicate import Comparison, Either, Every, OneOf, Predicate, Value
 from thermocline.rules.keys import bucket_of, encode_one, prefix_end
 
 if TYPE_CHECKING:
@@ -51,6 +51,11 @@ def _fixed(predicate: Predicate) -> Iterator[tuple[str, Sequence[Any]]]:
         case Every(conditions):
             for condition in conditions:
                 yield from _fixed(condition)
+        case Either(conditions):
+            each = [dict(_fixed(one)) for one in conditions]
+            for name in each[0]:
+                if all(name in one for one in each):
+                    yield name, tuple(dict.fromkeys(value for one in each for value in one[name]))
         case Comparison(column, "=", Value(value)):
             yield column.name, (value,)
         case OneOf(column, values):

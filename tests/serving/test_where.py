@@ -270,6 +270,8 @@ def test_a_condition_on_the_key_leaves_few_buckets_and_files() -> None:
     several = Selection.of(KINDS, Wanted(where=f"id IN ('{user}', '{others}') AND app IN (1, 2)")).keys
     assert several.buckets == frozenset(bucket_of(KINDS, one) for one in (user, others))
     assert len(several.prefixes or ()) == 4
+    either = f"app = 1 AND id = '{user}' AND count > 5 OR id = '{others}' AND app = 2"
+    assert Selection.of(KINDS, Wanted(where=either)).keys == several
     for where in (f"id = '{user}' OR app = 1", f"NOT id = '{user}'", "app > 1", "count = 1"):
         keys = Selection.of(KINDS, Wanted(where=where)).keys
         assert (keys.buckets, keys.prefixes) == (None, None), where
