@@ -1,4 +1,4 @@
-"""The clients of `lookup`: one compiled from ``load.go``, where there is Go, and a slower one in Python.
+"""The clients of `lookup`: one compiled from ``load*.go``, where there is Go, and a slower one in Python.
 
 The compiled one takes a tenth of the processor, which client and server share, so its figures are higher.
 """
@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +20,7 @@ import uvloop
 
 from benchmarks._report import percentiles_ms, say
 
-SOURCE: Final = Path(__file__).with_name("load.go")
+SOURCES: Final = sorted(Path(__file__).parent.glob("load*.go"))
 
 
 def client() -> str:
@@ -55,6 +55,27 @@ def ask_postgres(
     return _run("postgres", address, str(connections), str(seconds), statement, entities=entities)
 
 
+def ask_cassandra(
+    address: str, entities: Sequence[str], connections: int, seconds: float
+) -> dict[str, float]:
+    """As `ask_postgres`, of the table that `fill_cassandra` fills."""
+    return _run("cassandra", address, str(connections), str(seconds), entities=entities)
+
+
+def fill_cassandra(address: str, connections: int, rows: Iterable[str]) -> None:
+    """Inserts rows, their columns with tabs between them."""
+    program = _compiled()
+    assert program is not None
+    with subprocess.Popen(
+        [program, "fill-cassandra", address, str(connections)], stdin=subprocess.PIPE, text=True
+    ) as filling:
+        assert filling.stdin is not None
+        filling.stdin.writelines(f"{row}\n" for row in rows)
+        filling.stdin.close()
+        if filling.wait() != 0:
+            raise subprocess.CalledProcessError(filling.returncode, "fill-cassandra")
+
+
 def with_server_cpu(
     ask: Callable[[], dict[str, float]], cpu_seconds: Callable[[], float]
 ) -> dict[str, float]:
@@ -84,7 +105,7 @@ def _compiled() -> Path | None:
     go, program = shutil.which("go"), Path(_folder.name) / "load"
     if go is not None:
         done = subprocess.run(
-            [go, "build", "-o", program, SOURCE], check=False, capture_output=True, text=True
+            [go, "build", "-o", program, *SOURCES], check=False, capture_output=True, text=True
         )
         if done.returncode == 0:
             return program

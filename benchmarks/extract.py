@@ -1,4 +1,7 @@
-"""Extracts over HTTP, whole and in part, with and without a hot overlay of a tenth of the rows."""
+"""Extracts over HTTP, whole and in part, with and without a hot overlay of a tenth of the rows.
+
+In the same run, what others take to give the same rows.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ import httpx
 import psutil
 import pyarrow as pa
 
+from benchmarks._extract_peers import extracts_of_peers
 from benchmarks._report import report, say
 from benchmarks._table import KEYS_PER_USER, filled, write
 from benchmarks.lookup import lag
@@ -37,15 +41,18 @@ def main() -> None:
     """Run it and print the line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=5_000_000)
+    parser.add_argument("--trino", action="store_true", help="ask Trino's client, too")
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        with filled(Path(folder), options.rows, options.seed) as stack:
+        trino_gb = 2 if options.trino else 0
+        with filled(Path(folder), options.rows, options.seed, trino_gb=trino_gb) as stack:
             server = stack.serve()
             stack.wait_until_ready(server)
             figures: dict[str, Any] = {"rows": options.rows}
             for name in MEDIA:
                 figures[f"cold_{name}"] = _extracts(stack, name)
+            figures["others_rows_per_second"] = extracts_of_peers(stack, options.rows, options.seed)
             hot = options.rows // 10
             write(
                 stack, islice(Workload(options.seed + 1, options.rows // KEYS_PER_USER, KEYS_PER_USER), hot)

@@ -1,11 +1,13 @@
 // Load for benchmarks/lookup.py: lookups of entities over connections that are kept, one at a time on each.
 //
 // A compiled client, so that the client takes as little of the cores that it shares with the server as it can.
-// It asks HTTP, or PostgreSQL by a prepared statement, both as plainly as their protocols allow:
+// It asks HTTP, or PostgreSQL or Cassandra by a prepared statement, all as plainly as their protocols allow:
 //
 //	load http     ADDRESS CONNECTIONS SECONDS < one path a line
 //	load overload ADDRESS CONNECTIONS SECONDS RATE < one path a line
 //	load postgres ADDRESS CONNECTIONS SECONDS SQL < one entity's parameters a line, between tabs
+//	load cassandra ADDRESS CONNECTIONS SECONDS < the same
+//	load fill-cassandra ADDRESS CONNECTIONS < one row a line, the columns between tabs
 //
 // It prints one line of JSON: how many lookups, their median and 99th percentile in milliseconds. With a rate,
 // the connections together ask so often in a second, where answers come as fast, and answers of 429 and 503
@@ -43,12 +45,15 @@ func main() {
 }
 
 func run(arguments []string) error {
-	if len(arguments) < 4 {
+	if len(arguments) < 3 {
 		return errors.New("too few arguments")
 	}
 	connections, err := strconv.Atoi(arguments[2])
 	if err != nil {
 		return err
+	}
+	if arguments[0] == "fill-cassandra" {
+		return fillCassandra(arguments[1], connections)
 	}
 	seconds, err := strconv.ParseFloat(arguments[3], 64)
 	if err != nil {
@@ -59,8 +64,11 @@ func run(arguments []string) error {
 		return err
 	}
 	open := func() (lookup, error) { return openHTTP(arguments[1]) }
-	if arguments[0] == "postgres" {
+	switch arguments[0] {
+	case "postgres":
 		open = func() (lookup, error) { return openPostgres(arguments[1], arguments[4]) }
+	case "cassandra":
+		open = func() (lookup, error) { return cassandraLookup(arguments[1]) }
 	}
 	pause := time.Duration(0)
 	if arguments[0] == "overload" {

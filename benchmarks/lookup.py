@@ -1,6 +1,6 @@
-"""Lookups of one entity (10 rows) over HTTP: cold, cached and hot; by engines that scan, and by PostgreSQL.
+"""Lookups of one entity (10 rows) over HTTP: cold, cached and hot; by engines that scan, and by databases.
 
-Others that answer lookups (Cassandra, ScyllaDB, Redis, HBase) are not here to be measured.
+These are PostgreSQL and Cassandra. ScyllaDB, Redis and HBase are not here to be measured.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import argparse
 import random
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 import duckdb
 import psutil
 
+from benchmarks._cassandra import cassandra_with
 from benchmarks._load import ask_http, client, overload_http, with_server_cpu
 from benchmarks._postgres import postgres_with
 from benchmarks._report import percentiles_ms, report, say
@@ -26,7 +28,10 @@ from embedded.workload import Event, Workload
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.kafka.log import Log
 
+AskDatabase = Callable[[Sequence[tuple[int, str]], int, float], dict[str, float]]
+
 SCANS = 20
+WARM_UP_SECONDS = 20.0
 CONNECTIONS = (1, 8, 32)
 OVERLOAD = 3
 # So many that answers which come late don't keep the client from asking.
@@ -61,17 +66,15 @@ def main() -> None:
                 figures["overload"] = overload_of(stack, rng.sample(users, len(users)), rate, options.seconds)
             few = users[:2_000]
             load_of(stack, few, 8, 2.0)
-            say("cached, and PostgreSQL by turns")
+            say("cached, and databases by turns")
             with ExitStack() as stopping:
-                load = Workload(options.seed, options.rows // KEYS_PER_USER, KEYS_PER_USER).load()
-                # It is asked by the compiled client alone.
-                postgres = stopping.enter_context(postgres_with(load)) if client() == "go" else None
+                databases = _databases(options.seed, options.rows, stopping) if client() == "go" else {}
+                if "cassandra" in databases:  # Java compiles for a while
+                    databases["cassandra"](few, CONNECTIONS[-1], WARM_UP_SECONDS)
                 for connections in CONNECTIONS:
                     figures[f"cached_{connections}"] = load_of(stack, few, connections, options.seconds)
-                    if postgres is not None:
-                        figures[f"postgres_{connections}"] = postgres.load_of(
-                            few, connections, options.seconds
-                        )
+                    for name, ask in databases.items():
+                        figures[f"{name}_{connections}"] = ask(few, connections, options.seconds)
             write(stack, _hot(options.seed, options.rows, len(few)))
             stack.wait_for(lambda: lag(stack) == 0, "the tailer has read all", server)
             say("hot")
@@ -84,6 +87,18 @@ def main() -> None:
             figures["pyiceberg_scan"]["p50_ms"] / figures["cold_1"]["p50_ms"], 1
         )
     report("lookup", options.seed, figures)
+
+
+def _databases(seed: int, rows: int, stopping: ExitStack) -> dict[str, AskDatabase]:
+    """With the same rows, asked by the compiled client alone."""
+
+    def load() -> Iterator[Event]:
+        return Workload(seed, rows // KEYS_PER_USER, KEYS_PER_USER).load()
+
+    return {
+        "postgres": stopping.enter_context(postgres_with(load())).load_of,
+        "cassandra": stopping.enter_context(cassandra_with(load())).load_of,
+    }
 
 
 def users_of(seed: int, rows: int) -> list[tuple[int, str]]:
