@@ -70,8 +70,22 @@ class Rows(Protocol):
 
 def encoded(rows: Rows, format_name: str, coding: str | None = None) -> Generator[Chunk]:
     """The bytes of a stream, piece by piece, none of them empty; compressed, if a coding is named."""
-    chunks = FORMATS[format_name].encode(rows)
-    return chunks if coding is None else _compressed(chunks, CODINGS[coding]())
+    return compressed(FORMATS[format_name].encode(rows), coding)
+
+
+def compressed(chunks: Generator[Chunk], coding: str | None) -> Generator[Chunk]:
+    """The bytes of a stream by that coding; as they are, if none is named."""
+    try:
+        if coding is None:
+            yield from chunks
+            return
+        compressor = CODINGS[coding]()
+        for chunk in chunks:
+            if packed := compressor.compress(chunk):
+                yield packed
+        yield compressor.flush()
+    finally:
+        chunks.close()
 
 
 def _encode_arrow(rows: Rows) -> Generator[Chunk]:
@@ -92,16 +106,6 @@ def _encode_parquet(rows: Rows) -> Generator[Chunk]:
             writer.write_batch(batch)
             yield sink.take()
     yield sink.take()
-
-
-def _compressed(chunks: Generator[Chunk], compressor: Any) -> Generator[Chunk]:
-    try:
-        for chunk in chunks:
-            if packed := compressor.compress(chunk):
-                yield packed
-        yield compressor.flush()
-    finally:
-        chunks.close()
 
 
 PROBLEM_TYPE: Final = "application/problem+json"

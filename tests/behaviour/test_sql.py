@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import io
 import json
 import re
@@ -78,6 +80,12 @@ def test_a_join_equals_the_extracts_at_its_read_points(
     file = tmp_path / "joined.parquet"
     assert entry.run(["--config", str(config), "sql", "-c", STATEMENT, "-o", str(file)]) == 0
     assert pq.read_table(file).to_pylist() == expected
+    packed = tmp_path / "joined.csv.gz"
+    assert entry.run(["--config", str(config), "sql", "-c", STATEMENT, "-o", str(packed)]) == 0
+    with gzip.open(packed, "rt") as text:
+        assert len(list(csv.DictReader(text))) == len(expected)
+    for name in ("joined.parquet.gz", "joined.xls"):
+        assert entry.run(["--config", str(config), "sql", "-c", STATEMENT, "-o", name]) == ExitCode.USAGE
 
     monkeypatch.chdir(tmp_path)
     examples = re.findall(r"^\$ thermocline (sql .*)", PAGE.read_text(), re.MULTILINE)

@@ -12,7 +12,7 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from thermocline.cli.read import Format
+from thermocline.cli.file_format import Format
 from thermocline.cli.sql_formats import ENCODERS, encode_csv, encode_json_lines
 from thermocline.cli.sql_prompt import is_complete, prompt
 from thermocline.errors import SqlRefused

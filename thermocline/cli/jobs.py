@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from thermocline.cli.file_format import Format
 from thermocline.cli.output import counted, show, table
-from thermocline.cli.read import Format
 from thermocline.cli.session import AsJson, TableName
 from thermocline.errors import BadParameter
 

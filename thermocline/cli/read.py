@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 
@@ -14,6 +13,7 @@ from rich.console import Console, Group
 from rich.progress import DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from thermocline.cli.file_format import TEXTS, Format, coding_of, format_of
 from thermocline.cli.output import counted, say, show, table
 from thermocline.cli.session import AsJson, TableName, Url, session_of
 from thermocline.errors import BadParameter, refusal
@@ -27,28 +27,6 @@ if TYPE_CHECKING:
     from thermocline.rules.read_point import ReadPoint
 
 REFUSED_MAX: Final = 1_000  # as many as a server gives at once
-
-
-class Format(StrEnum):
-    """What an extract can be written as."""
-
-    ARROW = "arrow"
-    PARQUET = "parquet"
-    CSV = "csv"
-    JSONL = "jsonl"
-
-
-EXTENSIONS: Final = {
-    ".arrow": Format.ARROW,
-    ".arrows": Format.ARROW,  # what Arrow itself calls a stream
-    ".parquet": Format.PARQUET,
-    ".pq": Format.PARQUET,
-    ".csv": Format.CSV,
-    ".jsonl": Format.JSONL,
-    ".ndjson": Format.JSONL,
-}
-TEXTS: Final = (Format.CSV, Format.JSONL)
-CODINGS: Final = {".gz": "gzip", ".zst": "zstd"}
 
 
 def lookup(
@@ -164,8 +142,9 @@ def extract(  # noqa: PLR0913, PLR0917  (a command has as many options)
     from serving.selection import Wanted
     from thermocline.rules.read_point import ReadPoint
 
-    chosen = format or _format_of(output)
-    coding = _coding_of(output, chosen)
+    use = f"{again('--format', Format.ARROW)}      (or use a known extension)"
+    chosen = format or format_of(output, use)
+    coding = coding_of(output, chosen)
     names = [column.strip() for column in columns.split(",")] if columns else None
     wanted = Wanted(names, where, limit, ReadPoint.parse(since) if since else None)
     if since and at:
@@ -179,30 +158,6 @@ def extract(  # noqa: PLR0913, PLR0917  (a command has as many options)
     with file_or_stdout(output) as sink, _progress(url is not None, is_hidden=is_shown) as progress:
         point = read(sink, progress)
     _report(name, output, point, as_json)
-
-
-def _format_of(output: Path | None) -> Format:
-    """The format that a file's name says; Arrow, where it has no extension. Raises `BadParameter`."""
-    extensions = [one.lower() for one in output.suffixes] if output else []
-    if extensions and extensions[-1] in CODINGS:
-        extensions.pop()
-    if not extensions:
-        return Format.ARROW
-    if extensions[-1] not in EXTENSIONS:
-        known = ", ".join((*EXTENSIONS, *(f".csv{packed}" for packed in CODINGS)))
-        correction = f"{again('--format', Format.ARROW)}      (or use a known extension)"
-        problem = f'"{extensions[-1]}" is no known extract format; known: {known}'
-        raise BadParameter(name=str(output), problem=problem, correction=correction)
-    return EXTENSIONS[extensions[-1]]
-
-
-def _coding_of(output: Path | None, chosen: Format) -> str | None:
-    """How the file is compressed, by its name. Raises `BadParameter` where the format is not."""
-    coding = CODINGS.get(output.suffix.lower()) if output else None
-    if coding is not None and chosen not in TEXTS:
-        problem = f"{coding} is for {' and '.join(TEXTS)}, not for {chosen}: leave the extension out"
-        raise BadParameter(name=str(output), problem=problem)
-    return coding
 
 
 def _asked(url: str, name: str, key: dict[str, str], read_after: str | None) -> dict[str, Any]:

@@ -11,8 +11,9 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
+from thermocline.cli.file_format import coding_of, format_of
 from thermocline.cli.output import counted, say, show, show_error, table
-from thermocline.cli.read import EXTENSIONS, file_or_stdout
+from thermocline.cli.read import file_or_stdout
 from thermocline.cli.session import AsJson, session_of
 from thermocline.cli.sql_formats import ENCODERS, json_document, rows_of, text_of
 from thermocline.errors import BadParameter, ThermoclineError
@@ -42,7 +43,7 @@ def sql(
             "-o",
             "--output",
             metavar="PATH",
-            help="Write the result to PATH: .parquet, .arrow, .csv or .jsonl. It appears only when complete.",
+            help="Write to PATH, as its extension says, such as .csv.gz. It appears only when complete.",
         ),
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV instead of a table.")] = False,
@@ -59,9 +60,7 @@ def sql(
         raise BadParameter(name="-c", problem="a statement is given already")
     if as_csv and (as_json or output):
         raise BadParameter(name="--csv", problem="choose one of --csv, --json and -o")
-    if output and output.suffix.lower() not in EXTENSIONS:
-        known = ", ".join(EXTENSIONS)
-        raise BadParameter(name=str(output), problem=f'"{output.suffix}" is no known format; known: {known}')
+    coding_of(output, format_of(output))  # refuses what it can't be, before anything is read
     settings = session_of(context).settings()
     given = statement if statement is not None else command
     if given is None and not sys.stdin.isatty():
@@ -100,8 +99,10 @@ def _run(settings: Settings, text: str, output: Path | None, as_csv: bool, as_js
 
 
 def _write(answer: Answer, output: Path, as_json: bool) -> None:
-    encode = ENCODERS[EXTENSIONS[output.suffix.lower()]]
-    rows = 0
+    from serving.encode import compressed
+
+    chosen = format_of(output)
+    coding, rows = coding_of(output, chosen), 0
 
     def counting() -> Iterator[pa.RecordBatch]:
         nonlocal rows
@@ -110,7 +111,7 @@ def _write(answer: Answer, output: Path, as_json: bool) -> None:
             yield batch
 
     with file_or_stdout(output) as sink:
-        for chunk in encode(answer.schema, counting()):
+        for chunk in compressed(ENCODERS[chosen](answer.schema, counting()), coding):
             sink.write(chunk)
     size = output.stat().st_size
     points = {name: point.to_dict() for name, point in answer.read_points.items()}

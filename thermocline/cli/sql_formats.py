@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from thermocline.cli.read import Format
+from thermocline.cli.file_format import Format
 from thermocline.errors import SqlRefused
 from thermocline.text.shown import json_form, json_text
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from serving.sql import Answer
     from thermocline.rules.definition import Column
 
-    Encoder = Callable[[pa.Schema, Iterable[pa.RecordBatch]], Iterator[Chunk]]
+    Encoder = Callable[[pa.Schema, Iterable[pa.RecordBatch]], Generator[Chunk]]
 
 NANOSECONDS: Final = 1_000_000_000
 
 
-def encode_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:
+def encode_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Generator[Chunk]:
     """CSV with a line of names; null is empty, what is nested is JSON."""
     yield _csv_lines([schema.names])
     for batch in batches:
@@ -34,7 +34,7 @@ def encode_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator
         )
 
 
-def encode_json_lines(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:
+def encode_json_lines(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Generator[Chunk]:
     """An object a line."""
     for batch in batches:
         yield "".join(f"{line}\n" for line in _objects(schema, batch)).encode()
@@ -112,7 +112,7 @@ class _Rows:
 
 
 def _encoded(format_name: str) -> Encoder:
-    def encode(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:
+    def encode(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Generator[Chunk]:
         from serving.encode import encoded
 
         try:
