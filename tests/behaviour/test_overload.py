@@ -15,6 +15,7 @@ import httpx
 import psutil
 import pytest
 
+from embedded.ports import free_ports
 from embedded.stack import TABLE, TOPIC, Command, Stack
 from ingest.owner import Owner
 from serving.client import Client
@@ -46,7 +47,12 @@ def topic(stack: Stack) -> Topic:
 
 @pytest.fixture(scope="module")
 def server(stack: Stack) -> Command:
-    server = stack.serve()
+    """With every process that a server can have."""
+    more = {
+        "THERMOCLINE_SERVING__EXTRACT_JOBS_DIR": str(stack.folder / "jobs"),
+        "THERMOCLINE_SERVING__TRINO__PORT": str(free_ports(1)[0]),
+    }
+    server = stack.command("serve", "serve", environment=more)
     stack.wait_until_ready(server)
     return server
 
@@ -88,11 +94,15 @@ class Callers:
 
 
 def pids_of(server: Command, role: str) -> set[int]:
-    below = psutil.Process(server.process.pid).children(recursive=True)
-    return {one.pid for one in below if f": {role} " in f"{' '.join(one.cmdline())} "}
+    found = set()
+    for one in psutil.Process(server.process.pid).children(recursive=True):
+        with suppress(psutil.Error):  # one that has just ended
+            if f": {role} " in f"{' '.join(one.cmdline())} ":
+                found.add(one.pid)
+    return found
 
 
-@pytest.mark.parametrize("role", ["api", "tailer"])
+@pytest.mark.parametrize("role", ["api", "tailer", "jobs", "trino"])
 def test_a_process_killed_under_load_is_replaced_and_no_answer_is_wrong(
     stack: Stack, owner: Owner, topic: Topic, server: Command, role: str
 ) -> None:
