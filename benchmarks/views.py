@@ -60,6 +60,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--hot", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--hot-from", nargs="+", choices=HOT_FROM, default=HOT_FROM)
     parser.add_argument("--queries", type=int, default=30, help="by key, of each view and hot window")
     parser.add_argument("--scans", type=int, default=5, help="of everything, of each view and hot window")
     parser.add_argument("--changes", type=int, default=100, help="awaited in each live view and hot window")
@@ -84,7 +85,7 @@ def main() -> None:
                 write(stack, islice(changes, hot - written))
                 written = hot
                 stack.wait_for(lambda: lag(stack) == 0, "the tailer has read all", server)
-                for hot_from in HOT_FROM:
+                for hot_from in options.hot_from:
                     analyst.publish(hot_from)
                     of_window = analyst.measure()
                     figures.setdefault(f"hot_{hot}", {})[hot_from] = of_window
