@@ -387,6 +387,7 @@ LINES: Final[dict[str, Line]] = {
     "verify-nested": Line("and what is nested to the last bit", NEVER, "verify/test_all_types.py::test_a_zero_of_another_sign_is_another_value"),
     "verify-older": Line("verify does not judge rows by a log that no longer holds their records", NEVER, "verify/test_rows.py::test_a_table_that_ingest_made_is_never_called_wrong"),
     "verify-moved": Line("nor by a partition, where a later record may have been in another one that was cut", ("_may_hide(winner, ground)", "False"), "verify/test_rows.py::test_a_table_that_ingest_made_is_never_called_wrong"),
+    "verify-hot-behind": Line("a hot tier that is behind the table hides none of the table's records from verify", ("max(seam, cut.get(place))", "cut.get(place)"), "verify/test_all_types.py::test_a_hot_tier_that_is_behind_the_table_hides_none_of_the_table_s_records"),
     "verify-definition": Line("verify decodes a record as the commit did that read it", ("self.reading.candidates(batch)", "(self.reading.definition,)"), "verify/test_rows.py::test_a_table_that_ingest_made_is_never_called_wrong"),
     "verify-compaction": Line("verify does not call a difference what compaction explains", NEVER, "verify/test_doubts.py::test_what_compaction_explains_is_not_judged"),
     "verify-extract": Line("verify compares the columns of an extract's rows", ("for name in columns", "for name in columns[:1]"), "verify/test_read_paths.py::test_an_extract_that_lies_is_found"),

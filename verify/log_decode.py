@@ -57,8 +57,8 @@ def records_schema(definition: LiveTable) -> pa.Schema:
 class LogDecoder:
     """Makes tables of ``records_schema`` from what is read of the log; bad records are counted and left out.
 
-    ``cuts`` are ends beyond the seam that something is compared at: records before the seam are in stretch 0,
-    those beyond it in stretch 1 and, behind each of the cuts, one further.
+    ``cuts`` are ends that something is compared at: records before the seam are in stretch 0, those beyond it
+    in stretch 1 and, behind each of the cuts, one further.
     """
 
     reading: Reading
@@ -143,9 +143,10 @@ class LogDecoder:
         offsets = good.column(PROVENANCE[2]).to_numpy()
         of_chunk = np.searchsorted(np.array(chunk.offsets), offsets)
         place = (chunk.topic, chunk.partition)
-        segments = np.zeros(len(offsets), np.int8)
-        for cut in (self.reading.seam, *self.cuts):
-            segments += offsets >= cut.get(place)
+        seam = self.reading.seam.get(place)
+        segments = (offsets >= seam).astype(np.int8)
+        for cut in self.cuts:  # a hot tier may be behind the table
+            segments += offsets >= max(seam, cut.get(place))  # safety: verify-hot-behind
         values = (batches[of_chunk].astype(np.int32), states.astype(np.int8), segments)
         for one, added in zip(_ADDED, values, strict=True):
             good = good.append_column(one, pa.array(added))

@@ -128,10 +128,11 @@ def reading(seam: int) -> Reading:
 
 
 @contextmanager
-def staged(seam: int) -> Iterator[Staging]:
-    """All of the log, staged by a table that has read it up to a seam."""
+def staged(seam: int, hot_end: int = END) -> Iterator[Staging]:
+    """All of the log, staged by a table that has read it up to a seam, and a hot tier up to its own end."""
+    cuts = [Seam({PLACE: END}), Seam({PLACE: hot_end})]
     with closing(Staging(None, DEFINITION, MEMORY_BYTES_MIN)) as staging:
-        staging.add(LOG, LogDecoder(reading(seam), [Seam({PLACE: END})]).decode(chunk()))
+        staging.add(LOG, LogDecoder(reading(seam), cuts).decode(chunk()))
         yield staging
 
 
@@ -146,11 +147,11 @@ def stored(folder: Path, seam: int, changed: int | None = None, within: str = "r
     return pieces
 
 
-def checked(rows: pa.Table, seam: int) -> Report:
+def checked(rows: pa.Table, seam: int, hot_end: int = END) -> Report:
     report = Report("kinds")
     doubts = Doubts(set(), is_by_value=False, report=report)
     check = TableCheck(reading(seam), {PLACE: 0}, set(), set(), report, doubts)
-    with staged(seam) as staging:
+    with staged(seam, hot_end) as staging:
         staging.add(STORED, rows)
         check.check(staging)
     return report
@@ -162,6 +163,11 @@ def test_rows_in_files_are_what_the_log_says(tmp_path: Path, seam: int) -> None:
     report = checked(rows, seam)
     assert report.findings == []
     assert report.agreed == rows.num_rows > 10
+
+
+def test_a_hot_tier_that_is_behind_the_table_hides_none_of_the_table_s_records(tmp_path: Path) -> None:
+    report = checked(stored(tmp_path, 30), 30, hot_end=22)
+    assert report.findings == []
 
 
 @pytest.mark.parametrize("within", ["ratio", "nested"])
