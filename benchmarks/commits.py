@@ -10,12 +10,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import ingest.owner
 from benchmarks._report import report, say
 from benchmarks._table import KEYS_PER_USER, Stopwatch, Timings, write
+from embedded.spark_cluster import LocalSparkCluster
 from embedded.stack import TABLE, Stack
 from embedded.workload import Event, Workload
 from ingest.commit import Committer
@@ -37,13 +39,18 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--commits", type=int, default=200)
     parser.add_argument("--records", type=int, default=2_000)
+    parser.add_argument("--cluster", action="store_true", help="on a standalone Spark with two workers")
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
     rng = random.Random(options.seed)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Stack(Path(folder), partitions=8, buckets=16, is_measured=True) as stack,
-    ):
+    with ExitStack() as running:
+        folder = Path(running.enter_context(tempfile.TemporaryDirectory()))
+        cluster = None
+        if options.cluster:
+            cluster = running.enter_context(LocalSparkCluster(folder / "cluster"))
+        stack = running.enter_context(
+            Stack(folder / "stack", partitions=8, buckets=16, is_measured=True, cluster=cluster)
+        )
         stack.start()
         say(f"filling a table with {options.rows:,} rows")
         rows = [_row_of(event) for event in _load(options.seed, options.rows)]
@@ -64,6 +71,7 @@ def main() -> None:
                 "rows": options.rows,
                 "records_per_commit": options.records,
                 "commits": options.commits,
+                "cluster": options.cluster,
                 **_windows(timings.steps[WARM_UP:]),
                 **_sizes(owner),
             }
