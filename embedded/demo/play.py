@@ -116,7 +116,7 @@ def _document(site: Site, reporter: Reporter, scene: Scene, checks: Mapping[str,
 
 
 def _how_to_go_further(options: DemoOptions) -> str:
-    demo = f"{program('thermocline')} demo"
+    demo = f"{program('thermocline')} demo{' --lake' if options.lake else ''}"
     if options.trino:
         return f"\nTo stay and look around:  {demo} --trino --keep"
     return f"""

@@ -101,6 +101,7 @@ def test_records_that_set_only_some_columns_show_the_others_as_the_cold_row_has_
         assert live.shown("live_by_key") == live.expected
 
 
+@pytest.mark.full
 def test_of_two_servers_that_trino_asks_in_any_order_each_query_has_one(stack: Stack) -> None:
     """Goal: whichever server a call meets, each query sees one state, that of before a commit too; where the
     server that it belongs to is gone, it is refused, and never answered otherwise.
