@@ -71,7 +71,7 @@ def serve(settings: Settings, log_level: logs.Level = "info", log_json: bool = F
         trino = held.enter_context(_reserved(trino_host, trino_port)) if trino_port else None
         # These raise here, and not in a process that is started again and again.
         tls_of(serving.trino)
-        peers_of(serving.trino)
+        peers_of(serving.trino, "")
         held.enter_context(_held(serving.state_dir, settings.tables))
         entitle("serve")
         definitions = load_definitions(settings)

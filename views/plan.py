@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import ViewsLate
 from thermocline.process.clock import iso_time
-from thermocline.rules.hot_columns import group_of, unservable
+from thermocline.rules.hot_columns import unservable
 from thermocline.rules.seam import Seam
 from views.lifetime import lifetime
 from views.readable import unreadable_in_sql
@@ -74,16 +74,17 @@ class PlannedView:
         return f"{head}\n{create_view(self.plan, self.pinned, self.comment)}"
 
 
-def live_views(settings: Settings, facts: TableFacts) -> dict[Mode, PlannedView | ViewsLate]:
+def live_views(settings: Settings, facts: TableFacts, servers: int) -> dict[Mode, PlannedView | ViewsLate]:
     """The views of table and log together that the table should have now.
 
-    Of one that would have ended already, the error that says so: it must not answer.
+    Of one that would have ended already, the error that says so: it must not answer. ``servers`` is what
+    `answering_servers` gives.
     """
     table = settings.table(facts.definition.name)
     hot = settings.views.hot
     modes = [mode for mode in modes_of(table, facts.definition, hot) if mode is not Mode.COLD]
     if hot == "server":
-        return {mode: _served_view(settings, table, facts, mode) for mode in modes}
+        return {mode: _served_view(settings.views, table, facts, mode, servers) for mode in modes}
     return {mode: _live_view(settings.views, table, facts, mode) for mode in modes}
 
 
@@ -150,9 +151,11 @@ def _live_view(
     return PlannedView(plan, life.until_ms, life.because)
 
 
-def _served_view(settings: Settings, table: TableSettings, facts: TableFacts, mode: Mode) -> PlannedView:
+def _served_view(
+    views: ViewsSettings, table: TableSettings, facts: TableFacts, mode: Mode, servers: int
+) -> PlannedView:
     """Nothing ends it: the server refuses what it can't lay over the snapshot any more."""
-    views, definition, state = settings.views, facts.definition, facts.state
+    definition, state = facts.definition, facts.state
     window = LogWindow(views.kafka, definition.topics, state.seam)
     plan = ViewPlan(
         mode,
@@ -162,7 +165,7 @@ def _served_view(settings: Settings, table: TableSettings, facts: TableFacts, mo
         window,
         row_filter=table.view_filter,
         server=views.server,
-        servers=group_of(settings.serving.trino.servers),
+        servers=servers,
     )
     return PlannedView(plan, None, "the server refuses what it can't show")
 

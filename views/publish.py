@@ -135,7 +135,7 @@ class ViewPublisher:
         planned = [cold_view(self.settings, definition, state.snapshot_id)] if Mode.COLD in modes else []
         live: Mapping[Mode, PlannedView | ThermoclineError]
         try:
-            live = live_views(self.settings, self._look(table))
+            live = live_views(self.settings, self._look(table), self.trino.answering_servers())
         except STOPS as error:
             live = {mode: error for mode in modes if mode is not Mode.COLD}
         planned += [one for one in live.values() if isinstance(one, PlannedView)]

@@ -45,11 +45,10 @@ def served_rows(
         [*columns, *(f"{says} AS {name}" for name, says in others.items())],
         sql.qualified(catalog, hot.SCHEMA, hot.hot_table(definition)),
     )
-    group = "" if not servers else f" AND {hot.SERVERS} = {servers}"  # safety: render-servers
-    # safety: render-token
+    # safety: render-token, render-servers
     return f"""\
 {listed}
-WHERE {hot.SNAPSHOT} = {snapshot_id} AND {hot.SCANS} = {scans}{group}
+WHERE {hot.SNAPSHOT} = {snapshot_id} AND {hot.SCANS} = {scans} AND {hot.SERVERS} = {servers}
   AND {hot.ASKED} = {TOKEN}"""
 
 

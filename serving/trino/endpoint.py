@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import uuid4
 
 import msgspec
+import pyarrow as pa
 
 from serving.compatibility import incompatibility
 from serving.trino import wire
@@ -23,8 +24,10 @@ from thermocline.errors import LiveViewRefused, ThermoclineError
 from thermocline.process.logs import fields
 from thermocline.rules.hot_columns import (
     DELETED,
+    GROUP,
     HIDDEN,
     SCHEMA,
+    SERVER_TABLE,
     hot_columns,
     hot_name,
     hot_table,
@@ -33,12 +36,9 @@ from thermocline.rules.hot_columns import (
 )
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from serving.trino.peers import Peers
     from serving.trino.pins import PinnedState, Pins
     from serving.trino.snapshots import NamedSnapshot, NamedSnapshots
-    from thermocline.process.clock import Clock
 
 __all__ = ["Endpoint", "HotTable", "Refusal"]
 
@@ -49,12 +49,6 @@ RESPONSE_BYTES_MAX: Final = 16 << 20
 
 RESPONSE_ROWS_MAX: Final = 65_536
 """More in a page are no faster."""
-MIXED_SECONDS: Final = 600.0
-"""After a call that was another server's: both scans of a query could be answered by one of them each."""
-_MIXED: Final = (
-    "several servers answer Trino, and don't know of each other: name them in serving.trino.servers, or one "
-    "alone in views.server_address; this one answers again ten minutes after the last such call"
-)
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +82,6 @@ class HotTable(Protocol):
 
 
 class _Split(msgspec.Struct, frozen=True, array_like=True):
-    server: str
     process: str
     table: str
     scan: Scan
@@ -105,10 +98,9 @@ class _Place(msgspec.Struct, frozen=True, array_like=True):
 class Endpoint:
     """Answers calls. For any threads."""
 
-    def __init__(self, tables: Iterable[HotTable], clock: Clock, server: str, peers: Peers) -> None:
-        """``server`` is the same after it was started again, and another one for every other server."""
-        self._clock, self._server, self._peers = clock, server, peers
-        self._mixed_until = 0.0
+    def __init__(self, tables: Iterable[HotTable], peers: Peers) -> None:
+        self._peers = peers
+        self._is_reached = not peers.has_others
         self._tables = {table.name: table for table in tables}
         self._by_hot_name = {hot_name(name): table for name, table in self._tables.items()}
         self._process = uuid4().hex
@@ -119,6 +111,7 @@ class Endpoint:
             "trinoGetTableMetadata": self._table_metadata,
             "trinoGetSplits": self._splits,
             "trinoGetRows": self._page,
+            wire.PROCESS: lambda _: (STRING, wire.text(self._process)),
         }
 
     def reply(self, message: bytes) -> bytes:
@@ -164,13 +157,28 @@ class Endpoint:
         """Raises where a query belongs to another server, or none of those that the view names."""
         if scan.servers != self._peers.group:  # safety: trino-servers-agree
             detail = (
-                "the view was published for other servers than serving.trino.servers names here: run "
-                f"thermocline views publish {table}"
+                "the view was published for another server, or for others than serving.trino.servers names "
+                f"here: run thermocline views publish {table}"
             )
             raise LiveViewRefused(table=table, detail=detail)
         owner = self._peers.owner_of(scan.token)
         if owner is not None:  # safety: trino-one-server-a-query
             raise _OfAnother(table, owner)
+        if not self._is_reached:  # safety: trino-own-address
+            self._check_address(table)
+
+    def _check_address(self, table: str) -> None:
+        """Raises where another server has this one's address, or nobody: it may have its queries, too."""
+        own, call = self._peers.own, wire.process_call()
+        try:
+            reply = self._peers.ask(own, call)
+        except OSError as error:
+            detail = f"this server does not reach itself at serving.trino.address, {own} ({error})"
+            raise LiveViewRefused(table=table, detail=detail) from error
+        if reply != self.reply(call):
+            detail = f"another server answers at {own}, which serving.trino.address says is this one"
+            raise LiveViewRefused(table=table, detail=detail)
+        self._is_reached = True
 
     def _schemas(self, _: dict[int, Any]) -> tuple[int, bytes]:
         return LIST, wire.listed(STRING, [wire.text(SCHEMA)])
@@ -182,6 +190,8 @@ class Endpoint:
 
     def _table_metadata(self, arguments: dict[int, Any]) -> tuple[int, bytes]:
         name = arguments[1][2].decode()
+        if name == SERVER_TABLE:
+            return STRUCT, field(STRUCT, 1, _metadata(name, [_column(GROUP, "bigint")])) + STOP
         of, _, version = name.rpartition("_d")
         table = self._by_hot_name.get(of)
         if table is None or not version.isdecimal():
@@ -196,10 +206,11 @@ class Endpoint:
             _column(DELETED, "boolean"),
             *(_column(one, "bigint", is_hidden=True) for one in HIDDEN),
         ]
-        metadata = field(STRUCT, 1, _table_name(name)) + field(LIST, 2, wire.listed(STRUCT, columns)) + STOP
-        return STRUCT, field(STRUCT, 1, metadata) + STOP
+        return STRUCT, field(STRUCT, 1, _metadata(name, columns)) + STOP
 
     def _splits(self, arguments: dict[int, Any]) -> tuple[int, bytes]:
+        if arguments[1][2].decode() == SERVER_TABLE:
+            return STRUCT, field(LIST, 1, wire.listed(STRUCT, [_split(SERVER_TABLE)])) + STOP
         domains = arguments.get(3, {}).get(1, {})
         scan = scan_of(domains)
         if scan is None:  # safety: trino-scan-fixed
@@ -208,22 +219,21 @@ class Endpoint:
             )
         self._check_own(arguments[1][2].decode().rpartition("_d")[0], scan)
         table, snapshot = self._named(arguments[1][2].decode(), scan.snapshot_id)
-        if self._clock.monotonic() < self._mixed_until:  # safety: trino-servers-unnamed
-            raise LiveViewRefused(table=table.name, detail=_MIXED)
         wanted = parts(snapshot.definition, domains, arguments.get(4, 1))
         state = table.pins.begin(scan.token, scan.scans, len(wanted))
         problem = incompatibility(snapshot, state.view)
         if problem is not None:  # safety: trino-hot-fits
             raise LiveViewRefused(table=table.name, detail=problem)
-        splits = [_Split(self._server, self._process, table.name, scan, part) for part in wanted]
+        splits = [_Split(self._process, table.name, scan, part) for part in wanted]
         return STRUCT, field(LIST, 1, wire.listed(STRUCT, [_split(one) for one in splits])) + STOP
 
     def _page(self, arguments: dict[int, Any]) -> tuple[int, bytes]:
+        if arguments[1][1] == _encode(SERVER_TABLE):
+            group = block(pa.array([self._peers.group], pa.int64()), "bigint")
+            blocks = [group for _ in arguments[2]]
+            return STRUCT, field(LIST, 1, wire.listed(STRUCT, blocks)) + field(I32, 2, wire.i32(1)) + STOP
         split = _decode_split(arguments[1][1])
         self._check_own(split.table, split.scan)
-        if split.server != self._server:
-            self._mixed_until = self._clock.monotonic() + MIXED_SECONDS
-            raise LiveViewRefused(table=split.table, detail=_MIXED)
         if split.process != self._process:  # safety: trino-split-of-this-process
             detail = "the server was started again while it read"
             raise LiveViewRefused(table=split.table, detail=detail)
@@ -299,6 +309,10 @@ def _blocks(snapshot: NamedSnapshot, rows: pa.Table, columns: list[str], scan: S
     return [block(*column) for column in columns_of(snapshot.definition, rows, columns, scan)]
 
 
+def _metadata(name: str, columns: list[bytes]) -> bytes:
+    return field(STRUCT, 1, _table_name(name)) + field(LIST, 2, wire.listed(STRUCT, columns)) + STOP
+
+
 def _table_name(name: str) -> bytes:
     return field(STRING, 1, wire.text(SCHEMA)) + field(STRING, 2, wire.text(name)) + STOP
 
@@ -312,7 +326,7 @@ def _column(name: str, type_name: str, is_hidden: bool = False) -> bytes:
     )
 
 
-def _split(one: _Split) -> bytes:
+def _split(one: _Split | str) -> bytes:
     return field(STRUCT, 1, _id(_encode(one))) + field(LIST, 2, wire.listed(STRUCT, [])) + STOP
 
 

@@ -35,13 +35,14 @@ _LENGTH: Final = Struct(">I")
 class Peers:
     """This server among those that answer Trino. For any threads."""
 
-    def __init__(
-        self, servers: Sequence[str] = (), own: str | None = None, tls: ssl.SSLContext | None = None
-    ) -> None:
-        """``servers`` are the addresses of all, ``own`` among them; none where there is no other one."""
-        self.group = group_of(servers)
+    def __init__(self, own: str, servers: Sequence[str] = (), tls: ssl.SSLContext | None = None) -> None:
+        """``servers`` are the addresses of all, ``own`` among them.
+
+        Without other ones it is any name that no other server has, the same after a start.
+        """
+        self.group = group_of(servers or [own])
+        self.own = own
         self._servers = tuple(servers)
-        self._own = own
         self._tls = tls
         self._lock = threading.Lock()
         self._idle: dict[str, list[socket.socket]] = defaultdict(list)
@@ -51,7 +52,12 @@ class Peers:
         if not self._servers:
             return None
         owner = max(self._servers, key=lambda one: hashlib.sha256(f"{one} {token}".encode()).digest())
-        return None if owner == self._own else owner
+        return None if owner == self.own else owner
+
+    @property
+    def has_others(self) -> bool:
+        """Whether there are several servers."""
+        return len(self._servers) > 1
 
     def ask(self, server: str, message: bytes) -> bytes:
         """What another server replies to a call. Raises `OSError`."""
@@ -97,8 +103,8 @@ class Peers:
         return reply
 
 
-def peers_of(settings: TrinoEndpointSettings) -> Peers:
-    """As the settings have them.
+def peers_of(settings: TrinoEndpointSettings, alone: str) -> Peers:
+    """As the settings have them; ``alone`` is this server's name where it does not have an address there.
 
     Raises:
         ConfigInvalid: which of the servers this is is not said, or a file of TLS is not what it should be.
@@ -106,15 +112,16 @@ def peers_of(settings: TrinoEndpointSettings) -> Peers:
     if settings.servers and settings.address is None:
         problem = "servers takes address, too: which of them this server is"
         raise ConfigInvalid(of="[serving.trino]", problems=(problem,))
+    own = settings.address or alone
     if not settings.servers or settings.certificate_file is None:
-        return Peers(settings.servers, settings.address)
+        return Peers(own, settings.servers)
     try:
         tls = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=settings.client_ca_file)
         tls.load_cert_chain(settings.certificate_file, settings.key_file)
     except OSError as error:
         problem = f"certificate_file, key_file and client_ca_file can't be loaded: {error}"
         raise ConfigInvalid(of="[serving.trino]", problems=(problem,)) from error
-    return Peers(settings.servers, settings.address, tls)
+    return Peers(own, settings.servers, tls)
 
 
 def _reply(connection: socket.socket) -> bytes:

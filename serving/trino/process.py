@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
-from serving.layout import HOT
+from serving.layout import HOT, SERVER_NAME
 from serving.tables import ServedTable, open_tables
 from serving.trino.endpoint import Endpoint
 from serving.trino.listener import Listener, tls_of
@@ -70,6 +72,17 @@ class TrinoTable:
         return held.view
 
 
+def own_name(state_dir: Path) -> str:
+    """A name that no other server has; it stays in the folder, which servers never share."""
+    path = state_dir / SERVER_NAME
+    with suppress(FileNotFoundError):
+        return path.read_text()
+    unfinished = path.with_name(f"{SERVER_NAME}.{os.getpid()}")
+    unfinished.write_text(uuid4().hex)
+    unfinished.replace(path)
+    return path.read_text()
+
+
 def run_endpoint(
     settings: Settings, definitions: Mapping[str, LiveTable], bound: socket.socket, stop: threading.Event
 ) -> None:
@@ -79,9 +92,7 @@ def run_endpoint(
         TrinoTable(served, serving.state_dir / served.name, clock, serving.stale_after_seconds)
         for served in open_tables(settings, definitions)
     ]
-    # The folder is another one for each server of a machine.
-    own = serving.trino.address or f"{socket.gethostname()} {serving.state_dir.absolute()}"
-    endpoint = Endpoint(tables, clock, own, peers_of(serving.trino))
+    endpoint = Endpoint(tables, peers_of(serving.trino, own_name(serving.state_dir)))
     with Listener(bound, endpoint.reply, tls_of(serving.trino)) as listener:
         threading.Thread(target=listener.serve_forever, name="trino", daemon=True).start()
         failing: set[str] = set()

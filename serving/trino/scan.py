@@ -22,7 +22,7 @@ from thermocline.rules.column_types import Kind
 from thermocline.rules.decode import unpack_arrays
 from thermocline.rules.definition import KEY, TOMBSTONE
 from thermocline.rules.fold import absent_columns
-from thermocline.rules.hot_columns import DELETED, HIDDEN, SERVERS, hot_columns, kept_columns
+from thermocline.rules.hot_columns import DELETED, HIDDEN, hot_columns, kept_columns
 from thermocline.rules.keys import bucket_of, decode_arrays, encode_one
 
 if TYPE_CHECKING:
@@ -56,13 +56,12 @@ class Scan(msgspec.Struct, frozen=True, array_like=True):
     snapshot_id: int
     token: int
     scans: int
-    servers: int = 0
+    servers: int
 
 
 def scan_of(domains: Mapping[bytes, Any]) -> Scan | None:
     """The hidden columns' values in a condition; None where one of them is not fixed."""
-    asked = [name for name in HIDDEN if name != SERVERS or name.encode() in domains]
-    found = [_values(domains.get(name.encode()), Kind.LONG) for name in asked]
+    found = [_values(domains.get(name.encode()), Kind.LONG) for name in HIDDEN]
     if not all(values is not None and len(values) == 1 for values in found):
         return None
     return Scan(*(values[0] for values in found if values))

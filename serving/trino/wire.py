@@ -20,6 +20,7 @@ __all__ = [
     "I64",
     "LIST",
     "PASSED_ON",
+    "PROCESS",
     "SET",
     "STOP",
     "STRING",
@@ -33,6 +34,7 @@ __all__ = [
     "i64",
     "listed",
     "passed_on",
+    "process_call",
     "raised",
     "read_call",
     "replied",
@@ -48,7 +50,8 @@ _VERSION: Final = 0x80010000
 _VERSION_MASK: Final = 0xFFFF0000
 _CALL, _REPLY, _EXCEPTION = 1, 2, 3
 PASSED_ON: Final = "thermoclinePassedOn"
-"""The method of a call between servers."""
+PROCESS: Final = "thermoclineProcess"
+"""The methods of calls between servers: another call, and which process answers."""
 _UNKNOWN_METHOD, _PROTOCOL_ERROR = 1, 7
 _FIELD: Final = Struct(">bh")
 _LIST: Final = Struct(">bi")
@@ -164,6 +167,11 @@ def i64(value: int) -> bytes:
 def listed(kind: int, values: Sequence[bytes]) -> bytes:
     """A list or set of values as written."""
     return _LIST.pack(kind, len(values)) + b"".join(values)
+
+
+def process_call() -> bytes:
+    """A call that asks which process answers."""
+    return _head(_CALL, PROCESS, 0) + STOP
 
 
 def passed_on(message: bytes) -> bytes:

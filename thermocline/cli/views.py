@@ -82,9 +82,11 @@ def render(
     from views.facts import look
     from views.plan import cold_view, live_views
     from views.render import Mode
+    from views.trino_client import Trino
 
     facts = look(open_table(settings, name), name, Log(settings.kafka), SystemClock())
-    planned = live_views(settings, facts)
+    servers = Trino(settings.views, table=name).answering_servers()
+    planned = live_views(settings, facts, servers)
     if Mode.COLD in settings.table(name).views:
         planned[Mode.COLD] = cold_view(settings, facts.definition, facts.state.snapshot_id)
     chosen = [_renderable(one) for kind, one in planned.items() if mode is None or kind == mode.value]

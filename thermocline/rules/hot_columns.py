@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 __all__ = [
     "ASKED",
     "DELETED",
+    "GROUP",
     "HIDDEN",
     "SCANS",
     "SCHEMA",
     "SERVERS",
+    "SERVER_TABLE",
     "SNAPSHOT",
     "HotColumn",
     "group_of",
@@ -46,8 +48,12 @@ ASKED: Final = "h_asked"
 SCANS: Final = "h_scans"
 """Hidden: how many scans one use of the view has."""
 SERVERS: Final = "h_servers"
-"""Hidden: `group_of` the servers that answer together; nobody asks for it where there is one."""
+"""Hidden: `group_of` the servers that answer the view."""
 HIDDEN: Final = (SNAPSHOT, ASKED, SCANS, SERVERS)
+
+SERVER_TABLE: Final = "h_server"
+"""Not a live table: its one row says the server's group, for who makes views."""
+GROUP: Final = "answers_as"
 
 _PLAIN: Final = re.compile(r"(?!h_)[a-z][a-z0-9_]*")
 _DIGEST_CHARACTERS: Final = 8
@@ -104,13 +110,12 @@ def hot_columns(definition: LiveTable) -> tuple[HotColumn, ...]:
 
 
 def group_of(servers: Iterable[str]) -> int:
-    """A number for the servers that answer together, whatever their order; 0 for none.
+    """A number for the servers that answer together, by name, whatever their order; never 0.
 
-    The view has it, and the servers: so that those whose lists differ don't answer one query.
+    The view has it, and the servers: so that no server answers a query whose other calls may meet one that
+    it does not know of.
     """
     named = sorted(set(servers))
-    if not named:
-        return 0
     return int.from_bytes(hashlib.sha256(" ".join(named).encode()).digest()[:7], "big") + 1
 
 

@@ -21,13 +21,21 @@ from tests.serving.trino.trino_calls import Queries, Refused
 from tests.thermocline.profiles import PROFILES
 from thermocline.errors import LiveViewRefused
 from thermocline.process.clock import SystemClock
-from thermocline.rules.hot_columns import DELETED, HIDDEN, hot_table, kept_columns
+from thermocline.rules.hot_columns import (
+    DELETED,
+    GROUP,
+    HIDDEN,
+    SERVER_TABLE,
+    group_of,
+    hot_table,
+    kept_columns,
+)
 
 COLUMNS = ("app_id", "user_id", "key", "value", DELETED)
 
 
 def an_endpoint(table: TrinoTable) -> Endpoint:
-    return Endpoint([table], SystemClock(), "one", Peers())
+    return Endpoint([table], Peers("one"))
 
 
 @pytest.fixture
@@ -184,6 +192,15 @@ def test_a_scan_outside_of_the_views_and_a_method_that_is_not_there_are_refused(
     found = queries.call("trinoGetTableMetadata", {1: {1: "live", 2: queries.table}})
     assert [one[1].decode() for one in found[1][2]][-5:] == [DELETED, *HIDDEN]
     assert [one[4] for one in found[1][2]][-5:] == [False, *[True] * 4]
+
+
+def test_who_makes_views_is_told_which_server_answers(asked: tuple[Any, TrinoTable, Queries]) -> None:
+    _, _, queries = asked
+    found = queries.call("trinoGetTableMetadata", {1: {1: "live", 2: SERVER_TABLE}})
+    assert [one[1].decode() for one in found[1][2]] == [GROUP]
+    (split,) = queries.call("trinoGetSplits", {1: {1: "live", 2: SERVER_TABLE}, 2: {}, 3: {}, 4: 1})[1]
+    assert queries.rows(split[1][1], [GROUP]) == [(group_of(["one"]),)]
+    assert queries.rows(split[1][1], []) == [()]
 
 
 def test_hot_rows_that_are_behind_are_refused(

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from serving.trino import pins as pins_module
-from serving.trino.endpoint import MIXED_SECONDS, Endpoint
+from serving.trino.endpoint import Endpoint
 from serving.trino.listener import Listener, tls_of
 from serving.trino.peers import Peers, peers_of
-from serving.trino.process import TrinoTable
-from tests.manual_clock import ManualClock
+from serving.trino.process import TrinoTable, own_name
 from tests.serving.trino.test_endpoint import COLUMNS, a_token, produce
 from tests.serving.trino.test_listener import TLS
 from tests.serving.trino.trino_calls import Queries, Refused
@@ -62,8 +61,11 @@ def _started(world: Any, table: Any, settings: TrinoEndpointSettings) -> Iterato
     bound = socket.socket()
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     bound.bind(("127.0.0.1", settings.port or 0))
-    peers = peers_of(settings)
-    endpoint = Endpoint([trino], SystemClock(), settings.address or str(bound), peers)
+    state_dir = world.folder / str(settings.port)
+    state_dir.mkdir()
+    peers = peers_of(settings, own_name(state_dir))
+    assert own_name(state_dir) == own_name(state_dir)
+    endpoint = Endpoint([trino], peers)
     with Listener(bound, endpoint.reply, tls_of(settings)) as listener:
         threading.Thread(target=listener.serve_forever, daemon=True).start()
         queries = Queries(endpoint, hot_table(world.definition), world.newest, servers=peers.group)
@@ -104,7 +106,7 @@ def test_a_query_whose_calls_meet_either_server_sees_one_state(
     produce(world, 60)
     for number in range(12):
         token = a_token()
-        owners.add(Peers((one.address, other.address), one.address).owner_of(token))
+        owners.add(Peers(one.address, (one.address, other.address)).owner_of(token))
         first, second = draw.sample([one, other], 2)
         splits = first.queries.splits(token, scans=2)
         produce(world, 20, seed=number)  # so that a state taken now is another one
@@ -119,7 +121,7 @@ def test_a_query_of_a_server_that_is_away_is_refused_and_those_of_the_other_are_
     world, started = world_and_servers
     one, other = started(together())
     produce(world, 20)
-    names = Peers((one.address, other.address), one.address)
+    names = Peers(one.address, (one.address, other.address))
     for is_away in (False, True):
         if is_away:
             other.listener.shutdown()
@@ -148,7 +150,7 @@ def test_servers_that_name_others_than_the_view_or_each_other_refuse(
     )
     for server, group in [(one, group_of(addresses)), (other, one.queries.servers), (alone, 1), (one, 0)]:
         server.queries.servers = group
-        with pytest.raises(Refused, match="published for other servers"):
+        with pytest.raises(Refused, match="published for another server"):
             server.queries.splits(a_token())
 
 
@@ -157,38 +159,54 @@ def test_a_call_is_passed_on_once(world_and_servers: tuple[Any, Started]) -> Non
     pair = together()
     mistaken = pair[1].model_copy(update={"address": pair[0].address})
     one, _ = started([pair[0], mistaken])
-    names = Peers(pair[0].servers, pair[0].address)
+    names = Peers(pair[0].servers[0], pair[0].servers)
     token = next(token for token in map(a_token, range(100)) if names.owner_of(token) is not None)
     with pytest.raises(Refused, match="two servers disagree"):
         one.queries.splits(token)
 
 
-def test_servers_that_do_not_know_of_each_other_stop_answering_once_they_meet_each_other_s_splits(
+def test_of_servers_that_do_not_know_of_each_other_one_answers_and_the_other_refuses(
+    world_and_servers: tuple[Any, Started],
+) -> None:
+    """Each scan of a query may meet another one of them, and then all of its calls."""
+    world, started = world_and_servers
+    one, other = started([TrinoEndpointSettings(port=port) for port in _free_ports(2)])
+    produce(world, 20)
+    group = other.queries.servers = one.queries.servers
+    token = a_token()
+    assert one.queries.all_rows(token, COLUMNS, scans=2)
+    for _ in range(3):
+        with pytest.raises(Refused, match="published for another server"):
+            other.queries.all_rows(token, COLUMNS, scans=2)
+    assert group == one.peers.group != other.peers.group
+
+
+def test_servers_that_were_given_one_address_do_not_both_answer(
     world_and_servers: tuple[Any, Started],
 ) -> None:
     world, started = world_and_servers
-    ports = _free_ports(2)
-    one, other = started([TrinoEndpointSettings(port=port) for port in ports])
-    clock = other.queries.endpoint._clock = ManualClock()
+    pair = together()
+    one, copied = started([pair[0], pair[1].model_copy(update={"address": pair[0].address})])
     produce(world, 20)
-    (split, *_) = one.queries.splits(a_token())
-    assert other.queries.all_rows(a_token(), COLUMNS)
-    with pytest.raises(Refused, match=r"name them in serving\.trino\.servers"):
-        other.queries.rows(split, COLUMNS)
-    with pytest.raises(Refused, match=r"name them in serving\.trino\.servers"):
-        other.queries.splits(a_token())
-    clock.sleep(MIXED_SECONDS + 1)
-    assert other.queries.splits(a_token())
+    names = Peers(pair[0].servers[0], pair[0].servers)
+    token = next(token for token in map(a_token, range(100)) if names.owner_of(token) is None)
+    with pytest.raises(Refused, match=f"another server answers at {one.address}"):
+        copied.queries.splits(token)
+    one.listener.shutdown()
+    one.listener.server_close()
+    copied.peers.close()
+    with pytest.raises(Refused, match="does not reach itself"):
+        copied.queries.splits(token)
 
 
 def test_a_server_among_several_has_to_know_which_one_it_is() -> None:
     with pytest.raises(ConfigInvalid, match="which of them this server is"):
-        peers_of(TrinoEndpointSettings(port=9200, servers=("a:1", "b:1")))
+        peers_of(TrinoEndpointSettings(port=9200, servers=("a:1", "b:1")), "")
 
 
 def test_each_of_several_servers_has_its_share_of_the_queries_by_every_server_s_account() -> None:
     names = [f"h{number}:9200" for number in range(3)]
-    servers = [Peers(draw, own) for own, draw in zip(names, (names, names[::-1], names), strict=True)]
+    servers = [Peers(own, draw) for own, draw in zip(names, (names, names[::-1], names), strict=True)]
     counts = dict.fromkeys(names, 0)
     for token in range(3_000):
         owners = {one.owner_of(token) or own for own, one in zip(names, servers, strict=True)}

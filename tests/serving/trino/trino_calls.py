@@ -11,7 +11,7 @@ import pyarrow as pa
 from serving.trino import wire
 from serving.trino.blocks import block
 from serving.trino.endpoint import Endpoint
-from thermocline.rules.hot_columns import ASKED, SCANS, SCHEMA, SERVERS, SNAPSHOT
+from thermocline.rules.hot_columns import ASKED, SCANS, SCHEMA, SERVERS, SNAPSHOT, group_of
 
 
 class Refused(Exception):
@@ -52,7 +52,7 @@ class Queries:
     snapshot_id: int
     bytes_max: int = 1 << 20
     pages: int = field(default=0)
-    servers: int = 0
+    servers: int = group_of(["one"])
 
     def call(self, method: str, arguments: Mapping[int, Any]) -> Any:
         reply = self.endpoint.reply(a_call(method, arguments))
@@ -64,9 +64,7 @@ class Queries:
 
     def splits(self, token: int, scans: int = 1, **conditions: Any) -> list[bytes]:
         """The splits of a scan; ``conditions`` are values by column."""
-        fixed = {SNAPSHOT: self.snapshot_id, ASKED: token, SCANS: scans}
-        if self.servers:
-            fixed[SERVERS] = self.servers
+        fixed = {SNAPSHOT: self.snapshot_id, ASKED: token, SCANS: scans, SERVERS: self.servers}
         hidden = {name: (pa.array([value]), "bigint") for name, value in fixed.items()}
         given = {name: (pa.array(values), _type_of(values)) for name, values in conditions.items()}
         domains = {name: _domain(*one) for name, one in (hidden | given).items()}

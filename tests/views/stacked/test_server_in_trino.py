@@ -117,6 +117,7 @@ def test_of_two_servers_that_trino_asks_in_any_order_each_query_has_one(stack: S
     servers = [Server(live, variables) for variables in read_from_two_servers(live)]
     try:
         servers[0].publish()
+        wait_for(lambda: _answers_all(live))  # the other one, too
         with live.traffic():
             for number in range(QUERIES):
                 _check_one_state(live)
