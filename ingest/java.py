@@ -8,10 +8,10 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import pyspark
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
@@ -152,29 +152,38 @@ class _SmallJvm:
 
     def __init__(self, jars: Sequence[Path]) -> None:
         self.users = 0
-        # The Iceberg runtime brings itself; Hadoop's file systems, its logging and JSON come with Spark.
+        # The Iceberg runtime brings itself; Hadoop's file systems, its logging and py4j come with Spark.
         class_path = [*jars, Path(pyspark.__file__).parent / "jars" / "*"]
-        try:
-            port, token, self._process = launch_gateway(
-                classpath=":".join(str(path) for path in class_path),
-                javaopts=[_HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"],
-                java_path=str(find_java().executable),
-                die_on_exit=True,
-                enable_auth=True,
-                daemonize_redirect=True,
-                return_proc=True,
-            )
-        except ValueError as error:  # py4j reads a port where there is none
-            raise EngineFailed(engine="the JVM", detail="it ended as it started") from error
+        java = [str(find_java().executable), "-classpath", ":".join(str(path) for path in class_path)]
+        options = [_HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        # Not by py4j's launcher, which loses the process of a JVM that does not come up.
+        self._process = subprocess.Popen(
+            [*java, *options, "py4j.GatewayServer", "--die-on-broken-pipe", "--enable-auth", "0"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self._input = cast("IO[bytes]", self._process.stdin)
+        self._output = cast("IO[bytes]", self._process.stdout)
+        port, token = (self._output.readline().decode().strip() for _ in range(2))
+        if not port.isdecimal():
+            self._process.communicate()
+            raise EngineFailed(engine="the JVM", detail=f"it ended as it started {port}".rstrip())
+        threading.Thread(target=self._discard_output, daemon=True).start()
         self.gateway = JavaGateway(
-            gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True)
+            gateway_parameters=GatewayParameters(port=int(port), auth_token=token, auto_convert=True)
         )
         logging.getLogger("py4j").setLevel(logging.WARNING)
 
+    def _discard_output(self) -> None:
+        """Until it ends: a full pipe would stop it."""
+        with self._output:
+            for _ in self._output:
+                pass
+
     def stop(self) -> None:
         self.gateway.shutdown()
-        # It lives for as long as its input is open, and py4j holds that for as long as it lives.
-        self._process.stdin.close()
+        self._input.close()  # it lives for as long as that is open
         try:
             self._process.wait(_END_SECONDS_MAX)
         except subprocess.TimeoutExpired:

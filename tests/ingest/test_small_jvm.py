@@ -13,9 +13,6 @@ from thermocline.errors import EngineFailed
 from thermocline.settings import CatalogSettings
 
 
-# py4j leaves the pipes of a program that has ended to the garbage collector.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.jvm
 def test_a_jvm_that_ends_as_it_starts_fails_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Method: in place of Java, a program that ends at once, as one that was killed."""
@@ -26,4 +23,4 @@ def test_a_jvm_that_ends_as_it_starts_fails_by_name(monkeypatch: pytest.MonkeyPa
         small_jvm(CatalogSettings(uri="sqlite:///none.db", warehouse="file:///none")),
     ):
         pass
-    gc.collect()
+    gc.collect()  # what it left open would be reported here
