@@ -1,4 +1,4 @@
-"""Extracts over HTTP, whole and in part, with and without a hot overlay of a tenth of the rows.
+"""Extracts over HTTP: whole, in part, with a hot overlay of a tenth of the rows, and what changed.
 
 In the same run, what others take to give the same rows.
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import psutil
 import pyarrow as pa
 
@@ -52,6 +53,7 @@ def main() -> None:
             figures: dict[str, Any] = {"rows": options.rows}
             for name in MEDIA:
                 figures[f"cold_{name}"] = _extracts(stack, name)
+            point = _read_point(stack)
             figures["others_rows_per_second"] = extracts_of_peers(stack, options.rows, options.seed)
             hot = options.rows // 10
             write(
@@ -64,6 +66,7 @@ def main() -> None:
             for name in TEXTS:
                 rates = [figures[f"overlaid_{one}"]["rows_per_second"] for one in (name, "arrow")]
                 figures[f"{name}_to_arrow"] = round(rates[0] / rates[1], 3)
+            figures["since"] = _extracts(stack, "arrow", {"since": point})
             (row,) = _table(stack, {"limit": 1, "where": "value IS NOT NULL"}).to_pylist()
             for name, condition in CONDITIONS.items():
                 figures[f"where_{name}"] = _extracts(stack, "arrow", {"where": condition.format(**row)})
@@ -79,9 +82,15 @@ def main() -> None:
 def _extracts(stack: Stack, name: str, body: Body = WHOLE) -> dict[str, float]:
     """The best of a few rounds: the stream is read and thrown away, as a client with a quick disk would."""
     seconds = [seconds_of_extract(stack, name, body) for _ in range(ROUNDS)]
-    rows = _table(stack, body | {"columns": ["app_id"]}).num_rows
+    rows = _table(stack, body | {"columns": ["app_id", "user_id", "key"]}).num_rows
     say(f"  {name} {body or ''}: {rows:,} rows in {min(seconds):.2f} s")
     return {"seconds": round(min(seconds), 2), "rows_per_second": round(rows / min(seconds)), "rows": rows}
+
+
+def _read_point(stack: Stack) -> Any:
+    url = f"{stack.url}/v1/tables/{TABLE}/extract"
+    answer = httpx.post(url, json={"limit": 0}, headers={"Accept": MEDIA["arrow"]}, timeout=120)
+    return msgspec.json.decode(answer.raise_for_status().headers["Thermocline-Read-Point"])
 
 
 def seconds_of_extract(stack: Stack, name: str, body: Body = WHOLE) -> float:
