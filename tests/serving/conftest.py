@@ -338,8 +338,11 @@ def new_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
 
 
 @pytest.fixture
-def served(new_world: Callable[..., Any]) -> Iterator[Callable[..., tuple[Any, ServedTable]]]:
-    """Makes a world, whose tailer seals whenever a pin asks, and the table as a server has it."""
+def served(
+    new_world: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., tuple[Any, ServedTable]]]:
+    """Makes a world, whose tailer seals as soon as a pin asks, and the table as a server has it."""
+    monkeypatch.setattr("serving.hot.tier.SEAL_SECONDS_MIN", 0.0)
     stop = threading.Event()
     threads: list[threading.Thread] = []
     tables: list[ServedTable] = []
