@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from time import sleep  # only to let other threads run
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -48,6 +48,10 @@ log = logging.getLogger(__name__)
 
 # The rows of the entities asked for most, as they are sent; in memory, per worker and table.
 ENTITY_CACHE_BYTES_MAX: Final = 32 * 1024 * 1024
+# The same with the hot records laid over them.
+LAID_ROWS_BYTES_MAX: Final = 16 * 1024 * 1024
+# What a hot row and its key take beside their bytes.
+_HIT_OVERHEAD_BYTES: Final = 300
 # Asked for last, per worker and table: these are read again before a switch, 20 to 300 µs each.
 WARM_ENTITIES_MAX: Final = 4_096
 # A commit is served later by this at most; the hot tier has its records all the time.
@@ -68,8 +72,7 @@ class ColdSide:
     rows: RowJson
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(NamedTuple):
     """What one view of the hot tier gave, and the snapshot that it is to be laid over.
 
     ``hits`` has one mapping for each entity asked for: key → row, or None for a tombstone. ``age_seconds`` is
@@ -91,6 +94,31 @@ class HeldView:
 
     view: HotView
     age_seconds: float
+
+
+class _KeptRows(NamedTuple):
+    """What is kept of an entity's cold rows."""
+
+    entity: Entity
+    rows: EntityRows
+
+
+class _LaidRows(NamedTuple):
+    """An entity's rows as they are sent, and all that they were made of."""
+
+    form: RowJson
+    cold: EntityRows
+    hits: Hits
+    json: JsonRows
+
+    @property
+    def weight(self) -> int:
+        """About the bytes of memory that it takes; the cold rows are in another cache."""
+        hot = sum(
+            len(key) + _HIT_OVERHEAD_BYTES + len(row.payload if row else b"")
+            for key, row in self.hits.items()
+        )
+        return len(self.json) + hot + _HIT_OVERHEAD_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +168,8 @@ class TableReader:
         self._cold: ColdSide | None = None
         self._reached: _Reached | None = None
         self.counts = ReadCounts(clock.now_ms())
-        self._entities: Bounded[tuple[bytes, bytes], EntityRows] = Bounded(ENTITY_CACHE_BYTES_MAX)
-        self._recent: Bounded[bytes, Entity] = Bounded(WARM_ENTITIES_MAX)
+        self._entities: Bounded[tuple[bytes, bytes], _KeptRows] = Bounded(ENTITY_CACHE_BYTES_MAX)
+        self._laid: Bounded[bytes, _LaidRows] = Bounded(LAID_ROWS_BYTES_MAX)
 
     @property
     def hot(self) -> HotReader:
@@ -272,7 +300,10 @@ class TableReader:
     def cached_rows(self, cold: ColdSide, entity: Entity) -> EntityRows | None:
         """The entity's cold rows, if they are known without reading."""
         fingerprint = cold.index.fingerprints.get(entity.bucket)
-        return NO_ENTITY_ROWS if fingerprint is None else self._entities.get((fingerprint, entity.prefix))
+        if fingerprint is None:
+            return NO_ENTITY_ROWS
+        kept = self._entities.get((fingerprint, entity.prefix))
+        return None if kept is None else kept.rows
 
     def cold_rows(self, cold: ColdSide, entity: Entity) -> EntityRows:
         """The entity's cold rows. Reads files."""
@@ -282,15 +313,25 @@ class TableReader:
         return self._cached(cold, entity, cold.reader.entity_rows(cold.index, entity, cold.rows.cold))
 
     def _cached(self, cold: ColdSide, entity: Entity, rows: EntityRows) -> EntityRows:
-        return self._entities.put((cold.index.fingerprints[entity.bucket], entity.prefix), rows, rows.weight)
+        key = cold.index.fingerprints[entity.bucket], entity.prefix
+        return self._entities.put(key, _KeptRows(entity, rows), rows.weight).rows
 
     def overlay(self, look: Look, cold: Sequence[EntityRows]) -> list[JsonRows]:
         """The rows of each entity, sorted by key: its cold rows with its hits laid over them."""
         form = look.cold.rows
         return [
-            _overlaid(form, entity, rows, hits) if hits else rows.json
+            self._laid_over(form, entity, rows, hits) if hits else rows.json
             for entity, rows, hits in zip(look.entities, cold, look.hits, strict=True)
         ]
+
+    def _laid_over(self, form: RowJson, entity: Entity, cold: EntityRows, hits: Hits) -> JsonRows:
+        """The rows as they are sent; the last time's, where nothing has changed since."""
+        last = self._laid.get(entity.prefix)
+        # safety: laid-rows-again
+        if last is not None and last.form is form and last.cold is cold and last.hits == hits:
+            return last.json
+        laid = _LaidRows(form, cold, hits, _overlaid(form, entity, cold, hits))
+        return self._laid.put(entity.prefix, laid, laid.weight).json
 
     def lookup(self, entities: Sequence[Entity]) -> tuple[Look, list[JsonRows]]:
         """All steps at once: the rows of each entity, and what they reflect. Reads files.
@@ -318,7 +359,6 @@ class TableReader:
         """Notes that these are answered."""
         for entity in entities:
             self.counts.lookups[entity.bucket] += 1
-            self._recent.put(entity.prefix, entity, 1)
 
     def _age_seconds(self, view: HotView, reached: _Reached) -> float:
         # Nobody knows how much of a partition that is not read yet lies behind the seam.
@@ -346,12 +386,13 @@ class TableReader:
         will meet.
         """
         fingerprints, old = side.index.fingerprints, before.index.fingerprints
-        recent = [one for one in self._recent.values() if fingerprints.get(one.bucket) != old.get(one.bucket)]
+        kept = (one.entity for one in self._entities.values()[-WARM_ENTITIES_MAX:])
+        recent = {one.prefix: one for one in kept if fingerprints.get(one.bucket) != old.get(one.bucket)}
         end, left = self._clock.monotonic() + WARM_SECONDS_MAX, ENTITY_CACHE_BYTES_MAX
         count = 0
         try:
             # In the order of the files, which decodes each row group once.
-            for entity in sorted(recent, key=lambda one: (one.bucket, one.prefix)):
+            for entity in sorted(recent.values(), key=lambda one: (one.bucket, one.prefix)):
                 if left <= 0 or self._clock.monotonic() > end:
                     break
                 left -= self.cold_rows(side, entity).weight

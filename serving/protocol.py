@@ -13,6 +13,9 @@ change.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 HEAD_END: Final = b"\r\n\r\n"
 # A longer head goes the ordinary way; clients send some hundred bytes.
 HEAD_BYTES_MAX: Final = 8_192
+HEADERS_KEPT_MAX: Final = 256
 
 # By these headers a request may want something else than its rows as they are known now: it has a body, wants
 # the connection to be closed or to become another one, or waits for records.
@@ -37,9 +41,11 @@ _NOT_PLAIN: Final = (  # safety: direct-plain
     rb"|thermocline-read-after):"
 )
 # Less than HTTP allows, so that all it takes, uvicorn's parser takes, too, and in the same sense.
-_PLAIN_GET: Final = re.compile(
+_PLAIN_LINE: Final = re.compile(
     rb"GET /v1/tables/([A-Za-z0-9_-]+)/rows\?([A-Za-z0-9_.~%&=+:@/,*!-]*) HTTP/1\.1\r\n"
-    rb"((?:(?!" + _NOT_PLAIN + rb")[A-Za-z0-9-]+: [!-~](?:[ -~]*[!-~])?\r\n)*)\r\n"
+)
+_PLAIN_HEADERS: Final = re.compile(
+    rb"(?:(?!" + _NOT_PLAIN + rb")[A-Za-z0-9-]+: [!-~](?:[ -~]*[!-~])?\r\n)*\r\n"
 )
 _REQUEST_ID: Final = re.compile(rb"^x-request-id: ([^\r]*)", re.IGNORECASE | re.MULTILINE)
 
@@ -58,6 +64,7 @@ class LookupProtocol(HttpToolsProtocol):
         assert isinstance(config.app, Requests)
         self._requests = config.app
         self._is_within_request = False
+        self._default_headers: tuple[object, bytes] = None, b""
 
     def data_received(self, data: bytes) -> None:
         """Answers what it can at once, as many requests as came; leaves the rest to uvicorn."""
@@ -99,17 +106,44 @@ class LookupProtocol(HttpToolsProtocol):
         return limit is not None and (len(self.connections) >= limit or len(self.tasks) >= limit)
 
     def _known_answer(self, head: bytes) -> bytes | None:
-        plain = _PLAIN_GET.fullmatch(head)
-        if plain is None:
+        line = _PLAIN_LINE.match(head)
+        headers = None if line is None else _plain_headers(head[line.end() :])
+        if line is None or headers is None:
             return None
-        table, query, headers = plain.groups()
-        given = _REQUEST_ID.search(headers)
-        known = self._requests.known(table.decode(), query, given[1].decode() if given else None)
+        table, query = line.groups()
+        known = self._requests.known(table.decode(), query, headers.request_id)
         if known is None:
             return None
         own, body = known
-        lines = [b"%b: %b\r\n" % field for field in (*self.server_state.default_headers, *own)]
-        return b"".join([STATUS_LINE[200], *lines, b"\r\n", body])
+        return b"".join([STATUS_LINE[200], self._default_lines(), _lines(own), b"\r\n", body])
+
+    def _default_lines(self) -> bytes:
+        """Those of all answers; uvicorn makes a new list of them each second."""
+        known, lines = self._default_headers
+        if known is not self.server_state.default_headers:
+            lines = _lines(self.server_state.default_headers)
+            self._default_headers = self.server_state.default_headers, lines
+        return lines
+
+
+@dataclass(frozen=True, slots=True)
+class _PlainHeaders:
+    """``request_id`` is what the caller calls the request."""
+
+    request_id: str | None
+
+
+@lru_cache(HEADERS_KEPT_MAX)  # a client sends the same ones each time
+def _plain_headers(block: bytes) -> _PlainHeaders | None:
+    """What a request's headers ask for, up to the empty line; None: something out of the ordinary."""
+    if _PLAIN_HEADERS.fullmatch(block) is None:
+        return None
+    given = _REQUEST_ID.search(block)
+    return _PlainHeaders(given[1].decode() if given else None)
+
+
+def _lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    return b"".join([b"%b: %b\r\n" % field for field in headers])
 
 
 def _is_pending(cycle: RequestResponseCycle | None) -> bool:

@@ -5,6 +5,7 @@ The parent only starts them, starts again what dies, and stops them all. Nothing
 
 from __future__ import annotations
 
+import gc
 import http.client
 import logging
 import multiprocessing
@@ -232,6 +233,9 @@ def _run_worker(
 
     _become_child(log_level, log_json, lambda: sys.exit(0))
     app = create_app(open_tables(settings, definitions), settings.serving)
+    # What lives as long as the process: to look through it stops all for a tenth of a second, each time.
+    gc.collect()
+    gc.freeze()
     config = uvicorn.Config(
         app,
         loop="uvloop",
@@ -247,7 +251,11 @@ def _run_worker(
     # A socket of its own: the kernel spreads connections over those of a port that listen, and passes over a
     # dead worker's. Of a socket that all share, the first worker to wake would accept a whole burst. uvicorn
     # listens once the app has started up, so no connection waits for a worker that can't answer yet.
-    uvicorn.Server(config).run(sockets=[_bound(address, socket.SO_REUSEPORT, socket.SO_REUSEADDR)])
+    sockets = [_bound(address, socket.SO_REUSEPORT, socket.SO_REUSEADDR)]
+    try:
+        uvicorn.Server(config).run(sockets=sockets)
+    finally:
+        gc.unfreeze()  # modules in C look for what is left at the end
 
 
 def _run_trino(

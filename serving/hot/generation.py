@@ -177,9 +177,14 @@ class Generation:
 
 def age_seconds(covered: tuple[Covered, ...], now: float) -> float:
     """Seconds since each partition was last known to be read up to its end, the worst one."""
+    return max(0.0, now - reached_end_at(covered))
+
+
+def reached_end_at(covered: tuple[Covered, ...]) -> float:
+    """When each partition was last known to be read up to its end, the worst; -inf where one never was."""
     reached = [part.reached_end_at for part in covered]
     known = [at for at in reached if at is not None]
-    return max(0.0, now - min(known)) if known and len(known) == len(reached) else math.inf
+    return min(known) if known and len(known) == len(reached) else -math.inf
 
 
 def decode_meta(raw: bytes) -> Meta:

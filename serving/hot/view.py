@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, Self
 import lmdb
 
 from serving.file_version import file_version
-from serving.hot.generation import Covered, Generation, Meta, age_seconds, decode_meta
+from serving.hot.generation import Generation, Meta, decode_meta, reached_end_at
 from serving.hot.manifest import MANIFEST, HotManifest, Listed, read_manifest
 from serving.hot.merge import covered_by
 from serving.hot.record import META_KEY, HotRow
@@ -62,7 +62,7 @@ class Extent:
     manifest_version: int
     start: Seam
     end: Seam
-    covered: tuple[Covered, ...]
+    reached_end_at: float
 
 
 class HotReader:
@@ -191,7 +191,7 @@ class HotView:
 
         ``now`` is of the monotonic clock. Infinite before all were read up to their end once.
         """
-        return age_seconds(self._extent.covered, now)
+        return max(0.0, now - self._extent.reached_end_at)
 
     def lookup(self, bucket: int, prefix: bytes, seam: Seam) -> dict[bytes, HotRow | None]:
         """The winners at or beyond the seam among the rows whose key begins so, by key, in no order.
@@ -252,4 +252,4 @@ def _extent(opened: OpenGenerations, raw: bytes) -> Extent:
     active = decode_meta(raw)
     sealed = [generation.meta() for generation in opened.generations[:-1]]
     covered = covered_by([*sealed, active])
-    return Extent(opened, raw, active.manifest, Meta(0, covered).start, active.end, covered)
+    return Extent(opened, raw, active.manifest, Meta(0, covered).start, active.end, reached_end_at(covered))
