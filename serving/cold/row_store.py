@@ -41,6 +41,8 @@ ENTRY_SHARE_MAX: Final = 16
 WAITING_MAX: Final = 4_096
 # Of one transaction: its commit takes longer than to write some rows.
 BATCH_MAX: Final = 256
+# What is put within it is written together, rather than beside the lookup that put it.
+GATHER_SECONDS: Final = 0.05
 # Files that another process began or deleted are noticed within this.
 LOOK_SECONDS: Final = 1.0
 STOP_SECONDS: Final = 2.0
@@ -126,12 +128,19 @@ class RowStore:
         left = self._file_bytes // ENTRY_SHARE_MAX
         try:
             while len(batch) < BATCH_MAX and left > 0:
-                entry = self._waiting.get_nowait() if batch else self._waiting.get(timeout=LOOK_SECONDS)
+                entry = self._waiting.get_nowait() if batch else self._first()
                 batch.append(entry)
                 left -= sum(map(len, entry or ()))
         except Empty:
             pass
         return batch
+
+    def _first(self) -> Entry | None:
+        """The first entry of a batch, once others have had time to come. Raises `Empty` after a while."""
+        entry = self._waiting.get(timeout=LOOK_SECONDS)
+        if entry is not None:
+            self._stop.wait(GATHER_SECONDS)
+        return entry
 
     def _write(self, batch: Sequence[Entry]) -> None:
         with self._exclusive() as folder:
