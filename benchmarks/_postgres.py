@@ -33,7 +33,6 @@ class Postgres:
     def __init__(self, port: int) -> None:
         self._port, self._address = port, f"{HOST}:{port}"
         (self._process,) = (one for one in psutil.Process().children() if f"{port}" in one.cmdline())
-        self._own_processes = len(self._process.children())
 
     def load_of(self, users: Sequence[tuple[int, str]], connections: int, seconds: float) -> dict[str, float]:
         """Lookups of these users over so many connections, each of which has a process of the server's."""
@@ -53,7 +52,7 @@ class Postgres:
 
     def _cpu_seconds(self) -> float:
         """Of the processes of connections that have ended, which all soon have."""
-        while len(self._process.children()) > self._own_processes:
+        while any(map(_is_of_connection, self._process.children())):
             time.sleep(0.05)
         times = self._process.cpu_times()
         return times.children_user + times.children_system
@@ -73,6 +72,15 @@ def postgres_with(events: Iterable[Event]) -> Iterator[Postgres]:
             connection.execute("VACUUM ANALYZE profiles")
         say("  PostgreSQL has the rows")
         yield Postgres(port)
+
+
+def _is_of_connection(process: psutil.Process) -> bool:
+    try:
+        return f" {HOST}(" in " ".join(process.cmdline())
+    except psutil.ZombieProcess:
+        return True
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _connected(port: int) -> psycopg.Connection:
