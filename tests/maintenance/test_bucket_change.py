@@ -117,7 +117,7 @@ def numbers(kept: Kept) -> set[int]:
     return {file.part.of for file in kept.ingest.files()}
 
 
-@pytest.mark.parametrize("kept", [2, 3], indirect=True)
+@pytest.mark.parametrize("kept", [pytest.param(2, marks=pytest.mark.full), 3], indirect=True)
 def test_a_table_gets_more_and_fewer_buckets_between_batches_and_says_the_same_all_the_while(
     kept: Kept,
 ) -> None:
