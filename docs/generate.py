@@ -97,6 +97,10 @@ SETTINGS: Final[Mapping[str, str]] = {
         "Maximum size on disk of the rows ready to send that the API processes share, per table. The oldest "
         "quarter is deleted when it is full."
     ),
+    "serving.rows_ahead": (
+        "Whether a process makes the rows of whole tables ready to send before anybody asks for them, where "
+        "they fit into `serving.rows_bytes_max`."
+    ),
     "serving.read_after_seconds_max": "Maximum time that a request with `Thermocline-Read-After` waits.",
     "serving.expose_without_authentication": (
         "Allow other machines to connect. Otherwise `serving.host` must be a loopback address: there is "

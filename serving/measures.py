@@ -42,6 +42,12 @@ ROWS_EVICTED: Final = Counter(
     ("table",),
     registry=metrics.REGISTRY,
 )
+ROWS_AHEAD: Final = Counter(
+    "thermocline_rows_ahead",
+    "Rows of data files that were made ready to send before anybody asked for them.",
+    ("table",),
+    registry=metrics.REGISTRY,
+)
 ROWS_WARMED: Final = Counter(
     "thermocline_rows_warmed",
     "Entities asked for lately that were read again before a worker moved to the next snapshot.",

@@ -99,6 +99,9 @@ def serve(settings: Settings, log_level: logs.Level = "info", log_json: bool = F
                     for address in endpoint
                 ),
             ]
+            if settings.serving.rows_ahead:
+                arguments = settings, tuple(definitions), log_level, log_json
+                children.append(_Child("rows", _run_rows, arguments))
             if settings.serving.extract_jobs_dir is not None:
                 children.append(_Child("jobs", _run_jobs, (settings, definitions, log_level, log_json)))
             try:
@@ -271,6 +274,15 @@ def _run_trino(
     stop = threading.Event()
     _become_child(log_level, log_json, stop.set)
     run_endpoint(settings, definitions, _bound(address, socket.SO_REUSEPORT, socket.SO_REUSEADDR), stop)
+
+
+def _run_rows(settings: Settings, names: tuple[str, ...], log_level: logs.Level, log_json: bool) -> None:
+    """The process that makes rows ready to send."""
+    from serving.cold.ahead import run_ahead  # noqa: PLC0415  # the parent reads no rows
+
+    stop = threading.Event()
+    _become_child(log_level, log_json, stop.set)
+    run_ahead(settings, names, stop)
 
 
 def _run_jobs(

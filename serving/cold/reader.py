@@ -7,13 +7,14 @@ and nothing is scanned. Readers may be used by several threads at once.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial, reduce
-from operator import methodcaller
+from itertools import count, groupby
+from operator import itemgetter, methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -26,7 +27,7 @@ from pyroaring import BitMap
 from serving import measures
 from serving.cold.decoded import DecodedGroups, Place
 from serving.cold.entity_filter import hash_of
-from serving.cold.ready import live_rows, packed, ready_rows, stored_key, unpacked
+from serving.cold.ready import file_key, live_rows, packed, ready_rows, stored_key, unpacked
 from thermocline.bounded import Bounded
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.deletes import read_deletes
@@ -36,12 +37,20 @@ from thermocline.iceberg.tombstones import tombstones_in
 from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.decode import natural_values
 from thermocline.rules.definition import LiveTable
-from thermocline.rules.keys import bucket_of, encode_one, prefix_end
+from thermocline.rules.keys import (
+    bucket_of,
+    encode_columns,
+    encode_one,
+    encode_table,
+    flat_column,
+    prefix_end,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
     from serving.cold.index import ColdFile, ColdIndex
+    from serving.cold.ready import ReadyRow
     from serving.cold.row_store import RowStore
     from serving.entity_rows import EntityRows, JsonRow
 
@@ -121,7 +130,7 @@ class ColdReader:
         """The entity's rows in this snapshot as they are sent. Reads files for what the store lacks."""
         candidates = _candidates(index, entity)
         keys = [stored_key(index, file, entity) for file, _ in candidates]
-        stored = self._store.get(keys) if self._store else [None] * len(keys)
+        stored = self._stored(index, entity, [file for file, _ in candidates], keys)
         found = []
         for (file, groups), key, value in zip(candidates, keys, stored, strict=True):
             if value is not None:
@@ -137,6 +146,33 @@ class ColdReader:
         self._count(len(stored) - missing, missing)
         return live_rows(found)
 
+    def ready_entities(
+        self, index: ColdIndex, file: ColdFile, to_json: Callable[[Row], JsonRow]
+    ) -> Iterator[tuple[bytes, bytes, int]]:
+        """What the store keeps of each entity of a file whose rows are sorted: key, value, number of rows."""
+        of_file = file_key(index, file)
+        for prefix, group in groupby(self._ready_rows(index.definition, file, to_json), itemgetter(0)):
+            rows = [row for _, row in group]
+            yield of_file + prefix, packed(rows), len(rows)
+
+    def _ready_rows(
+        self, definition: LiveTable, file: ColdFile, to_json: Callable[[Row], JsonRow]
+    ) -> Iterator[tuple[bytes, ReadyRow]]:
+        """All rows of a file as they are stored, each with its entity's key."""
+        declared = [column.name for column in definition.columns if column.name in file.types]
+        of_entity = definition.key_columns[: len(definition.entity)]
+        opened = self._opened(file)
+        with _reading(opened) as parquet:
+            for group, start in enumerate(file.sparse.row_starts[: opened.footer.num_row_groups].tolist()):
+                batch = read_whole(partial(_read, parquet, group, declared))
+                arrays = [flat_column(batch.column(column.name), column) for column in of_entity]
+                entities = encode_columns(of_entity, arrays).to_pylist()
+                keys = encode_table(definition, batch).to_pylist()
+                found = dict(zip(batch.schema.names, batch.columns, strict=True))
+                rows = zip(*_natural_columns(definition, found, batch.num_rows), strict=True)
+                located = zip(count(start), keys, rows)
+                yield from zip(entities, ready_rows(definition, located, to_json), strict=True)
+
     def known_rows(self, index: ColdIndex, entity: Entity) -> EntityRows | None:
         """The same without reading a data file; None where one is to be read, or deletes are."""
         if self._store is None or index.definition.sequence_by:
@@ -144,7 +180,7 @@ class ColdReader:
         files = [file for file, _ in _candidates(index, entity)]
         if not all(self._knows_deletes(file) for file in files):
             return None
-        stored = self._store.get([stored_key(index, file, entity) for file in files])
+        stored = self._stored(index, entity, files, [stored_key(index, file, entity) for file in files])
         values = [value for value in stored if value is not None]
         if len(values) < len(files):
             return None
@@ -152,6 +188,16 @@ class ColdReader:
         return live_rows(
             (unpacked(value), self.deleted(file), None) for value, file in zip(values, files, strict=True)
         )
+
+    def _stored(
+        self, index: ColdIndex, entity: Entity, files: Sequence[ColdFile], keys: Sequence[bytes]
+    ) -> list[bytes | None]:
+        """What the store has of the entity, by file; empty where the file has nothing of it."""
+        if self._store is None:
+            return [None] * len(keys)
+        # Entities are made ready whole: of a part of one, nothing is known unless it was asked for.
+        is_part = len(entity.values) > len(index.definition.entity)  # safety: whole-entities
+        return self._store.get(keys, () if is_part else [file_key(index, file) for file in files])
 
     def _count(self, found: int, read: int) -> None:
         if self._store is not None:
@@ -303,11 +349,15 @@ def _matching(
     if rest:
         others = read(rest)
         found |= {name: _at(others.column(name), matches) for name in rest}
-    columns: list[list[Any]] = [
-        natural(column.type, found[column.name]) if column.name in found else [None] * len(matches)
+    return matches, _natural_columns(definition, found, len(matches))
+
+
+def _natural_columns(definition: LiveTable, found: Mapping[str, pa.Array], rows: int) -> list[list[Any]]:
+    """The values of the declared columns, null where the file lacks one."""
+    return [
+        natural(column.type, found[column.name]) if column.name in found else [None] * rows
         for column in definition.columns
     ]
-    return matches, columns
 
 
 def _read(parquet: pq.ParquetFile, group: int, columns: Sequence[str]) -> pa.RecordBatch:

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, Full, Queue
+from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 import lmdb
@@ -47,6 +48,9 @@ GATHER_SECONDS: Final = 0.05
 LOOK_SECONDS: Final = 1.0
 STOP_SECONDS: Final = 2.0
 
+FIRST_NUMBER: Final = 1
+_NUMBER: Final = Struct(">Q")
+
 Entry = tuple[bytes, bytes]
 
 log = logging.getLogger(__name__)
@@ -62,41 +66,79 @@ class RowStore:
         """``bytes_max`` is what all its files may take."""
         self._folder = folder
         self._table = table
+        self.bytes_max = bytes_max
         self._file_bytes = bytes_max // GENERATIONS
         self._generations: tuple[tuple[int, Environment], ...] = ()  # the newest first
         self._waiting: Queue[Entry | None] = Queue(WAITING_MAX)
         self._is_failing = False
+        self._writing = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"rows of {table}", daemon=True)
         self._thread.start()
 
-    def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The entries under the keys; None for each that is not there."""
+    def get(self, keys: Sequence[bytes], wholes: Sequence[bytes] = ()) -> list[bytes | None]:
+        """The entries under the keys; None for each that is not there.
+
+        ``wholes`` has, for each, what may be marked as whole: what is not there of that does not exist, and
+        is given as empty.
+        """
         found: list[bytes | None] = [None] * len(keys)
         missing = list(range(len(keys)))
+        are_whole: set[int] = set()
+        generations = self._generations
         try:
-            for place, (_, environment) in enumerate(self._generations):
+            for place, (_, environment) in enumerate(generations):
                 with environment.begin() as transaction:
                     for number in missing:
                         found[number] = transaction.get(keys[number])
                         if place and (value := found[number]) is not None:
                             self.put(keys[number], value)
+                        # In the same transaction: what a mark tells of was written before it.
+                        if wholes and _is_still_whole(transaction.get(wholes[number]), generations[-1][0]):
+                            are_whole.add(number)
                 missing = [number for number in missing if found[number] is None]
                 if not missing:
                     break
         except lmdb.Error as error:
             self._note(error)
             return [None] * len(keys)
+        for number in are_whole.intersection(missing):
+            found[number] = b""
         return found
 
     def put(self, key: bytes, value: bytes) -> None:
         """Has an entry written soon; or not, where it is too large or too many wait."""
-        if len(key) > STORED_KEY_BYTES_MAX or len(value) > self._file_bytes // ENTRY_SHARE_MAX:
+        if not self._takes(key, value):
             return
         try:
             self._waiting.put_nowait((key, value))
         except Full:
             return
+
+    def write(self, entries: Sequence[Entry]) -> bool:
+        """Writes those that are in no file yet, before it returns; whether it takes them all.
+
+        Raises as LMDB and the disk do.
+        """
+        taken = missing = [entry for entry in entries if self._takes(*entry)]
+        for _, environment in self._generations:
+            with environment.begin() as transaction:
+                missing = [entry for entry in missing if transaction.get(entry[0]) is None]
+        if missing:
+            self._write(missing)
+        return len(taken) == len(entries)
+
+    def mark_whole(self, key: bytes, oldest: int) -> None:
+        """Notes that all entries whose keys begin so are written; ``oldest`` is of before the first of them.
+
+        It holds for as long as no file goes. Raises as LMDB and the disk do.
+        """
+        self._write([(key, _NUMBER.pack(oldest))])
+
+    def oldest(self) -> int:
+        """The number of the oldest file now; what was written to those before it is gone."""
+        self._write(())
+        return self._generations[-1][0] if self._generations else FIRST_NUMBER
 
     def flush(self) -> None:
         """Returns once all that was put is written or given up, and what others wrote is seen."""
@@ -109,6 +151,9 @@ class RowStore:
         with suppress(Full):  # then the thread is busy, and looks at the event next
             self._waiting.put_nowait(None)
         self._thread.join(STOP_SECONDS)
+
+    def _takes(self, key: bytes, value: bytes) -> bool:
+        return len(key) <= STORED_KEY_BYTES_MAX and len(value) <= self._file_bytes // ENTRY_SHARE_MAX
 
     def _work(self) -> None:
         while not self._stop.is_set():
@@ -143,7 +188,7 @@ class RowStore:
         return entry
 
     def _write(self, batch: Sequence[Entry]) -> None:
-        with self._exclusive() as folder:
+        with self._writing, self._exclusive() as folder:
             self._look(folder)
             if not batch:
                 return
@@ -158,11 +203,11 @@ class RowStore:
     def _write_newest(self, batch: Sequence[Entry]) -> None:
         with self._generations[0][1].begin(write=True) as transaction:
             for key, value in batch:
-                transaction.put(key, value, overwrite=False)
+                transaction.put(key, value)
 
     def _begin(self, folder: Path) -> None:
         """Begins a file, and deletes the oldest ones beyond their number."""
-        number = self._generations[0][0] + 1 if self._generations else 1
+        number = self._generations[0][0] + 1 if self._generations else FIRST_NUMBER
         kept = ((number, self._open(folder, number)), *self._generations)
         self._generations = kept[:GENERATIONS]
         for oldest, _ in kept[GENERATIONS:]:
@@ -204,3 +249,8 @@ class RowStore:
                 extra=fields(table=self._table, detail=f"{type(error).__name__}: {error}"),
             )
         self._is_failing = True
+
+
+def _is_still_whole(mark: bytes | None, oldest: int) -> bool:
+    """Whether no file has gone since before the first entry that the mark tells of."""
+    return mark is not None and _NUMBER.unpack(mark)[0] >= oldest  # safety: whole-while-nothing-goes

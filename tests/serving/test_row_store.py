@@ -12,6 +12,7 @@ import pytest
 
 from serving.cold import reader as cold_reader
 from serving.cold import row_store
+from serving.cold.ahead import RowsAhead
 from serving.cold.folder import ColdFolder, latest
 from serving.cold.reader import Entity
 from serving.cold.ready import stored_key
@@ -46,6 +47,11 @@ def _reader(world: Any, store: RowStore | None) -> TableReader:
     )
     reader.refresh()
     return reader
+
+
+def _ahead(world: Any, store: RowStore) -> RowsAhead:
+    snapshots = ColdFolder(world.cold_folder, "profiles", lambda: world.io, store)
+    return RowsAhead("profiles", snapshots, store)
 
 
 def _entity(reader: TableReader, user: str, **more: str) -> Entity:
@@ -90,7 +96,8 @@ def test_answers_are_the_same_to_the_byte_with_and_without_a_store(
     """Goal: whatever is kept, evicted, deleted or committed, the store never shows in an answer.
 
     Method: random upserts and tombstones in a few buckets, commits behind the log, two stores on one folder
-    that is too small for them; each worker is replaced now and then, so that its own memory is empty.
+    that is too small for them; each worker is replaced now and then, so that its own memory is empty. Rows
+    are made ready ahead now and then, which stays in force until something is evicted.
     """
     chance = random.Random(seed)
     world = new_world(replace(PROFILES, buckets=2))
@@ -100,6 +107,7 @@ def test_answers_are_the_same_to_the_byte_with_and_without_a_store(
     stores = [new_store(GENERATIONS * 65_536) for _ in range(2)]
     plain, workers = _reader(world, None), [_reader(world, store) for store in stores]
     found, evicted = _counted("found"), _counted("evicted_bytes")
+    ahead = _ahead(world, stores[0])
     for step in range(40):
         for _ in range(25):
             text = None if chance.random() < 0.2 else f"{chance.random()}" * chance.randrange(12)
@@ -113,7 +121,9 @@ def test_answers_are_the_same_to_the_byte_with_and_without_a_store(
             workers[number] = _reader(world, stores[number])
         for reader in (plain, *workers):
             reader.refresh()
-        for user in USERS:
+        if chance.random() < 0.3:
+            ahead.work()
+        for user in (*USERS, "nobody"):
             more = {"key": f"k{chance.randrange(15)}"} if chance.random() < 0.3 else {}
             expected = _rows(plain, user, **more)
             for reader in workers:
@@ -123,6 +133,54 @@ def test_answers_are_the_same_to_the_byte_with_and_without_a_store(
         stores[step % 2].flush()
     assert _counted("found") > found
     assert _counted("evicted_bytes") > evicted
+
+
+def test_rows_that_fit_are_ready_before_anybody_asks_and_what_is_not_there_is_known_too(
+    new_world: Callable[..., Any], new_store: Callable[..., RowStore], no_decoding: Callable[[], None]
+) -> None:
+    world = new_world(replace(PROFILES, buckets=1))
+    for turn in range(3):
+        for user in USERS[turn:]:
+            _produce(world, user, "k", f"{turn}")
+        _produce(world, USERS[turn], "k", None)
+        world.commit()
+        world.publish()
+    world.tail()
+    store = new_store()
+    plain, ahead = _reader(world, None), _ahead(world, store)
+    users = [*USERS, "nobody"]
+    expected = [_rows(plain, user) for user in users]
+    assert b"[]" in expected
+    before = _counted("ahead")
+    ahead.work()
+    files = list(plain.cold.index.files)
+    assert len(files) > 1
+    assert _counted("ahead") == before + sum(file.data.rows for file in files)
+    ahead.work()  # there is nothing left to do
+    assert _counted("ahead") == before + sum(file.data.rows for file in files)
+    store.flush()
+    no_decoding()
+    reader = _reader(world, store)
+    assert [_rows(reader, user) for user in users] == expected
+    known = [_reader(world, store).known(_entity(reader, user)) for user in users]
+    assert [rows for _, rows in filter(None, known)] == expected
+
+
+def test_of_a_table_that_does_not_fit_nothing_is_made_ready_ahead(
+    new_world: Callable[..., Any], new_store: Callable[..., RowStore]
+) -> None:
+    world = new_world(replace(PROFILES, buckets=4))
+    for number in range(2_000):
+        world.produce({"app_id": 7, "user_id": f"u{number}", "key": "k"}, _value(f"{number}" * 20))
+    world.commit()
+    world.publish()
+    before = _counted("ahead")
+    ahead = _ahead(world, new_store(GENERATIONS * 65_536))
+    ahead.work()
+    begun = _counted("ahead")
+    assert before < begun < before + 1_000
+    ahead.work()
+    assert _counted("ahead") == begun
 
 
 def test_a_commit_empties_nothing_and_what_was_asked_for_is_read_before_the_switch(

@@ -277,6 +277,7 @@ class ServingSettings(_Section):
     state_dir: Path = Path("data/serving")
     hot_bytes_max: Bytes = 8_000_000_000
     rows_bytes_max: Annotated[Bytes, Field(ge=ROWS_BYTES_MIN)] = 1_000_000_000
+    rows_ahead: bool = True
     read_after_seconds_max: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 10.0
     stale_after_seconds: Seconds = 5.0
     extracts_max: Annotated[int, Field(ge=1, le=EXTRACTS_MAX)] = 4

@@ -1,0 +1,142 @@
+"""Rows made ready to send before anybody asks for them, where those of a whole table fit into its store.
+
+So neither a server's start, nor a commit, nor a rewrite leaves lookups with files to read. A process of its
+own does it, file by file, at the lowest priority. Of a table that does not fit, the store has what was asked
+for.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from serving import measures
+from serving.answer import RowJson
+from serving.cold.folder import ColdFolder
+from serving.cold.ready import file_key
+from serving.cold.row_store import FIRST_NUMBER, RowStore
+from serving.layout import COLD, ROWS
+from serving.storage import STORAGE_ERRORS
+from thermocline.errors import ThermoclineError
+from thermocline.iceberg.catalog import open_table
+from thermocline.process.logs import fields
+
+if TYPE_CHECKING:
+    import threading
+
+    from serving.cold.index import ColdIndex
+    from serving.cold.reader import ColdReader
+    from thermocline.settings import Settings
+
+FITS_SHARE: Final = 0.6
+"""Of the store. It lets go of a quarter at a time, and has rows of files that are no longer in the table."""
+OVERHEAD: Final = 1.5
+"""What LMDB takes for a byte of an entry: its pages are not full."""
+BATCH_ENTRIES: Final = 256
+# New snapshots are noticed within this. What is asked for meanwhile is read from the files.
+POLL_SECONDS: Final = 0.5
+# After a failure, as of a store that does not answer or a file that is gone.
+RETRY_SECONDS: Final = 5.0
+NICE: Final = 19
+
+log = logging.getLogger(__name__)
+
+
+class RowsAhead:
+    """Of one table. ``snapshots`` is where its cold indexes are published."""
+
+    def __init__(self, name: str, snapshots: ColdFolder, store: RowStore) -> None:
+        self.name = name
+        self._snapshots = snapshots
+        self._store = store
+        self._stamp: object = None
+        self._index: ColdIndex | None = None
+        self._reader: ColdReader | None = None
+        self._oldest = FIRST_NUMBER
+        self._done: set[tuple[str, str]] = set()  # by the definition, and the file's path
+        self._bytes = self._rows = 0
+
+    def work(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
+        """Makes the rows of the newest snapshot ready that are not yet; ends early where they don't fit.
+
+        Raises as the disk, or the store of the table's files, does.
+        """
+        self._follow()
+        index, reader = self._index, self._reader
+        if index is None or reader is None or not index.definition.has_key:
+            return
+        oldest = self._store.oldest()
+        if oldest != self._oldest:  # safety: ahead-again
+            self._oldest, self._done = oldest, set()
+        files = {(index.definition_json, file.data.path): file for file in index.files}
+        self._done &= files.keys()
+        to_json = RowJson(index.definition).cold
+        for name in files.keys() - self._done:
+            if files[name].sparse.is_sorted:
+                is_whole = True
+                for batch in _batches(reader.ready_entities(index, files[name], to_json)):
+                    if is_stopped() or not self._fits(index):
+                        return
+                    is_whole &= self._write(batch)
+                if is_whole:
+                    self._store.mark_whole(file_key(index, files[name]), oldest)
+            self._done.add(name)
+
+    def _follow(self) -> None:
+        stamp = self._snapshots.stamp()
+        if stamp == self._stamp:
+            return
+        before, self._index = self._index, self._snapshots.latest(self._index)
+        if self._index and (before is None or before.location != self._index.location):
+            self._reader = self._snapshots.reader()
+        self._stamp = stamp
+
+    def _write(self, batch: Sequence[tuple[bytes, bytes, int]]) -> bool:
+        are_all_taken = self._store.write([(key, value) for key, value, _ in batch])
+        rows = sum(count for _, _, count in batch)
+        self._rows += rows
+        self._bytes += sum(len(key) + len(value) for key, value, _ in batch)
+        measures.ROWS_AHEAD.labels(self.name).inc(rows)
+        return are_all_taken
+
+    def _fits(self, index: ColdIndex) -> bool:
+        """Whether all rows fit, by what those so far took."""
+        if not self._rows:
+            return True
+        rows = sum(file.data.rows for file in index.files)
+        return rows * OVERHEAD * self._bytes / self._rows <= FITS_SHARE * self._store.bytes_max
+
+
+def run_ahead(settings: Settings, names: Sequence[str], stop: threading.Event) -> None:
+    """Keeps the rows of these tables ready until it is told to stop."""
+    os.nice(NICE)
+    folder, bytes_max = settings.serving.state_dir, settings.serving.rows_bytes_max
+
+    def opened(name: str) -> RowsAhead:
+        snapshots = ColdFolder(folder / name / COLD, name, lambda: open_table(settings, name).io)
+        return RowsAhead(name, snapshots, RowStore(folder / name / ROWS, name, bytes_max))
+
+    tables = [opened(name) for name in names]
+    failing: set[str] = set()
+    while not stop.is_set():
+        for table in tables:
+            try:
+                table.work(stop.is_set)
+                failing.discard(table.name)
+            except (
+                *STORAGE_ERRORS,
+                ThermoclineError,
+            ) as error:
+                if table.name not in failing:
+                    extra = fields(table=table.name, detail=f"{type(error).__name__}: {error}")
+                    log.info("rows could not be made ready; tried again", extra=extra)
+                failing.add(table.name)
+        stop.wait(RETRY_SECONDS if failing else POLL_SECONDS)
+
+
+def _batches(entries: Iterator[tuple[bytes, bytes, int]]) -> Iterator[list[tuple[bytes, bytes, int]]]:
+    while batch := list(islice(entries, BATCH_ENTRIES)):
+        yield batch
