@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks._report import say
 from embedded.oracle import Oracle
-from embedded.stack import TABLE, TOPIC, Stack
+from embedded.stack import TABLE, TOPIC, Command, Stack
 from embedded.workload import Event, Workload, produce
 from ingest.owner import Owner
 from thermocline.process.clock import SystemClock
@@ -74,6 +74,11 @@ def filled(folder: Path, rows: int, seed: int, **options: Any) -> Stack:
     say(f"  committed in {time.monotonic() - started:.1f} s")
     owner.close()
     return stack
+
+
+def serve_cold(stack: Stack) -> Command:
+    """A server that makes no rows ready ahead, so that what is looked up first is read from the files."""
+    return stack.command("serve", "serve", environment={"THERMOCLINE_SERVING__ROWS_AHEAD": "false"})
 
 
 class Stopwatch:

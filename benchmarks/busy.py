@@ -25,7 +25,7 @@ import httpx
 
 import maintenance.planning
 from benchmarks._report import percentiles_ms, report, say
-from benchmarks._table import KEYS_PER_USER, Forgetful, write
+from benchmarks._table import KEYS_PER_USER, Forgetful, serve_cold, write
 from benchmarks.lookup import load_of
 from benchmarks.merge import INSERTED, MERGE, UPDATED, event_of, make_twin, write_folded
 from embedded.stack import TABLE, TOPIC, Stack
@@ -293,7 +293,7 @@ def _reads(stack: Stack, load: Load) -> dict[str, Any]:
     """Of the table as the load left it, and of one with the same rows that was just written."""
     stack.run("create-fresh", "table", "create", FRESH)
     stack.run("ingest-fresh", "ingest", "run", FRESH, "--once")
-    server = stack.serve()
+    server = serve_cold(stack)
     stack.wait_until_ready(server)
     figures: dict[str, Any] = {name: {} for name in (TABLE, FRESH)}
     entities = load.entities()

@@ -27,7 +27,7 @@ from typing import Any, Final
 import trino.dbapi
 
 from benchmarks._report import report, say
-from benchmarks._table import KEYS_PER_USER, write
+from benchmarks._table import KEYS_PER_USER, serve_cold, write
 from benchmarks.extract import seconds_of_extract
 from benchmarks.lookup import load_of, users_of
 from embedded.stack import TABLE, TRINO_ADMIN, Stack
@@ -211,7 +211,7 @@ def _reads(stack: Stack, options: argparse.Namespace) -> dict[str, Any]:
     table = load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}")
     users = users_of(options.seed, options.rows)
     random.Random(options.seed).shuffle(users)
-    server = stack.serve()
+    server = serve_cold(stack)
     stack.wait_until_ready(server)
     found: dict[str, Any] = {"lookup": load_of(stack, users, 1, LOOKUP_SECONDS)}
     found["extract_by_duckdb_seconds"] = _fastest(lambda: seconds_of_extract(stack, "arrow"))

@@ -26,7 +26,7 @@ from pyiceberg.table import Table
 
 from benchmarks._far_store import FarStore, far_store
 from benchmarks._report import percentiles_ms, report, say
-from benchmarks._table import KEYS_PER_USER, filled
+from benchmarks._table import KEYS_PER_USER, filled, serve_cold
 from benchmarks.extract import seconds_of_extract
 from benchmarks.lookup import load_of, users_of
 from benchmarks.measure import CONFIG, NAME, Listed
@@ -105,7 +105,7 @@ def _measure_server(
 ) -> None:
     store.asked()
     began = time.perf_counter()
-    server = stack.serve()
+    server = serve_cold(stack)
     stack.wait_until_ready(server)
     figures.add("ready", seconds=round(time.perf_counter() - began, 2), requests=store.asked().requests)
     # Others than those that are asked for again later.

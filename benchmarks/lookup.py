@@ -1,4 +1,4 @@
-"""Lookups of one entity (10 rows) over HTTP: cold, cached and hot; by engines that scan, and by databases.
+"""Lookups of one entity (10 rows) over HTTP: cold, ready and hot; by engines that scan, and by databases.
 
 These are PostgreSQL and Cassandra. ScyllaDB, Redis and HBase are not here to be measured.
 """
@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import httpx
 import psutil
+from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks._cassandra import cassandra_with
 from benchmarks._load import ask_http, client, overload_http, with_server_cpu
 from benchmarks._postgres import postgres_with
 from benchmarks._report import percentiles_ms, report, say
-from benchmarks._table import KEYS_PER_USER, filled, write
+from benchmarks._table import KEYS_PER_USER, filled, serve_cold, write
 from embedded.stack import TABLE, Stack
 from embedded.workload import Event, Workload
 from thermocline.iceberg.catalog import load_table, open_catalog
@@ -52,7 +54,7 @@ def main() -> None:
             figures: dict[str, Any] = {"rows": options.rows, "client": client()}
             figures["duckdb_scan"] = _scans(_duckdb(stack), users)
             figures["pyiceberg_scan"] = _scans(_pyiceberg(stack), users)
-            server = stack.serve()
+            server = serve_cold(stack)
             stack.wait_until_ready(server)
             rng = random.Random(options.seed)
             for connections in CONNECTIONS:
@@ -64,6 +66,17 @@ def main() -> None:
                 say("cold, three times as many as are answered")
                 rate = OVERLOAD * figures["cold_32"]["per_second"]
                 figures["overload"] = overload_of(stack, rng.sample(users, len(users)), rate, options.seconds)
+            server.stop()
+            server = stack.serve()
+            stack.wait_until_ready(server)
+            began = time.perf_counter()
+            stack.wait_for(lambda: _rows_ahead(stack) >= options.rows, "all rows are ready", server)
+            figures["seconds_until_all_ready"] = round(time.perf_counter() - began, 1)
+            for connections in CONNECTIONS:
+                say(f"of all rows, made ready ahead, {connections} connections")
+                figures[f"ahead_{connections}"] = load_of(
+                    stack, rng.sample(users, len(users)), connections, options.seconds
+                )
             few = users[:2_000]
             load_of(stack, few, 8, 2.0)
             say("cached, and databases by turns")
@@ -87,6 +100,13 @@ def main() -> None:
             figures["pyiceberg_scan"]["p50_ms"] / figures["cold_1"]["p50_ms"], 1
         )
     report("lookup", options.seed, figures)
+
+
+def _rows_ahead(stack: Stack) -> float:
+    """How many rows of data files were made ready to send before anybody asked for them."""
+    text = httpx.get(f"{stack.url}/metrics").raise_for_status().text
+    samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
+    return sum(sample.value for sample in samples if sample.name == "thermocline_rows_ahead_total")
 
 
 def _databases(seed: int, rows: int, stopping: ExitStack) -> dict[str, AskDatabase]:
