@@ -28,13 +28,16 @@ if TYPE_CHECKING:
     import threading
 
     from serving.cold.index import ColdIndex
-    from serving.cold.reader import ColdReader
+    from serving.cold.reader import ColdReader, ReadyEntity
     from thermocline.settings import Settings
 
 FITS_SHARE: Final = 0.6
 """Of the store. It lets go of a quarter at a time, and has rows of files that are no longer in the table."""
+ROW_BYTES_MIN: Final = 20
+"""In the store. Of a table that is too large even so, not so much as the index is loaded."""
+PAGE_BYTES: Final = 4_096
 OVERHEAD: Final = 1.5
-"""What LMDB takes for a byte of an entry: its pages are not full."""
+"""What LMDB takes for a byte of an entry that shares a page: its pages are two thirds full."""
 BATCH_ENTRIES: Final = 256
 # New snapshots are noticed within this. What is asked for meanwhile is read from the files.
 POLL_SECONDS: Final = 0.5
@@ -52,62 +55,64 @@ class RowsAhead:
         self.name = name
         self._snapshots = snapshots
         self._store = store
-        self._stamp: object = None
         self._index: ColdIndex | None = None
         self._reader: ColdReader | None = None
         self._oldest = FIRST_NUMBER
+        # The index's stamp and the store's oldest file, when nothing was left to do.
+        self._settled: tuple[object, int] | None = None
         self._done: set[tuple[str, str]] = set()  # by the definition, and the file's path
-        self._bytes = self._rows = 0
+        self._bytes = self._rows = 0.0
 
     def work(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
-        """Makes the rows of the newest snapshot ready that are not yet; ends early where they don't fit.
+        """Makes the rows of the newest snapshot ready that are not yet, if all of them fit.
 
         Raises as the disk, or the store of the table's files, does.
         """
-        self._follow()
-        index, reader = self._index, self._reader
-        if index is None or reader is None or not index.definition.has_key:
+        stamp, oldest = self._snapshots.stamp(), self._store.oldest()
+        if (stamp, oldest) == self._settled:
             return
-        oldest = self._store.oldest()
-        if oldest != self._oldest:  # safety: ahead-again
-            self._oldest, self._done = oldest, set()
+        before = self._index
+        self._index = self._snapshots.latest(before) if self._has_room_for(self._snapshots.rows()) else None
+        index = self._index
+        if index is not None and index.definition.has_key:
+            if self._reader is None or before is None or before.location != index.location:
+                self._reader = self._snapshots.reader()
+            if oldest != self._oldest:
+                self._oldest, self._done = oldest, set()
+            self._fill(self._reader, index, is_stopped)
+        if not is_stopped():
+            self._settled = stamp, oldest
+
+    def _fill(self, reader: ColdReader, index: ColdIndex, is_stopped: Callable[[], bool]) -> None:
+        rows = sum(file.data.rows for file in index.files)
         files = {(index.definition_json, file.data.path): file for file in index.files}
         self._done &= files.keys()
         to_json = RowJson(index.definition).cold
         for name in files.keys() - self._done:
-            if files[name].sparse.is_sorted:
+            file = files[name]
+            if file.sparse.is_sorted:
                 is_whole = True
-                for batch in _batches(reader.ready_entities(index, files[name], to_json)):
-                    if is_stopped() or not self._fits(index):
+                for batch in _batches(reader.ready_entities(index, file, to_json)):
+                    if is_stopped() or not self._has_room_for(rows):
                         return
                     is_whole &= self._write(batch)
                 if is_whole:
-                    self._store.mark_whole(file_key(index, files[name]), oldest)
+                    self._store.mark_whole(file_key(index, file), self._oldest)
             self._done.add(name)
 
-    def _follow(self) -> None:
-        stamp = self._snapshots.stamp()
-        if stamp == self._stamp:
-            return
-        before, self._index = self._index, self._snapshots.latest(self._index)
-        if self._index and (before is None or before.location != self._index.location):
-            self._reader = self._snapshots.reader()
-        self._stamp = stamp
-
-    def _write(self, batch: Sequence[tuple[bytes, bytes, int]]) -> bool:
+    def _write(self, batch: Sequence[ReadyEntity]) -> bool:
+        """Whether the store takes all of them."""
         are_all_taken = self._store.write([(key, value) for key, value, _ in batch])
-        rows = sum(count for _, _, count in batch)
+        rows = sum(rows for _, _, rows in batch)
         self._rows += rows
-        self._bytes += sum(len(key) + len(value) for key, value, _ in batch)
+        self._bytes += sum(_bytes_of(key, value) for key, value, _ in batch)
         measures.ROWS_AHEAD.labels(self.name).inc(rows)
         return are_all_taken
 
-    def _fits(self, index: ColdIndex) -> bool:
-        """Whether all rows fit, by what those so far took."""
-        if not self._rows:
-            return True
-        rows = sum(file.data.rows for file in index.files)
-        return rows * OVERHEAD * self._bytes / self._rows <= FITS_SHARE * self._store.bytes_max
+    def _has_room_for(self, rows: int) -> bool:
+        """By what those so far took."""
+        of_row = self._bytes / self._rows if self._rows else ROW_BYTES_MIN
+        return rows * of_row <= FITS_SHARE * self._store.bytes_max
 
 
 def run_ahead(settings: Settings, names: Sequence[str], stop: threading.Event) -> None:
@@ -137,6 +142,12 @@ def run_ahead(settings: Settings, names: Sequence[str], stop: threading.Event) -
         stop.wait(RETRY_SECONDS if failing else POLL_SECONDS)
 
 
-def _batches(entries: Iterator[tuple[bytes, bytes, int]]) -> Iterator[list[tuple[bytes, bytes, int]]]:
-    while batch := list(islice(entries, BATCH_ENTRIES)):
+def _batches(entities: Iterator[ReadyEntity]) -> Iterator[list[ReadyEntity]]:
+    while batch := list(islice(entities, BATCH_ENTRIES)):
         yield batch
+
+
+def _bytes_of(key: bytes, value: bytes) -> float:
+    """What an entry takes of LMDB's file, about: more than half a page has pages of its own."""
+    size = len(key) + len(value)
+    return size * OVERHEAD if size < PAGE_BYTES / 2 else (1 + size // PAGE_BYTES) * PAGE_BYTES

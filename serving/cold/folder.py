@@ -109,6 +109,11 @@ class ColdFolder:
         """Changes whenever another index is published; None before the first. One ``stat``."""
         return file_version(self._folder / MANIFEST)
 
+    def rows(self) -> int:
+        """How many rows the files of the newest index have, deleted ones too; without loading the index."""
+        manifest = _read_manifest(self._folder)
+        return 0 if manifest is None else sum(file.rows for file in manifest.files)
+
     def latest(self, previous: ColdIndex | None) -> ColdIndex | None:
         """As the function of that name."""
         return latest(self._folder, self._name, previous)

@@ -69,6 +69,8 @@ AS_PYTHON: Final = methodcaller("as_py")
 Row = tuple[Any, ...]
 Located = tuple[int, bytes, Row]
 """A row with its position in the file and its key."""
+ReadyEntity = tuple[bytes, bytes, int]
+"""What the store keeps of an entity's rows in a file: key, value, and how many rows they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +150,8 @@ class ColdReader:
 
     def ready_entities(
         self, index: ColdIndex, file: ColdFile, to_json: Callable[[Row], JsonRow]
-    ) -> Iterator[tuple[bytes, bytes, int]]:
-        """What the store keeps of each entity of a file whose rows are sorted: key, value, number of rows."""
+    ) -> Iterator[ReadyEntity]:
+        """What the store keeps of each entity of a file whose rows are sorted."""
         of_file = file_key(index, file)
         for prefix, group in groupby(self._ready_rows(index.definition, file, to_json), itemgetter(0)):
             rows = [row for _, row in group]
