@@ -50,6 +50,8 @@ WATCH_SECONDS: Final = 0.2
 # Requests that run when the server is told to stop may take this long; extracts are broken off then.
 DRAIN_SECONDS: Final = 10
 STOP_SECONDS: Final = DRAIN_SECONDS + 10.0
+LOWEST_PRIORITY: Final = 19
+"""Of a process; as a number of `os.nice`."""
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +103,7 @@ def serve(settings: Settings, log_level: logs.Level = "info", log_json: bool = F
             ]
             if settings.serving.rows_ahead:
                 arguments = settings, tuple(definitions), log_level, log_json
-                children.append(_Child("rows", _run_rows, arguments))
+                children.append(_Child("rows", _run_rows, arguments, is_in_background=True))
             if settings.serving.extract_jobs_dir is not None:
                 children.append(_Child("jobs", _run_jobs, (settings, definitions, log_level, log_json)))
             try:
@@ -131,11 +133,12 @@ def load_definitions(settings: Settings) -> dict[str, LiveTable]:
 
 @dataclass(slots=True)
 class _Child:
-    """A process that is to run as long as the server does."""
+    """A process that is to run as long as the server does; or, in the background, from when it is ready."""
 
     name: str
     target: Callable[..., None]
     arguments: tuple[Any, ...]
+    is_in_background: bool = False
     process: BaseProcess | None = None
     started_at: float = 0.0
     start_at: float = 0.0
@@ -172,7 +175,8 @@ def _watch(children: list[_Child], url: str, clock: Clock) -> None:
         is_announced = False
         while not stop.is_set():
             for child in children:
-                child.tend(clock.monotonic())
+                if is_announced or not child.is_in_background:
+                    child.tend(clock.monotonic())
             if not is_announced and _is_ready(url):
                 log.info("server ready", extra=fields(url=url, docs=f"{url}/docs"))
                 is_announced = True
@@ -278,6 +282,7 @@ def _run_trino(
 
 def _run_rows(settings: Settings, names: tuple[str, ...], log_level: logs.Level, log_json: bool) -> None:
     """The process that makes rows ready to send."""
+    os.nice(LOWEST_PRIORITY)
     from serving.cold.ahead import run_ahead  # noqa: PLC0415  # the parent reads no rows
 
     stop = threading.Event()

@@ -8,7 +8,6 @@ for.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -43,7 +42,6 @@ BATCH_ENTRIES: Final = 256
 POLL_SECONDS: Final = 0.5
 # After a failure, as of a store that does not answer or a file that is gone.
 RETRY_SECONDS: Final = 5.0
-NICE: Final = 19
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +115,6 @@ class RowsAhead:
 
 def run_ahead(settings: Settings, names: Sequence[str], stop: threading.Event) -> None:
     """Keeps the rows of these tables ready until it is told to stop."""
-    os.nice(NICE)
     folder, bytes_max = settings.serving.state_dir, settings.serving.rows_bytes_max
 
     def opened(name: str) -> RowsAhead:

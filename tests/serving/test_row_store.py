@@ -68,7 +68,8 @@ def _counted(name: str) -> float:
 
 
 @pytest.fixture
-def new_store(tmp_path: Path) -> Iterator[Callable[..., RowStore]]:
+def new_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., RowStore]]:
+    monkeypatch.setattr(row_store, "GATHER_SECONDS", 0.0)
     stores: list[RowStore] = []
 
     def make(bytes_max: int = BYTES_MAX) -> RowStore:
