@@ -250,7 +250,7 @@ LINES: Final[dict[str, Line]] = {
     "extract-names": Line("an extract tells a table's columns from DuckDB's own, whatever they are named", ('"c{place}" for place, name in enumerate(file.types)', "'\"{name}\"' for name in file.types"), "serving/test_extract.py::test_columns_named_as_duckdbs_own_change_no_row"),
     "whole-while-nothing-goes": Line("what is not stored of a file is taken for not being in it only while nothing was let go", (">= oldest", ">= 0"), "serving/test_row_store.py::test_answers_are_the_same_to_the_byte_with_and_without_a_store"),
     "whole-entities": Line("and of a whole entity alone", ("len(entity.values) > len(index.definition.entity)", "False"), "serving/test_row_store.py::test_answers_are_the_same_to_the_byte_with_and_without_a_store"),
-    "rows-place": Line("rows of an entity that are kept are not taken for another one's", (" + entity.prefix", ""), "serving/test_row_store.py"),
+    "rows-place": Line("rows of an entity that are kept are not taken for another one's", ("of_file + entity.prefix", "of_file"), "serving/test_row_store.py"),
     "rows-definition": Line("rows that are kept are of the snapshot's definition", ("table_uuid, definition_json)).", "table_uuid))."), "serving/test_row_store.py::test_rows_are_kept_by_all_that_they_depend_on"),
     "rows-this-boot": Line("kept rows that a crash of the machine may have torn are not read", ("/ boot_id()", '/ "boot"'), "serving/test_row_store.py::test_what_another_boot_of_the_machine_left_is_deleted"),
     "index-deletes": Line("a lookup leaves out the table's deleted rows", ALWAYS, "serving/test_cold_reader.py"),

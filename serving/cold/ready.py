@@ -57,13 +57,13 @@ def unpacked(stored: bytes) -> list[ReadyRow]:
     return _decode(_codec.decompress(stored[_LENGTH.size :], length, asbytes=True))
 
 
-def stored_key(index: ColdIndex, file: ColdFile, entity: Entity) -> bytes:
+def stored_key(of_file: bytes, entity: Entity) -> bytes:
     """By what the rows of a file are stored: all that they depend on."""
-    return file_key(index, file) + entity.prefix  # safety: rows-place
+    return of_file + entity.prefix  # safety: rows-place
 
 
 def file_key(index: ColdIndex, file: ColdFile) -> bytes:
-    """What the keys of all that is stored of a file begin with; the entity's own key follows."""
+    """What the keys of all that is stored of a file begin with."""
     return _digest(_of_definition(index.table_uuid, index.definition_json) + file.data.path.encode())
 
 

@@ -15,7 +15,7 @@ from serving.cold import row_store
 from serving.cold.ahead import RowsAhead
 from serving.cold.folder import ColdFolder, latest
 from serving.cold.reader import Entity
-from serving.cold.ready import stored_key
+from serving.cold.ready import file_key, stored_key
 from serving.cold.row_store import GENERATIONS, RowStore
 from serving.entity import entity_of
 from serving.hot.view import HotReader
@@ -228,7 +228,7 @@ def test_another_process_finds_what_one_has_read(
     rows = _rows(reader, "u1")
     store.flush()
     (file,) = reader.cold.index.buckets[entity.bucket]
-    key = stored_key(reader.cold.index, file, entity)
+    key = stored_key(file_key(reader.cold.index, file), entity)
     script = (
         "import pathlib, sys; from serving.cold.ready import unpacked; "
         "from serving.cold.row_store import RowStore; folder, key = sys.argv[1:]; "
@@ -256,15 +256,15 @@ def test_rows_are_kept_by_all_that_they_depend_on(new_world: Callable[..., Any])
     altered = replace(index, definition_json=f"{index.definition_json} ")
     recreated = replace(index, table_uuid="another")
     committed = replace(index, snapshot_id=index.snapshot_id + 1)
-    key = stored_key(index, file, entity)
+    key = stored_key(file_key(index, file), entity)
     others = [
-        stored_key(index, file, other),
-        stored_key(index, another, entity),
-        stored_key(altered, file, entity),
-        stored_key(recreated, file, entity),
+        stored_key(file_key(index, file), other),
+        stored_key(file_key(index, another), entity),
+        stored_key(file_key(altered, file), entity),
+        stored_key(file_key(recreated, file), entity),
     ]
     assert len({key, *others}) == 5
-    assert stored_key(committed, file, entity) == key
+    assert stored_key(file_key(committed, file), entity) == key
 
 
 def test_what_another_boot_of_the_machine_left_is_deleted(
