@@ -1,11 +1,12 @@
-"""Breaks each safety line in turn, in a copy of the repository, and sees that its test notices.
+"""Breaks each safety line in turn, in copies of the repository, and sees that its test notices.
 
 ``python -m tests.mutants`` breaks them all, ``python -m tests.mutants epoch`` those whose name or test holds
-the word. A fast test keeps the list true to the code.
+the word; ``--jobs`` says how many at a time. A fast test keeps the list true to the code.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -13,7 +14,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Final
 
 from tests.mutation import ROOT, Line, Place, mutated, places
@@ -25,28 +28,46 @@ TEST_SECONDS_MAX: Final = 600
 FAILED: Final = 1  # pytest's exit code for tests that ran and failed; others mean that it could not run them
 
 
-def main(words: Sequence[str]) -> int:
+def main(words: Sequence[str], jobs: int) -> int:
     """Breaks the lines whose name or test holds one of the words, or all; the number that no test noticed."""
     chosen = {name: line for name, line in LINES.items() if _is_chosen(name, line, words)}
-    caught = dict.fromkeys((False, True), 0)
     with tempfile.TemporaryDirectory(prefix="thermocline-mutants-") as folder:
-        copy = Path(folder) / "copy"
-        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*NOT_COPIED))
-        found = places(copy)
-        for name, line in chosen.items():
-            started_at = time.monotonic()
-            is_caught = _is_caught(name, line, found[name], copy)
-            caught[line.is_full] += is_caught
-            took_seconds = time.monotonic() - started_at
-            verdict = "caught  " if is_caught else "SURVIVED"
-            tier = "test-all" if line.is_full else "test    "
-            print(f"{verdict} {tier} {took_seconds:5.0f} s  {name}: {line.test}", flush=True)
-    survivors = len(chosen) - sum(caught.values())
+        copies = _Copies(Path(folder), jobs)
+        with ThreadPoolExecutor(jobs) as threads:
+            verdicts = list(threads.map(copies.is_caught, chosen.items()))
+    caught = [line for line, is_caught in zip(chosen.values(), verdicts, strict=True) if is_caught]
+    by_all = sum(line.is_full for line in caught)
     print(
-        f"{len(chosen) - survivors} of {len(chosen)} caught: {caught[False]} by make test, "
-        f"{caught[True]} by make test-all alone"
+        f"{len(caught)} of {len(chosen)} caught: {len(caught) - by_all} by make test, "
+        f"{by_all} by make test-all alone"
     )
-    return survivors
+    return len(chosen) - len(caught)
+
+
+class _Copies:
+    """Copies of the repository, each with one broken line at a time."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self._free: SimpleQueue[Path] = SimpleQueue()
+        for number in range(count):
+            copy = folder / str(number)
+            shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*NOT_COPIED))
+            self._free.put(copy)
+        self._places = places(copy)
+
+    def is_caught(self, named: tuple[str, Line]) -> bool:
+        name, line = named
+        copy = self._free.get()
+        try:
+            started_at = time.monotonic()
+            is_caught = _is_caught(name, line, self._places[name], copy)
+            took_seconds = time.monotonic() - started_at
+        finally:
+            self._free.put(copy)
+        verdict = "caught  " if is_caught else "SURVIVED"
+        tier = "test-all" if line.is_full else "test    "
+        print(f"{verdict} {tier} {took_seconds:5.0f} s  {name}: {line.test}", flush=True)
+        return is_caught
 
 
 def _is_chosen(name: str, line: Line, words: Sequence[str]) -> bool:
@@ -89,4 +110,8 @@ def _is_passed(name: str, line: Line, copy: Path) -> bool | None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("words", nargs="*", help="of a line's name or its test; all lines without")
+    parser.add_argument("--jobs", type=int, default=2, help="lines broken at the same time")
+    options = parser.parse_args()
+    sys.exit(main(options.words, options.jobs))

@@ -7,9 +7,10 @@ the manifest replaces the old one. A reader that finds the new version in the me
 manifest answers as of then, which is right, and asks again at the next view; if the tailer dies between
 the two, the next one publishes.
 
-A seal ends the active generation and begins an empty one. Pins wait for seals, at most one a second for
-all of them. Generations also end when they are large or old, so that a commit soon frees what it
-contains; neighbours are merged, a little at a time, while more than eight would meet a lookup.
+A seal ends the active generation and begins an empty one. Pins wait for seals: a moment where there are few
+generations or nothing new, else up to a second, for one that they share. Generations also end when they are
+large or old, so that a commit soon frees what it contains; neighbours are merged, a little at a time, while
+more than eight would meet a lookup.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ BEGUN_EARLIER_SECONDS: Final = 60
 
 # Each costs a lookup about a microsecond; lookups were measured with eight.
 GENERATIONS_MAX: Final = 8
+# With so many, a seal is made as soon as a pin asks: a burst of them leaves room before a merge is due.
+GENERATIONS_FEW: Final = GENERATIONS_MAX // 2
 # Half a usual commit interval (60 s): most of what a commit contains is freed with it, at the price of two or
 # three generations between commits.
 GENERATION_SECONDS_MAX: Final = 30.0
@@ -56,7 +59,7 @@ GENERATION_SECONDS_MAX: Final = 30.0
 GENERATION_BYTES_MAX: Final = 256 << 20
 # The file is sparse, so this costs addresses only. It has room for any usual batch (``bytes_needed``).
 MAP_BYTES: Final = 4 * GENERATION_BYTES_MAX
-# Pins wait half of this on average; more seals would only make more generations to merge.
+# With more generations, pins wait half of this on average: each seal makes another one to merge.
 SEAL_SECONDS_MIN: Final = 1.0
 # Leases time out after half a minute and commits come once a minute: looking each second is soon enough.
 UPKEEP_SECONDS: Final = 1.0
@@ -274,7 +277,7 @@ class HotTier:
         """
         now = self._clock.monotonic()
         sealed_at = self._manifest.seal.at if self._manifest.seal else float("-inf")
-        if now - sealed_at >= SEAL_SECONDS_MIN:
+        if now - sealed_at >= SEAL_SECONDS_MIN or self._is_seal_cheap():
             self._leases.look()
             if self._leases.is_seal_wanted(sealed_at) or self._is_active_old(now):  # safety: pin-seal
                 self.seal()
@@ -354,6 +357,10 @@ class HotTier:
         with self._generations[-1].read() as active:
             for key, value in laid_over(stored, records, active):
                 records[key] = value  # noqa: PERF403  one by one: the next may be of the same row
+
+    def _is_seal_cheap(self) -> bool:
+        """Whether it makes no generation, or one of few, so that no pin has to wait to share it."""
+        return not self._generations[-1].records or len(self._generations) <= GENERATIONS_FEW
 
     def _is_active_old(self, now: float) -> bool:
         return now - self._active_since >= GENERATION_SECONDS_MAX and self._generations[-1].records > 0

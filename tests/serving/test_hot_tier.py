@@ -420,7 +420,25 @@ def test_a_pin_reads_the_same_whatever_happens_later(world: World) -> None:
     assert not names & {path.name for path in world.folder.glob("*.mdb")}
 
 
+def test_a_pin_is_sealed_for_at_once_where_there_are_few_generations_or_nothing_is_new(world: World) -> None:
+    for number in range(4 * tier.GENERATIONS_FEW):
+        is_cheap = number % 2 or world.tier.generations <= tier.GENERATIONS_FEW
+        if not number % 2:
+            world.add()
+        pin = hold(world.folder, "profiles", 1, START, world.clock)
+        world.tend_after(0.001)
+        if is_cheap:
+            assert pin.open(0).end == world.tier.end
+        else:
+            with pytest.raises(NotReady):
+                pin.open(0)
+            world.tier.seal()
+
+
 def test_pins_share_a_seal_and_none_takes_one_made_before_it_asked(world: World) -> None:
+    for _ in range(tier.GENERATIONS_FEW):
+        world.add()
+        world.tier.seal()
     world.add(value="one")
     first = hold(world.folder, "profiles", 1, START, world.clock)
     second = hold(world.folder, "profiles", 1, START, world.clock)
@@ -430,12 +448,16 @@ def test_pins_share_a_seal_and_none_takes_one_made_before_it_asked(world: World)
     world.add(value="two")
     world.tend_after(0.5)
     assert world.tier.generations == sealed
-    assert first.open(0).end == second.open(0).end == Seam({**dict.fromkeys(PLACES, 100), P0: 101})
+    assert (
+        first.open(0).end
+        == second.open(0).end
+        == Seam({**dict.fromkeys(PLACES, 100), P0: 101 + tier.GENERATIONS_FEW})
+    )
     with pytest.raises(NotReady):
         third.open(0)
     fourth = hold(world.folder, "profiles", 1, START, world.clock)
     world.tend_after(0.5)
-    assert fourth.open(0).end[P0] == 102
+    assert fourth.open(0).end[P0] == 102 + tier.GENERATIONS_FEW
     first.release()
     second.release()
     fourth.release()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _FACT = typer.Option(metavar="FACT", help="A fact, as printed by the error. Repeat for each fact.")
 SomeTables = Annotated[
-    list[str] | None, typer.Argument(metavar="[TABLE]...", help="Table names, as in [tables.NAME].")
+    list[str] | None, typer.Argument(metavar="TABLE", help="Table names, as in [tables.NAME].")
 ]
 Facts = Annotated[list[str], _FACT]
 OptionalFacts = Annotated[list[str] | None, _FACT]

@@ -21,7 +21,7 @@ from thermocline.errors import BadParameter
 if TYPE_CHECKING:
     from thermocline.client import Client, ExtractJob
 
-app = typer.Typer(no_args_is_help=True, help="Extract tables as files that a server makes.")
+app = typer.Typer(no_args_is_help=True, help="Let a server write extracts to files.")
 
 ServerUrl = Annotated[str, typer.Option(metavar="URL", help="The server.")]
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
@@ -66,7 +66,7 @@ def list_(name: TableName, url: ServerUrl = DEFAULT_URL, as_json: AsJson = False
 
 @app.command()
 def status(name: TableName, job_id: JobId, url: ServerUrl = DEFAULT_URL, as_json: AsJson = False) -> None:
-    """Show how far a job is."""
+    """Show a job's progress."""
     with _client(url) as client:
         job = client.extract_job(name, job_id)
     _show([job], as_json)

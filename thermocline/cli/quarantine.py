@@ -37,7 +37,7 @@ _REASON_CHARACTERS: Final = 200  # of a reason, in a line for people
 Place = tuple[str, int, int]
 Row = Mapping[str, Any]
 Records = Annotated[
-    list[str] | None, typer.Argument(metavar="[TOPIC/PARTITION@OFFSET...]", help="Only these records.")
+    list[str] | None, typer.Argument(metavar="TOPIC/PARTITION@OFFSET", help="Only these records.")
 ]
 
 app = typer.Typer(help="Inspect, replay and delete a table's bad records.", no_args_is_help=True)

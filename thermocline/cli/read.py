@@ -34,7 +34,7 @@ def lookup(
     name: TableName,
     key: Annotated[
         list[str],
-        typer.Argument(metavar="COLUMN=VALUE...", help="Values of the entity columns, or of the whole key."),
+        typer.Argument(metavar="COLUMN=VALUE", help="Values of the entity columns, or of the whole key."),
     ],
     url: Url = None,
     read_after: Annotated[
@@ -134,8 +134,7 @@ def extract(  # noqa: PLR0913, PLR0917  (a command has as many options)
     """Write rows as of one read point to a file or stdout: all, those that match a condition, or changes.
 
     As an Arrow stream, a Parquet file, CSV or JSON lines. CSV and JSON lines are compressed where PATH ends
-    with .gz or .zst. If it fails, no file appears; of what it wrote to stdout, the exit code says that it is
-    not complete.
+    with .gz or .zst. On failure no file appears. Output on stdout is complete only if the exit code is 0.
 
     Example: `thermocline extract profiles --where "app_id = 7" --limit 10 --format jsonl`
     """

@@ -35,7 +35,7 @@ def verify(  # noqa: PLR0913, PLR0917  (a command has as many options)
     context: typer.Context,
     name: TableName,
     key: Annotated[
-        list[str] | None, typer.Argument(metavar="[COLUMN=VALUE...]", help="Further columns of --entity.")
+        list[str] | None, typer.Argument(metavar="COLUMN=VALUE", help="Further columns of --entity.")
     ] = None,
     entity: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN=VALUE...", help="Check only this entity.")

@@ -244,10 +244,10 @@ class NotReady(RequestError):
 class LookupsBusy(RequestError):
     """Too many lookups are waiting for rows that are in files.
 
-    Each API process lets so many entities wait; whose rows are in memory are answered all the same. Waiting
-    longer would make each answer late, and those of callers that have given up as well.
+    Each API process lets a limited number of entities wait for files; those whose rows are in memory are still
+    answered. A longer queue would only delay every answer, including those that nobody waits for any more.
 
-    Nothing was read. Ask again in a moment; where that goes on, raise serving.workers or add servers.
+    Nothing was read. Ask again in a moment. If it keeps happening, raise serving.workers or add servers.
     """
 
     code = "lookups-busy"
@@ -379,7 +379,7 @@ class ReadPointGone(RequestError):
 
 
 class ChangesUnknown(RequestError):
-    """What changed since that read point can't be told any more.
+    """What changed since that read point can't be determined any more.
 
     Changes are read from the log, from the read point's seam on. So the log must still hold all records from
     there on, also the tombstones that compaction drops in time; the read point's snapshot must be in the
@@ -387,13 +387,13 @@ class ChangesUnknown(RequestError):
     replay of quarantined records, no alteration of the definition, no accepted loss, no other topic or
     cluster, no rows by another program, no rollback.
 
-    Nothing was given. Take a full extract; its read point is where the next changes begin.
+    No rows were returned. Take a full extract; its read point is where the next changes begin.
     """
 
     code = "changes-unknown"
     http_status = 410
     exit_code = ExitCode.UNAVAILABLE
-    _what = "what changed in table {table} since that read point can't be told: {detail}"
+    _what = "what changed in table {table} since that read point can't be determined: {detail}"
     _next = "thermocline extract {table}      (without --since: all rows)"
 
     table: str
@@ -424,7 +424,7 @@ class HotBytesExceeded(RequestError):
 class SqlRefused(RequestError):
     """The SQL statement can't be run.
 
-    It is not SQL as DuckDB has it, it names a table or a column that doesn't exist, or it fails on a value.
+    It isn't valid SQL for DuckDB, it names a table or a column that doesn't exist, or it fails on a value.
     The message says where: line and column of the statement, counted from 1.
 
     `thermocline sql` only reads: one SELECT at a time (also FROM, VALUES, WITH, DESCRIBE, SUMMARIZE and
@@ -504,9 +504,9 @@ class LiveViewRefused(RequestError):
     """A live view in Trino that reads hot rows from the server can't be answered exactly.
 
     All of a query's scans must see one state of the hot rows, laid over the snapshot that the view names. The
-    server holds that state while the query reads, and refuses once it can't give the same one again: it was
-    started meanwhile, or the query paused for a minute. It also refuses snapshots that were replaced minutes
-    ago, and hot rows that are behind the log.
+    server holds that state while the query reads, and refuses once it can't return the same one again: it was
+    restarted, or the query paused for a minute. It also refuses snapshots that were replaced minutes ago, and
+    hot rows that are behind the log.
 
     Run the query again. If it is refused again, run thermocline views check.
     """

@@ -139,12 +139,12 @@ class TopicCompacted(SourceError):
     Compaction keeps the newest record of a key and drops those before it. With `partial_updates = true` a
     record leaves columns as they are, which an earlier one set; with `sequence_by` an earlier record may be
     the one that wins. If it is dropped before it is read, nothing shows that. So such a table is neither
-    created nor read from a compacted topic. (With a user that may not describe the topic, it is taken for a
-    compacted one.)
+    created nor read from a compacted topic. (A topic that the user may not describe is assumed to be
+    compacted.)
 
     Set `cleanup.policy=delete` on the topic, with a `retention.ms` that ingest is never behind for. What was
-    compacted before is gone: have the producer send whole rows once, or create the table from a `start`
-    behind it.
+    compacted before is gone: have the producer send whole rows once, or create the table with a `start`
+    after it.
     """
 
     code = "topic-compacted"
