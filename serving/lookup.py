@@ -369,6 +369,7 @@ class TableReader:
         """A snapshot made ready: what lookups in its new files need is loaded before they are switched."""
         if before and before.index.location == index.location:
             reader = before.reader
+            reader.keep_only([*before.index.files, *index.files])
             known = {_warmed(file) for file in before.index.files}
         else:
             reader = self._snapshots.reader()

@@ -1,6 +1,7 @@
 """The server: tailer processes, each for one table or several small ones, and API processes on one port.
 
-The parent only starts them, starts again what dies, and stops them all. Nothing passes through it.
+The parent only starts them, starts again what dies, and stops them all. Nothing passes through it. They are
+forks of a process that has imported all that they run (`serving.preload`), so one that died is back at once.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, Final
 
 from serving.back_off import BackOff
@@ -50,6 +52,8 @@ WATCH_SECONDS: Final = 0.2
 # Requests that run when the server is told to stop may take this long; extracts are broken off then.
 DRAIN_SECONDS: Final = 10
 STOP_SECONDS: Final = DRAIN_SECONDS + 10.0
+# The command's script is run again in each process, and imports the command line.
+PRELOADED: Final = ("thermocline.cli", "serving.preload")
 LOWEST_PRIORITY: Final = 19
 """Of a process; as a number of `os.nice`."""
 
@@ -80,37 +84,36 @@ def serve(settings: Settings, log_level: logs.Level = "info", log_json: bool = F
         definitions = load_definitions(settings)
         for name in definitions:
             forget_status(serving.state_dir / name)
-        with tempfile.TemporaryDirectory(prefix="thermocline-metrics-") as metrics_folder:
-            os.environ[MULTIPROCESS_FOLDER] = metrics_folder  # inherited by the workers
-            endpoint = [] if trino is None else [trino.getsockname()]
-            children = [
-                *(
-                    _Child(_tailer_title(names), _run_tailers, (settings, names, log_level, log_json))
-                    for names in dealt(tuple(definitions), serving.tailers)
-                ),
-                *(
-                    _Child(
-                        f"api {number}",
-                        _run_worker,
-                        (settings, definitions, port.getsockname(), log_level, log_json),
-                    )
-                    for number in range(settings.serving.workers)
-                ),
-                *(
-                    _Child("trino", _run_trino, (settings, definitions, address, log_level, log_json))
-                    for address in endpoint
-                ),
-            ]
-            if settings.serving.rows_ahead:
-                arguments = settings, tuple(definitions), log_level, log_json
-                children.append(_Child("rows", _run_rows, arguments, is_in_background=True))
-            if settings.serving.extract_jobs_dir is not None:
-                children.append(_Child("jobs", _run_jobs, (settings, definitions, log_level, log_json)))
-            try:
-                _watch(children, _url(port), SystemClock())
-            finally:
-                _stop(children)
-                os.environ.pop(MULTIPROCESS_FOLDER, None)
+        held.enter_context(_counted_together())
+        multiprocessing.set_forkserver_preload([*PRELOADED])
+        endpoint = [] if trino is None else [trino.getsockname()]
+        children = [
+            *(
+                _Child(_tailer_title(names), _run_tailers, (settings, names, log_level, log_json))
+                for names in dealt(tuple(definitions), serving.tailers)
+            ),
+            *(
+                _Child(
+                    f"api {number}",
+                    _run_worker,
+                    (settings, definitions, port.getsockname(), log_level, log_json),
+                )
+                for number in range(settings.serving.workers)
+            ),
+            *(
+                _Child("trino", _run_trino, (settings, definitions, address, log_level, log_json))
+                for address in endpoint
+            ),
+        ]
+        if settings.serving.rows_ahead:
+            arguments = settings, tuple(definitions), log_level, log_json
+            children.append(_Child("rows", _run_rows, arguments, is_in_background=True))
+        if settings.serving.extract_jobs_dir is not None:
+            children.append(_Child("jobs", _run_jobs, (settings, definitions, log_level, log_json)))
+        try:
+            _watch(children, _url(port), SystemClock())
+        finally:
+            _stop(children)
     log.info("server stopped")
     return 0
 
@@ -131,6 +134,17 @@ def load_definitions(settings: Settings) -> dict[str, LiveTable]:
     return definitions
 
 
+@contextmanager
+def _counted_together() -> Iterator[None]:
+    """A folder for the metrics of all processes that are started meanwhile."""
+    with tempfile.TemporaryDirectory(prefix="thermocline-metrics-") as folder:
+        os.environ[MULTIPROCESS_FOLDER] = folder
+        try:
+            yield
+        finally:
+            del os.environ[MULTIPROCESS_FOLDER]
+
+
 @dataclass(slots=True)
 class _Child:
     """A process that is to run as long as the server does; or, in the background, from when it is ready."""
@@ -149,8 +163,8 @@ class _Child:
         if self.process is not None and self.process.exitcode is not None:
             self._note_death(now)
         if self.process is None and now >= self.start_at:
-            context = multiprocessing.get_context("spawn")
-            self.process = context.Process(target=self.target, args=self.arguments, name=self.name)
+            forks = multiprocessing.get_context("forkserver")
+            self.process = forks.Process(target=self.target, args=self.arguments, name=self.name)
             self.process.start()
             self.started_at = now
 
@@ -210,7 +224,7 @@ def _tailer_title(names: Sequence[str]) -> str:
 
 def _run_tailers(settings: Settings, names: tuple[str, ...], log_level: logs.Level, log_json: bool) -> None:
     """A tailer process."""
-    from serving.tailers import run_tailers  # noqa: PLC0415  # API workers need none of it
+    from serving.tailers import run_tailers  # noqa: PLC0415  # the parent needs none of it
 
     stop = threading.Event()
     _become_child(log_level, log_json, stop.set)
@@ -232,7 +246,7 @@ def _run_worker(
     log_json: bool,
 ) -> None:
     """An API process."""
-    import uvicorn  # noqa: PLC0415  # the parent and the tailers need neither it nor DuckDB
+    import uvicorn  # noqa: PLC0415  # the parent needs none of these
 
     from serving.app import create_app  # noqa: PLC0415
     from serving.protocol import LookupProtocol  # noqa: PLC0415
@@ -259,10 +273,7 @@ def _run_worker(
     # dead worker's. Of a socket that all share, the first worker to wake would accept a whole burst. uvicorn
     # listens once the app has started up, so no connection waits for a worker that can't answer yet.
     sockets = [_bound(address, socket.SO_REUSEPORT, socket.SO_REUSEADDR)]
-    try:
-        uvicorn.Server(config).run(sockets=sockets)
-    finally:
-        gc.unfreeze()  # modules in C look for what is left at the end
+    uvicorn.Server(config).run(sockets=sockets)
 
 
 def _run_trino(
@@ -308,7 +319,10 @@ def _run_jobs(
 
 
 def _become_child(log_level: logs.Level, log_json: bool, stop: Callable[[], object]) -> None:
-    """Sets up title, logs and signals, and sees to it that nothing outlives the parent."""
+    """Sets up title, logs and signals, and sees to it that nothing outlives the parent.
+
+    Nor the fork server: the parent would take its forks for dead, and start others beside them.
+    """
     entitle(multiprocessing.current_process().name)
     logs.configure(log_level, log_json)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent passes on its own
@@ -317,7 +331,8 @@ def _become_child(log_level: logs.Level, log_json: bool, stop: Callable[[], obje
     assert parent is not None
 
     def follow() -> None:
-        parent.join()
+        fork_server = os.pidfd_open(os.getppid())
+        wait([parent.sentinel, fork_server])
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=follow, name="follow parent", daemon=True).start()

@@ -48,12 +48,12 @@ class _Copies:
     """Copies of the repository, each with one broken line at a time."""
 
     def __init__(self, folder: Path, count: int) -> None:
+        self._places = places()
         self._free: SimpleQueue[Path] = SimpleQueue()
         for number in range(count):
             copy = folder / str(number)
             shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*NOT_COPIED))
             self._free.put(copy)
-        self._places = places(copy)
 
     def is_caught(self, named: tuple[str, Line]) -> bool:
         name, line = named

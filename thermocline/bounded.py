@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Set as AbstractSet
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -37,6 +38,12 @@ class Bounded(Generic[K, V]):
             while self._weight > self._weight_max:
                 self._weight -= self._entries.popitem(last=False)[1][1]
         return value
+
+    def keep_only(self, keys: AbstractSet[K]) -> None:
+        """Lets go of all but what is kept under these keys."""
+        with self._lock:
+            for key in self._entries.keys() - keys:
+                self._weight -= self._entries.pop(key)[1]
 
     def values(self) -> list[V]:
         """All that is kept, that which was used last at the end."""

@@ -97,6 +97,7 @@ class RowsAhead:
                 if is_whole:
                     self._store.mark_whole(file_key(index, file), self._oldest)
             self._done.add(name)
+        reader.keep_only(())  # each file is read once
 
     def _write(self, batch: Sequence[ReadyEntity]) -> bool:
         """Whether the store takes all of them."""

@@ -105,6 +105,10 @@ class ColdRows(Protocol):
         """Loads what lookups in the files need."""
         ...
 
+    def keep_only(self, files: Iterable[ColdFile]) -> None:
+        """Lets go of what was loaded of other files."""
+        ...
+
 
 class Snapshots(Protocol):
     """Where a reader finds the published snapshots of one table."""

@@ -7,7 +7,7 @@ and nothing is scanned. Readers may be used by several threads at once.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -248,6 +248,15 @@ class ColdReader:
             return
         with ThreadPoolExecutor(WARMING_THREADS) as pool:
             list(pool.map(warm, files))
+
+    def keep_only(self, files: Iterable[ColdFile]) -> None:
+        """Closes other files, and forgets their deletes; who still reads one opens it again.
+
+        Each commit and each rewrite replaces some, so that without this they would add up.
+        """
+        kept = [file.data for file in files]
+        self._files.keep_only({data.path for data in kept})
+        self._deletes.keep_only({(one.path, one.offset) for data in kept if (one := data.deletes)})
 
     def _rows_of_file(
         self,

@@ -147,3 +147,34 @@ def test_entities_of_one_row_group_are_read_by_decoding_it_once(
         (row,) = rows_of(reader, index, Entity.of(world.definition, (7, user)))
         assert row[3] == user
     assert decodings == {0: 1}
+
+
+def test_what_only_older_snapshots_have_is_let_go_of_and_is_read_again_where_it_is_asked_for(
+    new_world: Callable[..., Any],
+) -> None:
+    """Each commit replaces deletes, and a rewrite files: what was loaded of them must not add up for ever."""
+    users = [f"u{number}" for number in range(5)]
+    world = new_world(replace(PROFILES, buckets=1))
+    indexes = []
+    for user in users:
+        world.produce(_profile(user, "k"), _value("old"))
+    for user in users:
+        world.produce(_profile(user, "k"), _value("new"))
+        world.commit()
+        world.publish()
+        index = latest(world.cold_folder, "profiles")
+        assert index is not None
+        indexes.append(index)
+    reader, entity = ColdReader(world.io), Entity.of(world.definition, (7, "u0"))
+    for index in indexes:
+        reader.warm([*index.files])
+    newest = [*indexes[-1].files]
+    deletes = [file for file in newest if file.data.deletes]
+    assert deletes
+    assert len(reader._deletes) > len(deletes)
+    reader.keep_only(newest)
+    assert (len(reader._files), len(reader._deletes)) == (len(newest), len(deletes))
+    reader.keep_only(newest[:1])
+    assert len(reader._files) == 1
+    for index in indexes:
+        assert [row[3] for row in rows_of(reader, index, entity)] == ["new"]

@@ -5,7 +5,7 @@ What is decided (what a manifest says, which one is newer, what an index is made
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,6 +111,12 @@ class FakeColdRows:
         """The deleted positions."""
         deletes = file.data.deletes
         return None if deletes is None else self._object(deletes.path)[file.data.path]
+
+    def keep_only(self, files: Iterable[ColdFile]) -> None:
+        """Closes others, which can't be read any more once they are gone."""
+        kept = [file.data for file in files]
+        paths = {data.path for data in kept} | {one.path for data in kept if (one := data.deletes)}
+        self._opened = {path: found for path, found in self._opened.items() if path in paths}
 
     def warm(self, files: Sequence[ColdFile]) -> None:
         """Opens them."""
