@@ -19,10 +19,10 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, Final
 
 from serving.back_off import BackOff
+from serving.forked import Forked
 from serving.hot.disk import try_lock
 from serving.layout import LOCK
 from serving.measures import MULTIPROCESS_FOLDER
@@ -38,7 +38,6 @@ from thermocline.process.title import entitle
 from thermocline.settings import problems_of_exposure
 
 if TYPE_CHECKING:
-    from multiprocessing.process import BaseProcess
     from pathlib import Path
 
     from thermocline.process.clock import Clock
@@ -52,8 +51,6 @@ WATCH_SECONDS: Final = 0.2
 # Requests that run when the server is told to stop may take this long; extracts are broken off then.
 DRAIN_SECONDS: Final = 10
 STOP_SECONDS: Final = DRAIN_SECONDS + 10.0
-# The command's script is run again in each process, and imports the command line.
-PRELOADED: Final = ("thermocline.cli", "serving.preload")
 LOWEST_PRIORITY: Final = 19
 """Of a process; as a number of `os.nice`."""
 
@@ -85,7 +82,6 @@ def serve(settings: Settings, log_level: logs.Level = "info", log_json: bool = F
         for name in definitions:
             forget_status(serving.state_dir / name)
         held.enter_context(_counted_together())
-        multiprocessing.set_forkserver_preload([*PRELOADED])
         endpoint = [] if trino is None else [trino.getsockname()]
         children = [
             *(
@@ -153,27 +149,24 @@ class _Child:
     target: Callable[..., None]
     arguments: tuple[Any, ...]
     is_in_background: bool = False
-    process: BaseProcess | None = None
+    process: Forked | None = None
     started_at: float = 0.0
     start_at: float = 0.0
     back_off: BackOff = field(default_factory=BackOff)
 
     def tend(self, now: float) -> None:
         """Starts the process if it is due; notices when it has died."""
-        if self.process is not None and self.process.exitcode is not None:
-            self._note_death(now)
+        if self.process is not None and self.process.has_ended():
+            self._note_death(self.process, now)
         if self.process is None and now >= self.start_at:
-            forks = multiprocessing.get_context("forkserver")
-            self.process = forks.Process(target=self.target, args=self.arguments, name=self.name)
-            self.process.start()
+            self.process = Forked(self.name, self.target, self.arguments)
             self.started_at = now
 
-    def _note_death(self, now: float) -> None:
-        assert self.process is not None
+    def _note_death(self, process: Forked, now: float) -> None:
         pause_seconds = self.back_off.after(now - self.started_at)
         log.warning(
             "process died and is started again",
-            extra=fields(process=self.name, exit_code=self.process.exitcode, seconds=pause_seconds),
+            extra=fields(process=self.name, exit_code=process.close(), seconds=pause_seconds),
         )
         self.start_at = now + pause_seconds
         self.process = None
@@ -203,14 +196,13 @@ def _watch(children: list[_Child], url: str, clock: Clock) -> None:
 def _stop(children: list[_Child]) -> None:
     processes = [child.process for child in children if child.process is not None]
     for process in processes:
-        process.terminate()
+        process.send(signal.SIGTERM)
     deadline = SystemClock().monotonic() + STOP_SECONDS
     for process in processes:
-        process.join(max(0.0, deadline - SystemClock().monotonic()))
-        if process.exitcode is None:
+        if not process.has_ended(within_seconds=max(0.0, deadline - SystemClock().monotonic())):
             log.warning("process did not stop in time and is killed", extra=fields(process=process.name))
-            process.kill()
-            process.join()
+            process.send(signal.SIGKILL)
+        process.close()
 
 
 def dealt(names: Sequence[str], processes: int) -> list[tuple[str, ...]]:
@@ -319,10 +311,7 @@ def _run_jobs(
 
 
 def _become_child(log_level: logs.Level, log_json: bool, stop: Callable[[], object]) -> None:
-    """Sets up title, logs and signals, and sees to it that nothing outlives the parent.
-
-    Nor the fork server: the parent would take its forks for dead, and start others beside them.
-    """
+    """Sets up title, logs and signals, and sees to it that nothing outlives the parent."""
     entitle(multiprocessing.current_process().name)
     logs.configure(log_level, log_json)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent passes on its own
@@ -331,8 +320,7 @@ def _become_child(log_level: logs.Level, log_json: bool, stop: Callable[[], obje
     assert parent is not None
 
     def follow() -> None:
-        fork_server = os.pidfd_open(os.getppid())
-        wait([parent.sentinel, fork_server])
+        parent.join()
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=follow, name="follow parent", daemon=True).start()

@@ -140,6 +140,24 @@ def test_killed_processes_come_back_and_a_stop_leaves_none(running: tuple[Settin
     _until(lambda: not _is_alive(after["worker_pid"]) and not _is_alive(after["tailer"]["pid"]))
 
 
+def test_the_death_of_the_process_that_forks_ends_no_other_and_they_can_be_stopped_and_started_again(
+    running: tuple[Settings, Any],
+) -> None:
+    settings, process = running
+    _until(lambda: _status(settings).get("tailer", {}).get("pid"))
+    before = _status(settings)
+    os.kill(psutil.Process(before["worker_pid"]).ppid(), signal.SIGKILL)
+    os.kill(before["tailer"]["pid"], signal.SIGKILL)
+    pid = before["tailer"]["pid"]
+    _until(lambda: _status(settings).get("tailer", {}).get("pid", pid) != pid)
+    after = _status(settings)
+    assert after["worker_pid"] == before["worker_pid"]
+    process.terminate()
+    process.join(START_SECONDS_MAX)
+    assert process.exitcode == 0
+    _until(lambda: not _is_alive(after["worker_pid"]) and not _is_alive(after["tailer"]["pid"]))
+
+
 def _title(pid: int) -> str:
     """As `ps` and `top` show it."""
     return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").decode()
@@ -239,7 +257,7 @@ def test_what_dies_at_once_is_started_more_and_more_rarely() -> None:
     for _ in range(4):
         child.tend(now)
         assert child.process is not None
-        child.process.join()
+        assert child.process.has_ended(START_SECONDS_MAX)
         child.tend(now)
         waits.append(child.start_at - now)
         now = child.start_at
