@@ -64,6 +64,6 @@ def _times(figures: dict[str, float]) -> dict[str, float]:
 
 
 def _endpoint(server: Command) -> psutil.Process:
-    children = psutil.Process(server.process.pid).children()
+    children = psutil.Process(server.process.pid).children(recursive=True)
     (found,) = (one for one in children if " trino " in f" {' '.join(one.cmdline())} ")
     return found

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 import threading
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -80,12 +79,11 @@ def test_a_killed_server_leaves_a_failed_job_and_its_next_one_survives_cut_conne
 
 
 def _kill_all(server: Command) -> None:
-    pid = server.process.pid
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    processes = psutil.Process(server.process.pid).children(recursive=True)
     server.kill()
-    for child in children:
-        with suppress(ProcessLookupError):
-            os.kill(int(child), signal.SIGKILL)
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 class _cutting_proxy:  # noqa: N801  (it is used as a function)

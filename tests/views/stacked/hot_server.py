@@ -253,7 +253,11 @@ class Server:
         def is_there() -> bool:
             self._command.check()
             with suppress(psutil.Error):  # one that ends meanwhile
-                found[:] = [one for one in self.process.children() if f": {name}" in " ".join(one.cmdline())]
+                found[:] = [
+                    one
+                    for one in self.process.children(recursive=True)
+                    if f": {name}" in " ".join(one.cmdline())
+                ]
             return bool(found)
 
         self._live.stack.wait_for(is_there, f"the server has the process {name}")
@@ -261,7 +265,7 @@ class Server:
 
     def kill(self) -> None:
         """SIGKILL for the server alone; its processes end with it."""
-        children = self.process.children()
+        children = self.process.children(recursive=True)
         self._command.kill()
         assert not psutil.wait_procs(children, PATIENCE_SECONDS)[1]
 
