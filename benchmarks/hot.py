@@ -128,9 +128,7 @@ class _Hot:
         tailer = psutil.Process(status["pid"])
         parent = tailer.parent()
         assert parent is not None
-        workers = [
-            one for one in parent.children(recursive=True) if " api " in f" {' '.join(one.cmdline())} "
-        ]
+        workers = [one for one in parent.children() if " api " in f" {' '.join(one.cmdline())} "]
         return {
             "hot_records": status["hot_records"],
             "generations": status["generations"],

@@ -191,7 +191,7 @@ def _api_workers(stack: Stack) -> list[psutil.Process]:
     answering = psutil.Process(table["worker_pid"])
     parent = answering.parent()
     assert parent is not None
-    return [one for one in parent.children(recursive=True) if " api " in f" {' '.join(one.cmdline())} "]
+    return [one for one in parent.children() if " api " in f" {' '.join(one.cmdline())} "]
 
 
 def _scans(scan: Any, users: list[tuple[int, str]]) -> dict[str, float]:

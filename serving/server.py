@@ -1,7 +1,7 @@
 """The server: tailer processes, each for one table or several small ones, and API processes on one port.
 
 The parent only starts them, starts again what dies, and stops them all. Nothing passes through it. They are
-forks of a process that has imported all that they run (`serving.preload`), so one that died is back at once.
+forks of a process that has imported all that they run (`serving.preload`), so one that died is back soon.
 """
 
 from __future__ import annotations

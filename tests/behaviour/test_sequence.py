@@ -120,6 +120,7 @@ def test_lookups_extracts_and_verify_show_what_a_dict_does(stack: Stack) -> None
             if number in (1, 2, 4):
                 table.ingest()
                 assert table.looked_up() == table.extracted() == table.scanned() == table.rows
+                assert run(stack, "verify", table.name) == 0
     for table in tables:
         assert run(stack, "verify", table.name) == 0
         counts = table.counts()
