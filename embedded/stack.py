@@ -103,6 +103,7 @@ class Stack:
     its store instead of in the folder. Spark's JVM starts quickly, unless it
     is to be measured: then it is as a user's. With a cluster, Spark's tasks run there.
     Replicas are servers of the same table, which share nothing: each has its own port and state folder.
+    A broker that is handed in runs already, and goes on when the stack has stopped.
     """
 
     def __init__(  # noqa: PLR0913  (each but the first has a default)
@@ -122,11 +123,13 @@ class Stack:
         views_hot: str = "kafka",
         cluster: LocalSparkCluster | None = None,
         replicas: int = 1,
+        kafka: LocalKafka | None = None,
         report: Report = in_silence,
     ) -> None:
         self.folder = folder.absolute()
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.kafka = LocalKafka(self.folder / "kafka", report=report)
+        self.kafka = kafka or LocalKafka(self.folder / "kafka", report=report)
+        self._is_kafka_ours = kafka is None
         self.trino = (
             LocalTrino(self.folder / "trino", memory_gb=trino_gb, report=report) if trino_gb else None
         )
@@ -169,8 +172,9 @@ class Stack:
 
     def start_broker(self) -> None:
         """The broker, with the topic."""
-        self.kafka.start()
-        self.kafka.wait()
+        if self._is_kafka_ours:
+            self.kafka.start()
+            self.kafka.wait()
         self.kafka.create_topic(TOPIC, self._partitions, {"message.timestamp.type": "LogAppendTime"})
 
     def start_trino(self) -> None:
@@ -272,7 +276,8 @@ class Stack:
         self._commands.clear()
         if self.trino:
             self.trino.stop()
-        self.kafka.stop()
+        if self._is_kafka_ours:
+            self.kafka.stop()
 
     def __enter__(self) -> Self:
         return self

@@ -11,6 +11,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from ingest.java import small_jvm
+from tests.brokers import Brokers
 from tests.tier import FULL_VARIABLE, is_full
 from thermocline.settings import CatalogSettings
 
@@ -77,6 +78,14 @@ def jvm() -> Iterator[Any]:
     """One small JVM for all tests of a process: commands and owners of theirs share it."""
     with small_jvm(NO_CATALOG) as view:
         yield view
+
+
+@pytest.fixture(scope="session")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    """The brokers of a process, for one test module after the other."""
+    brokers = Brokers(lambda: tmp_path_factory.mktemp("broker"))
+    yield brokers
+    brokers.stop()
 
 
 class OneServerEach(LoadScopeScheduling):  # type: ignore[misc]

@@ -20,6 +20,7 @@ from ingest.create import create_table
 from ingest.engine import Engine, start_engine
 from ingest.owner import Owner
 from ingest.spark import start_spark
+from tests.brokers import Brokers
 from thermocline.process.clock import SystemClock
 
 
@@ -43,29 +44,32 @@ def new_lake(
 
 @pytest.fixture(scope="module")
 def new_stack(
-    tmp_path_factory: pytest.TempPathFactory, jvm: Any, new_lake: Callable[[str], LocalRestCatalog] | None
+    tmp_path_factory: pytest.TempPathFactory,
+    jvm: Any,
+    brokers: Brokers,
+    new_lake: Callable[[str], LocalRestCatalog] | None,
 ) -> Iterator[Callable[..., Stack]]:
-    """Makes a started stack: its own broker, catalog and table; all are stopped with the module.
+    """Makes a started stack: its own catalog and table, and a broker that nobody else has until it stops.
 
-    It ingests on the local engine, unless another one is asked for. The catalog has the stack's name: a Spark
+    All stop with the module. A stack of which the broker is to be broken or changed has one of its own. It
+    ingests on the local engine, unless another one is asked for. The catalog has the stack's name: a Spark
     session keeps the first catalog that it met by a name.
     """
-    stacks: list[Stack] = []
+    with ExitStack() as undo:
 
-    def start(name: str, **options: object) -> Stack:
-        folder = tmp_path_factory.mktemp(name)
-        options = {"engine": "local", **options}
-        if new_lake is not None:
-            options |= {"engine": "local", "rest": new_lake(folder.name)}
-        stack = Stack(folder, catalog=name, **options)  # type: ignore[arg-type]
-        stacks.append(stack)
-        stack.start_broker()
-        create_table(stack.settings, TABLE)
-        return stack
+        def start(name: str, *, has_own_broker: bool = False, **options: object) -> Stack:
+            folder = tmp_path_factory.mktemp(name)
+            options = {"engine": "local", **options}
+            if new_lake is not None:
+                options |= {"engine": "local", "rest": new_lake(folder.name)}
+            if not has_own_broker:
+                options["kafka"] = undo.enter_context(brokers.lent())
+            stack = undo.enter_context(Stack(folder, catalog=name, **options))  # type: ignore[arg-type]
+            stack.start_broker()
+            create_table(stack.settings, TABLE)
+            return stack
 
-    yield start
-    for stack in stacks:
-        stack.stop()
+        yield start
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from confluent_kafka import Producer
 from embedded.stack import Stack
 from ingest.owner import Owner
 from serving import private
+from tests.brokers import Brokers
 from tests.thermocline.registry_server import RegistryServer
 from thermocline.cli import entry
 from thermocline.errors import ExitCode, RegistryUnreachable
@@ -103,15 +104,16 @@ def registry() -> Iterator[RegistryServer]:
 
 
 @pytest.fixture
-def stack(tmp_path: Any, jvm: Any, registry: RegistryServer) -> Iterator[Stack]:
-    stack = Stack(tmp_path, catalog="avro", engine="local")
-    base = stack.config_path.read_text().partition("[tables.")[0]
-    stack.config_path.write_text(base + SECTION.replace("URL", registry.url))
-    stack.settings = load_settings(stack.config_path)
-    stack.start_broker()
-    stack.kafka.create_topic(NAME, 1)
-    yield stack
-    stack.stop()
+def stack(tmp_path: Any, jvm: Any, brokers: Brokers, registry: RegistryServer) -> Iterator[Stack]:
+    with (
+        brokers.lent() as kafka,
+        Stack(tmp_path, catalog="avro", engine="local", kafka=kafka) as stack,
+    ):
+        base = stack.config_path.read_text().partition("[tables.")[0]
+        stack.config_path.write_text(base + SECTION.replace("URL", registry.url))
+        stack.settings = load_settings(stack.config_path)
+        kafka.create_topic(NAME, 1)
+        yield stack
 
 
 def test_records_are_read_by_their_writers_schemas_and_held_back_while_these_are_unknown(

@@ -20,6 +20,7 @@ from embedded.stack import Stack
 from ingest.engine import start_engine
 from ingest.owner import Owner
 from serving import private
+from tests.brokers import Brokers
 from tests.docs.examples import EXAMPLES, Example
 from tests.thermocline.registry_server import RegistryServer
 from tests.tier import is_full
@@ -50,21 +51,24 @@ def registry() -> Iterator[RegistryServer]:
 def stack(
     tmp_path_factory: pytest.TempPathFactory,
     jvm: Any,
+    brokers: Brokers,
     registry: RegistryServer,
     request: pytest.FixtureRequest,
 ) -> Iterator[Stack]:
     engine: str = request.param
-    stack = Stack(tmp_path_factory.mktemp("formats"), catalog=f"examples_{engine}", engine=engine)
-    base = stack.config_path.read_text().partition("[tables.")[0]
-    section = f'\n[registry]\nurl = "{registry.url}"\n'
-    stack.config_path.write_text(base + section + "".join(example.toml for example in SHOWN))
-    stack.settings = load_settings(stack.config_path)
-    stack.start_broker()
-    for example in SHOWN:
-        stack.kafka.create_topic(example.settings.topics[0], 1)
-        assert entry.run(["--config", str(stack.config_path), "table", "create", example.name]) == 0
-    yield stack
-    stack.stop()
+    folder = tmp_path_factory.mktemp("formats")
+    with (
+        brokers.lent() as kafka,
+        Stack(folder, catalog=f"examples_{engine}", engine=engine, kafka=kafka) as stack,
+    ):
+        base = stack.config_path.read_text().partition("[tables.")[0]
+        section = f'\n[registry]\nurl = "{registry.url}"\n'
+        stack.config_path.write_text(base + section + "".join(example.toml for example in SHOWN))
+        stack.settings = load_settings(stack.config_path)
+        for example in SHOWN:
+            kafka.create_topic(example.settings.topics[0], 1)
+            assert entry.run(["--config", str(stack.config_path), "table", "create", example.name]) == 0
+        yield stack
 
 
 def test_each_example_reads_the_same_before_and_after_its_commit(

@@ -26,6 +26,7 @@ from pyiceberg.table import Table
 from embedded.stack import Stack
 from ingest.owner import Owner
 from serving import private
+from tests.brokers import Brokers
 from thermocline.cli import entry
 from thermocline.errors import ExitCode
 from thermocline.iceberg.catalog import definition_of, load_table, open_catalog
@@ -74,13 +75,14 @@ Rows = dict[str, dict[str, Any]]
 
 
 @pytest.fixture
-def stack(tmp_path: Any, jvm: Any) -> Iterator[Stack]:
-    stack = Stack(tmp_path, catalog="nested", engine="local")
-    configure(stack, SECTION)
-    stack.start_broker()
-    stack.kafka.create_topic(NAME, 1)
-    yield stack
-    stack.stop()
+def stack(tmp_path: Any, jvm: Any, brokers: Brokers) -> Iterator[Stack]:
+    with (
+        brokers.lent() as kafka,
+        Stack(tmp_path, catalog="nested", engine="local", kafka=kafka) as stack,
+    ):
+        configure(stack, SECTION)
+        kafka.create_topic(NAME, 1)
+        yield stack
 
 
 def test_nested_values_are_those_of_the_records_wherever_they_are_read(stack: Stack) -> None:

@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 
 from embedded.stack import Stack
 from tests.behaviour.told import KEYS, Row, ToldTable, told_stack
+from tests.brokers import Brokers
 from thermocline.cli import entry
 from thermocline.errors import ExitCode
 from thermocline.rules.decode.debezium import UNAVAILABLE
@@ -92,8 +93,9 @@ class Told(ToldTable):
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory, jvm: Any) -> Iterator[Stack]:
-    with told_stack(tmp_path_factory.mktemp("partial"), "partial", SECTIONS, TABLES) as stack:
+def stack(tmp_path_factory: pytest.TempPathFactory, jvm: Any, brokers: Brokers) -> Iterator[Stack]:
+    folder = tmp_path_factory.mktemp("partial")
+    with brokers.lent() as kafka, told_stack(folder, "partial", SECTIONS, TABLES, kafka) as stack:
         yield stack
 
 

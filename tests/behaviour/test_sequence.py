@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 
 from embedded.stack import Stack
 from tests.behaviour.told import KEYS, Row, ToldTable, told_stack
+from tests.brokers import Brokers
 from thermocline.cli import entry
 from thermocline.errors import ExitCode
 from thermocline.iceberg.catalog import load_table, open_catalog
@@ -101,8 +102,9 @@ class Told(ToldTable):
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory, jvm: Any) -> Iterator[Stack]:
-    with told_stack(tmp_path_factory.mktemp("sequence"), "sequence", SECTIONS, TABLES) as stack:
+def stack(tmp_path_factory: pytest.TempPathFactory, jvm: Any, brokers: Brokers) -> Iterator[Stack]:
+    folder = tmp_path_factory.mktemp("sequence")
+    with brokers.lent() as kafka, told_stack(folder, "sequence", SECTIONS, TABLES, kafka) as stack:
         yield stack
 
 

@@ -57,7 +57,7 @@ Err = Callable[[], str]
 @pytest.fixture(scope="module")
 def stack(new_stack: Callable[..., Stack]) -> Stack:
     """One broker and one catalog for all tables of this module."""
-    return new_stack("stops", partitions=1, buckets=2)
+    return new_stack("stops", has_own_broker=True, partitions=1, buckets=2)
 
 
 @pytest.fixture(scope="module")

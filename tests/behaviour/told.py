@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pyarrow as pa
 
+from embedded.broker import LocalKafka
 from embedded.stack import Stack
 from ingest.owner import Owner
 from serving import private
@@ -64,9 +65,11 @@ class ToldTable:
 
 
 @contextmanager
-def told_stack(folder: Path, catalog: str, sections: Iterable[str], topics: Sequence[str]) -> Iterator[Stack]:
-    """A stack with a broker, these topics and these tables in its configuration, which are not created."""
-    stack = Stack(folder, catalog=catalog, engine="local")
+def told_stack(
+    folder: Path, catalog: str, sections: Iterable[str], topics: Sequence[str], kafka: LocalKafka
+) -> Iterator[Stack]:
+    """A stack on a broker, with these topics and these tables in its configuration, which are not created."""
+    stack = Stack(folder, catalog=catalog, engine="local", kafka=kafka)
     base = stack.config_path.read_text().partition("[tables.")[0]
     stack.config_path.write_text(base + "".join(sections))
     stack.settings = load_settings(stack.config_path)

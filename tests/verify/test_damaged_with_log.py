@@ -21,6 +21,7 @@ from ingest.ownership import own_table
 from tests.behaviour.live import KEYED, Live
 from tests.behaviour.test_quarantine import LARGE, Scores
 from tests.behaviour.topic import APP, key_bytes
+from tests.brokers import Brokers
 from tests.transactions import wait_for_markers
 from tests.verify.damage import Damage, Json, kept_as_it_was, part
 from thermocline.errors import ExitCode, ForeignSnapshot, OffsetsGone, TopicReplaced
@@ -36,12 +37,10 @@ NO_KEY = 'key = []\nkey_from = "value"'
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory, jvm: Any) -> Iterator[Stack]:
+def stack(tmp_path_factory: pytest.TempPathFactory, jvm: Any, brokers: Brokers) -> Iterator[Stack]:
     """A broker; tables and topics are the tests' own."""
-    with Stack(
-        tmp_path_factory.mktemp("verify"), partitions=1, buckets=2, catalog="verify", engine="local"
-    ) as stack:
-        stack.start_broker()
+    folder = tmp_path_factory.mktemp("verify")
+    with brokers.lent() as kafka, Stack(folder, catalog="verify", engine="local", kafka=kafka) as stack:
         yield stack
 
 

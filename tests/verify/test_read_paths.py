@@ -24,6 +24,7 @@ from ingest.java import small_jvm
 from tests.behaviour.armed import armed_by, has_fired
 from tests.behaviour.live import Live, wait_for
 from tests.behaviour.topic import APP
+from tests.brokers import Brokers
 from tests.failpoints.arming import arm
 from thermocline.cli import entry
 from thermocline.cli.verify_read_paths import open_read_paths
@@ -52,29 +53,30 @@ USERS = 12
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+def live(tmp_path_factory: pytest.TempPathFactory, brokers: Brokers) -> Iterator[Live]:
     """A table of several batches with keys in several of them, tombstones, bad records, and a hot tail.
 
     User 3 was deleted by a commit, user 5 is deleted beyond the seam; the key of user 9 is in two partitions.
     """
-    with Stack(
-        tmp_path_factory.mktemp("reads"), partitions=1, buckets=2, catalog="reads", engine="local"
-    ) as stack:
-        stack.start_broker()
-        with small_jvm(stack.settings.catalog):
-            live = Live(stack, "reads")
-            live.write(range(USERS), "first")
-            live.ingest()
-            live.write(range(6), "second")
-            live.topic.send((APP, "u9", "plan"), "elsewhere", 0)
-            live.write([3], None)
-            live.topic.send_raw(b"{", b"bad")
-            live.topic.flush()
-            live.ingest()
-            live.write(range(4, 8), "third")
-            live.write([5], None)
-            live.write([90], "new")
-            yield live
+    folder = tmp_path_factory.mktemp("reads")
+    with (
+        brokers.lent() as kafka,
+        Stack(folder, catalog="reads", engine="local", kafka=kafka) as stack,
+        small_jvm(stack.settings.catalog),
+    ):
+        live = Live(stack, "reads")
+        live.write(range(USERS), "first")
+        live.ingest()
+        live.write(range(6), "second")
+        live.topic.send((APP, "u9", "plan"), "elsewhere", 0)
+        live.write([3], None)
+        live.topic.send_raw(b"{", b"bad")
+        live.topic.flush()
+        live.ingest()
+        live.write(range(4, 8), "third")
+        live.write([5], None)
+        live.write([90], "new")
+        yield live
 
 
 def verified(
