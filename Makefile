@@ -7,6 +7,9 @@ SOURCES = $(wildcard embedded thermocline ingest maintenance serving verify view
 LOCK = CUSTOM_COMPILE_COMMAND="make lock" $(RUN) -m piptools compile --quiet --generate-hashes --allow-unsafe \
 	--strip-extras --no-emit-options --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 
+# Tests and the demo start hundreds of processes, and each would compile everything again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all check format bench mutants torture docs bootstrap lock clean
 

@@ -94,7 +94,8 @@ def make_environment() -> None:
     quiet = ["--no-input", "--disable-pip-version-check"]
     run([str(PYTHON), "-m", "pip", "install", *quiet, *locked(BUILD_LOCK)], ADVICE)
     # PySpark comes as source alone. Its build uses the setuptools just installed, whose hash is locked too.
-    install("--no-build-isolation", *locked(ALL_LOCK))
+    # Compiled here, once: where Python must not write what it compiles, each process would compile it again.
+    install("--no-build-isolation", "--compile-bytecode", *locked(ALL_LOCK))
     say("installing this project into it, editable")
     install("--no-build-isolation", "--no-deps", "--editable", ".")
 
