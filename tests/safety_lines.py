@@ -235,6 +235,7 @@ LINES: Final[dict[str, Line]] = {
     "overlay-extract": Line("an extract leaves out rows that have hot records", NEVER, "serving/test_extract.py"),
     "overlay-extract-deletes": Line("an extract leaves out the table's deleted rows", NEVER, "serving/test_extract.py"),
     "where-after-overlay": Line("a hot row hides the cold one of its key from a condition, though it does not match itself", ("hot.keys", "hot.keys.slice(0, 0 if self._matches is not None else None)"), "serving/test_where.py::test_a_hot_row_hides_the_cold_one_whether_it_matches_or_not"),
+    "where-null": Line("whether a value is null is asked of the row, not of its file's statistics", ("CoalesceOperator(column.isnull(), ConstantExpression(False))", "column.isnull()"), "serving/test_where.py::test_a_text_is_not_null_where_all_others_of_its_row_group_are"),
     "where-all-of-it": Line("no part of a condition is left out because it isn't known", NEVER, "serving/test_where.py::test_what_is_no_condition_is_refused_with_the_reason"),
     "since-seam": Line("changes are of all keys that had a record from the seam of the read point on, also of those committed since", ("self._since", "self._cold.index.seam"), "serving/test_changes.py::test_changes_make_the_later_extract_of_the_earlier_one"),
     "since-history": Line("and are refused where something else than the log went into the table", NEVER, "serving/test_private.py::test_changes_that_history_or_log_do_not_tell_are_refused_with_the_reason"),

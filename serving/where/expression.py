@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import and_, eq, ge, gt, le, lt, ne, or_
 from typing import Any, Final
 
-from duckdb import ColumnExpression, ConstantExpression, Expression, FunctionExpression
+from duckdb import CoalesceOperator, ColumnExpression, ConstantExpression, Expression, FunctionExpression
 
 from serving.where.predicate import (
     Comparison,
@@ -56,7 +56,9 @@ def expression_of(predicate: Predicate, names: Mapping[str, str]) -> Expression:
         case Like(_, pattern):
             return FunctionExpression(_LIKE, column, ConstantExpression(pattern))
         case IsNull():
-            return column.isnull()
+            # Alone, it would be asked of the files' statistics, and by these DuckDB (2.0.0) takes a text that
+            # is the same in all rows of a row group but those without one, and has no dictionary, for null.
+            return CoalesceOperator(column.isnull(), ConstantExpression(False))  # safety: where-null
 
 
 def _constant(column: Column, value: Value) -> Expression:

@@ -85,7 +85,7 @@ def _profile(user: str, key: str) -> dict[str, Any]:
     return {"app_id": 7, "user_id": user, "key": key}
 
 
-def _value(text: str) -> dict[str, Any]:
+def _value(text: str | None) -> dict[str, Any]:
     return {"value": text, "updated_at": "2026-01-02T03:04:05Z"}
 
 
@@ -259,6 +259,24 @@ def test_a_hot_row_hides_the_cold_one_whether_it_matches_or_not(
     world.tail()
     for where, keys in (("value = 'cold'", ["same"]), ("value = 'hot'", ["changed"])):
         assert [row["key"] for row in _rows(table, Wanted(["key"], where))] == keys
+
+
+def test_a_text_is_not_null_where_all_others_of_its_row_group_are(
+    served: Callable[..., tuple[Any, ServedTable]],
+) -> None:
+    """Goal: the files' statistics mislead nobody: the least and the greatest value are the same there.
+
+    Method: a column of many values, which is therefore stored without a dictionary, until its last rows.
+    """
+    world, table = served()
+    for number in range(24):  # three row groups
+        world.produce(_profile("u1", f"k{number:02}"), _value(f"v{number}" if number < 17 else None))
+    world.commit()
+    world.publish()
+    table.refresh()
+    for where, numbers in (("value IS NULL", range(17, 24)), ("value IS NOT NULL", range(17))):
+        found = _rows(table, Wanted(["key"], where))
+        assert sorted(row["key"] for row in found) == [f"k{number:02}" for number in numbers]
 
 
 def test_a_condition_on_the_key_leaves_few_buckets_and_files() -> None:
