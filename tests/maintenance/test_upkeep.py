@@ -68,7 +68,7 @@ def _of_version(settings: Settings, format_version: int) -> Settings:
     return settings.model_copy(update={"tables": {NAME: table}})
 
 
-@pytest.mark.parametrize("kept", [2, 3], indirect=True)
+@pytest.mark.parametrize("kept", [pytest.param(2, marks=pytest.mark.full), 3], indirect=True)
 def test_rewrites_land_between_batches_and_the_table_says_the_same(kept: Kept) -> None:
     for _ in range(30):
         kept.batch()
@@ -92,7 +92,7 @@ def test_rewrites_land_between_batches_and_the_table_says_the_same(kept: Kept) -
     assert seams == sorted(seams, key=lambda seam: seam[NAME, 0])
 
 
-@pytest.mark.parametrize("kept", [2, 3], indirect=True)
+@pytest.mark.parametrize("kept", [pytest.param(2, marks=pytest.mark.full), 3], indirect=True)
 def test_manifests_are_put_in_order_of_buckets_and_the_table_says_the_same(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,6 +63,7 @@ def test_live_views_of_every_type_are_what_was_written_before_and_after_a_commit
         live.shown("live")
 
 
+@pytest.mark.full
 def test_records_that_set_only_some_columns_show_the_others_as_the_cold_row_has_them(stack: Stack) -> None:
     """Goal: both live views complete such rows, by key too; over cold rows, over hot ones, and over none.
 
