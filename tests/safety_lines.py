@@ -179,7 +179,7 @@ LINES: Final[dict[str, Line]] = {
     "partial-compacted": Line("no column is lost with a record that compaction dropped", NEVER, "thermocline/test_identity.py::test_partial_updates_are_not_read_from_topics_that_are_compacted"),
     "replay-newer-partial": Line("a record whose columns a newer one left as they are is not called superseded", NEVER, "ingest/test_replay.py::test_a_newer_record_that_sets_only_some_columns_settles_nothing"),
     # Answers given before the framework.
-    "direct-plain": Line("a request that waits for records is not answered before they are there", ("|thermocline-read-after", ""), "serving/test_protocol.py::test_whatever_is_sent_both_ways_answer_the_same_bytes_and_count_the_same"),
+    "direct-plain": Line("a request that waits for records is not answered before they are there", ("|thermocline-read-after", ""), "serving/test_protocol.py::test_what_a_header_asks_for_is_done_also_where_the_rows_are_known"),
     "direct-within-request": Line("bytes within a request are not taken for another one", ("self._is_within_request", "False"), "serving/test_protocol.py::test_a_request_that_comes_before_the_last_one_is_answered_waits_for_its_turn"),
     "direct-in-order": Line("answers come in the order of their requests", ("_is_pending(self.cycle)", "False"), "serving/test_protocol.py::test_a_request_that_comes_before_the_last_one_is_answered_waits_for_its_turn"),
     "direct-back-pressure": Line("answers do not pile up for a client that does not read", ("self.flow.write_paused", "False"), "serving/test_protocol.py::test_nothing_is_written_to_a_client_that_does_not_read"),

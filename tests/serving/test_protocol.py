@@ -236,12 +236,16 @@ def _request(chance: random.Random) -> bytes:
     usual = [f"app_id=7&user_id=u{user}", f"user_id=u{user}&key={chance.choice('abcdef')}&app_id=7"]
     query = chance.choice([*usual * 6, *QUERIES])
     headers = chance.sample([*HEADERS[:PLAIN_HEADERS] * 6, *HEADERS], chance.choice([0, 1, 2, 3]))
-    body = b"x" * 5 if "Content-Length: 5" in headers else b""
-    if "Transfer-Encoding: chunked" in headers:
+    if CHUNKED in headers:
         headers = [one for one in headers if not one.startswith("Content-Length")]
-        body = b"2\r\nab\r\n0\r\n\r\n"
     lines = [f"{method} /v1/tables/{table}/rows?{query} HTTP/{version}", "Host: x", *headers]
-    return "\r\n".join([*lines, "", ""]).encode() + body
+    return "\r\n".join([*lines, "", ""]).encode() + _body(headers)
+
+
+def _body(headers: Sequence[str]) -> bytes:
+    if CHUNKED in headers:
+        return b"2\r\nab\r\n0\r\n\r\n"
+    return b"x" * 5 if "Content-Length: 5" in headers else b""
 
 
 QUERIES: Final = (
@@ -262,6 +266,7 @@ QUERIES: Final = (
     "user_id=u1?&app_id=7",
 )
 
+CHUNKED: Final = "Transfer-Encoding: chunked"
 PLAIN_HEADERS: Final = 7
 HEADERS: Final = (
     "Accept: */*",
@@ -283,7 +288,7 @@ HEADERS: Final = (
     "Proxy-Connection: close",
     "Content-Length: 5",
     "Content-Length: 0",
-    "Transfer-Encoding: chunked",
+    CHUNKED,
     "Thermocline-Read-After: profiles/0@0",
     "thermocline-read-after: profiles/0@99999",
     "Thermocline-Read-After: nonsense",
@@ -302,6 +307,22 @@ def _parts(content: Sequence[bytes], chance: random.Random, connection: Connecti
         return [whole]
     place = cuts.randrange(len(whole))
     return [part for part in (whole[:place], whole[place:]) if part]
+
+
+def test_what_a_header_asks_for_is_done_also_where_the_rows_are_known(served: SimpleNamespace) -> None:
+    async def drive() -> None:
+        for header in HEADERS:
+            answers = []
+            for kind in (HttpToolsProtocol, LookupProtocol):
+                connection = Connection(kind, served.app)
+                await connection.send(PLAIN.encode())
+                request = PLAIN.replace("Host: x", f"Host: x\r\n{header}").encode() + _body([header])
+                answers.append((await connection.send(request), connection.wire.is_closed))
+                connection.end()
+            assert answers[0] == answers[1], header
+
+    asyncio.run(drive())
+    assert served.direct[True] > PLAIN_HEADERS
 
 
 def test_a_plain_request_is_answered_as_its_bytes_arrive_also_after_one_that_was_not(
