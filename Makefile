@@ -42,7 +42,7 @@ format: bootstrap ## Format the code and fix what can be fixed
 bench: bootstrap ## Run the benchmarks; each prints one line of JSON
 	@for benchmark in benchmarks/[a-z]*.py; do $(RUN) -m benchmarks.$$(basename $$benchmark .py) $(ARGS) || exit 1; done
 
-mutants: bootstrap ## Remove each safety line in turn and see that a test notices; more than an hour (ARGS=epoch)
+mutants: bootstrap ## Remove each safety line in turn and see that a test notices; up to an hour (ARGS=epoch)
 	@$(RUN) -m tests.mutants $(ARGS)
 
 torture: bootstrap ## Break and kill everything for a while, compare every answer (SECONDS=1800 SEED=1 ARGS="--report PATH")
