@@ -64,6 +64,7 @@ class LookupProtocol(HttpToolsProtocol):
         assert isinstance(config.app, Requests)
         self._requests = config.app
         self._is_within_request = False
+        self._answered_at = 0.0
         self._default_headers: tuple[object, bytes] = None, b""
 
     def data_received(self, data: bytes) -> None:
@@ -74,7 +75,7 @@ class LookupProtocol(HttpToolsProtocol):
             if answer is None:
                 break
             self.transport.write(answer)
-            self.on_response_complete()
+            self._note_answered()
             data = data[length:]
         if data:
             super().data_received(data)
@@ -88,6 +89,24 @@ class LookupProtocol(HttpToolsProtocol):
         """Its last one."""
         self._is_within_request = False
         super().on_message_complete()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Closes a connection that was idle for long enough; one that was not, when it will have been."""
+        left = self._answered_at + self.timeout_keep_alive - self.loop.time()
+        if left > 0:
+            self._look_again_after(left)
+        else:
+            super().timeout_keep_alive_handler()
+
+    def _note_answered(self) -> None:
+        """As `on_response_complete`, but a timer that is set stays: another one each time costs more."""
+        self.server_state.total_requests += 1
+        self._answered_at = self.loop.time()
+        if self.timeout_keep_alive_task is None and not self.transport.is_closing():
+            self._look_again_after(self.timeout_keep_alive)
+
+    def _look_again_after(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
 
     def _is_free(self) -> bool:
         """Whether a request that comes now is the only one, and its answer can be written now."""

@@ -71,7 +71,7 @@ def places(root: Path = ROOT) -> dict[str, Place]:
 def mutated(text: str, number: int, mutation: Mutation) -> str:
     """A module with its statement at a line mutated. Raises ValueError where it can't be."""
     code = _MARK.sub("", text)
-    node, following = _statement_at(_parsed(code), number)
+    node, following = _statement_at(code, number)
     source = _Source(code)
     if isinstance(mutation, tuple):
         start, end = source.start(node), source.end_of_head(node)
@@ -100,22 +100,27 @@ def _marks(file: str, text: str) -> Iterator[tuple[str, Place]]:
                 yield name, Place(file, at + 1, _MARK.sub("", lines[at]).strip())
 
 
-@lru_cache(maxsize=1)
-def _parsed(code: str) -> ast.Module:
-    return ast.parse(code)
-
-
 Statement = ast.stmt | ast.ExceptHandler
 
 
-def _statement_at(tree: ast.Module, number: int) -> tuple[Statement, Statement | None]:
-    """The statement whose line, or whose head's, it is, and the one that follows it in its block."""
-    for parent in ast.walk(tree):
+@lru_cache(maxsize=1)
+def _statements(code: str) -> list[tuple[range, Statement, Statement | None]]:
+    """Of each statement the lines of its head, itself, and the one that follows it in its block."""
+    found = []
+    for parent in ast.walk(ast.parse(code)):
         for name in ("body", "orelse", "finalbody", "handlers"):
             block = getattr(parent, name, [])
-            for index, node in enumerate(block if isinstance(block, list) else []):
-                if node.lineno <= number <= _last_line_of_head(node):
-                    return node, block[index + 1] if index + 1 < len(block) else None
+            nodes: list[Statement] = block if isinstance(block, list) else []
+            for node, following in zip(nodes, [*nodes[1:], None], strict=False):
+                found.append((range(node.lineno, _last_line_of_head(node) + 1), node, following))
+    return found
+
+
+def _statement_at(code: str, number: int) -> tuple[Statement, Statement | None]:
+    """The statement whose line, or whose head's, it is, and the one that follows it in its block."""
+    for lines, node, following in _statements(code):
+        if number in lines:
+            return node, following
     raise ValueError(f"no statement at line {number}")
 
 

@@ -444,6 +444,26 @@ def test_a_server_ends_idle_connections_that_were_answered_the_short_way(served:
     open_.close()
 
 
+def test_only_a_connection_that_was_not_asked_since_its_timer_was_set_is_ended(
+    served: SimpleNamespace,
+) -> None:
+    async def drive() -> None:
+        connection = Connection(LookupProtocol, served.app, timeout_keep_alive=600)
+        await connection.send(PLAIN.encode())
+        await connection.send(PLAIN.encode())
+        assert served.direct[True] == 1
+        protocol = connection.protocol
+        protocol.timeout_keep_alive_handler()
+        assert not connection.wire.is_closed
+        assert protocol.timeout_keep_alive_task is not None, "it rings again"
+        protocol.timeout_keep_alive = 0
+        protocol.timeout_keep_alive_handler()
+        assert connection.wire.is_closed
+        connection.end()
+
+    asyncio.run(drive())
+
+
 def _asked(address: Any) -> socket.socket:
     """A connection over which plain requests were answered, the last of them the short way."""
     connection = socket.create_connection(address)
