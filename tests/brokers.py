@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from embedded.broker import LocalKafka
@@ -18,29 +18,22 @@ class Brokers:
 
     def __init__(self, new_folder: Callable[[], Path]) -> None:
         self._new_folder = new_folder
+        self._running = ExitStack()
         self._free: list[LocalKafka] = []
 
     @contextmanager
     def lent(self) -> Iterator[LocalKafka]:
-        """A broker without topics, which nobody else has."""
-        if self._free:
-            kafka = self._free.pop()
-        else:
-            kafka = LocalKafka(self._new_folder())
-            kafka.start()
-            kafka.wait()
-        try:
-            yield kafka
-            _delete_topics(kafka)
-        except BaseException:
-            kafka.stop()
-            raise
+        """A broker without topics, which nobody else has; one that can't be emptied isn't lent again."""
+        kafka = (
+            self._free.pop() if self._free else self._running.enter_context(LocalKafka(self._new_folder()))
+        )
+        yield kafka
+        _delete_topics(kafka)
         self._free.append(kafka)
 
     def stop(self) -> None:
-        """Ends those that were given back."""
-        for kafka in self._free:
-            kafka.stop()
+        """Ends them all."""
+        self._running.close()
 
 
 def _delete_topics(kafka: LocalKafka) -> None:

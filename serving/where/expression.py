@@ -56,8 +56,8 @@ def expression_of(predicate: Predicate, names: Mapping[str, str]) -> Expression:
         case Like(_, pattern):
             return FunctionExpression(_LIKE, column, ConstantExpression(pattern))
         case IsNull():
-            # Alone, it would be asked of the files' statistics, and by these DuckDB (2.0.0) takes a text that
-            # is the same in all rows of a row group but those without one, and has no dictionary, for null.
+            # A plain IS NULL is answered from a row group's statistics. By these, DuckDB (2.0.0) takes a
+            # column of text or bytes without a dictionary for all nulls where its values are all the same.
             return CoalesceOperator(column.isnull(), ConstantExpression(False))  # safety: where-null
 
 

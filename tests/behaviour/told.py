@@ -69,14 +69,10 @@ def told_stack(
     folder: Path, catalog: str, sections: Iterable[str], topics: Sequence[str], kafka: LocalKafka
 ) -> Iterator[Stack]:
     """A stack on a broker, with these topics and these tables in its configuration, which are not created."""
-    stack = Stack(folder, catalog=catalog, engine="local", kafka=kafka)
-    base = stack.config_path.read_text().partition("[tables.")[0]
-    stack.config_path.write_text(base + "".join(sections))
-    stack.settings = load_settings(stack.config_path)
-    stack.start_broker()
-    for name in topics:
-        stack.kafka.create_topic(name, 2)
-    try:
+    with Stack(folder, catalog=catalog, engine="local", kafka=kafka) as stack:
+        base = stack.config_path.read_text().partition("[tables.")[0]
+        stack.config_path.write_text(base + "".join(sections))
+        stack.settings = load_settings(stack.config_path)
+        for name in topics:
+            kafka.create_topic(name, 2)
         yield stack
-    finally:
-        stack.stop()

@@ -245,7 +245,8 @@ class LookupsBusy(RequestError):
     """Too many lookups are waiting for rows that are in files.
 
     Each API process lets a limited number of entities wait for files; those whose rows are in memory are
-    still answered. A longer queue would only delay every answer, also those that nobody waits for any more.
+    still answered. A longer queue would only delay every answer, including those that nobody waits for any
+    more.
 
     Nothing was read. Ask again in a moment. If it keeps happening, raise serving.workers or add servers.
     """
