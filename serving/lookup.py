@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 # The rows of the entities asked for most, as they are sent; in memory, per worker and table.
 ENTITY_CACHE_BYTES_MAX: Final = 32 * 1024 * 1024
-# The same with the hot records laid over them.
+# The same with the hot records laid over them; and both, of those asked for last.
 LAID_ROWS_BYTES_MAX: Final = 16 * 1024 * 1024
 # What a hot row and its key take beside their bytes.
 _HIT_OVERHEAD_BYTES: Final = 300
@@ -103,22 +103,27 @@ class _KeptRows(NamedTuple):
     rows: EntityRows
 
 
-class _LaidRows(NamedTuple):
-    """An entity's rows as they are sent, and all that they were made of."""
+@dataclass(slots=True)
+class _LaidRows:
+    """An entity's rows as they are sent, all that they were made of, and the last read point that has them.
+
+    That one is ``Look.read_point_json``: the same object for as long as it is the same read point.
+    """
 
     form: RowJson
     cold: EntityRows
     hits: Hits
     json: JsonRows
+    read_point_json: bytes
 
     @property
     def weight(self) -> int:
-        """About the bytes of memory that it takes; the cold rows are in another cache."""
+        """About the bytes of memory that it takes; the cold rows are in another cache, or were."""
         hot = sum(
             len(key) + _HIT_OVERHEAD_BYTES + len(row.payload if row else b"")
             for key, row in self.hits.items()
         )
-        return len(self.json) + hot + _HIT_OVERHEAD_BYTES
+        return self.cold.weight + len(self.json) + hot + _HIT_OVERHEAD_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,10 +249,17 @@ class TableReader:
         index = cold.index
         with self.hot.view() as view:
             reached = self._reach(index, view)
-            hits = [view.lookup(entity.bucket, entity.prefix, index.seam) for entity in entities]
+            hits = [self._hits(view, reached, entity) for entity in entities]
             age_seconds = self._age_seconds(view, reached)
         is_stale = age_seconds > self._stale_after_seconds
         return Look(cold, entities, hits, reached.read_point, reached.read_point_json, age_seconds, is_stale)
+
+    def _hits(self, view: HotView, reached: _Reached, entity: Entity) -> Hits:
+        """The hot rows of an entity; the last time's, where the read point is that one's."""
+        last = self._laid.get(entity.prefix)
+        if last is not None and last.read_point_json is reached.read_point_json:  # safety: hits-again
+            return last.hits
+        return view.lookup(entity.bucket, entity.prefix, reached.index.seam)
 
     def hold(self) -> HeldView:
         """A view that a lookup would be answered from now, left open. Raises as ``look``."""
@@ -318,19 +330,20 @@ class TableReader:
 
     def overlay(self, look: Look, cold: Sequence[EntityRows]) -> list[JsonRows]:
         """The rows of each entity, sorted by key: its cold rows with its hits laid over them."""
-        form = look.cold.rows
         return [
-            self._laid_over(form, entity, rows, hits) if hits else rows.json
+            self._laid_over(look, entity, rows, hits)
             for entity, rows, hits in zip(look.entities, cold, look.hits, strict=True)
         ]
 
-    def _laid_over(self, form: RowJson, entity: Entity, cold: EntityRows, hits: Hits) -> JsonRows:
+    def _laid_over(self, look: Look, entity: Entity, cold: EntityRows, hits: Hits) -> JsonRows:
         """The rows as they are sent; the last time's, where nothing has changed since."""
-        last = self._laid.get(entity.prefix)
+        form, last = look.cold.rows, self._laid.get(entity.prefix)
         # safety: laid-rows-again
         if last is not None and last.form is form and last.cold is cold and last.hits == hits:
+            last.read_point_json = look.read_point_json
             return last.json
-        laid = _LaidRows(form, cold, hits, _overlaid(form, entity, cold, hits))
+        json = _overlaid(form, entity, cold, hits) if hits else cold.json
+        laid = _LaidRows(form, cold, hits, json, look.read_point_json)
         return self._laid.put(entity.prefix, laid, laid.weight).json
 
     def lookup(self, entities: Sequence[Entity]) -> tuple[Look, list[JsonRows]]:

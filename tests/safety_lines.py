@@ -228,6 +228,7 @@ LINES: Final[dict[str, Line]] = {
     "hot-merge-order": Line("a merge keeps the newer record of a row", ("older, self.newer", "newer, self.older"), "serving/test_hot_model.py"),
     "hot-this-boot": Line("files that a crash of the machine may have torn are not read", ("if (manifest.format, manifest.boot_id) == (FORMAT, boot_id()) else None", ""), "serving/test_hot_tier.py"),
     "overlay-hides": Line("a row that has hot records is not shown from the table", ("if key not in winners", ""), "thermocline/test_fold.py"),
+    "hits-again": Line("hot rows that were found before are not laid over the table once others were written", ("last.read_point_json is reached.read_point_json", "True"), "serving/test_lookup.py::test_every_lookup_equals_a_plain_replay_at_any_seam"),
     "laid-rows-again": Line("rows laid over each other are not sent again once either side has changed", ("last.hits == hits", "True"), "serving/test_lookup.py::test_every_lookup_equals_a_plain_replay_at_any_seam"),
     "overlay-tombstones": Line("a tombstone is no row", ("if row is not None", ""), "thermocline/test_fold.py"),
     "fold-offset": Line("within a partition the highest offset wins", ('argsort(offsets, kind="stable")', "arange(len(offsets))"), "thermocline/test_fold.py"),

@@ -201,6 +201,7 @@ def _forget(served: SimpleNamespace, chance: random.Random) -> None:
 
 
 def _counted(served: SimpleNamespace) -> Counter[Any]:
+    served.app.known_answers.count()
     samples = [
         sample for one in (REQUESTS, REQUEST_SECONDS) for metric in one.collect() for sample in metric.samples
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -14,13 +15,30 @@ CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _REQUEST_SECONDS: Final = (0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0)
 _PLACE: Final = ("table", "topic", "partition")
 
+
+class BatchedHistogram(Histogram):
+    """A histogram that also takes many observations at once."""
+
+    @property
+    def upper_bounds(self) -> Sequence[float]:
+        """Of its buckets, ascending; the last one is infinite."""
+        return self._upper_bounds
+
+    def observe_all(self, counts: Sequence[int], total: float) -> None:
+        """Adds as many observations to each bucket; ``total`` is the sum of what was observed."""
+        self._sum.inc(total)
+        for bucket, count in zip(self._buckets, counts, strict=True):
+            if count:
+                bucket.inc(count)
+
+
 REQUESTS: Final = Counter(
     "thermocline_requests",
     "Answered requests, by route and HTTP status.",
     ("method", "route", "status"),
     registry=REGISTRY,
 )
-REQUEST_SECONDS: Final = Histogram(
+REQUEST_SECONDS: Final = BatchedHistogram(
     "thermocline_request_seconds",
     "From a request's arrival to the first byte of its answer.",
     ("route",),
