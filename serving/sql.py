@@ -25,7 +25,7 @@ from serving.extract import BATCH_ROWS
 from serving.private import FOLDER_PREFIX, opened_together
 from serving.selection import Wanted
 from serving.storage import storage_failed
-from serving.where.predicate import Comparison, Every, Predicate, Value
+from serving.where.arrow import implied
 from thermocline.errors import SqlRefused, SqlTooLarge, did_you_mean
 from thermocline.iceberg.catalog import definition_of, open_table
 from thermocline.rules.column_types import Kind
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from serving.extract import Extract
     from serving.private import Private
+    from serving.where.predicate import Predicate
     from thermocline.rules.definition import LiveTable
     from thermocline.rules.read_point import ReadPoint
     from thermocline.settings import Settings, SqlSettings
@@ -125,8 +126,8 @@ class LiveRows(ds.Dataset):  # type: ignore[misc]
     def batches(self, wanted: Sequence[str], condition: pc.Expression | None) -> Iterator[pa.RecordBatch]:
         """The rows of a scan."""
         needed = [*wanted, *_needed_by(condition, self._schema, wanted)]
-        implied = equalities(self._table.definition, condition)
-        extract = self._extract(needed or self._schema.names[:1], implied)
+        where = implied(self._table.definition, condition)
+        extract = self._extract(needed or self._schema.names[:1], where)
         schema = self.projected(extract.schema.names)
         try:
             for batch in extract.batches():
@@ -266,27 +267,6 @@ class _Statement:
         before = (prefix + self._text).encode()[: int(facts["position"])].decode(errors="ignore")
         lines = before.removeprefix(prefix).split("\n")
         return SqlRefused(problem=problem, line_and_column=(len(lines), len(lines[-1]) + 1))
-
-
-def equalities(definition: LiveTable, condition: pc.Expression | None) -> Predicate | None:
-    """Which columns have one value in all rows that a condition leaves; None where it fixes none.
-
-    So an extract reads only the buckets and files that may have such rows. The condition is still to be laid
-    on its rows: it may leave fewer.
-    """
-    if condition is None:
-        return None
-    try:
-        fixed = ds.get_partition_keys(condition)
-    except AssertionError:  # of Arrow's: the condition names a field within a column
-        return None
-    equal = [
-        Comparison(column, "=", Value(fixed[column.name]))
-        for column in definition.columns
-        # NaN and zeros are compared in different ways.
-        if column.type.kind is not Kind.DOUBLE and fixed.get(column.name) is not None
-    ]
-    return Every(tuple(equal)) if equal else None
 
 
 def schema_of(definition: LiveTable, columns: Sequence[str]) -> pa.Schema:

@@ -2,7 +2,8 @@
 
 ``predicate`` is what a condition can be; ``sql`` reads one, with each value checked against its column;
 ``expression`` makes of it what DuckDB evaluates, for cold and hot rows alike; ``key_range`` says which keys
-it leaves, and so which buckets and files. No text of a caller becomes part of a query.
+it leaves, and so which buckets and files; ``arrow`` reads what DuckDB hands to a scan. No text of a caller
+becomes part of a query.
 """
 
 from __future__ import annotations

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import random
 import re
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -13,13 +15,16 @@ from uuid import UUID
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from serving import private
 from serving.extract import Extract
 from serving.selection import Wanted
 from serving.sql import LiveRows, answered
+from serving.where.arrow import implied
 from serving.where.expression import expression_of
+from serving.where.predicate import OneOf, Value
 from tests.partition_spec import partition_spec_of
 from tests.serving import test_private
 from thermocline.errors import SqlRefused, SqlTooLarge, StorageFailed
@@ -70,6 +75,19 @@ CONDITIONS = (
     "moment = '2026-01-01 05:00:00+02'",
     "raw = '\\x05'::BLOB AND ok = false",
     "(name = 'n7' OR name = 'n8') AND ok = true",
+    "id IN (3, 7, 99) OR name IN ('n9', 'nobody')",
+    "id IS NULL OR id = 5",
+    "id = 5 OR ratio = 1",
+    "price IN (1.5, 2.5, 3) AND NOT (id IN (3))",
+    "raw IN ('\\x05'::BLOB, '\\x06'::BLOB)",
+    "day IN ('2026-01-03', '2026-01-04') AND id > 10",
+    "moment IN ('2026-01-01 05:00:00+02', '2026-01-01 06:00:00+02')",
+    "ok IN (true) AND id <= 12",
+    "ratio IN (1, 'nan')",
+    "place.city IN ('c3', 'c4')",
+    "moment < '20000-01-01 00:00:00+00'",
+    " OR ".join(f"id = {number} AND name = 'n{number}'" for number in range(5, 600)),
+    "id < 9 AND " + " AND ".join(f"name <> 'm{number}'" for number in range(600)),
 )
 
 
@@ -200,9 +218,11 @@ def test_more_memory_than_allowed_is_named(private_world: SimpleNamespace) -> No
         ("'u9' = user_id AND value LIKE 'h%'", ["u9"]),
         ("user_id = 'u2'", []),  # deleted, as only the log has it
         ("user_id = 'u1' AND value = 'cold'", []),  # as the table has it, and the log no longer
+        ("user_id IN ('u9', 'u1')", ["u1", "u9"]),
+        ("app_id > 6 AND (user_id = 'u1' OR user_id = 'u9')", ["u1", "u9"]),
     ],
 )
-def test_a_statement_on_one_entity_reads_its_bucket_alone(
+def test_a_statement_on_few_entities_reads_their_buckets_alone(
     private_world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, condition: str, users: list[str]
 ) -> None:
     _write_hot_records(private_world)
@@ -215,9 +235,10 @@ def test_a_statement_on_one_entity_reads_its_bucket_alone(
 
     monkeypatch.setattr(Extract, "_prepared", noted)
     found = rows_of(private_world, f"SELECT user_id FROM profiles WHERE {condition}")
-    assert [row["user_id"] for row in found] == users
-    (user,) = re.findall("u[0-9]", condition)
-    assert read == [bucket_of(private_world.world.definition, user)]
+    assert sorted(row["user_id"] for row in found) == users
+    named = re.findall("u[0-9]", condition)
+    assert set(read) == {bucket_of(private_world.world.definition, user) for user in named}
+    assert len(read) < private_world.world.definition.buckets
 
 
 def test_what_fails_in_a_scan_keeps_its_name(
@@ -232,24 +253,60 @@ def test_what_fails_in_a_scan_keeps_its_name(
         rows_of(private_world, "SELECT * FROM profiles")
 
 
-@pytest.mark.parametrize("condition", CONDITIONS)
-def test_a_condition_given_to_a_scan_means_what_it_means_to_duckdb(condition: str) -> None:
-    """The same query over the scans, which are handed projection and condition, and over a plain table."""
+def _scanned_and_plain(conditions: Sequence[str]) -> Iterator[tuple[list[Any], list[Any], bool]]:
+    """The same query over the scans, which are handed projection and condition, and over a plain table.
+
+    And whether the scan asked its table for less than all rows.
+    """
     definition = LiveTable.build(
         name="things", identifier="a.things", topics=("things",), key=("id",), entity=("id",), columns=_TYPES
     )
-    stored = _things(definition)
-    scans = LiveRows(_Table(definition, stored), list(_TYPES))  # type: ignore[arg-type]
+    table = _Table(definition, _things(definition))
+    scans = LiveRows(table, list(_TYPES))  # type: ignore[arg-type]
     whole = pa.Table.from_batches(scans.scanner().to_reader(), scans.schema)
     with duckdb.connect(config={"python_enable_replacements": False}) as connection:
         connection.register("scanned", scans)
         connection.register("plain", whole)
-        found, expected = (
-            connection.execute(f"SELECT name, ref FROM {table} WHERE {condition} ORDER BY name").fetchall()
-            for table in ("scanned", "plain")
-        )
+        for condition in conditions:
+            query = f"SELECT name, ref FROM {{}} WHERE {condition} ORDER BY name"
+            found, expected = (
+                connection.execute(query.format(one)).fetchall() for one in ("scanned", "plain")
+            )
+            yield found, expected, table.wanted.where is not None
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_a_condition_given_to_a_scan_means_what_it_means_to_duckdb(condition: str) -> None:
+    ((found, expected, _),) = _scanned_and_plain([condition])
     assert found == expected
-    assert 0 < len(found) < stored.num_rows
+    assert 0 < len(found) <= USERS
+
+
+def test_conditions_joined_in_any_way_mean_what_they_mean_to_duckdb(seed: int) -> None:
+    chance = random.Random(seed)
+
+    def condition(depth: int) -> str:
+        if not depth or chance.random() < 0.2:
+            return f"({chance.choice(CONDITIONS)})"
+        joined = f" {chance.choice(['AND', 'OR'])} ".join(
+            condition(depth - 1) for _ in range(chance.choice([1, 2, 3]))
+        )
+        return f"{chance.choice(['', '', 'NOT '])}({joined})"
+
+    conditions = [condition(3) for _ in range(200)]
+    narrowed = 0
+    for one, (found, expected, is_narrowed) in zip(conditions, _scanned_and_plain(conditions), strict=True):
+        assert found == expected, one
+        narrowed += is_narrowed
+    assert narrowed > 20
+
+
+def test_a_field_within_a_column_is_not_taken_for_the_column() -> None:
+    columns = {"id": "int", "city": "string", "place": "struct<city: string>"}
+    definition = LiveTable.build(name="t", identifier="a.t", topics=("t",), key=("id",), columns=columns)
+    assert implied(definition, pc.field("place", "city").isin(["c1"])) is None
+    city = next(one for one in definition.columns if one.name == "city")
+    assert implied(definition, pc.field("city").isin(["c1"])) == OneOf(city, (Value("c1"),))
 
 
 class _Table:
@@ -259,9 +316,11 @@ class _Table:
 
     def __init__(self, definition: LiveTable, stored: pa.Table) -> None:
         self.definition = definition
+        self.wanted = Wanted()
         self._stored = stored
 
     def stream(self, wanted: Wanted, _: Path) -> Any:
+        self.wanted = wanted
         stored = self._stored
         if wanted.where is not None:
             assert not isinstance(wanted.where, str)
