@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import count
 from time import sleep  # only to let other threads run
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -48,7 +49,7 @@ log = logging.getLogger(__name__)
 
 # The rows of the entities asked for most, as they are sent; in memory, per worker and table.
 ENTITY_CACHE_BYTES_MAX: Final = 32 * 1024 * 1024
-# The same with the hot records laid over them; and both, of those asked for last.
+# The same with the hot records laid over them; each entry counts what it was made of, too.
 LAID_ROWS_BYTES_MAX: Final = 16 * 1024 * 1024
 # What a hot row and its key take beside their bytes.
 _HIT_OVERHEAD_BYTES: Final = 300
@@ -75,8 +76,9 @@ class ColdSide:
 class Look(NamedTuple):
     """What one view of the hot tier gave, and the snapshot that it is to be laid over.
 
-    ``hits`` has one mapping for each entity asked for: key → row, or None for a tombstone. ``age_seconds`` is
-    infinite before the log was read to its end for the first time, in every partition that the seam names.
+    ``hits`` has one mapping for each entity asked for: key → row, or None for a tombstone. ``point_number``
+    counts the reader's read points: at the same one, an entity has the same rows. ``age_seconds`` is infinite
+    before the log was read to its end for the first time, in every partition that the seam names.
     """
 
     cold: ColdSide
@@ -84,6 +86,7 @@ class Look(NamedTuple):
     hits: Sequence[Hits]
     read_point: ReadPoint
     read_point_json: bytes
+    point_number: int
     age_seconds: float
     is_stale: bool
 
@@ -105,20 +108,17 @@ class _KeptRows(NamedTuple):
 
 @dataclass(slots=True)
 class _LaidRows:
-    """An entity's rows as they are sent, all that they were made of, and the last read point that has them.
-
-    That one is ``Look.read_point_json``: the same object for as long as it is the same read point.
-    """
+    """An entity's rows as they are sent, what they were made of, and the last read point that has them."""
 
     form: RowJson
     cold: EntityRows
     hits: Hits
     json: JsonRows
-    read_point_json: bytes
+    point_number: int
 
     @property
     def weight(self) -> int:
-        """About the bytes of memory that it takes; the cold rows are in another cache, or were."""
+        """About the bytes of memory that it takes, cold rows included: the other cache may let go of them."""
         hot = sum(
             len(key) + _HIT_OVERHEAD_BYTES + len(row.payload if row else b"")
             for key, row in self.hits.items()
@@ -138,6 +138,7 @@ class _Reached:
     hot_end: Seam
     read_point: ReadPoint
     read_point_json: bytes
+    point_number: int
     has_all_partitions: bool
 
 
@@ -172,6 +173,7 @@ class TableReader:
         self._stamp: Any = None
         self._cold: ColdSide | None = None
         self._reached: _Reached | None = None
+        self._point_numbers = count()
         self.counts = ReadCounts(clock.now_ms())
         self._entities: Bounded[tuple[bytes, bytes], _KeptRows] = Bounded(ENTITY_CACHE_BYTES_MAX)
         self._laid: Bounded[bytes, _LaidRows] = Bounded(LAID_ROWS_BYTES_MAX)
@@ -252,12 +254,21 @@ class TableReader:
             hits = [self._hits(view, reached, entity) for entity in entities]
             age_seconds = self._age_seconds(view, reached)
         is_stale = age_seconds > self._stale_after_seconds
-        return Look(cold, entities, hits, reached.read_point, reached.read_point_json, age_seconds, is_stale)
+        return Look(
+            cold,
+            entities,
+            hits,
+            reached.read_point,
+            reached.read_point_json,
+            reached.point_number,
+            age_seconds,
+            is_stale,
+        )
 
     def _hits(self, view: HotView, reached: _Reached, entity: Entity) -> Hits:
         """The hot rows of an entity; the last time's, where the read point is that one's."""
         last = self._laid.get(entity.prefix)
-        if last is not None and last.read_point_json is reached.read_point_json:  # safety: hits-again
+        if last is not None and last.point_number == reached.point_number:  # safety: hits-again
             return last.hits
         return view.lookup(entity.bucket, entity.prefix, reached.index.seam)
 
@@ -326,7 +337,8 @@ class TableReader:
 
     def _cached(self, cold: ColdSide, entity: Entity, rows: EntityRows) -> EntityRows:
         key = cold.index.fingerprints[entity.bucket], entity.prefix
-        return self._entities.put(key, _KeptRows(entity, rows), rows.weight).rows
+        weight = 2 * len(entity.prefix) + rows.weight  # its values are about as long
+        return self._entities.put(key, _KeptRows(entity, rows), weight).rows
 
     def overlay(self, look: Look, cold: Sequence[EntityRows]) -> list[JsonRows]:
         """The rows of each entity, sorted by key: its cold rows with its hits laid over them."""
@@ -340,11 +352,11 @@ class TableReader:
         form, last = look.cold.rows, self._laid.get(entity.prefix)
         # safety: laid-rows-again
         if last is not None and last.form is form and last.cold is cold and last.hits == hits:
-            last.read_point_json = look.read_point_json
+            last.point_number = look.point_number
             return last.json
         json = _overlaid(form, entity, cold, hits) if hits else cold.json
-        laid = _LaidRows(form, cold, hits, json, look.read_point_json)
-        return self._laid.put(entity.prefix, laid, laid.weight).json
+        laid = _LaidRows(form, cold, hits, json, look.point_number)
+        return self._laid.put(entity.prefix, laid, len(entity.prefix) + laid.weight).json
 
     def lookup(self, entities: Sequence[Entity]) -> tuple[Look, list[JsonRows]]:
         """All steps at once: the rows of each entity, and what they reflect. Reads files.
@@ -388,7 +400,11 @@ class TableReader:
             reader = self._snapshots.reader()
             known = set()
         reader.warm([file for file in index.files if _warmed(file) not in known])
-        side = ColdSide(index, reader, RowJson(index.definition))
+        if before and before.index.definition_json == index.definition_json:  # safety: form-again
+            form = before.rows
+        else:
+            form = RowJson(index.definition)
+        side = ColdSide(index, reader, form)
         if before and before.index.definition.key == index.definition.key:
             self._warm_rows(side, before)
         return side
@@ -448,9 +464,9 @@ class TableReader:
             raise self.not_ready("the hot tier is being read again and is still behind earlier answers")
         read_point = ReadPoint(index.snapshot_id, index.seam, end)
         read_point_json = msgspec.json.encode(read_point.to_dict())
-        self._reached = _Reached(
-            index, view.start, view.end, read_point, read_point_json, _has_all_partitions(index, view)
-        )
+        number = next(self._point_numbers)  # never one twice, whichever threads look
+        has_all = _has_all_partitions(index, view)
+        self._reached = _Reached(index, view.start, view.end, read_point, read_point_json, number, has_all)
         return self._reached
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 MULTIPROCESS_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
-# What was answered the short way is counted this late at most.
+# What was answered the short way is counted this late at most; of a worker's last moment it is not.
 TALLY_SECONDS: Final = 0.1
 
 EXTRACT_ROWS: Final = Counter(
@@ -106,7 +106,7 @@ PAUSED: Final = Gauge(
 
 
 class Tally:
-    """Answers that are added up in memory before they are counted: that takes three writes to shared files.
+    """Answers that are added up in memory first: counting takes three writes to shared files.
 
     For one thread, in which an event loop runs.
     """
@@ -131,9 +131,10 @@ class Tally:
 
     def count(self) -> None:
         """Counts all that were added since the last time."""
-        self._seconds.observe_all(self._counts, self._total)
-        self._answers.inc(sum(self._counts))
+        counts, total = self._counts, self._total
         self._begin()
+        self._seconds.observe_all(counts, total)
+        self._answers.inc(sum(counts))
 
 
 def render() -> bytes:

@@ -14,18 +14,20 @@ from typing import Any, Final
 
 import pytest
 import uvicorn
+from prometheus_client import Counter as PrometheusCounter
 from uvicorn.protocols.http import httptools_impl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from serving.app import create_app
 from serving.lookup import ENTITY_CACHE_BYTES_MAX
+from serving.measures import Tally
 from serving.problems import Requests
 from serving.protocol import HEAD_BYTES_MAX, LookupProtocol
 from serving.tables import ServedTable, Tables
 from thermocline.bounded import Bounded
 from thermocline.errors import RouteNotFound
-from thermocline.process.metrics import REQUEST_SECONDS, REQUESTS
+from thermocline.process.metrics import REQUEST_SECONDS, REQUESTS, BatchedHistogram
 from thermocline.settings import ServingSettings
 
 # The sha256 of uvicorn's `httptools_impl` that `LookupProtocol` was written for.
@@ -475,3 +477,32 @@ def _asked(address: Any) -> socket.socket:
             answer += connection.recv(65_536)
         assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
     return connection
+
+
+def test_answers_that_are_added_up_are_counted_as_one_by_one() -> None:
+    histograms = [BatchedHistogram("seconds", "", registry=None, buckets=(0.001, 0.5)) for _ in range(2)]
+    answers = PrometheusCounter("answers", "", registry=None)
+    seconds = [0.0, 0.0005, 0.001, 0.0011, 0.5, 7.0]
+
+    async def add() -> None:
+        tally = Tally(histograms[0], answers)
+        for one in seconds:
+            tally.add(one)
+        tally.count()
+        tally.count()
+
+    asyncio.run(add())
+    for one in seconds:
+        histograms[1].observe(one)
+    batched, plain = (
+        {
+            (sample.name, *sample.labels.values()): sample.value
+            for family in histogram.collect()
+            for sample in family.samples
+            if not sample.name.endswith("_created")
+        }
+        for histogram in histograms
+    )
+    assert batched == plain
+    assert batched["seconds_count",] == len(seconds)
+    assert answers._value.get() == len(seconds)
