@@ -99,6 +99,7 @@ def test_lost_answers_of_sqlite_lose_and_repeat_nothing(tmp_path: Path) -> None:
     assert set(ended) == {"Landed", "Unknown landed", "Unknown not landed"}
 
 
+@pytest.mark.full
 def test_lost_answers_of_postgresql_lose_and_repeat_nothing(tmp_path: Path, postgres: int) -> None:
     """Goal: a networked catalog, where the driver repeats an update by itself and meets its own commit.
 

@@ -93,6 +93,13 @@ BROKEN: Final[dict[str, tuple[Callable[..., Any], str, str, set[str]]]] = {
 }
 
 
+def test_each_line_is_there_to_be_broken() -> None:
+    for function, line, instead, _ in BROKEN.values():
+        with broken(function, line, instead):
+            pass
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_maintenance_is_found(name: str) -> None:
     function, line, instead, kinds = BROKEN[name]

@@ -147,6 +147,13 @@ BROKEN: dict[str, tuple[Callable[..., Any], str, str, set[str]]] = {
 }
 
 
+def test_each_line_is_there_to_be_broken() -> None:
+    for function, line, instead, _ in BROKEN.values():
+        with broken(function, line, instead):
+            pass
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_line_is_found(name: str) -> None:
     function, line, instead, kinds = BROKEN[name]
