@@ -217,7 +217,7 @@ LINES: Final[dict[str, Line]] = {
     "hot-left-behind": Line("a tailer does not read on below the table with hot data that was never whole", NEVER, "serving/test_tailer_steps.py::test_a_tier_that_was_never_at_its_end_begins_anew_where_the_table_went_past_it"),
     # Hot tier, overlay, index, pins.
     "hot-before-the-seam": Line("hot records that the snapshot contains do not count", NEVER, "serving/test_hot_model.py"),
-    "hot-newest-generation": Line("the newest generation that has a record of a row decides", ("reversed(newest_first)", "newest_first"), "serving/test_hot_model.py"),
+    "hot-newest-generation": Line("the newest generation that has a record of a row decides", (".setdefault(stored_key, value)", "[stored_key] = value"), "serving/test_hot_model.py"),
     "hot-tombstone": Line("a hot tombstone hides the row below it", ("winners[key] = None", "del winners[key]"), "serving/test_hot_model.py"),
     "hot-scan-before-the-seam": Line("nor do they in an extract", ("if counts.all() else batch.filter(pa.array(counts))", ""), "serving/test_hot_model.py"),
     "hot-one-partition-each": Line("between partitions the broker's clock decides, not what was met last", NEVER, "serving/test_hot_model.py"),

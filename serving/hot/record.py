@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
-from itertools import takewhile
 from struct import Struct, pack
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -26,8 +25,6 @@ from thermocline.rules.decode import Decoded, key_table, pack_rows, sequences
 from thermocline.rules.keys import buckets, encode_table
 
 if TYPE_CHECKING:
-    import lmdb
-
     from thermocline.kafka.log import RecordChunk
     from thermocline.rules.definition import LiveTable
 
@@ -153,12 +150,3 @@ def long_key_and_payload(value: bytes) -> tuple[bytes, bytes]:
 def range_start(bucket: int, prefix: bytes) -> bytes:
     """What the stored keys of all rows whose key begins with the prefix begin with."""
     return BUCKET.pack(bucket) + prefix[:LONG_KEY_PREFIX_BYTES]
-
-
-def records_between(
-    transaction: lmdb.Transaction[bytes], start: bytes, end: bytes
-) -> Iterator[tuple[bytes, bytes]]:
-    """The stored keys from ``start`` on and below ``end``, ascending, with their values."""
-    cursor = transaction.cursor()
-    # `end` is above a record where it is above its key; so no line of Python runs for each.
-    return takewhile((end,).__gt__, cursor) if cursor.set_range(start) else iter(())

@@ -31,7 +31,6 @@ from serving.hot.record import (
     PLACE_START,
     TIME_START,
     long_key_and_payload,
-    records_between,
 )
 from serving.hot.winners import newest_values
 from thermocline.rules.byte_columns import Positions, big_endian, positions_and_bytes, text
@@ -174,10 +173,19 @@ def _laid_together(
 
 def _blocks(transaction: lmdb.Transaction[bytes], bucket: int) -> Iterator[tuple[pa.Array, pa.Array]]:
     """The stored keys and values of a bucket's records."""
-    records = records_between(transaction, BUCKET.pack(bucket), BUCKET.pack(bucket + 1))
-    while block := list(islice(records, BLOCK_RECORDS)):
-        keys, values = zip(*block, strict=True)
+    cursor = transaction.cursor()
+    end = BUCKET.pack(bucket + 1)
+    is_more = cursor.set_range(BUCKET.pack(bucket))
+    while is_more:
+        keys: list[bytes] = []
+        values: list[bytes] = []
+        for key, value in islice(cursor, BLOCK_RECORDS):
+            if key >= end:
+                break
+            keys.append(key)
+            values.append(value)
         yield pa.array(keys, _BINARY), pa.array(values, _BINARY)
+        is_more = len(keys) == BLOCK_RECORDS and cursor.next()
 
 
 def _records(

@@ -1,9 +1,10 @@
 """The winners among the hot records of one entity.
 
-Of each (row, partition), the record in the newest generation that has one decides; one that sets only some
-columns is laid over the older ones (``partial``), and where columns order the records, the older ones have a
-say, too (``ordered``). Records before the seam are left out one by one. What is left of a row, at most one
-record a partition, is decided by ``fold``'s order.
+Generations are asked from the newest to the oldest, and the first one that has a record of a (row,
+partition) decides about it; one that sets only some columns is laid over the older ones (``partial``), and
+where columns order the records, the older ones have a say, too (``ordered``).
+Records before the seam are left out one by one. What is left of a row, at most one record a partition, is
+decided by ``fold``'s order.
 """
 
 from __future__ import annotations
@@ -25,10 +26,8 @@ from serving.hot.record import (
     HotRow,
     long_key_and_payload,
     range_start,
-    records_between,
 )
 from thermocline.rules.fold import order_of
-from thermocline.rules.keys import prefix_end
 
 if TYPE_CHECKING:
     import lmdb
@@ -55,10 +54,13 @@ def winners_of_prefix(
 def newest_values(newest_first: Transactions, start: bytes) -> dict[bytes, bytes]:
     """The value that the newest generation has of each stored key that begins so."""
     found: dict[bytes, bytes] = {}
-    end = prefix_end(start)
-    assert end is not None, "it begins with a bucket"
-    for transaction in reversed(newest_first):  # safety: hot-newest-generation
-        found.update(records_between(transaction, start, end))
+    for transaction in newest_first:
+        cursor = transaction.cursor()
+        if cursor.set_range(start):
+            for stored_key, value in cursor:
+                if not stored_key.startswith(start):
+                    break
+                found.setdefault(stored_key, value)  # safety: hot-newest-generation
     return found
 
 
