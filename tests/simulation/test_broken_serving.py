@@ -143,6 +143,13 @@ LINES: Final = (
 )
 
 
+def test_each_line_is_there_to_be_broken() -> None:
+    for line in LINES:
+        with broken(line.function, line.line, line.instead):
+            pass
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
 def test_a_broken_line_is_found(line: Line) -> None:
     with simulated(), broken(line.function, line.line, line.instead):
@@ -150,6 +157,7 @@ def test_a_broken_line_is_found(line: Line) -> None:
     assert found is not None, f"{HISTORIES_MAX} histories of seed {SEED} found nothing"
 
 
+@pytest.mark.full
 def test_the_same_histories_find_nothing_where_no_line_is_broken() -> None:
     with simulated():
         for history in _served():
