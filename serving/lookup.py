@@ -266,7 +266,7 @@ class TableReader:
         )
 
     def _hits(self, view: HotView, reached: _Reached, entity: Entity) -> Hits:
-        """The hot rows of an entity; the last time's, where the read point is that one's."""
+        """The hot rows of an entity; those found last, where the read point is still the same."""
         last = self._laid.get(entity.prefix)
         if last is not None and last.point_number == reached.point_number:  # safety: hits-again
             return last.hits
@@ -464,7 +464,7 @@ class TableReader:
             raise self.not_ready("the hot tier is being read again and is still behind earlier answers")
         read_point = ReadPoint(index.snapshot_id, index.seam, end)
         read_point_json = msgspec.json.encode(read_point.to_dict())
-        number = next(self._point_numbers)  # never one twice, whichever threads look
+        number = next(self._point_numbers)  # unique, whichever thread looks
         has_all = _has_all_partitions(index, view)
         self._reached = _Reached(index, view.start, view.end, read_point, read_point_json, number, has_all)
         return self._reached

@@ -7,7 +7,7 @@ where the same expression comes out when it is built again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -109,7 +109,8 @@ def _meaning(name: str, arguments: Sequence[object]) -> Predicate | None:
         case "if_else", (_, then, pa.Scalar(is_valid=False)) if isinstance(then, Predicate):
             return then
         case _, (Column() as column, pa.Scalar(is_valid=True) as value) if name in _OPERATORS:
-            return _compared(column, _OPERATORS[name], value)
+            natural = _natural([value])
+            return Comparison(column, _OPERATORS[name], *natural) if natural else None
     return None
 
 
@@ -121,17 +122,16 @@ def _joined(kind: type[Every | Either], several: Sequence[Predicate]) -> Predica
     return parts[0] if len(parts) == 1 else kind(tuple(parts))
 
 
-def _compared(column: Column, operator: Operator, value: pa.Scalar) -> Predicate | None:
-    try:
-        return Comparison(column, operator, Value(value.as_py()))
-    except OverflowError:  # a time that Python has not
-        return None
-
-
 def _one_of(column: object, values: pa.Array) -> Predicate | None:
-    if not isinstance(column, Column) or not 0 < len(values) <= PREFIXES_MAX or values.null_count:
+    if not isinstance(column, Column) or len(values) > PREFIXES_MAX or values.null_count:
         return None
+    natural = _natural(values)
+    return OneOf(column, natural) if natural else None
+
+
+def _natural(values: Iterable[pa.Scalar]) -> tuple[Value, ...]:
+    """The values as Python has them; none, where one is a time that Python can't have."""
     try:
-        return OneOf(column, tuple(map(Value, values.to_pylist())))
+        return tuple(Value(one.as_py()) for one in values)
     except OverflowError:
-        return None
+        return ()
