@@ -22,12 +22,14 @@ demo: bootstrap ## Run all of it on this machine for two minutes and compare it 
 test: bootstrap ## Run the tests of a change, also on real Kafka, Spark, Iceberg and Trino; up to 20 minutes (ARGS="-k tombstone")
 	@$(RUN) -m pytest -n 2 $(ARGS)
 
-# In parts, since some of them take both cores and much of the memory.
+# In parts, since some of them take both cores and much of the memory. One that fails stops no other.
 test-all: bootstrap ## Run every test, with all histories, kills and failpoints; most of an hour
-	@for part in "not jvm" "jvm and not trino and not demo" trino demo; do \
-		$(RUN) -m pytest -n 2 --full -m "$$part" || exit 1; \
-	done
-	@$(RUN) -m pytest -n 2 --lake tests/behaviour
+	@trap 'exit 130' INT; failed=0; \
+	for part in "not jvm" "jvm and not trino and not demo" trino demo; do \
+		$(RUN) -m pytest -n 2 --full -m "$$part" || failed=1; \
+	done; \
+	$(RUN) -m pytest -n 2 --lake tests/behaviour || failed=1; \
+	exit $$failed
 
 check: bootstrap ## Check format, lint, types and layers
 	@$(RUN) -m ruff format --check

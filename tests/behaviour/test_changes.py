@@ -38,6 +38,7 @@ def _applied(before: Rows, changes: Rows) -> Rows:
     return after
 
 
+@pytest.mark.full
 def test_changes_across_commits_and_merges_make_the_later_extract(
     new_stack: Callable[..., Stack], new_owner: Callable[[Stack], Owner], tmp_path: Path
 ) -> None:

@@ -85,6 +85,7 @@ def _extracted(client: Client, format_name: str, wanted: Wanted | None) -> tuple
     return _sorted(READ[format_name](sink.getvalue())), point
 
 
+@pytest.mark.full
 def test_what_a_condition_leaves_is_the_same_on_every_way(stack: Stack, server: Command) -> None:
     """Goal: an extract with a condition is the filter of the whole extract, and of all lookups.
 

@@ -30,8 +30,7 @@ from thermocline.rules.decode import json_row
 from thermocline.schemas import registry as schema_registry
 from thermocline.settings import load_settings
 
-BY_SCHEMAS = {"gauges", "clients", "tickets", "placed"}
-SHOWN = [one for one in EXAMPLES if is_full() or one.name in {"people", "clicks", "customers", *BY_SCHEMAS}]
+SHOWN = [one for one in EXAMPLES if is_full() or one.name in {"members", "clients", "buyers"}]
 Rows = dict[bytes, dict[str, Any]]
 
 

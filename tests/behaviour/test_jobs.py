@@ -29,6 +29,7 @@ def stack(new_stack: Callable[..., Stack]) -> Stack:
     return new_stack("jobs", partitions=3, buckets=4)
 
 
+@pytest.mark.full
 def test_a_killed_server_leaves_a_failed_job_and_its_next_one_survives_cut_connections(
     stack: Stack, new_owner: Callable[[Stack], Owner], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -85,6 +85,7 @@ def stack(tmp_path: Any, jvm: Any, brokers: Brokers) -> Iterator[Stack]:
         yield stack
 
 
+@pytest.mark.full
 def test_nested_values_are_those_of_the_records_wherever_they_are_read(stack: Stack) -> None:
     assert run(stack, "table", "create", NAME) == 0
     has_the_definitions_field_ids(stack)

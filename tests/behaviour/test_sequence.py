@@ -108,6 +108,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, jvm: Any, brokers: Brokers) 
         yield stack
 
 
+@pytest.mark.full
 def test_lookups_extracts_and_verify_show_what_a_dict_does(stack: Stack) -> None:
     chance = random.Random(7)
     tables = [Told(stack, name) for name in TABLES]

@@ -83,6 +83,7 @@ def test_a_table_that_stops_with_an_error_is_named_and_the_others_go_on(several:
     assert all(entry["owner"]["ended"] for entry in tables.values())  # type: ignore[index]
 
 
+@pytest.mark.full
 def test_once_commits_what_each_table_lacks_and_then_has_nothing_to_do(several: Several) -> None:
     names = ("first", "third")
     for name in names:

@@ -38,6 +38,7 @@ def epochs(several: Several) -> list[int]:
     return [live.state().epoch for live in several.tables.values()]
 
 
+@pytest.mark.full
 def test_a_standby_takes_over_all_tables_of_an_owner_that_is_frozen_or_killed(several: Several) -> None:
     """Goal: nothing is lost or repeated, and the owner that was frozen is fenced when it wakes up."""
     first = several.command("ingest", "run")

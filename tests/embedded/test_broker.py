@@ -74,6 +74,7 @@ def test_a_deleted_topic_can_be_created_again_and_is_empty(kafka: LocalKafka) ->
     assert read_one(kafka, "again")[0] == b"new"
 
 
+@pytest.mark.full
 def test_records_survive_a_crash_on_the_same_port(kafka: LocalKafka) -> None:
     kafka.create_topic("kept", 1)
     produce(kafka, "kept", b"value")
@@ -96,6 +97,7 @@ def test_a_port_taken_by_another_is_named(tmp_path: Path) -> None:
     assert caught.value.port == broker.port
 
 
+@pytest.mark.full
 def test_a_broker_that_does_not_come_up_shows_the_end_of_its_log(tmp_path: Path) -> None:
     broker = LocalKafka(tmp_path)
     broker.start()

@@ -13,7 +13,7 @@ from embedded.s3 import LocalS3
 from thermocline.iceberg.catalog import open_catalog
 from thermocline.settings import CatalogSettings, PassThrough
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.full]
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from thermocline.settings import load_settings
 
 pytestmark = pytest.mark.jvm
 
-CASES = quick_or_full(40, 100)
+CASES = quick_or_full(20, 100)
 
 
 def ingest_through_faults(
@@ -123,6 +123,7 @@ def test_lost_answers_of_postgresql_lose_and_repeat_nothing(tmp_path: Path, post
     proxy.close()
 
 
+@pytest.mark.full
 def test_a_commit_that_postgresql_never_answers_is_unknown(tmp_path: Path, postgres: int) -> None:
     """Goal: a connection that the network forgot does not hold ingest for ever.
 

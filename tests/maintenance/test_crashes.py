@@ -60,6 +60,7 @@ def hooked() -> Iterator[Callable[[Once], None]]:
 Hook = Callable[[Once], None]
 
 
+@pytest.mark.full
 def test_maintenance_dies_at_one_point_after_the_other_and_the_table_is_right(
     tmp_path: Path, jvm: Any, hooked: Hook
 ) -> None:

@@ -14,7 +14,7 @@ from tests.simulation.broken import broken
 from tests.simulation.edges import simulated
 from tests.simulation.history import from_text
 from tests.simulation.runner import run_histories, run_many
-from tests.simulation.test_simulation import words
+from tests.simulation.test_simulation import SECONDS_MAX, words
 
 # With those that `test_simulation` has, and that it has more of with --full, ten thousand.
 HISTORIES: Final = 10_000
@@ -38,6 +38,7 @@ leased read "read when expired" "nothing left" "compared with all records"
 
 
 @pytest.mark.full
+@pytest.mark.timeout(SECONDS_MAX)
 def test_maintenance_hurts_no_reader_and_leaves_nothing_in_any_history() -> None:
     """Goal: what maintenance promises, whatever happens meanwhile. Oracle: `tests.simulation.keeper`."""
     report = run_many(SEED, HISTORIES, processes=2, is_maintained=True)

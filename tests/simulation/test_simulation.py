@@ -25,6 +25,8 @@ SEEDS = (1, 2) if is_full() else (1,)
 # The slowest of the broken lines below is found within some three hundred.
 BROKEN_HISTORIES_MAX = 3_000
 CHUNK = 20
+# Ten thousand take five minutes beside other tests, and twice as long on a slow machine.
+SECONDS_MAX = 3_600
 
 # What must have happened in that many histories, or they prove nothing.
 EVENTS = """
@@ -53,6 +55,7 @@ def words(text: str) -> list[str]:
     return [word for at, part in enumerate(parts) for word in ([part] if at % 2 else part.split())]
 
 
+@pytest.mark.timeout(SECONDS_MAX)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_is_lost_repeated_resurrected_or_stale_in_any_history(seed: int) -> None:
     """Goal: what the product promises, whatever happens in whatever order. Oracle: a replay into dicts."""

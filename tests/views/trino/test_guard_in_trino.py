@@ -17,7 +17,7 @@ from thermocline.rules.definition import LiveTable
 from thermocline.rules.seam import Seam
 from views.render_window import LogWindow
 
-pytestmark = pytest.mark.trino
+pytestmark = [pytest.mark.trino, pytest.mark.full]
 
 CORPUS: list[Record] = [(case.key, case.value) for case in CASES]
 RANDOM_RECORDS = 20_000
@@ -153,7 +153,6 @@ def test_trino_reads_plain_keys_and_fields_by_path_as_decode_does(site: TrinoSit
     assert 0 < len(found) < len(NESTED_RECORDS)
 
 
-@pytest.mark.full
 def test_the_kafka_connector_hands_over_the_same_bytes(site: TrinoSite) -> None:
     """Goal: what the other tests read from Parquet stands for what Trino reads from Kafka.
 
@@ -185,7 +184,6 @@ def test_the_kafka_connector_hands_over_the_same_bytes(site: TrinoSite) -> None:
     assert differences(found, read_by_decode(POISONED, records), records) == []
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     "definition", [POISONED, KEYED_BY_VALUE, WITHOUT_KEY, DECIMALS], ids=lambda definition: definition.name
 )
@@ -218,7 +216,6 @@ KEY_FIELDS = (
 )
 
 
-@pytest.mark.full
 def test_columns_of_any_name_are_read(site: TrinoSite) -> None:
     names = [column.name for column in ODD_NAMES.columns[1:]]
     records: list[Record] = [
@@ -231,7 +228,6 @@ def test_columns_of_any_name_are_read(site: TrinoSite) -> None:
     assert [found[place][place + 2] for place in range(len(names))] == list(map(str, range(len(names))))
 
 
-@pytest.mark.full
 def test_of_several_numbers_by_one_name_the_last_counts_to_its_last_digit(site: TrinoSite) -> None:
     """Whatever the name is spelled like, and wherever else it stands."""
     exact, long = "0.1", "0.1000000000000000000001"
@@ -252,7 +248,6 @@ def test_of_several_numbers_by_one_name_the_last_counts_to_its_last_digit(site: 
     assert set(found) == {1, 3, 5, 7, 8, 10}
 
 
-@pytest.mark.full
 def test_a_name_with_a_slash_is_found_however_it_is_escaped(site: TrinoSite) -> None:
     values = [
         r'{"a\/b":1.5,"a/b":2.5}',

@@ -30,7 +30,7 @@ from views.render import Mode, ViewPlan, query
 from views.render_view import create_view, drop_view, view_name, withdrawn_view
 from views.render_window import LogWindow
 
-pytestmark = pytest.mark.trino
+pytestmark = [pytest.mark.trino, pytest.mark.full]
 
 FAR = 2 * SCAN_COST_RECORDS  # offsets that are too far from others to share a scan
 TIMEOUT_SECONDS = 30.0
@@ -244,7 +244,7 @@ def seams_of(random: Random, ends: Seam) -> Seam:
     return Seam({(topic, partition): random.randint(0, end) for topic, partition, end in ends.items()})
 
 
-@pytest.mark.parametrize("timestamps", ["LogAppendTime", pytest.param("CreateTime", marks=pytest.mark.full)])
+@pytest.mark.parametrize("timestamps", ["LogAppendTime", "CreateTime"])
 def test_every_view_equals_a_replay_of_the_log(site: TrinoSite, new_world: Any, timestamps: str) -> None:
     """Goal: at any seam, current or stale, each view is what a replay of the whole log gives.
 
@@ -281,7 +281,6 @@ def test_every_view_equals_a_replay_of_the_log(site: TrinoSite, new_world: Any, 
         assert_equal(world.ask(plan, "amount > 500000"), large)
 
 
-@pytest.mark.full
 def test_what_was_appended_within_the_margin_is_left_out(new_world: Any) -> None:
     world: World = new_world(accounts("margin"), 2)
     world.send(random_records(Random(2), 100, ("margin",), 2))
@@ -319,7 +318,6 @@ def test_a_record_with_an_older_time_wins_in_its_partition_and_loses_to_another_
         assert amounts == {"u1": 2, "u2": 5, "u3": 7, "u4": 8}
 
 
-@pytest.mark.full
 def test_topics_partitions_and_groups_that_come_later_are_all_read(site: TrinoSite, new_world: Any) -> None:
     """Two topics, one of which grows by partitions after the view was made; offsets far apart."""
     definition = accounts("grown", ["grown_a", "grown_b"])
@@ -347,7 +345,6 @@ def test_topics_partitions_and_groups_that_come_later_are_all_read(site: TrinoSi
     assert_equal(world.ask(by_key), expected)
 
 
-@pytest.mark.full
 def test_an_empty_window_shows_the_snapshot(new_world: Any) -> None:
     world: World = new_world(accounts("idle"), 2)
     world.send(random_records(Random(6), 100, ("idle",), 2))
@@ -362,7 +359,6 @@ def test_an_empty_window_shows_the_snapshot(new_world: Any) -> None:
     assert_equal(world.answer(world.plan(Mode.LIVE_BY_KEY, snapshot_id, world.window(seam))), cold)
 
 
-@pytest.mark.full
 def test_without_a_key_every_good_record_is_a_row(new_world: Any) -> None:
     definition = accounts("events", key=[], entity=[], key_from="value")
     world: World = new_world(definition, 2)
@@ -385,7 +381,6 @@ def small(new_world: Any) -> tuple[World, Seam, int]:
     return world, seam, snapshot_id
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("mode", [Mode.LIVE, Mode.LIVE_BY_KEY])
 def test_offsets_reach_kafka_and_the_entity_reaches_iceberg(
     small: tuple[World, Seam, int], mode: Mode
@@ -433,7 +428,6 @@ def ended(small: tuple[World, Seam, int]) -> dict[Mode, ViewPlan]:
     return plans
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("mode", [Mode.LIVE, Mode.LIVE_BY_KEY])
 @pytest.mark.parametrize("where", ["true", "app_id = 99", "false", "amount > 1e9", "user_id IS NULL"])
 def test_an_expired_view_fails_whatever_is_asked(
@@ -445,7 +439,6 @@ def test_an_expired_view_fails_whatever_is_asked(
         world.ask(ended[mode], where)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     "question",
     [
@@ -466,7 +459,6 @@ def test_a_withdrawn_view_fails_with_its_reason(small: tuple[World, Seam, int], 
         world.site.query(question.format(view="lake.app.small_live", table="lake.app.small"), user=ADMIN)
 
 
-@pytest.mark.full
 def test_a_row_filter_holds_in_every_view(small: tuple[World, Seam, int]) -> None:
     world, seam, snapshot_id = small
     expected = {key: row for key, row in world.overlaid(seam, world.ends).items() if key[0] == 1}
@@ -482,7 +474,6 @@ def test_a_row_filter_holds_in_every_view(small: tuple[World, Seam, int]) -> Non
         assert world.ask(world.plan(mode, snapshot_id, window), "app_id <> 1") == []
 
 
-@pytest.mark.full
 def test_a_view_keeps_its_types_and_carries_its_read_point(small: tuple[World, Seam, int]) -> None:
     world, seam, snapshot_id = small
     plan = world.plan(Mode.LIVE, snapshot_id, world.window(seam, margin_ms=500))
@@ -506,7 +497,6 @@ def test_a_view_keeps_its_types_and_carries_its_read_point(small: tuple[World, S
     world.site.query(drop_view(world.definition, "lake", Mode.LIVE), user=ADMIN)
 
 
-@pytest.mark.full
 def test_a_query_of_every_mode_is_understood_with_its_comments(small: tuple[World, Seam, int]) -> None:
     """``views render`` prints the text with its comments: it must be what Trino takes."""
     world, seam, snapshot_id = small
