@@ -28,7 +28,7 @@ from serving.openapi import described
 from serving.tables import Tables
 from tests.mutation import places
 from tests.safety_lines import LINES
-from thermocline.cli.entry import app
+from thermocline.cli.entry import all_commands
 from thermocline.errors import ExitCode, ThermoclineError, all_errors
 from thermocline.process import metrics
 from thermocline.rules.column_types import TYPES, Kind
@@ -335,7 +335,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def cli_page() -> str:
     """Every command, in the words of its ``--help``."""
-    commands = list(_commands(typer.main.get_command(app), "thermocline"))
+    commands = list(_commands(all_commands(), "thermocline"))
     rows = [
         (f"[`{name}`](#{name.replace(' ', '-')})", _first_sentence(command.help or ""))
         for name, command, _ in commands

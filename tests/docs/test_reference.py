@@ -10,7 +10,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-import typer
 from fastapi.openapi.utils import get_openapi
 from prometheus_client.metrics import MetricWrapperBase
 
@@ -19,7 +18,7 @@ from maintenance import measures as maintenance_measures
 from serving import measures
 from serving.app import create_app
 from serving.tables import Tables
-from thermocline.cli.entry import app
+from thermocline.cli.entry import all_commands
 from thermocline.errors import ExitCode, all_errors
 from thermocline.process import metrics
 from thermocline.settings import ServingSettings, Settings, TableSettings
@@ -49,7 +48,7 @@ def commands_of(command: Any, path: str = "") -> Iterator[str]:
         yield from commands_of(child, f"{path}{name} ")
 
 
-COMMANDS = list(commands_of(typer.main.get_command(app)))
+COMMANDS = list(commands_of(all_commands()))
 
 
 @pytest.mark.parametrize("name", generate.PAGES)

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
-import typer
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -30,7 +29,7 @@ from pyiceberg.types import IntegerType, NestedField
 from serving.selection import Wanted
 from thermocline import cli
 from thermocline.cli.answered import answered
-from thermocline.cli.entry import app
+from thermocline.cli.entry import all_commands
 from thermocline.cli.status import _exit_code, _lag
 from thermocline.cli.stopping import stop_event
 from thermocline.errors import ExitCode, KafkaUnreachable, TableHeld, all_errors
@@ -377,7 +376,7 @@ def test_a_command_that_wants_a_yes_is_printed_as_it_is_to_be_typed(
     assert printed[3:] == ["quarantine", "purge", "profiles", "--before", "2026-01-01 00:00:00Z", "--yes"]
 
 
-COMMANDS = list(getattr(typer.main.get_command(app), "commands", {}))
+COMMANDS = list(all_commands().commands)
 CONFIGURED = [name for name in COMMANDS if name not in ("demo", "explain", "jobs", "version")]
 
 

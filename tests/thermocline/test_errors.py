@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-import typer
 
 from thermocline import errors
-from thermocline.cli.entry import app
+from thermocline.cli.entry import all_commands
 from thermocline.errors import ExitCode, ThermoclineError, all_errors, first_line
 
 EXAMPLES = {
@@ -38,7 +37,7 @@ def example(error: type[ThermoclineError]) -> ThermoclineError:
 
 
 def command_words() -> Iterator[str]:
-    for name, command in getattr(typer.main.get_command(app), "commands", {}).items():
+    for name, command in all_commands().commands.items():
         yield name
         yield from (f"{name} {sub}" for sub in getattr(command, "commands", {}))
 
