@@ -15,6 +15,7 @@ from tests.behaviour.topic import APP, Topic
 PAGE = Path(__file__).parents[2] / "docs" / "client.md"
 
 
+@pytest.mark.full
 def test_the_examples_of_its_page_hold(
     new_stack: Callable[..., Stack], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

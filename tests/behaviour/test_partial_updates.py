@@ -21,6 +21,8 @@ from thermocline.cli import entry
 from thermocline.errors import ExitCode
 from thermocline.rules.decode.debezium import UNAVAILABLE
 
+pytestmark = pytest.mark.full
+
 TABLES = ("carts", "articles")
 SECTION = """
 [tables.{name}]
@@ -99,7 +101,6 @@ def stack(tmp_path_factory: pytest.TempPathFactory, jvm: Any, brokers: Brokers) 
         yield stack
 
 
-@pytest.mark.full
 def test_lookups_extracts_and_verify_show_what_a_dict_does(stack: Stack) -> None:
     chance = random.Random(7)
     tables = [Told(stack, name) for name in TABLES]

@@ -22,6 +22,8 @@ from thermocline.cli import entry
 from thermocline.errors import ExitCode
 from thermocline.iceberg.catalog import load_table, open_catalog
 
+pytestmark = pytest.mark.full
+
 TABLES = ("prices", "articles")
 SECTION = """
 [tables.{name}]
@@ -108,7 +110,6 @@ def stack(tmp_path_factory: pytest.TempPathFactory, jvm: Any, brokers: Brokers) 
         yield stack
 
 
-@pytest.mark.full
 def test_lookups_extracts_and_verify_show_what_a_dict_does(stack: Stack) -> None:
     chance = random.Random(7)
     tables = [Told(stack, name) for name in TABLES]

@@ -95,6 +95,7 @@ def test_once_commits_what_each_table_lacks_and_then_has_nothing_to_do(several: 
     assert again.process.wait() == ExitCode.NOTHING_TO_DO
 
 
+@pytest.mark.full
 def test_one_tailer_process_serves_several_tables_as_of_now(several: Several) -> None:
     """Goal: each answer has the newest record of its table, and a table that can't be served harms no other.
 

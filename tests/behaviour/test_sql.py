@@ -33,6 +33,7 @@ ORDER BY 1;
 """
 
 
+@pytest.mark.full
 def test_a_join_equals_the_extracts_at_its_read_points(
     new_stack: Callable[..., Stack],
     tmp_path: Path,

@@ -133,6 +133,7 @@ def test_a_topic_that_was_made_again(
     ]
 
 
+@pytest.mark.full
 def test_retention_that_cut_two_partitions_below_the_seam(
     new_live: Callable[..., Live], capsys: pytest.CaptureFixture[str]
 ) -> None:

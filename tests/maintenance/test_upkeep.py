@@ -233,6 +233,7 @@ def test_snapshots_leave_first_their_files_much_later_and_what_they_said_stays(k
     assert kept.ingest.rows() == kept.ingest.expected
 
 
+@pytest.mark.full
 def test_a_snapshot_that_a_view_a_tag_or_another_branch_reads_stays(kept: Kept) -> None:
     kept.batches(MANY)
     table = kept.ingest.owned.table
@@ -291,6 +292,7 @@ def test_the_files_of_an_expired_snapshot_stay_while_it_is_leased(kept: Kept) ->
     assert kept.upkeep.done.swept_files > 0
 
 
+@pytest.mark.full
 def test_an_expiry_that_did_not_land_deletes_nothing(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     kept.batches(MANY)
     ids = {snapshot.snapshot_id for snapshot in kept.ingest.owned.table.snapshots()}
@@ -369,6 +371,7 @@ def test_files_stay_as_long_where_the_expiry_landed_long_after_it_was_noted(
     assert kept.upkeep.done.swept_files > 0
 
 
+@pytest.mark.full
 def test_a_sweep_that_waited_for_its_turn_counts_from_when_it_saw_what_was_gone(kept: Kept) -> None:
     kept.batches(MANY)
     before = kept.ingest.owned.table
@@ -426,6 +429,7 @@ def test_files_stay_of_snapshots_that_expire_while_a_sweep_begins(
         first.scan(snapshot_id=snapshot_id).to_arrow()
 
 
+@pytest.mark.full
 def test_a_note_whose_expiry_did_not_land_is_forgotten_after_a_day(kept: Kept) -> None:
     kept.batches(MANY)
     table = kept.ingest.owned.table

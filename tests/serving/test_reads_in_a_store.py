@@ -165,6 +165,7 @@ def test_a_file_is_warmed_by_its_size_and_one_read_of_its_deletes(world: Any, pr
     assert len(rows_of(reader, index, Entity.of(world.definition, (7, "a")))) == KEYS - 1
 
 
+@pytest.mark.full
 def test_reads_from_a_store_that_fails_now_and_then_give_the_rows_of_a_replay(
     served: Callable[..., Any], s3: LocalS3, proxy: HttpProxy, seed: int
 ) -> None:
