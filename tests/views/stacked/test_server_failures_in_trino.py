@@ -60,6 +60,8 @@ class Analyst:
         self.answered_at = 0.0
         """When the last query that was answered had begun."""
         self.outcomes: Counter[str] = Counter()
+        self.refusal = ""
+        """What the last query that was refused was told."""
         self.wrong: BaseException | None = None
 
     def start(self) -> None:
@@ -85,6 +87,7 @@ class Analyst:
                     message = str(error.message)
                     assert any(one in message for one in REFUSALS), message
                     self.outcomes["refused"] += 1
+                    self.refusal = message
                     continue
                 self.outcomes["answered"] += 1
                 self.answered_at = began_at
@@ -149,8 +152,9 @@ class Faults:
         self._server.publish()
 
     def rebuilt(self) -> None:
-        """The server has lost its state, and reads the log again."""
+        """The server has lost its state, and its name with it: it reads the log again, and gets views anew."""
         self._server.rebuild()
+        self._server.publish()
 
     def altered(self) -> None:
         """A column more: the hot rows are read again by another definition."""
@@ -171,6 +175,7 @@ def asking(live: Typed) -> Iterator[list[Analyst]]:
     finally:
         for analyst in analysts:
             analyst.stop()
+            print(f"in the end: {dict(analyst.outcomes)}, last refused with: {analyst.refusal}")
     for analyst in analysts:
         analyst.check()
 
