@@ -152,7 +152,7 @@ class Faults:
         self._server.publish()
 
     def rebuilt(self) -> None:
-        """The server has lost its state, and its name with it: it reads the log again, and gets views anew."""
+        """The server has lost its state, and its name with it: it reads the log again, and gets new views."""
         self._server.rebuild()
         self._server.publish()
 
