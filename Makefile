@@ -23,7 +23,7 @@ test: bootstrap ## Run the tests of a change, also on real Kafka, Spark, Iceberg
 	@$(RUN) -m pytest -n 2 $(ARGS)
 
 # In parts, since some of them take both cores and much of the memory. One that fails stops no other.
-test-all: bootstrap ## Run every test, with all histories, kills and failpoints; an hour or two
+test-all: bootstrap ## Run every test, with all histories, kills and failpoints; about two hours
 	@trap 'exit 130' INT; failed=0; \
 	for part in "not jvm" "jvm and not trino and not demo" trino demo; do \
 		$(RUN) -m pytest -n 2 --full -m "$$part" || failed=1; \

@@ -19,7 +19,7 @@ from tests.maintenance.kept import HOURS, Inline, Kept, upkeep_of
 from tests.manual_clock import ManualClock
 from thermocline import failpoints
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.full]
 
 ROUNDS_MAX = 60
 
@@ -60,7 +60,6 @@ def hooked() -> Iterator[Callable[[Once], None]]:
 Hook = Callable[[Once], None]
 
 
-@pytest.mark.full
 def test_maintenance_dies_at_one_point_after_the_other_and_the_table_is_right(
     tmp_path: Path, jvm: Any, hooked: Hook
 ) -> None:
@@ -70,8 +69,7 @@ def test_maintenance_dies_at_one_point_after_the_other_and_the_table_is_right(
     _run_on_through(tmp_path, jvm, hooked, [Once(name, dies=True, nth=1) for name in points], 1)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("dies", [False, True], ids=["fails", "dies"])
 @pytest.mark.parametrize("name", points_of(Process.UPKEEP))
 def test_wherever_maintenance_ends_the_table_is_right_and_the_next_one_goes_on(
