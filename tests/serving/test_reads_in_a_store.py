@@ -7,7 +7,7 @@ import random
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import cycle, zip_longest
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -163,6 +163,19 @@ def test_a_file_is_warmed_by_its_size_and_one_read_of_its_deletes(world: Any, pr
     methods = [method for method, _ in asked(proxy)]
     assert methods == ["HEAD", "HEAD", "GET"], "of the file; of the deletes, and what they say"
     assert len(rows_of(reader, index, Entity.of(world.definition, (7, "a")))) == KEYS - 1
+
+
+def test_a_process_repeats_failed_requests_however_many_failed_before(s3: LocalS3, proxy: HttpProxy) -> None:
+    """Method: each other request fails. Arrow's standard strategy repeats a hundred of them, then none."""
+    location = f"{s3.location(uuid4().hex)}/file"
+    io = io_of(s3, proxy)
+    with io.new_output(location).create() as file:
+        file.write(b"some bytes")
+    faults = cycle((Fault.ERROR, None))
+    proxy.decide = lambda request: next(faults)
+    for _ in range(120):
+        assert len(io.new_input(location)) == len(b"some bytes")
+    assert proxy.spoilt[Fault.ERROR] >= 120
 
 
 @pytest.mark.full

@@ -30,8 +30,8 @@ REST_ANSWER_SECONDS = 60
 # within seconds. An answer that takes longer is lost, and is asked for again.
 STORE_CONNECT_SECONDS = 10
 STORE_ANSWER_SECONDS = 60
-# S3 answers 503 SlowDown while it splits a prefix, for minutes; both libraries double the pause each time.
-STORE_ATTEMPTS_MAX = 9
+# Java's; see `store_retries` for Arrow's.
+STORE_RETRIES_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ _PYICEBERG_S3: Final = {
 _JAVA_S3: Final = {
     "http-client.apache.connection-timeout-ms": str(STORE_CONNECT_SECONDS * 1000),
     "http-client.apache.socket-timeout-ms": str(STORE_ANSWER_SECONDS * 1000),
-    "s3.retry.num-retries": str(STORE_ATTEMPTS_MAX - 1),
+    "s3.retry.num-retries": str(STORE_RETRIES_MAX),
 }
 
 _REST_BOUNDS: Final = {

@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from pyarrow.fs import AwsStandardS3RetryStrategy
-
-from thermocline.iceberg.catalog_properties import STORE_ATTEMPTS_MAX
+from pyarrow.fs import AwsDefaultS3RetryStrategy
 
 T = TypeVar("T")
 
 # Of a read whose answer broke off: a store that does so four times in a row is not having an accident.
 READS_MAX: Final = 4
 _PAUSE_SECONDS: Final = 0.1
+# Of a request; each pause is twice the one before, 51 s in all. S3 can answer 503 SlowDown for minutes.
+RETRIES_MAX: Final = 11
 
 
 def read_whole(read: Callable[[], T]) -> T:
@@ -33,11 +33,12 @@ def read_whole(read: Callable[[], T]) -> T:
     return read()
 
 
-class PatientRetries(AwsStandardS3RetryStrategy):  # type: ignore[misc]  # it publishes no types
-    """The standard back-off, for longer: throttling (503 SlowDown) can last for minutes.
+class PatientRetries(AwsDefaultS3RetryStrategy):  # type: ignore[misc]  # it publishes no types
+    """A doubling back-off; PyIceberg loads it by its name.
 
-    PyIceberg loads it by its name.
+    Not Arrow's `AwsStandardS3RetryStrategy`, which gives each client a quota of 100 retries that no success
+    fills up again: a process that lives for long would have none left.
     """
 
     def __init__(self) -> None:
-        super().__init__(max_attempts=STORE_ATTEMPTS_MAX)
+        super().__init__(max_attempts=RETRIES_MAX)  # Arrow's name for it; the first attempt is not counted
