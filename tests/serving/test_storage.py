@@ -129,9 +129,11 @@ def test_a_command_without_a_server_names_it_too(
     private_world: SimpleNamespace, file: Path, point: str
 ) -> None:
     _produce(private_world)
-    arm(file, f"{point}=error@1")
-    with pytest.raises(StorageFailed):
-        private.lookup(private_world.settings, "profiles", {"app_id": "7", "user_id": "u0"})
+    _refused_with_a_fault(
+        lambda: private.lookup(private_world.settings, "profiles", {"app_id": "7", "user_id": "u0"}),
+        file,
+        point,
+    )
     assert private.lookup(private_world.settings, "profiles", {"app_id": "7", "user_id": "u0"})["rows"]
 
 
@@ -140,10 +142,20 @@ def test_an_extract_without_a_server_names_it_too(
     private_world: SimpleNamespace, file: Path, point: str
 ) -> None:
     _produce(private_world)
-    arm(file, f"{point}=error@1")
-    with pytest.raises(StorageFailed):
-        _extract(private_world, io.BytesIO())
+    _refused_with_a_fault(lambda: _extract(private_world, io.BytesIO()), file, point)
     _extract(private_world, io.BytesIO())
+
+
+def _refused_with_a_fault(read: Callable[[], object], file: Path, point: str) -> None:
+    """Read again where the heartbeat of a lease that an earlier test left met the point first."""
+    for _ in range(5):
+        arm(file, f"{point}=error@1")
+        try:
+            read()
+        except StorageFailed:
+            return
+        assert has_fired(file, f"{point}=error@1")
+    raise AssertionError("others always met the point first")
 
 
 def test_a_sink_that_fails_is_not_taken_for_the_tables_disk(private_world: SimpleNamespace) -> None:
