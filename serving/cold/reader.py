@@ -146,7 +146,7 @@ class ColdReader:
                 rows = ready_rows(index.definition, located, to_json)
                 if self._store:
                     self._store.put(key, packed(rows))
-            found.append((rows, self.deleted(file), self._hidden_where_ordered(index, file)))
+            found.append((rows, self.deleted(file), self._remembered(index, file)))
         missing = stored.count(None)
         self._count(len(stored) - missing, missing)
         return live_rows(found)
@@ -180,10 +180,10 @@ class ColdReader:
 
     def known_rows(self, index: ColdIndex, entity: Entity) -> EntityRows | None:
         """The same without reading a data file; None where one is to be read, or deletes are."""
-        if self._store is None or index.definition.sequence_by:
+        if self._store is None:
             return None
         files = [file for file, _ in _candidates(index, entity)]
-        if not all(self._knows_deletes(file) for file in files):
+        if not all(self._knows_deletes(index, file) for file in files):
             return None
         _, stored = self._stored(index, entity, files)
         values = [value for value in stored if value is not None]
@@ -191,7 +191,8 @@ class ColdReader:
             return None
         self._rows_found.inc(len(files))
         return live_rows(
-            (unpacked(value), self.deleted(file), None) for value, file in zip(values, files, strict=True)
+            (unpacked(value), self.deleted(file), self._remembered(index, file))
+            for value, file in zip(values, files, strict=True)
         )
 
     def _stored(
@@ -211,12 +212,15 @@ class ColdReader:
             self._rows_found.inc(found)
             self._rows_read.inc(read)
 
-    def _knows_deletes(self, file: ColdFile) -> bool:
+    def _knows_deletes(self, index: ColdIndex, file: ColdFile) -> bool:
         deletes = file.data.deletes
-        return deletes is None or self._deletes.get((deletes.path, deletes.offset)) is not None
+        if deletes is not None and self._deletes.get((deletes.path, deletes.offset)) is None:
+            return False
+        return not index.definition.sequence_by or self._files.get(file.data.path) is not None
 
-    def _hidden_where_ordered(self, index: ColdIndex, file: ColdFile) -> BitMap | None:
-        return self.hidden(file) if index.definition.sequence_by else None
+    def _remembered(self, index: ColdIndex, file: ColdFile) -> BitMap | None:
+        """Which deleted positions are remembered deletes, which only tables have whose rows columns order."""
+        return self._opened(file).tombstones if index.definition.sequence_by else None
 
     def deleted(self, file: ColdFile) -> BitMap | None:
         """The deleted positions of a data file; None when none are."""

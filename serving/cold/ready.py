@@ -35,7 +35,7 @@ ReadyRow = tuple[int, bytes, bytes, bytes]
 """A row's position in its file, key, JSON, and sequence, which is empty where no columns order the rows."""
 
 FileRows = tuple[Sequence[ReadyRow], "BitMap | None", "BitMap | None"]
-"""What a file has of an entity, what of the file is deleted, and what of that but remembered deletes."""
+"""What a file has of an entity, what of the file is deleted, and which of that are deletes to remember."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(list[ReadyRow]).decode
@@ -96,10 +96,12 @@ def live_rows(files: Iterable[FileRows]) -> EntityRows:
     """The rows that are not deleted, and the highest sequences of the rows and remembered deletes."""
     rows: dict[bytes, JsonRow] = {}
     sequences: dict[bytes, bytes] = {}
-    for of_file, deleted, hidden in files:
+    for of_file, deleted, remembered in files:
         for position, key, row, sequence in of_file:
             if deleted is None or position not in deleted:  # safety: index-deletes
                 rows[key] = row
-            if sequence and (hidden is None or position not in hidden):
+            elif remembered is None or position not in remembered:
+                continue
+            if sequence:
                 sequences[key] = max(sequence, sequences.get(key, b""))
     return EntityRows.of(rows, sequences)

@@ -298,6 +298,23 @@ class World:
 
 
 PROFILES = replace(profiles.PROFILES, buckets=4)
+ORDERED = LiveTable.build(
+    name="profiles",
+    identifier="app.profiles",
+    topics=["profiles"],
+    key=["app_id", "user_id", "key"],
+    entity=["app_id", "user_id"],
+    columns={
+        "app_id": "int",
+        "user_id": "string",
+        "key": "string",
+        "value": "string",
+        "updated_at": "timestamptz",
+    },
+    sequence_by=["updated_at"],
+    buckets=4,
+    delete_when={"path": "op", "values": ["D"]},
+)
 
 
 @pytest.fixture

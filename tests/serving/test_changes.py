@@ -18,6 +18,7 @@ from serving.hot.pinned import hold
 from serving.hot.tier import HotTier
 from serving.selection import Selection, Wanted
 from serving.tables import ServedTable
+from tests.serving.conftest import ORDERED
 from tests.thermocline.profiles import PROFILES
 from thermocline.errors import BadParameter
 from thermocline.rules.definition import LiveTable
@@ -26,23 +27,6 @@ from thermocline.rules.seam import Seam
 
 PLAIN = replace(PROFILES, suppress_unchanged=True, buckets=4)
 PARTIAL = replace(PROFILES, partial_updates=True, buckets=4)
-ORDERED = LiveTable.build(
-    name="profiles",
-    identifier="app.profiles",
-    topics=["profiles"],
-    key=["app_id", "user_id", "key"],
-    entity=["app_id", "user_id"],
-    columns={
-        "app_id": "int",
-        "user_id": "string",
-        "key": "string",
-        "value": "string",
-        "updated_at": "timestamptz",
-    },
-    sequence_by=["updated_at"],
-    buckets=4,
-    delete_when={"path": "op", "values": ["D"]},
-)
 MATCHING = "value < '5'"
 Rows = dict[tuple[Any, ...], dict[str, Any]]
 _numbers = count()
