@@ -52,8 +52,11 @@ class JavaCatalog:
             properties = jvm.java.util.HashMap()
             for name, value in theirs.values.items():
                 properties.put(name, value)
+            hadoop = jvm.org.apache.hadoop.conf.Configuration()
+            # On a local disk without a checksum file for each file: PyIceberg deletes files, not theirs.
+            hadoop.set("fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem")
             self._catalog = jvm.org.apache.iceberg.CatalogUtil.buildIcebergCatalog(
-                settings.name, properties, jvm.org.apache.hadoop.conf.Configuration()
+                settings.name, properties, hadoop
             )
 
     @contextmanager

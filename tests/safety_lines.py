@@ -342,7 +342,7 @@ LINES: Final[dict[str, Line]] = {
     "avro-other-type": Line("a value of another type than the column's is not taken for it", DROP, "thermocline/test_avro.py::test_another_type_than_the_columns_is_bad_and_null_of_it_is_null"),
     "avro-nested-unfit": Line("nor is one within a nested value", NEVER, "thermocline/test_nested.py::test_avro_records_arrays_and_maps_are_structs_lists_and_maps"),
     "avro-key-null": Line("a key that the writer's schema lacks is bad", NEVER, "thermocline/test_avro.py::test_a_field_that_the_writers_schema_lacks_is_null_and_bad_in_the_key"),
-    "replay-key-headers": Line("a key whose schema is named in a header is found in the log by a replay", ("chunk.headers_of", "lambda _: None"), "behaviour/test_avro.py::test_records_are_read_by_their_writers_schemas_and_held_back_while_these_are_unknown"),
+    "replay-key-headers": Line("a key whose schema is named in a header is found in the log by a replay", ("chunk.headers_of", "lambda _: None"), "behaviour/test_avro.py::test_records_are_read_by_their_writers_schemas_and_held_back_while_these_are_unknown", FULL),
     "schema-header": Line("what names a schema in a header is no part of the record", NEVER, "thermocline/test_avro.py::test_a_header_names_the_schema_and_nothing_stands_before_the_body_then"),
     "schema-kind": Line("a schema of another format is none of its records'", NEVER, "thermocline/test_schema_registry.py::test_a_schema_of_another_kind_is_a_problem_of_its_records"),
     "registry-rules": Line("what only a rule can read is not taken as it stands", NEVER, "thermocline/test_schema_registry.py::test_rules_that_change_what_is_read_make_records_bad_and_others_do_not"),

@@ -116,6 +116,7 @@ def stack(tmp_path: Any, jvm: Any, brokers: Brokers, registry: RegistryServer) -
         yield stack
 
 
+@pytest.mark.full
 def test_records_are_read_by_their_writers_schemas_and_held_back_while_these_are_unknown(
     stack: Stack, registry: RegistryServer
 ) -> None:

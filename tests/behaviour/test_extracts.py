@@ -115,14 +115,8 @@ def test_what_a_condition_leaves_is_the_same_on_every_way(stack: Stack, server: 
         assert all(row in looked_up for row in some)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["rows.parquet"]
-    + [
-        pytest.param(name, marks=pytest.mark.full)
-        for name in ("rows.csv", "rows.jsonl", "rows.csv.gz", "rows.arrow")
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.csv", "rows.jsonl", "rows.csv.gz", "rows.arrow"])
 def test_an_extract_that_a_fault_cuts_is_no_file_and_no_whole_answer(
     stack: Stack, server: Command, tmp_path: Path, name: str
 ) -> None:

@@ -23,6 +23,8 @@ from tests.behaviour.topic import APP
 from thermocline.cli import entry
 from thermocline.errors import ExitCode, NotReady, OffsetsGone
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def several(new_stack: Callable[..., Stack]) -> Several:
@@ -83,7 +85,6 @@ def test_a_table_that_stops_with_an_error_is_named_and_the_others_go_on(several:
     assert all(entry["owner"]["ended"] for entry in tables.values())  # type: ignore[index]
 
 
-@pytest.mark.full
 def test_once_commits_what_each_table_lacks_and_then_has_nothing_to_do(several: Several) -> None:
     names = ("first", "third")
     for name in names:
@@ -95,7 +96,6 @@ def test_once_commits_what_each_table_lacks_and_then_has_nothing_to_do(several: 
     assert again.process.wait() == ExitCode.NOTHING_TO_DO
 
 
-@pytest.mark.full
 def test_one_tailer_process_serves_several_tables_as_of_now(several: Several) -> None:
     """Goal: each answer has the newest record of its table, and a table that can't be served harms no other.
 

@@ -21,7 +21,7 @@ from tests.views.stacked.hot_server import (
 )
 from tests.views.stacked.viewed import ask
 
-pytestmark = pytest.mark.trino
+pytestmark = [pytest.mark.trino, pytest.mark.full]
 
 QUERIES = 16
 NOBODY = ("the server that the query belongs to, does not answer", "communicating with remote Thrift server")
@@ -63,7 +63,6 @@ def test_live_views_of_every_type_are_what_was_written_before_and_after_a_commit
         live.shown("live")
 
 
-@pytest.mark.full
 def test_records_that_set_only_some_columns_show_the_others_as_the_cold_row_has_them(stack: Stack) -> None:
     """Goal: both live views complete such rows, by key too; over cold rows, over hot ones, and over none.
 
@@ -102,7 +101,6 @@ def test_records_that_set_only_some_columns_show_the_others_as_the_cold_row_has_
         assert live.shown("live_by_key") == live.expected
 
 
-@pytest.mark.full
 def test_of_two_servers_that_trino_asks_in_any_order_each_query_has_one(stack: Stack) -> None:
     """Goal: whichever server a call meets, each query sees one state, that of before a commit too; where the
     server that it belongs to is gone, it is refused, and never answered otherwise.
