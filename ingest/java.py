@@ -53,7 +53,8 @@ class JavaCatalog:
             for name, value in theirs.values.items():
                 properties.put(name, value)
             hadoop = jvm.org.apache.hadoop.conf.Configuration()
-            # On a local disk without a checksum file for each file: PyIceberg deletes files, not theirs.
+            # On a local disk without a checksum file for each file: PyIceberg deletes files, not those. A JVM
+            # that has a file system already, as Spark's, keeps it.
             hadoop.set("fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem")
             self._catalog = jvm.org.apache.iceberg.CatalogUtil.buildIcebergCatalog(
                 settings.name, properties, hadoop

@@ -101,6 +101,13 @@ def test_a_commit_says_what_the_next_one_is_planned_on(ingest: Ingest) -> None:
     assert ingest.rows() == ingest.expected
 
 
+def test_a_commit_leaves_no_checksum_files_that_nobody_would_delete(ingest: Ingest) -> None:
+    assert isinstance(commit(ingest), Landed)
+    folder = Path(local_path(ingest.owned.table.location()) or "")
+    assert [*folder.rglob("*.metadata.json")]
+    assert not [*folder.rglob("*.crc")]
+
+
 def test_a_stale_owner_is_told_so(ingest: Ingest) -> None:
     stale, planned = ingest.owned.committer, ingest.planned
     newer = ingest.take_over()
