@@ -9,9 +9,9 @@ and accounting in one commit that a stale owner can't make; ``metadata`` is what
 
 Who may commit: ``lease`` (waiting one's turn), ``ownership`` (taking the table), ``unknown`` and
 ``reconcile`` (commits that nobody confirmed). Going on after a stop: ``resume``; looking without writing:
-``lookout``, ``standstill``. Bad records: ``bad_records`` (before the commit), ``quarantine`` and
-``quarantined`` (the companion table), ``replay`` (``evidence`` gathers, ``judgement`` decides). ``create``,
-``alter``, ``drop`` and ``purge`` change tables; ``spark`` and ``java`` reach the JVM, ``content_files`` with
-whole lists, ``manifest_order`` with what they are listed in, by ``method_handles``. ``measures``: the owner's
-metrics.
+``opening``, ``progress``, ``open_transactions``. Bad records: ``bad_records`` (before the commit),
+``quarantine`` and ``quarantined`` (the companion table), ``replay`` (``evidence`` gathers, ``judgement``
+decides). ``create``, ``alter``, ``drop`` and ``purge`` change tables; ``spark`` and ``java`` reach the JVM,
+``content_files`` with whole lists, ``manifest_order`` with what they are listed in, by ``method_handles``.
+``measures``: the owner's metrics.
 """

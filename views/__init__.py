@@ -12,9 +12,9 @@ the record rule), ``fields``, ``fields_decimal`` and ``fields_document`` (one va
 Publishing: ``facts`` (what is known of table and log), ``transactions`` (whether producers use them),
 ``plan`` (which views there should be), ``lifetime`` (until when), ``published`` (what stands in Trino, and
 whether it must go), ``publish`` (one round after another), ``publication`` (with the real parts), ``watch``
-(again and again, beside ingest), ``leases`` (which snapshots views read), ``leftovers`` (old metadata),
-``trino_client`` (the only one that knows Trino's client). ``pin``, ``drop`` and ``check`` are the commands of
-these names; ``standing`` is what ``check`` and ``status`` say of each view.
+(again and again, beside ingest), ``leases`` (which snapshots views read), ``orphaned_metadata`` (old
+metadata), ``trino_client`` (the only one that knows Trino's client). ``pin``, ``drop`` and ``check`` are the
+commands of these names; ``view_status`` is what ``check`` and ``status`` say of each view.
 
 Trino's own files, ``views config``: ``config`` (all of them), ``lake`` and ``kafka_client`` (our settings in
 Trino's words), ``topics`` (a topic as a table), ``access`` (rights), ``limits`` (groups and session
