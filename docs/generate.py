@@ -44,61 +44,67 @@ HELP_COLUMNS: Final = 100
 
 SETTINGS: Final[Mapping[str, str]] = {
     "kafka.bootstrap_servers": "Kafka brokers, as `host:port`, separated by commas.",
-    "kafka.client": "Any librdkafka setting by its own name (SASL, TLS, ...). Quote names with dots.",
+    "kafka.client": (
+        "Any librdkafka settings, under their own names (SASL, TLS, ...). Put names with dots in quotes."
+    ),
     "registry.url": (
         "URL of a Confluent-compatible schema registry, for records that name their schemas. Empty: none."
     ),
     "registry.user": "User for HTTP basic authentication. Empty: none.",
     "registry.password": "Password, sent over https only. Best set as `THERMOCLINE_REGISTRY__PASSWORD`.",
     "registry.ca_file": "File with CA certificates to trust instead of the system's.",
-    "registry.timeout_seconds": "Timeout of a request. After it, reading waits and the request is repeated.",
+    "registry.timeout_seconds": (
+        "Timeout of a request. When it expires, reading waits and the request is repeated."
+    ),
     "catalog.name": "Name of the catalog in Spark and PyIceberg.",
     "catalog.type": "Kind of catalog. `sql` is a database supported by SQLAlchemy.",
     "catalog.uri": "Address of the catalog. Required for `sql`, `rest` and `hive`.",
     "catalog.warehouse": "Location of the tables: a folder or a URI. Required for `sql`.",
-    "catalog.properties": "Further settings of the catalog and of file access, by PyIceberg's names.",
+    "catalog.properties": "Further settings of the catalog and of file access, under PyIceberg's names.",
     "spark.master": "Spark master URL.",
-    "spark.conf": "Any Spark setting by its own name. Overrides Thermocline's own.",
+    "spark.conf": "Any Spark settings, under their own names. They override Thermocline's own.",
     "ingest.engine": (
-        "Where a batch's tasks run: on `spark`, or `local`, one after the other in the process of `ingest"
-        " run`, without Spark: for small tables."
+        "Where a batch's tasks run. `spark`: on Spark. `local`: one after the other in the process of "
+        "`ingest run`, without Spark; for small tables."
     ),
     "ingest.lease_seconds": (
-        "How long an owner may be silent before another process may take its table. It renews its lease "
-        "three times in this period."
+        "How long an owner may be silent before another process may take its table. The owner renews its "
+        "lease three times in this period."
     ),
     "maintenance.enabled": "Whether `ingest run` maintains its table between batches.",
     "maintenance.target_file_bytes": "Target size of the files that a rewrite writes.",
     "maintenance.snapshots_seconds": (
-        "How long snapshots are kept, for reads by snapshot id or read point. Those that a lease, tag or "
-        "branch names are kept longer. At most 500 are kept."
+        "How long snapshots are kept, for reads by snapshot id or read point. At most 500 are kept. "
+        "Snapshots that a lease, tag or branch names are kept longer."
     ),
     "maintenance.files_seconds": (
         "How much longer the files of expired snapshots are kept, for readers that still use them without a "
-        "lease. Must exceed the longest query or copy."
+        "lease. Must be longer than the longest query or copy takes."
     ),
     "maintenance.scans_per_hour": (
-        "Full scans of the table per hour by other engines; used to decide which rewrites are worthwhile."
-        " Servers count extracts themselves."
+        "How many full scans of the table other engines make per hour; used to decide which rewrites are "
+        "worthwhile. Servers count extracts themselves."
     ),
     "maintenance.lookups_per_second": (
-        "Lookups per second, if no server counts them; used to decide which rewrites are worthwhile."
+        "Lookups per second; used to decide which rewrites are worthwhile, if no server counts lookups."
     ),
     "serving.host": "Address to listen on.",
     "serving.port": "Port to listen on.",
     "serving.workers": "Number of API processes, which share the port.",
-    "serving.tailers": "Maximum number of tailer processes; with more tables, a process tails several.",
+    "serving.tailers": (
+        "Maximum number of tailer processes. If there are more tables, a process tails several."
+    ),
     "serving.state_dir": "Folder for the hot tier and the cold index, on a local disk.",
     "serving.hot_bytes_max": (
-        "Maximum size of a table's hot tier on disk. When it is reached, the tailer pauses; a command "
-        "without a server stops."
+        "Maximum size of a table's hot tier on disk. When it is reached, the tailer pauses, and a command "
+        "that works without a server stops."
     ),
     "serving.rows_bytes_max": (
-        "Maximum size on disk of the rows ready to send that the API processes share, per table. The oldest "
-        "quarter is deleted when it is full."
+        "Maximum size on disk of the rows ready to send that the API processes share, per table. When it is "
+        "reached, the oldest quarter is deleted."
     ),
     "serving.rows_ahead": (
-        "Whether a process makes the rows of whole tables ready to send before anybody asks for them, where "
+        "Whether a process makes the rows of whole tables ready to send before anybody asks for them, if "
         "they fit into `serving.rows_bytes_max`."
     ),
     "serving.read_after_seconds_max": "Maximum time that a request with `Thermocline-Read-After` waits.",
@@ -107,45 +113,48 @@ SETTINGS: Final[Mapping[str, str]] = {
         "no authentication yet, so anyone who can reach the port can read every table."
     ),
     "serving.stale_after_seconds": (
-        "Age from which answers are marked as stale. Live views that read hot rows from the server are "
-        "refused then."
+        "Age from which answers are marked as stale. From this age on, live views that read hot rows from "
+        "the server are refused."
     ),
     "serving.trino.port": (
-        "Port of the endpoint for Trino's Thrift connector; without it there is none. Without TLS, whoever "
-        "can reach it can read the hot rows of every table."
+        "Port of the endpoint for Trino's Thrift connector. If it is not set, there is no endpoint. Without "
+        "TLS, anyone who can reach the endpoint can read the hot rows of every table."
     ),
     "serving.trino.host": (
-        "Address of the endpoint. Default: `serving.host`. It may be another than a loopback address where "
+        "Address of the endpoint. Default: `serving.host`. It may be an address other than loopback if "
         "clients need a certificate."
     ),
     "serving.trino.certificate_file": (
-        "PEM file with the endpoint's certificate, and those that lead to its authority. With it, `key_file` "
-        "and `client_ca_file`, the endpoint speaks TLS."
+        "PEM file with the endpoint's certificate, and the certificates that lead to its authority. If this "
+        "setting, `key_file` and `client_ca_file` are set, the endpoint speaks TLS."
     ),
     "serving.trino.key_file": "PEM file with the key of `serving.trino.certificate_file`.",
     "serving.trino.client_ca_file": (
-        "PEM file with the authority that signs clients' certificates. Clients without one are turned away."
+        "PEM file with the authority that signs clients' certificates. Clients without such a certificate "
+        "are turned away."
     ),
     "serving.trino.servers": (
-        "Addresses (`host:port`) of all servers that Trino asks, where there are several, as they reach each "
-        "other. The same for all of them, and for who publishes the views."
+        "If Trino asks several servers: the addresses (`host:port`) of all of them, as they reach each "
+        "other. Must be the same for each server, and for the process that publishes the views."
     ),
-    "serving.trino.address": "This server's own among `serving.trino.servers`.",
+    "serving.trino.address": "This server's own address, as in `serving.trino.servers`.",
     "serving.extracts_max": (
         "Maximum number of extracts that the server streams at once, over all its workers. Each takes up to "
         "256 MB of memory and two threads."
     ),
     "serving.extracts_waiting_max": (
-        "Maximum number of extracts that wait for their turn, and of extract jobs that wait for theirs. "
-        "Beyond it, they are refused with `extracts-busy`."
+        "Maximum number of extracts that wait for their turn, and of extract jobs that wait for theirs. Any "
+        "more are refused with `extracts-busy`."
     ),
-    "serving.extract_jobs_dir": "Folder for the files of extract jobs. Default: none, and no jobs are taken.",
+    "serving.extract_jobs_dir": (
+        "Folder for the files of extract jobs. Default: none; the server then takes no jobs."
+    ),
     "serving.extract_jobs_retention_hours": "How long a job and its files are kept after it is over.",
     "sql.memory_bytes_max": (
-        "Memory that a statement of `thermocline sql` may use, besides about 300 MB for each table that it "
-        "scans. Beyond it, DuckDB spills to `sql.temp_dir`."
+        "Memory that a statement of `thermocline sql` may use, in addition to about 300 MB for each table "
+        "that it scans. If a statement needs more, DuckDB spills to `sql.temp_dir`."
     ),
-    "sql.temp_dir": "Folder for what a statement spills. Default: the system's folder for temporary files.",
+    "sql.temp_dir": "Folder to which statements spill. Default: the system's folder for temporary files.",
     "views.enabled": "Whether `ingest run` publishes the tables' views in Trino after each commit.",
     "views.url": "URL of Trino: `https://host:port`.",
     "views.user": "Trino user that publishes the views. They run with this user's privileges.",
@@ -153,16 +162,17 @@ SETTINGS: Final[Mapping[str, str]] = {
     "views.lake": "Name of the tables' catalog in Trino.",
     "views.kafka": "Name of the Kafka catalog in Trino.",
     "views.hot": (
-        "Where live views read the records that the table does not contain yet: `kafka`, or `server` for the "
-        "hot tier of `thermocline serve`."
+        "Where live views read the records that the table does not contain yet: from Kafka (`kafka`), or "
+        "from the hot tier of `thermocline serve` (`server`)."
     ),
-    "views.server": "Name of the catalog on the server's endpoint in Trino.",
+    "views.server": "Name of the Trino catalog that reads from the server's endpoint.",
     "views.server_address": (
-        "HOST:PORT of the server's endpoint, as Trino reaches it. Default: `serving.trino.host` and "
+        "HOST:PORT at which Trino reaches the server's endpoint. Default: `serving.trino.host` and "
         "`serving.trino.port`."
     ),
     "views.server_ca_file": (
-        "PEM file on Trino's machine with the authority of the endpoint's certificate, where it has TLS."
+        "PEM file on Trino's machine with the authority of the endpoint's certificate, if the endpoint has "
+        "TLS."
     ),
     "views.server_key_file": (
         "PEM file on Trino's machine with the certificate that Trino shows to the endpoint, and its key "
@@ -170,8 +180,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     ),
     "views.margin_seconds": (
         "Minimum age of records in the view `_live`, so that both of its scans of the log see the same "
-        "records. Must exceed the clock difference between Trino and the brokers, and the replication "
-        "delay."
+        "records. Must be longer than the clock difference between Trino and the brokers, and than the "
+        "replication delay."
     ),
     "tables.NAME.identifier": "`namespace.table` in the catalog.",
     "tables.NAME.topics": "Topics that feed the table.",
@@ -180,29 +190,29 @@ SETTINGS: Final[Mapping[str, str]] = {
         "once, by `table create`."
     ),
     "tables.NAME.format": (
-        "Format of values: `json`; `avro`, `protobuf` or `json_schema`, by the writer's schema; or Kafka's "
-        "`string`, `int`, `long`, `uuid` or `bytes`, if the value is one column. See "
+        "Format of values: `json`; `avro`, `protobuf` or `json_schema`, decoded with the writer's schema; or "
+        "Kafka's `string`, `int`, `long`, `uuid` or `bytes`, if the value is a single column. See "
         "[formats](../formats.md)."
     ),
     "tables.NAME.envelope": (
         "Kind of record: `plain` (a row, or its deletion), or `debezium` or `maxwell` (a change event)."
     ),
     "tables.NAME.delete_when": (
-        'Which records delete their row, besides those without a value: `{ path = "op", values = ["D"] '
-        "}`, or `header` instead of `path`."
+        'Which records delete their row, in addition to records without a value: `{ path = "op", values = '
+        '["D"] }`, or `header` instead of `path`.'
     ),
-    "tables.NAME.key_format": "Format of keys, if it differs from that of values.",
+    "tables.NAME.key_format": "Format of keys, if it differs from the format of values.",
     "tables.NAME.key": (
         "The columns that identify a row. With `[]`, every record adds a row; this needs `key_from = "
         '"value"`, and allows extracts but no lookups.'
     ),
     "tables.NAME.key_from": (
-        "Where the key columns are: in the record's `key` or `value`. Tombstones need `key`."
+        "Where the key columns are: in the record's `key` or in its `value`. Tombstones need `key`."
     ),
     "tables.NAME.entity": "The leading key columns that a lookup must specify.",
     "tables.NAME.buckets": (
-        "Partitions of the table, by a hash of the entity's last column; 1 to 4,096. Can be altered to a "
-        "multiple or a divisor."
+        "Number of the table's partitions, by a hash of the entity's last column; 1 to 4,096. Can be altered "
+        "to a multiple or a divisor."
     ),
     "tables.NAME.format_version": (
         "Iceberg format version: 3 has deletion vectors; use 2 for engines that can't read them."
@@ -212,14 +222,14 @@ SETTINGS: Final[Mapping[str, str]] = {
     "tables.NAME.batch_bytes_max": "Maximum size of a batch's values, estimated from the previous batch.",
     "tables.NAME.on_error": (
         "What to do with bad records: `quarantine` keeps them in the companion table, `skip` only counts "
-        'them, `fail` stops ingest. One word for all, or one per stage: `{ key = "fail", contract = '
-        '"skip" }`; the default for each stage is `quarantine`.'
+        'them, `fail` stops ingest. Give one word for all stages, or one per stage: `{ key = "fail", '
+        'contract = "skip" }`. The default for each stage is `quarantine`.'
     ),
     "tables.NAME.errors_ratio_max": (
-        "Maximum share of bad records in a batch; beyond it, ingest stops. Applies from 100 bad records on."
+        "Maximum share of bad records in a batch; above it, ingest stops. Applies from 100 bad records on."
     ),
     "tables.NAME.errors_count_max": (
-        "Maximum number of bad records in a batch; beyond it, ingest stops. Empty: no limit."
+        "Maximum number of bad records in a batch; above it, ingest stops. Empty: no limit."
     ),
     "tables.NAME.dead_letter_topic": (
         "An existing Kafka topic to which bad records are also written, with their key, value, headers "
@@ -230,45 +240,48 @@ SETTINGS: Final[Mapping[str, str]] = {
         " is committed."
     ),
     "tables.NAME.suppress_unchanged": (
-        "Write nothing for records that change no value of their row; the row keeps its older provenance."
+        "Write nothing for records that change no value of their row. The row then keeps its older "
+        "provenance."
     ),
     "tables.NAME.value_schema_file": (
-        "File with the schema of all values, if they don't name their own: Avro's JSON, a `.proto` file or a "
-        "compiled one. It becomes part of the table's definition, and can't be altered."
+        "File with the schema of all values, if the values don't name their schemas: Avro's JSON, a `.proto` "
+        "file or a compiled one. The schema becomes part of the table's definition, and can't be altered."
     ),
-    "tables.NAME.key_schema_file": "The same for keys.",
+    "tables.NAME.key_schema_file": "Like `value_schema_file`, for keys.",
     "tables.NAME.value_message": (
-        "Full name of the Protobuf message in that file that all values are. Empty: the only one."
+        "Full name of the Protobuf message in `value_schema_file` that all values are. Empty: the only "
+        "message in the file."
     ),
-    "tables.NAME.key_message": "The same for keys.",
+    "tables.NAME.key_message": "Like `value_message`, for keys.",
     "tables.NAME.schema_framed": (
-        "With such a file: records nevertheless name a schema, before the body or in a header, which is "
-        "ignored."
+        "Set to true if there is a schema file, but records name a schema nevertheless, before the body or "
+        "in a header. That name is then ignored."
     ),
     "tables.NAME.partial_updates": (
-        "A column whose field is missing in a record's value keeps its value; null sets null. In Debezium's "
-        "events, so does one with the placeholder of a value that is not there. Not on compacted topics; "
-        "can't be altered."
+        "If true, a column keeps its value if its field is missing in a record's value, or if a Debezium "
+        "event has Debezium's placeholder for an unavailable value there. Null sets null. Not on compacted "
+        "topics; can't be altered."
     ),
     "tables.NAME.sequence_by": (
-        "Columns that order a key's records, instead of their offsets: a record of a lower sequence changes "
-        "nothing. Not on compacted topics, and not with `partial_updates`; can't be altered. See "
+        "Columns that order a key's records, instead of their offsets: a record with a lower sequence "
+        "changes nothing. Not on compacted topics, and not with `partial_updates`; can't be altered. See "
         "[formats](../formats.md#order-by-a-column)."
     ),
     "tables.NAME.tombstone_retention_hours": (
-        "With `sequence_by`: for how long at least a delete is remembered, so that a late upsert loses; 1 to "
-        "87,600."
+        "With `sequence_by`: the minimum time for which a delete is remembered, so that a late upsert loses "
+        "against it; 1 to 87,600."
     ),
     "tables.NAME.views": "Which of the views `live`, `live_by_key` and `cold` to publish.",
     "tables.NAME.views_bounded": (
-        "End the view `_live` at literal offsets, replaced every two seconds. Always so if a topic has "
-        "producers' timestamps, or producers use transactions."
+        "End the view `_live` at literal offsets, which are replaced every two seconds. This is always done "
+        "if a topic has producers' timestamps, or if producers use transactions."
     ),
     "tables.NAME.view_filter": (
-        "A condition in Trino's SQL that every row of a view must meet for the querying user: `\"app_id = "
-        'current_user"`. Does not apply to lookups and extracts.'
+        "A condition in Trino's SQL, such as "
+        '`"app_id = current_user"`. In the views, a user sees only the rows that meet it. Does not apply to '
+        "lookups and extracts."
     ),
-    "tables.NAME.columns": 'Every column with its type: `app_id = "int"`.',
+    "tables.NAME.columns": 'Every column with its type, such as `app_id = "int"`.',
 }
 
 COLUMN_TYPES: Final[Mapping[Kind, str]] = {
@@ -279,36 +292,35 @@ COLUMN_TYPES: Final[Mapping[Kind, str]] = {
     Kind.DECIMAL: "`decimal(p,s)`: a number, or a string, that fits without rounding, "
     "of at most 1,000 characters and with at most three digits of exponent",
     Kind.BOOLEAN: "`true` or `false`",
-    Kind.DATE: 'an RFC 3339 full-date; or, declared as `{ type = "date", epoch = "d" }`, days since 1970',
+    Kind.DATE: 'an RFC 3339 full-date; or, if declared as `{ type = "date", epoch = "d" }`, days since 1970',
     Kind.TIMESTAMPTZ: (
-        "an RFC 3339 date-time with its zone, at most 6 fraction digits; or, declared as "
+        "an RFC 3339 date-time with its zone, at most 6 fraction digits; or, if declared as "
         '`{ type = "timestamptz", epoch = "ms" }` (`s`, `ms`, `us`), an integer'
     ),
     Kind.TIMESTAMP: (
-        "the same without a zone: a wall clock's time; or, declared as "
+        "the same without a zone: a wall clock's time; or, if declared as "
         '`{ type = "timestamp", epoch = "us" }` (`s`, `ms`, `us`), an integer'
     ),
     Kind.UUID: "a string of the form 8-4-4-4-12",
     Kind.BINARY: "a string of padded base64",
-    Kind.JSON: "anything; the column has its text",
+    Kind.JSON: "any value; the column holds its text",
     Kind.STRUCT: (
-        "`struct<city: string, zip: string>`: an object; a field that is missing is null, unknown ones are "
-        "ignored"
+        "`struct<city: string, zip: string>`: an object; missing fields are null, unknown fields are ignored"
     ),
     Kind.LIST: "`list<string>`: an array; nulls in it are values",
-    Kind.MAP: "`map<string, double>`: an object; its keys are strings, and have no order; nulls are values",
+    Kind.MAP: "`map<string, double>`: an object; its keys are strings and have no order; nulls are values",
 }
 
 EXIT_CODES: Final[Mapping[ExitCode, str]] = {
     ExitCode.DONE: "done",
     ExitCode.BAD_ANSWER: "negative answer: no such row, or `verify` or the demo found a difference",
     ExitCode.USAGE: "the command line, the configuration or the request is wrong",
-    ExitCode.UNAVAILABLE: "could not answer or check: something is unavailable or not ready",
+    ExitCode.UNAVAILABLE: "the command could not answer or check: something is unavailable or not ready",
     ExitCode.COMMIT_UNKNOWN: "a commit may or may not have landed; `ingest reconcile` says which",
     ExitCode.NOTHING_TO_DO: "nothing to do",
     ExitCode.PARTLY_DONE: "partly done: stopped early, or some records were refused",
     ExitCode.NOT_OWNER: "another process owns the table",
-    ExitCode.STOPPED: "stopped, since continuing could lose or corrupt data",
+    ExitCode.STOPPED: "stopped, because continuing could lose or corrupt data",
     ExitCode.BUG: "a bug in Thermocline",
 }
 
@@ -317,7 +329,7 @@ ANYWHERE: Final = ("internal-error", "method-not-allowed", "route-not-found", "u
 # The OpenAPI document does not describe itself.
 FRAMEWORK_ROUTES: Final[Mapping[str, str]] = {
     "/openapi.json": "The OpenAPI document of this server, with the columns of its tables",
-    "/docs": "The same as a page to read and to try (Swagger UI, served from this host)",
+    "/docs": "The same document as a page to read and try out (Swagger UI, served from this host)",
 }
 
 
@@ -398,11 +410,11 @@ def errors_page() -> str:
     parts = [
         "# Errors",
         NOTE,
-        "`thermocline explain CODE` prints the same pages. *Retry*: whether it can go away by itself.",
+        "`thermocline explain CODE` prints the same pages. *Retry*: whether the error can go away by itself.",
         *tree,
         "## Exit codes",
         _table(("exit code", "meaning"), exits),
-        "130 means Ctrl-C; 141 means that the reader of the output went away.",
+        "130 means Ctrl-C, and 141 means that the reader of the output went away.",
     ]
     for code, error in errors.items():
         parts += [f"## {code}", error.page()]
@@ -465,48 +477,52 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
 }
 
 _CLI_INTRODUCTION: Final = """\
-Results go to stdout and talk to stderr. `--json` prints one JSON document instead of text. The options of
-`thermocline` itself stand before the command."""
+Commands print results to stdout and messages to stderr. With `--json`, they print one JSON document instead
+of text. Put the options of `thermocline` itself before the command."""
 
 _METRICS_INTRODUCTION: Final = """\
-`GET /metrics` in Prometheus's text format: of a server; of `ingest run` with `--metrics-port`, which has
-those of ingest, of its table and of views; and of `views publish --watch` with `--metrics-port`, which has
-those of views. Counters and histograms are of all API processes of a server; gauges say what is so at that
-moment, and those of a table's files what the last commit left. Base units: seconds, bytes, records.
-[Watching](../watching.md) says which of them to be woken by."""
+`GET /metrics` returns metrics in Prometheus's text format. A server provides it. So do `ingest run` with
+`--metrics-port` (the metrics of ingest, of its table and of views) and `views publish --watch` with
+`--metrics-port` (the metrics of views).
+
+On a server, counters and histograms cover all API processes. Gauges show the state at the moment of the
+request; those of a table's files show what the last commit left. Base units are seconds, bytes and records.
+[Watching](../watching.md) says which metrics should wake you."""
 
 _SAFETY_INTRODUCTION: Final = """\
-What keeps the table equal to the replay of its log, line by line. `make mutants` takes each of these lines
-out of a copy of the repository, one at a time, and runs the test beside it, which must fail then: a test of
-`make test`, or where the last column says *all*, of `make test-all` alone."""
+These lines keep the table equal to the replay of its log. `make mutants` takes each of them out of a copy of
+the repository, one at a time, and runs the test beside it, which must then fail. The test belongs to
+`make test`, or, if the last column says *all*, only to `make test-all`."""
 
 _SETTINGS_INTRODUCTION: Final = """\
-One file, `thermocline.toml`: the one that `--config` names, else `THERMOCLINE_CONFIG`, else the one in the
-current folder. Relative paths are relative to the file. `thermocline config check` lists every problem at
-once, and `thermocline config show` what is in force.
+All settings are in one file, `thermocline.toml`: the one that `--config` names, otherwise the one that
+`THERMOCLINE_CONFIG` names, otherwise the one in the current folder. Relative paths are relative to the file.
+`thermocline config check` lists every problem at once, and `thermocline config show` prints the values in
+effect.
 
-A variable takes precedence over the file: `THERMOCLINE_KAFKA__BOOTSTRAP_SERVERS` for
-`kafka.bootstrap_servers`, with two underscores for each dot. Unknown names are errors, in the file and in
-variables. In the sections of other programs (`kafka.client`, `catalog.properties`, `spark.conf`) a value may
-be `${NAME}`, which stands for that variable, and no value is ever shown.
+An environment variable takes precedence over the file: `THERMOCLINE_KAFKA__BOOTSTRAP_SERVERS` sets
+`kafka.bootstrap_servers`, with two underscores for each dot. Unknown names are errors, both in the file and
+in variables. In the sections for other programs (`kafka.client`, `catalog.properties`, `spark.conf`), a value
+may be `${NAME}`, which stands for the variable of that name. Values in these sections are never shown.
 
 A *size* is a number of bytes, or text such as `"512MB"` (512 * 10^6) or `"8GiB"` (8 * 2^30).
 
-Not settings, but read too: `THERMOCLINE_CACHE` (where jars are kept), and `THERMOCLINE_TRACEBACK=1` (an error
-also prints where it came from)."""
+Thermocline also reads variables that are not settings: `THERMOCLINE_CACHE` says where jars are kept, and with
+`THERMOCLINE_TRACEBACK=1`, an error also prints where it came from."""
 
 _TABLES_INTRODUCTION: Final = """\
-`NAME` is what commands and URLs call the table: letters, digits, `_` and `-`. What is marked *in the table*
-belongs to the definition: `table create` writes it into the table, and everybody reads it from there. Ingest
-refuses a file that says otherwise; `serve` warns."""
+`NAME` is the table's name in commands and URLs. It consists of letters, digits, `_` and `-`. Settings that
+are marked *in the table* belong to the definition: `table create` writes them into the table, and everything
+reads them from there. If the file disagrees with the table, ingest refuses to run, and `serve` warns."""
 
 _TYPES_INTRODUCTION: Final = """\
-A value that is missing or null is null. Any other value that is not of the column's type makes its record
-bad. Structs, lists and maps hold values of any type, also of each other, up to 16 levels deep; a time as a
-number is spelled `timestamptz epoch ms` in them. See [formats](../formats.md#nested-columns).
+If a value is missing or null, the column is null. Any other value that does not have the column's type makes
+its record bad. Structs, lists and maps hold values of any type, including each other, up to 16 levels deep.
+In them, the type of a time as a number is spelled `timestamptz epoch ms`. See
+[formats](../formats.md#nested-columns).
 
-A column's name may not begin with `_`. Nor may that of a new column begin with `$`, since Trino's hidden
-columns have such names."""
+A column's name may not begin with `_`. The name of a new column may not begin with `$` either, because
+Trino's hidden columns have such names."""
 
 
 def _commands(
@@ -631,7 +647,8 @@ def _routes() -> Iterator[tuple[str, str, str, str]]:
                 for answer in operation["responses"].values()
                 for code in answer["description"].split(", ")
             ]
-            codes = ", ".join(f"`{code}`" for code in listed if code in all_errors() and code not in ANYWHERE)
+            known = [code for code in listed if code in all_errors() and code not in ANYWHERE]
+            codes = ", ".join(f"`{code}`" for code in dict.fromkeys(known))
             yield method.upper(), path, operation["summary"].replace("{table}", "a table"), codes
     for path, meaning in FRAMEWORK_ROUTES.items():
         yield "GET", path, meaning, ""

@@ -36,97 +36,109 @@ _RECORD_OUTCOMES: Final = tuple(name for name in Accounting().counts() if name !
 
 RECORDS: Final = Counter(
     "thermocline_ingest_records",
-    "Records of batches that landed, by where they went; all together are the records that were read.",
+    "Records of landed batches, by where each one went. The sum over outcome is the number of records read.",
     ("table", "outcome"),
     registry=REGISTRY,
 )
 COMMITS: Final = Counter(
     "thermocline_ingest_commits",
-    "Commits, by outcome: landed, rejected, unknown. An unknown one ends the process.",
+    "Commits, by outcome: landed, rejected or unknown. An unknown one stops ingest of the table.",
     ("table", "outcome"),
     registry=REGISTRY,
 )
 RECONCILED: Final = Gauge(
     "thermocline_ingest_reconciled_commits",
-    "Unknown commits of owners before that this one met as it took the table, by what became of them.",
+    "Unknown commits of earlier owners that this owner found when it took the table, by verdict.",
     ("table", "verdict"),
     registry=REGISTRY,
 )
 RUN_SECONDS: Final = Histogram(
     "thermocline_ingest_run_seconds",
-    "Of batches that landed: to read, fold and write them.",
+    "Time to read, fold and write a batch, in seconds. Landed batches only.",
     _TABLE,
     buckets=_RUN_SECONDS,
     registry=REGISTRY,
 )
 COMMIT_SECONDS: Final = Histogram(
     "thermocline_ingest_commit_seconds",
-    "Of batches that landed: to put their bad records aside and to commit them.",
+    "Time to set a batch's bad records aside and to commit the batch, in seconds. Landed batches only.",
     _TABLE,
     buckets=_COMMIT_SECONDS,
     registry=REGISTRY,
 )
 INTERVAL_SECONDS: Final = Gauge(
     "thermocline_ingest_commit_interval_seconds",
-    "The table's commit_interval_seconds. There as long as a process owns the table.",
+    "The table's commit_interval_seconds setting. Exported only while the process owns the table.",
     _TABLE,
     registry=REGISTRY,
 )
 LAST_COMMIT: Final = Gauge(
     "thermocline_ingest_last_commit_timestamp_seconds",
-    "When a commit last landed, that of taking the table included. An idle table has none for long.",
+    "Unix time at which a commit last landed, including the one that took the table. Stands still while the "
+    "table is idle.",
     _TABLE,
     registry=REGISTRY,
 )
 LAST_STEP: Final = Gauge(
     "thermocline_ingest_last_step_timestamp_seconds",
-    "When ingest last finished a step: a batch that landed, or a look that found nothing to commit.",
+    "Unix time at which ingest last finished a step: it landed a batch, or found nothing to commit.",
     _TABLE,
     registry=REGISTRY,
 )
 LAG_RECORDS: Final = Gauge(
     "thermocline_ingest_lag_records",
-    "Offsets from the seam to the log's ends, as they were when the log was last asked.",
+    "Offsets from the seam to the ends of the log, as of ingest's last look at the log.",
     _TABLE,
     registry=REGISTRY,
 )
 MERGED_FILES: Final = Counter(
     "thermocline_ingest_merged_files",
-    "Data files that left the table since a commit merged them, or since all their rows were deleted.",
+    "Data files that left the table because a commit merged them, or because all their rows were deleted.",
     _TABLE,
     registry=REGISTRY,
 )
 CARRIED_ROWS: Final = Counter(
     "thermocline_ingest_carried_rows",
-    "Rows that commits wrote again as they merged files.",
+    "Rows that commits wrote again while merging files.",
     _TABLE,
     registry=REGISTRY,
 )
 TABLE_FILES: Final = Gauge(
-    "thermocline_table_files", "Data files of the table's newest snapshot.", _TABLE, registry=REGISTRY
+    "thermocline_table_files", "Data files in the table's newest snapshot.", _TABLE, registry=REGISTRY
 )
-TABLE_BYTES: Final = Gauge("thermocline_table_bytes", "Bytes of these data files.", _TABLE, registry=REGISTRY)
+TABLE_BYTES: Final = Gauge(
+    "thermocline_table_bytes",
+    "Size of the data files in the table's newest snapshot, in bytes.",
+    _TABLE,
+    registry=REGISTRY,
+)
 TABLE_ROWS: Final = Gauge(
-    "thermocline_table_rows", "Rows of the table that are live.", _TABLE, registry=REGISTRY
+    "thermocline_table_rows",
+    "Live rows in the table, that is, without the deleted ones.",
+    _TABLE,
+    registry=REGISTRY,
 )
 TABLE_DEAD_ROWS: Final = Gauge(
     "thermocline_table_dead_rows",
-    "Rows in the data files that are deleted: each read skips them.",
+    "Deleted rows that are still in the data files, where every read skips them.",
     _TABLE,
     registry=REGISTRY,
 )
 TABLE_DELETE_FILES: Final = Gauge(
-    "thermocline_table_delete_files", "Files that say which rows are deleted.", _TABLE, registry=REGISTRY
+    "thermocline_table_delete_files",
+    "Delete files, which say which rows are deleted.",
+    _TABLE,
+    registry=REGISTRY,
 )
 BUCKET_FILES_MAX: Final = Gauge(
     "thermocline_table_bucket_files_max",
-    "Data files of the bucket that has the most of them.",
+    "Data files in the bucket that has the most.",
     _TABLE,
     registry=REGISTRY,
 )
 DEAD_RATIO_MAX: Final = Gauge(
     "thermocline_table_dead_ratio_max",
-    "Dead rows of a bucket, as a part (0 to 1) of all rows in its files: that of the worst bucket.",
+    "Share (0 to 1) of dead rows among all rows in a bucket's files, for the worst bucket.",
     _TABLE,
     registry=REGISTRY,
 )

@@ -21,25 +21,32 @@ def _gauge(name: str, meaning: str) -> Gauge:
     return Gauge(f"thermocline_maintenance_{name}", meaning, _TABLE, registry=REGISTRY)
 
 
-DEBT: Final = _gauge("debt_seconds", "How long all rewrites that are worth it would take one core.")
-WANTED: Final = _gauge("wanted_rewrites", "Buckets that are worth a rewrite.")
-LAST_TURN: Final = _gauge("last_turn_timestamp_seconds", "When maintenance last had a turn.")
-MEASURING: Final = _gauge("measuring_seconds", "How long it took to read what is new in the manifests.")
-METADATA_BYTES: Final = _gauge(
-    "metadata_bytes", "Bytes of the table's metadata file, and of its snapshot's manifests and their list."
+DEBT: Final = _gauge("debt_seconds", "Time that all worthwhile rewrites would take one core, in seconds.")
+WANTED: Final = _gauge("wanted_rewrites", "Buckets that are worth rewriting.")
+LAST_TURN: Final = _gauge("last_turn_timestamp_seconds", "Unix time at which maintenance last had a turn.")
+MEASURING: Final = _gauge(
+    "measuring_seconds", "Time it last took to read what was new in the manifests, in seconds."
 )
-WAITING_BYTES: Final = _gauge("waiting_bytes", "About the bytes of expired files that wait to be deleted.")
-ORPHAN_BYTES: Final = _gauge("orphan_bytes", "Bytes of orphans that were seen, and are not deleted yet.")
+METADATA_BYTES: Final = _gauge(
+    "metadata_bytes",
+    "Size of the table's metadata file, of its snapshot's manifests and of their list, in bytes.",
+)
+WAITING_BYTES: Final = _gauge(
+    "waiting_bytes", "Approximate size of the expired files that wait to be deleted, in bytes."
+)
+ORPHAN_BYTES: Final = _gauge(
+    "orphan_bytes", "Size of the orphans that were found and are not deleted yet, in bytes."
+)
 # Since the process took the table.
 REWRITES: Final = _gauge("rewrites", "Rewrites that landed.")
-DROPPED: Final = _gauge("dropped_rewrites", "Rewrites whose work was thrown away.")
-MANIFEST_REWRITES: Final = _gauge("manifest_rewrites", "Rewrites of manifests, in order of buckets.")
-FAILURES: Final = _gauge("failures", "Steps that failed, and are tried again.")
-SECONDS: Final = _gauge("rewrite_seconds", "Time spent on rewrites.")
-READ_BYTES: Final = _gauge("read_bytes", "Bytes of the files that rewrites read.")
-WRITTEN_BYTES: Final = _gauge("written_bytes", "Bytes of the files that rewrites wrote.")
-DEAD_ROWS: Final = _gauge("removed_dead_rows", "Deleted rows that rewrites left out.")
-EXPIRED: Final = _gauge("expired_snapshots", "Snapshots that left the metadata.")
+DROPPED: Final = _gauge("dropped_rewrites", "Rewrites whose work was discarded.")
+MANIFEST_REWRITES: Final = _gauge("manifest_rewrites", "Rewrites that put manifests in order of buckets.")
+FAILURES: Final = _gauge("failures", "Maintenance steps that failed and are tried again.")
+SECONDS: Final = _gauge("rewrite_seconds", "Time spent on rewrites, in seconds.")
+READ_BYTES: Final = _gauge("read_bytes", "Size of the files that rewrites read, in bytes.")
+WRITTEN_BYTES: Final = _gauge("written_bytes", "Size of the files that rewrites wrote, in bytes.")
+DEAD_ROWS: Final = _gauge("removed_dead_rows", "Deleted rows that rewrites dropped from the files.")
+EXPIRED: Final = _gauge("expired_snapshots", "Expired snapshots that were taken out of the table's metadata.")
 SWEPT: Final = _gauge("swept_files", "Files of expired snapshots that were deleted.")
 ORPHANS: Final = _gauge("deleted_orphans", "Orphans that were deleted.")
 

@@ -76,21 +76,21 @@ JSON: Final = "application/json"
 FIRST_REFRESH_SECONDS_MAX: Final = 8.0
 
 _DESCRIPTION: Final = (
-    "Iceberg tables as of now: each answer is one snapshot, with what the table does not contain yet laid "
-    "over it, and says which. Every error is an application/problem+json."
+    "Serves Iceberg tables as of now: each answer combines one snapshot of a table with the records that the "
+    "table does not contain yet, and names its read point. Every error is an application/problem+json."
 )
 _BINARY: Final = {"type": "string", "format": "binary"}
 _EXTRACT_HEADERS: Final = {
     "Content-Encoding": {
-        "description": "gzip or zstd, of CSV and JSON lines where Accept-Encoding asks for it",
+        "description": "gzip or zstd, if Accept-Encoding asks for it; for CSV and JSON lines only",
         "schema": {"type": "string"},
     },
-    READ_POINT: {"description": "JSON, a ReadPointBody", "schema": {"type": "string"}},
+    READ_POINT: {"description": "The read point: a ReadPointBody as JSON", "schema": {"type": "string"}},
     AGE: {"schema": {"type": "string"}},
     STALE: {"schema": {"type": "boolean"}},
     REFUSED: {
         "description": f"topic/partition@offset, ...: records up to {READ_AFTER} that the table can't take; "
-        "absent where there are none.",
+        "absent if there are none.",
         "schema": {"type": "string"},
     },
 }
@@ -98,7 +98,7 @@ ReadAfter = Annotated[
     str | None,
     Header(
         alias=READ_AFTER,
-        description="topic/partition@offset, ...: waits, within a bound, until these records are included.",
+        description="topic/partition@offset, ...: wait until these records are included, for a limited time.",
     ),
 ]
 
@@ -145,10 +145,10 @@ operations = APIRouter()
 
 
 async def rows(table: str, read_after: ReadAfter = None) -> None:
-    """The entity's columns, and optionally the key columns that follow them.
+    """Takes the entity's columns, and optionally the key columns that follow them.
 
-    An entity without rows is an empty list; a whole key without a row is a 404, which says where it was
-    read, too.
+    An entity without rows gives an empty list. A whole key without a row gives a 404, which also names the
+    read point.
     """
 
 
@@ -170,7 +170,7 @@ async def batch(worker: OfWorker, table: Table, body: BatchBody, read_after: Rea
 
 @reads.post(
     "/v1/tables/{table}/extract",
-    summary="All rows of {table}, or some, at one read point",
+    summary="All or some rows of {table}, at one read point",
     response_class=Response,
     responses={
         200: {
@@ -192,9 +192,10 @@ async def extract(
     accept_encoding: Annotated[str, Header()] = "",
     read_after: ReadAfter = None,
 ) -> Response:
-    """A stream as Accept prefers it. One that breaks off lacks the last part of a chunked answer.
+    """Streams the rows in the format that Accept prefers.
 
-    An Arrow stream then lacks its end mark as well, and a Parquet file its footer.
+    If the stream breaks off, the last chunk of the chunked answer is missing. An Arrow stream then also lacks
+    its end mark, and a Parquet file its footer.
     """
     format_name = format_of(accept)
     coding = coding_of(accept_encoding, format_name)
@@ -212,12 +213,12 @@ async def extract(
 
 @reads.get(
     "/v1/tables/{table}/refused",
-    summary="The records that {table} can't take, and that are not committed yet",
+    summary="Records that {table} can't take, and that are not committed yet",
     response_model=RefusedAnswer,
     responses=problems(UnknownTable, BadParameter, NotReady),
 )
 async def refused(table: Table, query: Annotated[RefusedQuery, Query()]) -> Response:
-    """The newest of a partition first. Once they are committed, they are in quarantine."""
+    """Lists the newest records of each partition first. Once they are committed, they are in quarantine."""
     look = table.reader.look(())
     found = table.reader.refused_since(look.read_point, query.limit)
     return Response(refused_json(table.reader.name, look, *found), media_type=JSON)
@@ -230,15 +231,15 @@ async def refused(table: Table, query: Annotated[RefusedQuery, Query()]) -> Resp
     responses=problems(UnknownTable),
 )
 async def describe(table: Table) -> Response:
-    """The definition that is stored in the table."""
+    """Returns the definition that is stored in the table."""
     table.check_exists()
     definition = msgspec.Raw(table.definition.to_json().encode())
     return _json({"name": table.name, "definition": definition})
 
 
-@operations.get("/v1/tables", summary="The names of the tables served here", responses=problems())
+@operations.get("/v1/tables", summary="The names of the tables that this server serves", responses=problems())
 async def list_tables(worker: OfWorker) -> TableNames:
-    """The tables of the server's configuration."""
+    """Lists the tables in the server's configuration."""
     return TableNames(tables=[table.name for table in worker.tables])
 
 
@@ -248,7 +249,7 @@ async def livez() -> HealthAnswer:
     return HealthAnswer(status="ok")
 
 
-@operations.get("/readyz", summary="Whether every table can be asked now", responses=problems(NotReady))
+@operations.get("/readyz", summary="Whether every table is ready", responses=problems(NotReady))
 async def readyz(worker: OfWorker) -> HealthAnswer:
     """For a readiness probe."""
     for table in worker.tables:
@@ -258,18 +259,18 @@ async def readyz(worker: OfWorker) -> HealthAnswer:
 
 @operations.get(
     "/status",
-    summary="How fresh each table is, and what its tailer does",
+    summary="How fresh each table is, and what its tailer is doing",
     response_model=StatusAnswer,
     responses=problems(),
 )
 async def status(worker: OfWorker) -> Response:
-    """What `thermocline status` shows of a server."""
+    """Returns what `thermocline status` shows about a server."""
     return _json({"tables": {table.name: table.status() for table in worker.tables}})
 
 
 @operations.get(
     "/metrics",
-    summary="Prometheus metrics, over all workers",
+    summary="Prometheus metrics of all workers",
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **problems()},
 )
@@ -281,9 +282,9 @@ async def metrics(worker: OfWorker) -> Response:
     return Response(measures.render(), headers={"content-type": CONTENT_TYPE})
 
 
-@operations.get("/version", summary="The release", responses=problems())
+@operations.get("/version", summary="The version of Thermocline", responses=problems())
 async def release() -> VersionAnswer:
-    """The version of Thermocline that answers."""
+    """Returns the version of the server that answers."""
     return VersionAnswer(version=_version())
 
 

@@ -30,76 +30,79 @@ EXTRACT_ROWS: Final = Counter(
 )
 ROWS_FOUND: Final = Counter(
     "thermocline_rows_found",
-    "What a data file has of an entity, taken from the store of rows that the workers share.",
+    "Reads of an entity's rows in one data file, answered from the store of rows that the workers share.",
     ("table",),
     registry=metrics.REGISTRY,
 )
 ROWS_READ: Final = Counter(
     "thermocline_rows_read",
-    "The same, read from the data file, since the store did not have it.",
+    "Reads of an entity's rows in one data file, answered from the file: the store of rows lacked them.",
     ("table",),
     registry=metrics.REGISTRY,
 )
 ROWS_EVICTED: Final = Counter(
     "thermocline_rows_evicted_bytes",
-    "Bytes on disk that the store of rows let go of, to stay below its size.",
+    "Bytes on disk that the store of rows deleted to stay below its maximum size.",
     ("table",),
     registry=metrics.REGISTRY,
 )
 ROWS_AHEAD: Final = Counter(
     "thermocline_rows_ahead",
-    "Rows of data files that were made ready to send before anybody asked for them.",
+    "Rows in data files that were made ready to send before anybody asked for them.",
     ("table",),
     registry=metrics.REGISTRY,
 )
 ROWS_WARMED: Final = Counter(
     "thermocline_rows_warmed",
-    "Entities asked for lately that were read again before a worker moved to the next snapshot.",
+    "Recently requested entities that a worker read again before it moved to the next snapshot.",
     ("table",),
     registry=metrics.REGISTRY,
 )
 EXTRACTS: Final = Counter(
     "thermocline_extracts",
-    "Streamed extracts that are over, by outcome: complete, broken off, or refused as too many waited.",
+    "Streamed extracts that ended, by outcome: complete, broken off, or refused (too many were waiting).",
     ("table", "outcome"),
     registry=metrics.REGISTRY,
 )
 EXTRACT_WAIT_SECONDS: Final = Histogram(
     "thermocline_extract_wait_seconds",
-    "How long streamed extracts waited for others before them.",
+    "Time that streamed extracts waited for their turn, in seconds.",
     buckets=(0.1, 1, 5, 15, 60, 300),
     registry=metrics.REGISTRY,
 )
 EXTRACT_JOBS: Final = Gauge(
     "thermocline_extract_jobs",
-    "Extract jobs that are kept, by state.",
+    "Extract jobs that the server keeps, by state.",
     ("table", "state"),
     registry=metrics.REGISTRY,
 )
 HOT_RECORDS: Final = Gauge(
-    "thermocline_hot_records", "Records in the hot tier.", ("table",), registry=metrics.REGISTRY
+    "thermocline_hot_records", "Records in the table's hot tier.", ("table",), registry=metrics.REGISTRY
 )
 HOT_GENERATIONS: Final = Gauge(
-    "thermocline_hot_generations", "Generations of the hot tier.", ("table",), registry=metrics.REGISTRY
+    "thermocline_hot_generations",
+    "Generations in the table's hot tier.",
+    ("table",),
+    registry=metrics.REGISTRY,
 )
 HOT_BYTES_MAX: Final = Gauge(
     "thermocline_hot_bytes_max",
-    "What the table's hot tier may take on disk; at it, the tailer pauses.",
+    "Maximum size on disk of the table's hot tier, in bytes. When it is reached, the tailer pauses.",
     ("table",),
     registry=metrics.REGISTRY,
 )
 CATALOG_PROBLEM: Final = Gauge(
     "thermocline_catalog_problem",
-    "1 where the table's newest snapshot could not be asked for or taken up, else 0.",
+    "1 if the table's newest snapshot could not be requested or taken up, else 0.",
     ("table",),
     registry=metrics.REGISTRY,
 )
 STALE: Final = Gauge(
-    "thermocline_stale", "1 where answers are marked stale, else 0.", ("table",), registry=metrics.REGISTRY
+    "thermocline_stale", "1 if answers are marked as stale, else 0.", ("table",), registry=metrics.REGISTRY
 )
 PAUSED: Final = Gauge(
     "thermocline_tailer_paused",
-    "1 where the tailer waits for room in its byte budget, else 0.",
+    "1 if the tailer is paused until its hot tier has room again, else 0.",
     ("table",),
     registry=metrics.REGISTRY,
 )

@@ -21,13 +21,13 @@ class _Strict(BaseModel):
 
 
 class BatchBody(_Strict):
-    """Several entities, or rows, by their key columns: integers as JSON numbers, all else as strings."""
+    """Several entities or rows, by their key columns: integers are JSON numbers, all others strings."""
 
     entities: Annotated[list[dict[str, Any]], Field(max_length=ENTITIES_MAX)]
 
 
 class ReadPointBody(BaseModel):
-    """What an answer reflects: the snapshot, and the records of each partition in [seam, end)."""
+    """What an answer reflects: the snapshot, and each partition's records in [seam, end)."""
 
     snapshot_id: str
     seam: Offsets
@@ -35,26 +35,26 @@ class ReadPointBody(BaseModel):
 
 
 class ExtractBody(_Strict):
-    """What an extract has of a table; without it, all."""
+    """Which columns and rows an extract contains; without a body, all of them."""
 
     columns: Annotated[
-        list[str] | None, Field(description="Without it, or null: all columns that are declared.")
+        list[str] | None, Field(description="Names of the columns; if missing or null, all declared columns.")
     ] = None
     where: Annotated[
         str | None,
         Field(
-            description="Only rows for which this is true: columns, values, comparisons, AND, OR, NOT, IN, "
-            "BETWEEN, LIKE and IS [NOT] NULL, as in SQL.",
+            description="Only rows for which this condition is true. As in SQL, it consists of columns, "
+            "values, comparisons, AND, OR, NOT, IN, BETWEEN, LIKE and IS [NOT] NULL.",
             max_length=LENGTH_MAX,
             examples=["app_id = 7 AND updated_at >= '2026-01-01T00:00:00Z'"],
         ),
     ] = None
-    limit: Annotated[int | None, Field(description="At most so many rows, any of them.", ge=0)] = None
+    limit: Annotated[int | None, Field(description="At most this many rows, any of them.", ge=0)] = None
     since: Annotated[
         ReadPointBody | None,
         Field(
-            description="Only the keys that had a record since this read point, with their row as of now "
-            '(_change_type "upsert") or that there is none ("delete").'
+            description="Only the keys that had a record since this read point. _change_type says "
+            '"upsert" for a key that comes with its row as of now, and "delete" for one that has no row.'
         ),
     ] = None
 
@@ -65,20 +65,20 @@ class ExtractBody(_Strict):
 
 
 class ExtractJobCreate(_Strict):
-    """An extract as files; without it, all of the table as Parquet."""
+    """What an extract as files contains; without a body, the whole table as Parquet."""
 
     id: Annotated[
         str | None,
-        Field(description="Of letters, digits, - and _; a start with the same one is the same job."),
+        Field(description="Letters, digits, - and _. Another start with the same id is the same job."),
     ] = None
     columns: list[str] | None = None
-    where: Annotated[str | None, Field(description="As of an extract.", max_length=LENGTH_MAX)] = None
+    where: Annotated[str | None, Field(description="As in an extract.", max_length=LENGTH_MAX)] = None
     format: Literal["arrow", "parquet", "csv", "jsonl"] = "parquet"
-    compression: Annotated[Literal["gzip", "zstd"] | None, Field(description="Of csv and jsonl.")] = None
+    compression: Annotated[Literal["gzip", "zstd"] | None, Field(description="For csv and jsonl.")] = None
 
 
 class ExtractJobRequest(BaseModel):
-    """What a job was asked for."""
+    """What the job was asked for."""
 
     columns: list[str] | None
     where: str | None
@@ -97,7 +97,7 @@ class ExtractJobFile(BaseModel):
 
 
 class RefusedQuery(_Strict):
-    """How many refused records are listed."""
+    """How many refused records to list."""
 
     limit: Annotated[int, Field(ge=1, le=LIMIT_MAX)] = LIMIT_DEFAULT
 
@@ -117,11 +117,11 @@ class ExtractJobBody(BaseModel):
     files: list[ExtractJobFile]
     rows: int
     bytes: int
-    problem: Annotated[str | None, Field(description="Why it failed.")]
+    problem: Annotated[str | None, Field(description="Why the job failed.")]
 
 
 class ExtractJobList(BaseModel):
-    """The extract jobs of a table, the oldest first."""
+    """The extract jobs of a table, oldest first."""
 
     extracts: list[ExtractJobBody]
 
@@ -141,7 +141,7 @@ class _AnswerBody(BaseModel):
     read_point: ReadPointBody
     age_seconds: Annotated[
         float | None,
-        Field(description="Since every partition was last read up to its end; null if it never was."),
+        Field(description="Seconds since every partition was last read up to its end; null if it never was."),
     ]
     stale: bool
 
@@ -150,9 +150,9 @@ class _ReadAnswer(_AnswerBody):
     refused: Annotated[
         list[RefusedRecord],
         Field(
-            description="Records that the table can't take, the newest of a partition first: those up to "
-            "Thermocline-Read-After; without it, and where there are no rows, those that are not committed "
-            "yet. Absent where there are none."
+            description="Records that the table can't take, the newest of each partition first. With "
+            "Thermocline-Read-After: those up to the records that it names. Without it, and if an entity "
+            "has no rows: those that are not committed yet. Absent if there are none."
         ),
     ] = []
 
@@ -170,13 +170,13 @@ class EntityRows(BaseModel):
 
 
 class BatchAnswer(_ReadAnswer):
-    """The rows of several entities, in the order in which they were asked for."""
+    """The rows of several entities, in the order of the request."""
 
     results: list[EntityRows]
 
 
 class RefusedAnswer(_AnswerBody):
-    """Refused records, the newest of a partition first; ``more`` where there are more than the limit."""
+    """Refused records, the newest of each partition first; ``more`` if there are more than the limit."""
 
     refused: list[RefusedRecord]
     more: bool
@@ -196,19 +196,19 @@ class TableBody(BaseModel):
 
 
 class StatusAnswer(BaseModel):
-    """By table, how fresh it is and what its tailer does."""
+    """For each table, how fresh it is and what its tailer is doing."""
 
     tables: dict[str, dict[str, Any]]
 
 
 class HealthAnswer(BaseModel):
-    """How the process or its tables are."""
+    """The health of the process, or of its tables."""
 
     status: str
 
 
 class VersionAnswer(BaseModel):
-    """The release."""
+    """The version of the server."""
 
     version: str
 
@@ -221,7 +221,7 @@ class Problem(BaseModel):
     status: int
     detail: str
     instance: str
-    code: Annotated[str, Field(description="Stable; `thermocline explain CODE` tells more.")]
+    code: Annotated[str, Field(description="A stable code; `thermocline explain CODE` explains it.")]
     state: str
     next: str
     retryable: bool

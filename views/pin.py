@@ -99,7 +99,7 @@ def pinned_view(
     life = lifetime(facts, interval_ms, reads_to=since_ms)
     until_ms = None if point.end == point.seam else life.until_ms
     if until_ms is not None and until_ms <= now_ms:
-        raise _gone(name, f"{life.because} is over since {iso_time(until_ms)}")
+        raise _gone(name, f"{life.because} has been over since {iso_time(until_ms)}")
     window = LogWindow(settings.views.kafka, topics, point.seam, end=point.end)
     plan = ViewPlan(
         Mode.PINNED,

@@ -52,7 +52,7 @@ async def _store(request: Request, table: str) -> JobStore:
 
 
 Store = Annotated[JobStore, Depends(_store)]
-JobId = Annotated[str, Path(description="As it was given, or as the answer to its start says.")]
+JobId = Annotated[str, Path(description="The job's id, as you gave it or as the answer to the start says.")]
 
 
 @jobs.post(
@@ -63,9 +63,9 @@ JobId = Annotated[str, Path(description="As it was given, or as the answer to it
     responses=problems(UnknownTable, BadParameter, ExtractJobsOff, ExtractJobDiffers, ExtractsBusy, NotReady),
 )
 async def start(request: Request, table: str, store: Store, body: ExtractJobCreate | None = None) -> Response:
-    """Jobs run one after another; each has a file a bucket, all at one read point.
+    """Jobs run one after another. Each writes one file per bucket, all at one read point.
 
-    With an id, a start may be repeated: it is the same job.
+    If you give an id, you can repeat the start: it is then the same job.
     """
     body = body or ExtractJobCreate()
     columns = None if body.columns is None else tuple(body.columns)
@@ -77,12 +77,12 @@ async def start(request: Request, table: str, store: Store, body: ExtractJobCrea
 
 @jobs.get(
     _JOBS,
-    summary="The extract jobs of {table}, the oldest first",
+    summary="The extract jobs of {table}, oldest first",
     response_model=ExtractJobList,
     responses=problems(UnknownTable, ExtractJobsOff),
 )
 async def list_jobs(store: Store) -> Response:
-    """Those that run or wait, and those that were over lately."""
+    """Lists the jobs that are running or waiting, and those that ended recently."""
     found = await asyncio.to_thread(store.jobs)
     content = msgspec.json.encode({"extracts": [job.shown() for job in found]})
     return Response(content, media_type=JSON)
@@ -90,7 +90,7 @@ async def list_jobs(store: Store) -> Response:
 
 @jobs.get(
     f"{_JOBS}/{{id}}",
-    summary="How far an extract job of {table} is, and its files",
+    summary="The progress of an extract job of {table}, and its files",
     response_model=ExtractJobBody,
     responses=problems(UnknownTable, ExtractJobsOff, ExtractJobNotFound),
 )
@@ -107,7 +107,7 @@ async def describe_job(store: Store, id: JobId) -> Response:  # noqa: A002
     responses=problems(UnknownTable, ExtractJobsOff, ExtractJobNotFound),
 )
 async def cancel(store: Store, id: JobId) -> Response:  # noqa: A002
-    """Ends a job that waits or runs within a moment. Of one that is over, the files go."""
+    """A job that is waiting or running ends within a moment. If the job is over, its files are deleted."""
     return _json(await asyncio.to_thread(store.cancel, id), 202)
 
 
@@ -124,11 +124,11 @@ async def cancel(store: Store, id: JobId) -> Response:  # noqa: A002
 async def file(
     store: Store,
     id: JobId,  # noqa: A002
-    name: Annotated[str, Path(description=f"As the job lists it, or {MANIFEST}.")],
+    name: Annotated[str, Path(description=f"The file's name, as the job lists it, or {MANIFEST}.")],
     range: Annotated[str | None, Header()] = None,  # noqa: A002, ARG001
     if_range: Annotated[str | None, Header()] = None,  # noqa: ARG001
 ) -> Response:
-    """Range and If-Range work, so a download that broke off goes on where it was. ETag is the SHA-256."""
+    """Supports Range and If-Range, so a download that broke off can continue. ETag is the SHA-256."""
     job, path = await asyncio.to_thread(store.file, id, name)
     checksums = {one.name: one.sha256 for one in job.files}
     headers = {READ_POINT: msgspec.json.encode(job.read_point).decode()}

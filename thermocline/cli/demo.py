@@ -27,7 +27,7 @@ def demo(  # noqa: PLR0913, PLR0917  (a command has as many options)
         bool,
         typer.Option(
             "--lake",
-            help="The table in an S3 store with a REST catalog, ingest on a Spark cluster, two servers.",
+            help="Use an S3 store, a REST catalog, a Spark cluster for ingest, and two servers.",
         ),
     ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep everything running until Ctrl-C.")] = False,

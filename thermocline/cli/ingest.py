@@ -55,9 +55,9 @@ def run(
 ) -> int:
     """Own tables, and commit the records of their topics. Default: all configured tables.
 
-    Runs until SIGTERM or Ctrl-C. Only one process owns a table; it also maintains it. A table that stops with
-    an error leaves the others running; at the end its error is printed, and the exit code is its own (of
-    several, the highest).
+    Runs until SIGTERM or Ctrl-C. Only one process owns a table; it also maintains it. If a table stops with
+    an error, the others keep running. At the end, the error is printed, and the exit code is that of the
+    error (of several, the highest).
     """
     if once and standby:
         raise typer.BadParameter("give either --once or --standby")
@@ -214,7 +214,7 @@ def rebase(
 ) -> int:
     """Resume after a replaced topic or cluster, or a rollback.
 
-    Also after the log was truncated. Needs the facts that the error printed.
+    Also resumes after the log was truncated. Needs the facts that the error printed.
     """
     settings = _resuming(context, name)
     from ingest import resume

@@ -90,8 +90,8 @@ def fetch(
 ) -> None:
     """Wait for a job and download its files, continuing after a broken connection.
 
-    What was downloaded before is kept, so a fetch that failed is repeated with the same command. Each file
-    appears when complete; manifest.json is the last.
+    Keeps what was already downloaded: if a fetch fails, run the same command again. Each file appears when
+    it is complete; manifest.json is the last.
     """
     with _client(url) as client, _progress() as progress:
         task = progress.add_task("waiting", total=None)

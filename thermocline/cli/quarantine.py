@@ -62,7 +62,7 @@ def list_records(
 ) -> None:
     """List quarantined records, newest first.
 
-    With counts per stage.
+    Also shows counts per stage.
     """
     settings = session_of(context).settings()
     quarantine = _opened(settings, name)

@@ -133,8 +133,8 @@ def extract(  # noqa: PLR0913, PLR0917  (a command has as many options)
 ) -> None:
     """Write rows as of one read point to a file or stdout: all, those that match a condition, or changes.
 
-    As an Arrow stream, a Parquet file, CSV or JSON lines. CSV and JSON lines are compressed where PATH ends
-    with .gz or .zst. On failure no file appears. Output on stdout is complete only if the exit code is 0.
+    Writes an Arrow stream, a Parquet file, CSV or JSON lines. CSV and JSON lines are compressed if PATH ends
+    with .gz or .zst. On failure, no file appears. Output on stdout is complete only if the exit code is 0.
 
     Example: `thermocline extract profiles --where "app_id = 7" --limit 10 --format jsonl`
     """

@@ -43,7 +43,7 @@ def sql(
             "-o",
             "--output",
             metavar="PATH",
-            help="Write to PATH, as its extension says, such as .csv.gz. It appears only when complete.",
+            help="Write to PATH, in the format of its extension (.csv.gz). It appears only when complete.",
         ),
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV instead of a table.")] = False,
@@ -51,8 +51,8 @@ def sql(
 ) -> None:
     """Query tables as of now with SQL.
 
-    DuckDB's SQL, in this process, which reads tables and Kafka directly. All tables of a statement are read
-    as of the same moment; their read points are printed on stderr. Statements only read.
+    DuckDB runs the statements in this process, which reads tables and Kafka directly. All tables of a
+    statement are read as of the same moment; their read points are printed on stderr. Statements only read.
 
     Example: `thermocline sql "select app_id, count(*) from profiles group by app_id"`
     """

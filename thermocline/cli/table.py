@@ -28,7 +28,7 @@ app = typer.Typer(help="Create, alter, show, list and drop live tables.", no_arg
 def create(context: typer.Context, name: TableName, as_json: AsJson = False) -> None:
     """Create the table from its configuration.
 
-    Also determines the offsets to start from.
+    Also determines the offsets that ingest starts from.
     """
     settings = session_of(context).settings()
     identifier = settings.table(name).identifier
@@ -52,7 +52,7 @@ def alter(
 ) -> int:
     """Apply configuration changes to the table.
 
-    Such as new columns, wider types, new topics, another number of buckets and on_error.
+    For example new columns, wider types, new topics, another number of buckets, or on_error.
     """
     session = session_of(context)
     settings = session.settings()

@@ -75,9 +75,9 @@ def verify(  # noqa: PLR0913, PLR0917  (a command has as many options)
     codes: 0 they agree; 1 they differ; 3 not everything could be compared, or the log holds nothing to
     compare the rows with.
 
-    Uses $TMPDIR for the rows of an extract (uncompressed), and then for these, the table's rows and all
-    records of the log (compressed); with --sample or --entity, only for the extract. Without --url, also for
-    the uncommitted records.
+    Puts data into $TMPDIR: first the rows of an extract (uncompressed), then these rows, the table's rows and
+    all records of the log (compressed); with --sample or --entity, only the extract. Without --url, it also
+    puts the uncommitted records there.
     """
     session = session_of(context)
     settings = session.settings()

@@ -41,7 +41,7 @@ def config(
 ) -> None:
     """Write the configuration files that Trino needs.
 
-    Catalogs, topics as tables, access rules and limits. Contacts no server.
+    The files define catalogs, topics as tables, access rules and limits. Contacts no server.
 
     Copy the files into Trino's etc folder; DIR/README.md describes each. They contain no secrets: Trino reads
     those from environment variables, which are listed at the end.
@@ -227,7 +227,7 @@ def drop(
 ) -> int:
     """Drop the table's views, including pinned ones.
 
-    With views.enabled, ingest creates the others again.
+    With views.enabled, ingest creates them again, except for pinned views.
     """
     settings = session_of(context).settings()
     settings.table(name)

@@ -110,7 +110,7 @@ class AlterationRefused(Listing, ConfigurationError):
 class ConfirmationMissing(ConfigurationError):
     """A destructive command was not confirmed.
 
-    At a terminal it asks. Without one it needs --yes, so that no script destroys data by accident.
+    At a terminal, the command asks. Without one, it needs --yes, so that no script destroys data by accident.
 
     Nothing was changed. Check what would be removed, then run the printed command.
     """

@@ -118,7 +118,7 @@ class ViewsLate(QueryError):
 
     code = "views-late"
     exit_code = ExitCode.STOPPED
-    _what = "a live view of table {table} could be wrong: {because} is over since {until}."
+    _what = "a live view of table {table} could be wrong: {because} has been over since {until}."
     _state = "nothing is known to be lost; the view refuses to answer."
     _next = (
         "thermocline views check {table}      (prints the command for a topic that promises too little)\n"

@@ -46,8 +46,9 @@ class BadParameter(RequestError):
     Text must be UTF-8, percent-encoded in a URL: invalid bytes are refused, since replacing them would look
     up another key. Without --format, an extract's format follows from the file's extension.
 
-    The `where` of an extract has columns, values, comparisons, AND, OR, NOT, IN, BETWEEN, LIKE and IS [NOT]
-    NULL, and each value is spelled as its column's type is in the rows of a lookup (docs/extracts.md).
+    The `where` of an extract can contain columns, values, comparisons, AND, OR, NOT, IN, BETWEEN, LIKE and
+    IS [NOT] NULL. Values must have the column's type, and are spelled as in the rows of a lookup
+    (docs/extracts.md).
 
     Nothing was read or written.
     """
@@ -255,8 +256,8 @@ class LookupsBusy(RequestError):
     http_status = 503
     exit_code = ExitCode.UNAVAILABLE
     retryable = True
-    _what = "table {table} was not asked: {waiting_max} entities wait already for rows in files."
-    _next = "ask again in a moment; where that goes on, raise serving.workers"
+    _what = "table {table} was not asked: {waiting_max} entities are already waiting for rows in files."
+    _next = "ask again in a moment; if it keeps happening, raise serving.workers"
 
     table: str
     waiting_max: int
@@ -265,8 +266,8 @@ class LookupsBusy(RequestError):
 class ExtractsBusy(RequestError):
     """Too many extracts are waiting for their turn.
 
-    A server streams serving.extracts_max extracts at once, and runs one extract job at a time. Of each kind,
-    serving.extracts_waiting_max more may wait.
+    A server streams serving.extracts_max extracts at once, and runs one extract job at a time. In addition,
+    serving.extracts_waiting_max of each kind may wait.
 
     Nothing was read. Ask again later, or raise the setting.
     """
@@ -275,7 +276,7 @@ class ExtractsBusy(RequestError):
     http_status = 503
     exit_code = ExitCode.UNAVAILABLE
     retryable = True
-    _what = "table {table} was not extracted: {running_max} extracts run and {waiting_max} wait already."
+    _what = "table {table} was not extracted: {running_max} extracts are running and {waiting_max} waiting."
     _next = "ask again later, or raise serving.extracts_max or serving.extracts_waiting_max"
 
     table: str
@@ -336,7 +337,7 @@ class ExtractJobDiffers(RequestError):
 class ExtractJobFailed(RequestError):
     """The extract job failed or was cancelled.
 
-    Its files are deleted. The job says why; one that ran while the server was killed says that.
+    Its files are deleted. The job says why, even if it was running when the server was killed.
 
     The table is unharmed. Start the extract again, under another id or without one.
     """
@@ -383,7 +384,7 @@ class ChangesUnknown(RequestError):
     """What changed since that read point can't be determined any more.
 
     Changes are read from the log, from the read point's seam on. So the log must still hold all records from
-    there on, also the tombstones that compaction drops in time; the read point's snapshot must be in the
+    there on, including the tombstones that compaction drops in time; the read point's snapshot must be in the
     table's history, which outlives its expiry; and nothing else may have gone into the table since: no
     replay of quarantined records, no alteration of the definition, no accepted loss, no other topic or
     cluster, no rows by another program, no rollback.

@@ -136,15 +136,15 @@ class OffsetsGone(Resumable, SourceError):
 class TopicCompacted(SourceError):
     """A topic of a table with partial updates, or with `sequence_by`, is compacted.
 
-    Compaction keeps the newest record of a key and drops those before it. With `partial_updates = true` a
-    record leaves columns as they are, which an earlier one set; with `sequence_by` an earlier record may be
-    the one that wins. If it is dropped before it is read, nothing shows that. So such a table is neither
-    created nor read from a compacted topic. (A topic that the user may not describe is assumed to be
-    compacted.)
+    Compaction keeps the newest record of a key and drops earlier ones. With `partial_updates = true`, a
+    record may leave columns as an earlier one set them; with `sequence_by`, an earlier record may be the one
+    that wins. If the earlier record is dropped before it is read, nothing shows that. So such a table is
+    neither created on a compacted topic nor read from one. (A topic that the user may not describe is assumed
+    to be compacted.)
 
-    Set `cleanup.policy=delete` on the topic, with a `retention.ms` that ingest is never behind for. What was
-    compacted before is gone: have the producer send whole rows once, or create the table with a `start`
-    after it.
+    Set `cleanup.policy=delete` on the topic, with a `retention.ms` that is longer than ingest is ever behind.
+    What was compacted before is gone: have the producer send whole rows once, or create the table with a
+    `start` after it.
     """
 
     code = "topic-compacted"
@@ -208,7 +208,7 @@ class TombstonesGone(Resumable, SourceError):
         late = zip(self.topics, self.since, self.kept_ms, strict=True)
         return places.some(
             [
-                f"{topic} keeps them for {timedelta(milliseconds=kept)}, and ingest is behind since {at}"
+                f"{topic} keeps them for {timedelta(milliseconds=kept)}; ingest has been behind since {at}"
                 for topic, at, kept in late
             ]
         )
@@ -427,9 +427,9 @@ class TransactionOpen(SourceError):
     """An open transaction of a producer holds back later records.
 
     Only records of finished transactions are read, so reading a partition stops where its oldest open
-    transaction begins, until that one is committed or aborted. A running producer does so in a moment, and
-    for a crashed one the broker aborts it after its `transaction.timeout.ms` (by default a minute). A
-    transaction that stays open longer is hanging.
+    transaction begins, until that one is committed or aborted. A running producer does so in a moment. If the
+    producer crashed, the broker aborts the transaction after its `transaction.timeout.ms` (by default a
+    minute). A transaction that stays open longer is hanging.
 
     Nothing is lost: the table is complete up to there, and ingest continues by itself once the transaction
     has ended. `thermocline ingest offsets` and `thermocline status` show where it begins, and how many
@@ -532,7 +532,7 @@ class TooManyBadRecords(SourceError):
     exit_code = ExitCode.STOPPED
     _what = "{bad:,} of the {read:,} records of a batch of table {table} are bad ({stages}), above {limits}."
     _state = "the batch was not committed, and nothing was quarantined; the records are still in the log."
-    _cause = "a producer changed its format, or the definition does not fit. Among the first:{_examples}"
+    _cause = "a producer changed its format, or the definition is wrong. Among the first:{_examples}"
     _next = (
         "thermocline table show {table}      (what the columns must be)\n"
         "to quarantine them nevertheless, raise the limit in [tables.{table}], then:\n"

@@ -17,8 +17,8 @@ class TableError(ThermoclineError):
 class CatalogUnreachable(TableError):
     """The Iceberg catalog didn't answer.
 
-    The address in [catalog] is wrong, credentials are missing, or the service is down. Of a SQLite catalog,
-    the folder doesn't exist or isn't writable.
+    The address in [catalog] is wrong, credentials are missing, or the service is down. If the catalog is in
+    SQLite, its folder doesn't exist or isn't writable.
 
     This attempt committed nothing. Servers continue with the snapshot that they hold.
     """
@@ -81,7 +81,7 @@ class ForeignSnapshot(Resumable, TableError):
     doesn't, or the table's properties disagree: another program wrote to the table, or rolled it back.
     Continuing would lose or repeat records, so ingest stops; servers continue from what they hold.
 
-    Maintenance by other programs is fine: if everything that they committed are rewrites (Spark's
+    Maintenance by other programs is fine: if they committed nothing but rewrites (Spark's
     `rewrite_data_files`, Trino's `optimize`, rewritten manifests or deletes) with exactly the rows of the
     newest snapshot with a seam, `thermocline ingest run` continues from there by itself. It reads the files
     before and after, and compares every column; if anything differs, the error says what. Servers follow once

@@ -34,62 +34,62 @@ class BatchedHistogram(Histogram):
 
 REQUESTS: Final = Counter(
     "thermocline_requests",
-    "Answered requests, by route and HTTP status.",
+    "Answered HTTP requests, by method, route and status.",
     ("method", "route", "status"),
     registry=REGISTRY,
 )
 REQUEST_SECONDS: Final = BatchedHistogram(
     "thermocline_request_seconds",
-    "From a request's arrival to the first byte of its answer.",
+    "Time from a request's arrival to the first byte of its answer, in seconds.",
     ("route",),
     buckets=_REQUEST_SECONDS,
     registry=REGISTRY,
 )
 AGE_SECONDS: Final = Gauge(
     "thermocline_age_seconds",
-    "How long ago the table's worst partition was last known to be read up to its end.",
+    "Seconds since the table's worst partition was last known to be read up to its end.",
     ("table",),
     registry=REGISTRY,
 )
 SEAM_OFFSET: Final = Gauge(
     "thermocline_seam_offset",
-    "The next offset that the served snapshot does not contain.",
+    "First offset of the partition that the served snapshot does not contain (its seam).",
     _PLACE,
     registry=REGISTRY,
 )
 END_OFFSET: Final = Gauge(
     "thermocline_end_offset",
-    "The next offset that has not been read from the log.",
+    "First offset of the partition that has not been read from the log yet.",
     _PLACE,
     registry=REGISTRY,
 )
 HOT_BYTES: Final = Gauge(
     "thermocline_hot_bytes",
-    "Bytes on disk of the records that are not committed yet.",
+    "Size on disk of the records that are not committed yet, in bytes.",
     ("table",),
     registry=REGISTRY,
 )
 BAD_RECORDS: Final = Gauge(
     "thermocline_bad_records",
-    "Records that the table's definition refused since the tailer started, by stage.",
+    "Records read since the tailer started that do not match the table's definition, by stage.",
     ("table", "stage"),
     registry=REGISTRY,
 )
 VIEWS_REPLACED: Final = Counter(
     "thermocline_views_replaced",
-    "Views that were created or replaced in Trino.",
+    "Views created or replaced in Trino.",
     ("table",),
     registry=REGISTRY,
 )
 VIEW_FAILURES: Final = Counter(
     "thermocline_view_failures",
-    "Times that the table's views could not be published, by the error's code.",
+    "Failed attempts to publish the table's views, by error code.",
     ("table", "code"),
     registry=REGISTRY,
 )
 VIEWS_AGE_SECONDS: Final = Gauge(
     "thermocline_views_age_seconds",
-    "How long ago the table's views were last known to be those of its newest snapshot.",
+    "Seconds since the table's views were last known to show its newest snapshot.",
     ("table",),
     registry=REGISTRY,
 )
