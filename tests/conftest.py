@@ -32,6 +32,8 @@ NOT_ON_A_LAKE = {
 NEED_JAVA = ("trino", "demo")
 TOGETHER = ("tests/views/trino/", "tests/views/stacked/")
 """Folders of which all tests share one Trino."""
+APART = ("tests/maintenance/test_crashes.py",)
+"""Files with hundreds of slow tests, which all processes share."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -89,10 +91,12 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
 
 
 class OneServerEach(LoadScopeScheduling):  # type: ignore[misc]
-    """Hands the tests of one file, or of one folder of `TOGETHER`, to the same process."""
+    """Hands the tests of a file, or of a folder of `TOGETHER`, to one process; those of `APART` to any."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
+        if file in APART:
+            return nodeid
         return next((folder for folder in TOGETHER if file.startswith(folder)), file)
 
 
