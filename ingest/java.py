@@ -52,12 +52,8 @@ class JavaCatalog:
             properties = jvm.java.util.HashMap()
             for name, value in theirs.values.items():
                 properties.put(name, value)
-            hadoop = jvm.org.apache.hadoop.conf.Configuration()
-            # On a local disk without a checksum file for each file: PyIceberg deletes files, not those. A JVM
-            # that has a file system already, as Spark's, keeps it.
-            hadoop.set("fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem")
             self._catalog = jvm.org.apache.iceberg.CatalogUtil.buildIcebergCatalog(
-                settings.name, properties, hadoop
+                settings.name, properties, jvm.org.apache.hadoop.conf.Configuration()
             )
 
     @contextmanager
@@ -138,7 +134,7 @@ def small_jvm(settings: CatalogSettings) -> Iterator[Any]:
     jars = catalog_jars(settings)
     with _lock:
         if jars not in _running:
-            _running[jars] = _SmallJvm(jars)
+            _running[jars] = _SmallJvm(jars, "local" in stores_of(settings))
         jvm = _running[jars]
         jvm.users += 1
     try:
@@ -154,7 +150,7 @@ def small_jvm(settings: CatalogSettings) -> Iterator[Any]:
 class _SmallJvm:
     """``users`` counts the blocks that use it."""
 
-    def __init__(self, jars: Sequence[Path]) -> None:
+    def __init__(self, jars: Sequence[Path], writes_locally: bool) -> None:
         self.users = 0
         # The Iceberg runtime brings itself; Hadoop's file systems, its logging and py4j come with Spark.
         class_path = [*jars, Path(pyspark.__file__).parent / "jars" / "*"]
@@ -178,6 +174,22 @@ class _SmallJvm:
             gateway_parameters=GatewayParameters(port=int(port), auth_token=token, auto_convert=True)
         )
         logging.getLogger("py4j").setLevel(logging.WARNING)
+        if writes_locally:
+            try:
+                self._write_no_checksum_files()
+            except JAVA_ERRORS as error:
+                self.stop()
+                raise EngineFailed(engine="the JVM", detail=first_line(error)) from error
+
+    def _write_no_checksum_files(self) -> None:
+        """Beside files on local disks: PyIceberg would not delete them with these.
+
+        Hadoop gives the first local file system that it makes to all. Spark's JVM needs the usual one.
+        """
+        jvm = self.gateway.jvm
+        configuration = jvm.org.apache.hadoop.conf.Configuration()
+        configuration.set("fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem")
+        jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI.create("file:///"), configuration)
 
     def _discard_output(self) -> None:
         """Until it ends: a full pipe would stop it."""
