@@ -52,6 +52,14 @@ SPECULATION = {
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def own_environment() -> Iterator[None]:
+    """A session leaves its workers' Python in the environment, where later tests' commands would find it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        yield
+
+
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Python with our dependencies: an editable installation is a ``.pth`` file, which is not followed."""
