@@ -49,6 +49,7 @@ class Twin:
         }.items():
             spark.conf.set(f"{catalog}.{name}", value)
         spark.conf.set(catalog, "org.apache.iceberg.spark.SparkCatalog")
+        spark.conf.set("spark.sql.shuffle.partitions", "2")  # of a few rows, not 200
         spark.sql("CREATE NAMESPACE twin.app")
         spark.sql(
             "CREATE TABLE twin.app.twin (app_id int, user_id string, key string, value string) USING iceberg "
