@@ -96,11 +96,11 @@ def _in_store(
 
 
 def test_rewrites_land_in_a_store_as_they_do_on_a_disk(kept: InStore) -> None:
-    for _ in range(30):
+    for _ in range(40):
         kept.batch()
         kept.turn()
         kept.clock.advance(31)
-    assert kept.upkeep.done.rewrites > 3
+    assert kept.upkeep.done.rewrites > 5
     assert (kept.upkeep.done.dropped, kept.upkeep.done.failures) == (0, 0)
     assert kept.ingest.rows() == kept.ingest.expected
 

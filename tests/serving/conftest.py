@@ -41,7 +41,7 @@ from thermocline.iceberg.files import DataFile
 from thermocline.kafka.log import RecordChunk
 from thermocline.process.clock import Clock, SystemClock
 from thermocline.rules.decode import decoder_for, json_row, records_table
-from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE, LiveTable
+from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE, DeleteRule, LiveTable
 from thermocline.rules.fold import fold
 from thermocline.rules.keys import buckets, decode_one
 from thermocline.rules.seam import Seam
@@ -298,22 +298,8 @@ class World:
 
 
 PROFILES = replace(profiles.PROFILES, buckets=4)
-ORDERED = LiveTable.build(
-    name="profiles",
-    identifier="app.profiles",
-    topics=["profiles"],
-    key=["app_id", "user_id", "key"],
-    entity=["app_id", "user_id"],
-    columns={
-        "app_id": "int",
-        "user_id": "string",
-        "key": "string",
-        "value": "string",
-        "updated_at": "timestamptz",
-    },
-    sequence_by=["updated_at"],
-    buckets=4,
-    delete_when={"path": "op", "values": ["D"]},
+ORDERED = replace(
+    PROFILES, sequence_by=("updated_at",), delete_when=DeleteRule.parse({"path": "op", "values": ["D"]})
 )
 
 

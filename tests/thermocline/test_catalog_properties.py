@@ -21,7 +21,6 @@ from thermocline.iceberg.catalog_properties import (
     pyiceberg_properties,
     trino_properties,
 )
-from thermocline.iceberg.store_retries import RETRIES_MAX
 from thermocline.jvm.jars import jars_of
 from thermocline.settings import CatalogSettings, PassThrough
 
@@ -158,7 +157,7 @@ def test_a_table_in_s3_is_read_and_written_with_time_outs_and_the_stores_own_cli
     assert java["http-client.apache.socket-timeout-ms"] == "60000"
     assert python["s3.request-timeout"] == "60"
     module, _, name = python["s3.retry-strategy-impl"].rpartition(".")
-    assert getattr(import_module(module), name)().max_attempts == RETRIES_MAX
+    assert getattr(import_module(module), name)().max_attempts == 11
     local = CatalogSettings(uri="sqlite:///c.db", warehouse="w")
     assert "io-impl" not in java_properties(local).values
     assert "s3.request-timeout" not in pyiceberg_properties(local)
