@@ -647,8 +647,7 @@ def _routes() -> Iterator[tuple[str, str, str, str]]:
                 for answer in operation["responses"].values()
                 for code in answer["description"].split(", ")
             ]
-            known = [code for code in listed if code in all_errors() and code not in ANYWHERE]
-            codes = ", ".join(f"`{code}`" for code in dict.fromkeys(known))
+            codes = ", ".join(f"`{code}`" for code in listed if code in all_errors() and code not in ANYWHERE)
             yield method.upper(), path, operation["summary"].replace("{table}", "a table"), codes
     for path, meaning in FRAMEWORK_ROUTES.items():
         yield "GET", path, meaning, ""

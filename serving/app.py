@@ -156,7 +156,7 @@ async def rows(table: str, read_after: ReadAfter = None) -> None:
     "/v1/tables/{table}/rows:batch",
     summary="The rows of several entities of {table}, at one read point",
     response_model=BatchAnswer,
-    responses=problems(BadParameter, LookupsBusy, *ANSWERING),
+    responses=problems(LookupsBusy, *ANSWERING),
 )
 async def batch(worker: OfWorker, table: Table, body: BatchBody, read_after: ReadAfter = None) -> Response:
     """All entities are read at the same read point."""
@@ -316,7 +316,7 @@ def create_app(tables: Tables, settings: ServingSettings) -> Requests:
         rows,
         summary="The rows of one entity of {table}, or one row",
         response_model=RowsAnswer,
-        responses=problems(RowNotFound, BadParameter, LookupsBusy, *ANSWERING),
+        responses=problems(RowNotFound, LookupsBusy, *ANSWERING),
         route_class_override=_PlainRoute,
     )
     api.router.routes.insert(0, api.router.routes.pop())  # tried first for each request
