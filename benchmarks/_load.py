@@ -49,10 +49,11 @@ def overload_http(
 
 
 def ask_postgres(
-    address: str, statement: str, entities: Sequence[str], connections: int, seconds: float
+    address: str, statement: str, entities: Sequence[str], connections: int, seconds: float, prepares: bool
 ) -> dict[str, float]:
-    """As `ask_http`, by a prepared statement; the parameters of an entity have tabs between them."""
-    return _run("postgres", address, str(connections), str(seconds), statement, entities=entities)
+    """As `ask_http`, by a statement that it prepares; the parameters of an entity have tabs between them."""
+    how = "postgres" if prepares else "unprepared"
+    return _run(how, address, str(connections), str(seconds), statement, entities=entities)
 
 
 def ask_cassandra(

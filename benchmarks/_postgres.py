@@ -34,11 +34,17 @@ class Postgres:
         self._port, self._address = port, f"{HOST}:{port}"
         (self._process,) = (one for one in psutil.Process().children() if f"{port}" in one.cmdline())
 
-    def load_of(self, users: Sequence[tuple[int, str]], connections: int, seconds: float) -> dict[str, float]:
-        """Lookups of these users over so many connections, each of which has a process of the server's."""
+    def load_of(
+        self, users: Sequence[tuple[int, str]], connections: int, seconds: float, prepares: bool = True
+    ) -> dict[str, float]:
+        """Lookups of these users over so many connections, each of which has a process of the server's.
+
+        Each ``prepares`` its statement once, or sends it with each lookup.
+        """
         entities = [f"{app_id}\t{user_id}" for app_id, user_id in users]
         return with_server_cpu(
-            lambda: ask_postgres(self._address, LOOKUP, entities, connections, seconds), self._cpu_seconds
+            lambda: ask_postgres(self._address, LOOKUP, entities, connections, seconds, prepares),
+            self._cpu_seconds,
         )
 
     def copied(self) -> int:

@@ -1,11 +1,13 @@
 // Load for benchmarks/lookup.py: lookups of entities over connections that are kept, one at a time on each.
 //
 // A compiled client, so that the client takes as little of the cores that it shares with the server as it can.
-// It asks HTTP, or PostgreSQL or Cassandra by a prepared statement, all as plainly as their protocols allow:
+// It asks HTTP, or PostgreSQL or Cassandra by a prepared statement, all as plainly as their protocols allow.
+// PostgreSQL also by a statement that is sent with each lookup, as by drivers that don't prepare it:
 //
 //	load http     ADDRESS CONNECTIONS SECONDS < one path a line
 //	load overload ADDRESS CONNECTIONS SECONDS RATE < one path a line
 //	load postgres ADDRESS CONNECTIONS SECONDS SQL < one entity's parameters a line, between tabs
+//	load unprepared ADDRESS CONNECTIONS SECONDS SQL < the same
 //	load cassandra ADDRESS CONNECTIONS SECONDS < the same
 //	load fill-cassandra ADDRESS CONNECTIONS < one row a line, the columns between tabs
 //
@@ -66,7 +68,9 @@ func run(arguments []string) error {
 	open := func() (lookup, error) { return openHTTP(arguments[1]) }
 	switch arguments[0] {
 	case "postgres":
-		open = func() (lookup, error) { return openPostgres(arguments[1], arguments[4]) }
+		open = func() (lookup, error) { return openPostgres(arguments[1], arguments[4], true) }
+	case "unprepared":
+		open = func() (lookup, error) { return openPostgres(arguments[1], arguments[4], false) }
 	case "cassandra":
 		open = func() (lookup, error) { return cassandraLookup(arguments[1]) }
 	}
@@ -222,7 +226,7 @@ func readHTTP(reader *bufio.Reader) error {
 
 // openPostgres speaks PostgreSQL's protocol, version 3, to a server that trusts everybody on this machine.
 // Source: https://www.postgresql.org/docs/current/protocol-message-formats.html
-func openPostgres(address, statement string) (lookup, error) {
+func openPostgres(address, statement string, prepares bool) (lookup, error) {
 	connection, err := net.Dial("tcp", address)
 	if err != nil {
 		return nil, err
@@ -236,17 +240,24 @@ func openPostgres(address, statement string) (lookup, error) {
 	if _, err = readUntilReady(reader); err != nil {
 		return nil, err
 	}
-	prepare := message(nil, 'P', []byte("lookup\x00"+statement+"\x00\x00\x00"))
-	if _, err = connection.Write(message(prepare, 'S', nil)); err != nil {
-		return nil, err
+	name := ""
+	if prepares {
+		name = "lookup"
 	}
-	if _, err = readUntilReady(reader); err != nil {
-		return nil, err
+	parse := message(nil, 'P', []byte(name+"\x00"+statement+"\x00\x00\x00"))
+	if prepares {
+		if _, err = connection.Write(message(parse, 'S', nil)); err != nil {
+			return nil, err
+		}
+		if _, err = readUntilReady(reader); err != nil {
+			return nil, err
+		}
+		parse = nil
 	}
 	var body, request []byte
 	return func(entity string) error {
-		body = bind(body[:0], strings.Split(entity, "\t"))
-		request = message(request[:0], 'B', body)
+		body = bind(body[:0], name, strings.Split(entity, "\t"))
+		request = message(append(request[:0], parse...), 'B', body)
 		request = message(request, 'E', []byte("\x00\x00\x00\x00\x00"))
 		if _, err := connection.Write(message(request, 'S', nil)); err != nil {
 			return err
@@ -265,8 +276,9 @@ func message(to []byte, kind byte, body []byte) []byte {
 }
 
 // bind gives the body of a Bind message: parameters and results as text.
-func bind(to []byte, parameters []string) []byte {
-	to = append(to, "\x00lookup\x00\x00\x00"...)
+func bind(to []byte, statement string, parameters []string) []byte {
+	to = append(append(to, '\x00'), statement...)
+	to = append(to, "\x00\x00\x00"...)
 	to = binary.BigEndian.AppendUint16(to, uint16(len(parameters)))
 	for _, parameter := range parameters {
 		to = append(binary.BigEndian.AppendUint32(to, uint32(len(parameter))), parameter...)

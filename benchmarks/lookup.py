@@ -1,6 +1,7 @@
 """Lookups of one entity (10 rows) over HTTP: cold, ready and hot; by engines that scan, and by databases.
 
-These are PostgreSQL and Cassandra. ScyllaDB, Redis and HBase are not here to be measured.
+These are PostgreSQL, by statements that are prepared once or sent with each lookup, and Cassandra. ScyllaDB,
+Redis and HBase are not here to be measured.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -115,8 +117,10 @@ def _databases(seed: int, rows: int, stopping: ExitStack) -> dict[str, AskDataba
     def load() -> Iterator[Event]:
         return Workload(seed, rows // KEYS_PER_USER, KEYS_PER_USER).load()
 
+    postgres = stopping.enter_context(postgres_with(load()))
     return {
-        "postgres": stopping.enter_context(postgres_with(load())).load_of,
+        "postgres": postgres.load_of,
+        "postgres_unprepared": partial(postgres.load_of, prepares=False),
         "cassandra": stopping.enter_context(cassandra_with(load())).load_of,
     }
 

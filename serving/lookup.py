@@ -77,13 +77,15 @@ class Look(NamedTuple):
     """What one view of the hot tier gave, and the snapshot that it is to be laid over.
 
     ``hits`` has one mapping for each entity asked for: key → row, or None for a tombstone. ``point_number``
-    counts the reader's read points: at the same one, an entity has the same rows. ``age_seconds`` is infinite
-    before the log was read to its end for the first time, in every partition that the seam names.
+    counts the reader's read points: at the same one, an entity has the same rows. ``known`` has these as they
+    are sent, or None for an entity that was not asked for at this one. ``age_seconds`` is infinite before the
+    log was read to its end for the first time, in every partition that the seam names.
     """
 
     cold: ColdSide
     entities: Sequence[Entity]
     hits: Sequence[Hits]
+    known: Sequence[JsonRows | None]
     read_point: ReadPoint
     read_point_json: bytes
     point_number: int
@@ -99,17 +101,11 @@ class HeldView:
     age_seconds: float
 
 
-class _KeptRows(NamedTuple):
-    """What is kept of an entity's cold rows."""
-
-    entity: Entity
-    rows: EntityRows
-
-
 @dataclass(slots=True)
 class _LaidRows:
     """An entity's rows as they are sent, what they were made of, and the last read point that has them."""
 
+    entity: Entity
     form: RowJson
     cold: EntityRows
     hits: Hits
@@ -119,11 +115,12 @@ class _LaidRows:
     @property
     def weight(self) -> int:
         """About the bytes of memory that it takes, cold rows included: the other cache may let go of them."""
+        own = len(self.json) if self.hits else 0  # without hits, it is the cold rows' own
         hot = sum(
             len(key) + _HIT_OVERHEAD_BYTES + len(row.payload if row else b"")
             for key, row in self.hits.items()
         )
-        return self.cold.weight + len(self.json) + hot + _HIT_OVERHEAD_BYTES
+        return self.cold.weight + own + hot + 2 * len(self.entity.prefix) + _HIT_OVERHEAD_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +172,7 @@ class TableReader:
         self._reached: _Reached | None = None
         self._point_numbers = count()
         self.counts = ReadCounts(clock.now_ms())
-        self._entities: Bounded[tuple[bytes, bytes], _KeptRows] = Bounded(ENTITY_CACHE_BYTES_MAX)
+        self._entities: Bounded[tuple[bytes, bytes], EntityRows] = Bounded(ENTITY_CACHE_BYTES_MAX)
         self._laid: Bounded[bytes, _LaidRows] = Bounded(LAID_ROWS_BYTES_MAX)
 
     @property
@@ -251,13 +248,14 @@ class TableReader:
         index = cold.index
         with self.hot.view() as view:
             reached = self._reach(index, view)
-            hits = [self._hits(view, reached, entity) for entity in entities]
+            found = [self._found(view, reached, entity) for entity in entities]
             age_seconds = self._age_seconds(view, reached)
         is_stale = age_seconds > self._stale_after_seconds
         return Look(
             cold,
             entities,
-            hits,
+            [hits for hits, _ in found],
+            [rows for _, rows in found],
             reached.read_point,
             reached.read_point_json,
             reached.point_number,
@@ -265,12 +263,12 @@ class TableReader:
             is_stale,
         )
 
-    def _hits(self, view: HotView, reached: _Reached, entity: Entity) -> Hits:
-        """The hot rows of an entity; those found last, where the read point is still the same."""
+    def _found(self, view: HotView, reached: _Reached, entity: Entity) -> tuple[Hits, JsonRows | None]:
+        """The hot rows of an entity; where it was asked for at this read point, also all its rows."""
         last = self._laid.get(entity.prefix)
         if last is not None and last.point_number == reached.point_number:  # safety: hits-again
-            return last.hits
-        return view.lookup(entity.bucket, entity.prefix, reached.index.seam)
+            return last.hits, last.json
+        return view.lookup(entity.bucket, entity.prefix, reached.index.seam), None
 
     def hold(self) -> HeldView:
         """A view that a lookup would be answered from now, left open. Raises as ``look``."""
@@ -325,8 +323,7 @@ class TableReader:
         fingerprint = cold.index.fingerprints.get(entity.bucket)
         if fingerprint is None:
             return NO_ENTITY_ROWS
-        kept = self._entities.get((fingerprint, entity.prefix))
-        return None if kept is None else kept.rows
+        return self._entities.get((fingerprint, entity.prefix))
 
     def cold_rows(self, cold: ColdSide, entity: Entity) -> EntityRows:
         """The entity's cold rows. Reads files."""
@@ -337,8 +334,8 @@ class TableReader:
 
     def _cached(self, cold: ColdSide, entity: Entity, rows: EntityRows) -> EntityRows:
         key = cold.index.fingerprints[entity.bucket], entity.prefix
-        weight = 2 * len(entity.prefix) + rows.weight  # its values are about as long
-        return self._entities.put(key, _KeptRows(entity, rows), weight).rows
+        weight = len(entity.prefix) + rows.weight
+        return self._entities.put(key, rows, weight)
 
     def overlay(self, look: Look, cold: Sequence[EntityRows]) -> list[JsonRows]:
         """The rows of each entity, sorted by key: its cold rows with its hits laid over them."""
@@ -355,8 +352,8 @@ class TableReader:
             last.point_number = look.point_number
             return last.json
         json = _overlaid(form, entity, cold, hits) if hits else cold.json
-        laid = _LaidRows(form, cold, hits, json, look.point_number)
-        return self._laid.put(entity.prefix, laid, len(entity.prefix) + laid.weight).json
+        laid = _LaidRows(entity, form, cold, hits, json, look.point_number)
+        return self._laid.put(entity.prefix, laid, laid.weight).json
 
     def lookup(self, entities: Sequence[Entity]) -> tuple[Look, list[JsonRows]]:
         """All steps at once: the rows of each entity, and what they reflect. Reads files.
@@ -372,6 +369,9 @@ class TableReader:
     def known(self, entity: Entity) -> tuple[Look, JsonRows] | None:
         """The rows of an entity and what they reflect, if no file is to be read. Raises as ``look``."""
         look = self.look((entity,))
+        (rows,) = look.known
+        if rows is not None:
+            return look, rows
         cold = self.cached_rows(look.cold, entity)
         if cold is None:
             cold = look.cold.reader.known_rows(look.cold.index, entity)
@@ -416,7 +416,7 @@ class TableReader:
         will meet.
         """
         fingerprints, old = side.index.fingerprints, before.index.fingerprints
-        kept = (one.entity for one in self._entities.values()[-WARM_ENTITIES_MAX:])
+        kept = (one.entity for one in self._laid.values()[-WARM_ENTITIES_MAX:])
         recent = {one.prefix: one for one in kept if fingerprints.get(one.bucket) != old.get(one.bucket)}
         end, left = self._clock.monotonic() + WARM_SECONDS_MAX, ENTITY_CACHE_BYTES_MAX
         count = 0

@@ -134,7 +134,7 @@ class LookupProtocol(HttpToolsProtocol):
         if known is None:
             return None
         own, body = known
-        return b"".join([STATUS_LINE[200], self._default_lines(), _lines(own), b"\r\n", body])
+        return b"".join([STATUS_LINE[200], self._default_lines(), own, b"\r\n", body])
 
     def _default_lines(self) -> bytes:
         """Those of all answers; uvicorn makes a new list of them each second."""

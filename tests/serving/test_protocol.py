@@ -20,7 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from serving.app import create_app
-from serving.lookup import ENTITY_CACHE_BYTES_MAX
+from serving.lookup import ENTITY_CACHE_BYTES_MAX, LAID_ROWS_BYTES_MAX
 from serving.measures import Tally
 from serving.problems import Requests
 from serving.protocol import HEAD_BYTES_MAX, LookupProtocol
@@ -200,6 +200,7 @@ def _move_on(served: SimpleNamespace, chance: random.Random) -> None:
 def _forget(served: SimpleNamespace, chance: random.Random) -> None:
     if chance.random() < 0.1:
         served.table._reader._entities = Bounded(ENTITY_CACHE_BYTES_MAX)
+        served.table._reader._laid = Bounded(LAID_ROWS_BYTES_MAX)
 
 
 def _counted(served: SimpleNamespace) -> Counter[Any]:
