@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from thermocline.failpoints import failstep
-from thermocline.iceberg.files import listed_folder
+from thermocline.iceberg.files import listed_folder, read_file
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ def notes(io: FileIO, location: str) -> Iterator[UnknownCommit]:
     """
     for path in [file.path for file in listed_folder(io, _folder(location))]:
         try:
-            with io.new_input(path).open() as source:
-                content = source.read()
+            content = read_file(io, path)
         except FileNotFoundError:  # it was settled since it was listed
             continue
         try:

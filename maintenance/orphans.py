@@ -19,7 +19,7 @@ from ingest.unknown import notes as unknown_notes
 from maintenance.sweep import reachable_from
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.expired import expired_snapshots, waiting_notes
-from thermocline.iceberg.files import StoredFile, delete_files, listed_folder, place_of
+from thermocline.iceberg.files import StoredFile, delete_files, listed_folder, place_of, read_file
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -155,8 +155,7 @@ def _named(table: Table) -> set[str]:
 def _sightings(table: Table) -> Mapping[str, tuple[int, int]]:
     """When each orphan was first seen, and its bytes."""
     try:
-        with table.io.new_input(_path(table)).open() as source:
-            noted = json.loads(zlib.decompress(source.read()))["orphans"]
+        noted = json.loads(zlib.decompress(read_file(table.io, _path(table))))["orphans"]
         return {path: (int(seen_ms), int(size)) for path, (seen_ms, size) in noted.items()}
     # Half written, or by an earlier release: all are seen for the first time.
     except (FileNotFoundError, zlib.error, ValueError, KeyError, TypeError):

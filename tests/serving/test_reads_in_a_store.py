@@ -32,7 +32,7 @@ from tests.serving.conftest import PROFILES, rows_of
 from tests.tier import quick_or_full
 from thermocline.errors import StorageFailed
 from thermocline.iceberg.catalog_properties import pyiceberg_properties
-from thermocline.iceberg.files import open_input
+from thermocline.iceberg.files import open_input, read_file
 from thermocline.iceberg.store_retries import READS_MAX, read_whole
 from thermocline.rules.decode import json_row
 from thermocline.settings import CatalogSettings, PassThrough
@@ -180,7 +180,15 @@ def test_a_process_repeats_failed_requests_however_many_failed_before(s3: LocalS
     assert proxy.spoilt[Fault.ERROR] >= 120
 
 
-def test_a_small_read_is_repeated_while_the_store_is_busy(s3: LocalS3, proxy: HttpProxy) -> None:
+def _first_bytes(io: PyArrowFileIO, location: str) -> bytes:
+    first: bytes = read_whole(lambda: open_input(io, location).read(7))
+    return first
+
+
+@pytest.mark.parametrize("read", [_first_bytes, read_file])
+def test_a_small_read_is_repeated_while_the_store_is_busy(
+    s3: LocalS3, proxy: HttpProxy, read: Callable[[PyArrowFileIO, str], bytes]
+) -> None:
     """Method: the text of the error is longer than what is read; Arrow's client does not repeat that."""
     location = f"{s3.location(uuid4().hex)}/file"
     io = io_of(s3, proxy)
@@ -188,7 +196,7 @@ def test_a_small_read_is_repeated_while_the_store_is_busy(s3: LocalS3, proxy: Ht
         file.write(b"deletes")
     gets = iter([Fault.BUSY] * (READS_MAX + 1))
     proxy.decide = lambda request: next(gets, None) if request.method == "GET" else None
-    assert read_whole(lambda: open_input(io, location).read(7)) == b"deletes"
+    assert read(io, location) == b"deletes"
     assert next(gets, None) is None
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyiceberg.table.snapshots import Snapshot
 
-from thermocline.iceberg.files import listed_folder
+from thermocline.iceberg.files import listed_folder, read_file
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -80,8 +80,7 @@ def mark_gone(table: Table, note: ExpiryNote, now_ms: int) -> None:
 def gone_since_ms(table: Table, note: ExpiryNote) -> int | None:
     """When its snapshots were seen to be gone; None where it is not marked, or half. Raises `OSError`."""
     try:
-        with table.io.new_input(_mark_path(table, note)).open() as source:
-            digits = source.read().decode()
+        digits = read_file(table.io, _mark_path(table, note)).decode()
     except FileNotFoundError:
         return None
     # A mark that a process died on may have lost its end, and so say that it is long ago.
@@ -160,8 +159,7 @@ def _write(table: Table, folder: str, note: ExpiryNote) -> None:
 def _notes(table: Table, folder: str) -> Iterator[ExpiryNote]:
     for name in _names(table, folder):
         try:
-            with table.io.new_input(_path(table, folder, name)).open() as source:
-                content = source.read()
+            content = read_file(table.io, _path(table, folder, name))
         except FileNotFoundError:  # it went since it was listed
             continue
         try:

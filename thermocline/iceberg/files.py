@@ -35,6 +35,7 @@ from thermocline.errors import ForeignSnapshot
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog import definition_of
 from thermocline.iceberg.file_buckets import UNPLACED, FileBucket, bucket_specs
+from thermocline.iceberg.store_retries import read_whole
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -215,6 +216,19 @@ def open_input(io: FileIO, path: str) -> pa.NativeFile:
         return pa.memory_map(local, "r")
     stream = io.new_input(path).open()
     return stream if isinstance(stream, pa.NativeFile) else pa.PythonFile(stream, "r")
+
+
+def read_file(io: FileIO, path: str) -> bytes:
+    """The content of a small file, such as a note or a lease; asked for again while the store is busy.
+
+    Raises `OSError`, of which `FileNotFoundError` where there is none.
+    """
+
+    def read() -> bytes:
+        with io.new_input(path).open() as source:
+            return source.read()
+
+    return read_whole(read)
 
 
 def delete_files(io: FileIO, paths: Iterable[str]) -> int:

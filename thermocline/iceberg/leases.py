@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, Self
 
-from thermocline.iceberg.files import StoredFile, delete_files, listed_folder
+from thermocline.iceberg.files import StoredFile, delete_files, listed_folder, read_file
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -71,8 +71,7 @@ def read_lease(io: FileIO, path: str) -> dict[str, int]:
 
     Raises `OSError` where it can't be read, and `ValueError` where it is damaged.
     """
-    with io.new_input(path).open() as source:
-        content = source.read()
+    content = read_file(io, path)
     try:
         found = json.loads(content)["snapshots"]
         return {str(int(snapshot_id)): int(until_ms) for snapshot_id, until_ms in found.items()}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from thermocline.iceberg.files import delete_files, listed_folder
+from thermocline.iceberg.files import delete_files, listed_folder, read_file
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -57,8 +57,7 @@ def read_rates(io: FileIO, location: str, now_ms: int) -> ReadRates | None:
     per_hour: dict[int, float] = {}
     extracts, is_known = 0.0, False
     for file in listed_folder(io, _folder(location)):
-        with io.new_input(file.path).open() as source:
-            content = source.read()
+        content = read_file(io, file.path)
         try:
             document = json.loads(content)
             hours = (document["until-ms"] - document["since-ms"]) / 3_600_000

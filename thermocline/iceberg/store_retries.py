@@ -34,7 +34,7 @@ def read_whole(read: Callable[[], T]) -> T:
         try:
             return read()
         except OSError as error:
-            if error.errno is not None:  # this machine's, or there is no such object
+            if error.errno is not None or isinstance(error, FileNotFoundError):  # this machine's, or missing
                 raise
             if reads >= (HIDDEN_READS_MAX if _HIDDEN in str(error) else READS_MAX):
                 raise
