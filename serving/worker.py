@@ -17,6 +17,7 @@ from serving.jobs.job import State
 from serving.jobs.runner import stores
 from serving.storage import storage_named
 from thermocline.errors import LookupsBusy, ReadAfterTimeout
+from thermocline.iceberg.files import local_path
 from thermocline.process.clock import SystemClock
 from thermocline.process.logs import fields
 from thermocline.rules.read_point import (
@@ -42,8 +43,11 @@ REFRESHES_PER_SECOND: Final = 200
 READ_AFTER_POLL_SECONDS: Final = 0.01
 # A partition that a topic gains is read within about two seconds. One that isn't by then does not exist.
 PARTITION_SECONDS_MAX: Final = 4.0
-# Local reads take turns at the interpreter for half of their time; a remote one waits for its request alone.
-COLD_THREADS: Final = 4
+# Of local files: reads take turns at the interpreter for half of their time, and with four threads a lookup
+# takes a tenth more of the processor than with two. With one, each lookup would wait for a batch.
+LOCAL_READS_MAX: Final = 2
+# Of files in a store: a read waits for its request alone.
+STORE_READS_MAX: Final = 4
 # Entities whose rows are waited for, a batch's all at once: a second's work where nothing is in memory. More
 # would only wait longer than their callers do.
 COLD_WAITING_MAX: Final = 1_000
@@ -63,7 +67,9 @@ class Worker:
         names = (table.name for table in tables)
         self.jobs = stores(settings, names, SystemClock())
         self._read_after_seconds_max = settings.read_after_seconds_max
-        self._cold_threads = ReadingThreads(COLD_THREADS)
+        self._local_reads = ReadingThreads(LOCAL_READS_MAX)
+        self._store_reads = ReadingThreads(STORE_READS_MAX)
+        self._refreshes = ReadingThreads(1)
         self._cold_waiting = 0
         self._has_refreshed = asyncio.Event()
 
@@ -79,7 +85,7 @@ class Worker:
         while True:
             for table in self.tables:
                 try:
-                    await self._cold_threads.run(table.refresh)
+                    await self._refreshes.run(table.refresh)
                     failing.discard(table.name)
                 except Exception:
                     if table.name not in failing:
@@ -90,7 +96,8 @@ class Worker:
 
     def close(self) -> None:
         """Ends the threads and lets go of the tables."""
-        self._cold_threads.close()
+        for threads in (self._local_reads, self._store_reads, self._refreshes):
+            threads.close()
         self.extract_threads.shutdown(cancel_futures=True)
         self.tables.close()
 
@@ -118,8 +125,9 @@ class Worker:
             if self._cold_waiting >= COLD_WAITING_MAX:  # safety: lookups-bounded
                 raise LookupsBusy(table=reader.name, waiting_max=COLD_WAITING_MAX)
             self._cold_waiting += len(entities)
+            is_local = local_path(look.cold.index.location) is not None
             try:
-                cold = await self._cold_threads.run(read)
+                cold = await (self._local_reads if is_local else self._store_reads).run(read)
             finally:
                 self._cold_waiting -= len(entities)
         reader.count(entities)
