@@ -416,13 +416,13 @@ class TableReader:
         will meet.
         """
         fingerprints, old = side.index.fingerprints, before.index.fingerprints
-        kept = (one.entity for one in self._laid.values()[-WARM_ENTITIES_MAX:])
-        recent = {one.prefix: one for one in kept if fingerprints.get(one.bucket) != old.get(one.bucket)}
+        asked = (one.entity for one in self._laid.values()[-WARM_ENTITIES_MAX:])
+        changed = [one for one in asked if fingerprints.get(one.bucket) != old.get(one.bucket)]
         end, left = self._clock.monotonic() + WARM_SECONDS_MAX, ENTITY_CACHE_BYTES_MAX
         count = 0
         try:
             # In the order of the files, which decodes each row group once.
-            for entity in sorted(recent.values(), key=lambda one: (one.bucket, one.prefix)):
+            for entity in sorted(changed, key=lambda one: (one.bucket, one.prefix)):
                 if left <= 0 or self._clock.monotonic() > end:
                     break
                 left -= self.cold_rows(side, entity).weight
