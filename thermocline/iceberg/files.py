@@ -15,7 +15,6 @@ from urllib.parse import urlparse
 
 import pyarrow as pa
 from pyarrow.fs import FileSelector
-from pyiceberg.avro.file import AvroFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
@@ -33,6 +32,7 @@ from pyiceberg.manifest import DataFile as ManifestDataFile
 
 from thermocline.errors import ForeignSnapshot
 from thermocline.failpoints import failpoint
+from thermocline.iceberg.avro import AvroRecords, records_of
 from thermocline.iceberg.catalog import definition_of
 from thermocline.iceberg.file_buckets import UNPLACED, FileBucket, bucket_specs
 from thermocline.iceberg.store_retries import read_whole
@@ -332,6 +332,16 @@ class _Version3Manifest(ManifestFile):
 
 
 _MANIFEST_FIELDS = [field.name for field in MANIFEST_LIST_FILE_SCHEMAS[_FORMAT_VERSION].fields]
+_MANIFEST_LIST: Final[AvroRecords[_Version3Manifest]] = AvroRecords(
+    MANIFEST_LIST_FILE_SCHEMAS[_FORMAT_VERSION],
+    {-1: _Version3Manifest, 508: PartitionFieldSummary},
+    {517: ManifestContent},
+)
+_MANIFEST: Final[AvroRecords[ManifestEntry]] = AvroRecords(
+    MANIFEST_ENTRY_SCHEMAS[_FORMAT_VERSION],
+    {-1: ManifestEntry, 2: _Version3File},
+    {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+)
 
 
 def _live_files(table: Table, snapshot_id: int, name: str) -> Iterator[tuple[_Version3File, int, RowOrigin]]:
@@ -351,13 +361,7 @@ def _live_files(table: Table, snapshot_id: int, name: str) -> Iterator[tuple[_Ve
 
 
 def _manifests(io: FileIO, manifest_list: str) -> Iterator[_Version3Manifest]:
-    with AvroFile[_Version3Manifest](
-        io.new_input(manifest_list),
-        MANIFEST_LIST_FILE_SCHEMAS[_FORMAT_VERSION],
-        read_types={-1: _Version3Manifest, 508: PartitionFieldSummary},
-        read_enums={517: ManifestContent},
-    ) as manifests:
-        yield from manifests
+    return records_of(io, manifest_list, _MANIFEST_LIST)
 
 
 def _placed_files(io: FileIO, manifest: _Version3Manifest) -> Iterator[tuple[_Version3File, RowOrigin]]:
@@ -378,13 +382,8 @@ def _placed_files(io: FileIO, manifest: _Version3Manifest) -> Iterator[tuple[_Ve
 
 
 def _live_entries(io: FileIO, manifest: ManifestFile) -> Iterator[ManifestEntry]:
-    with AvroFile[ManifestEntry](
-        io.new_input(manifest.manifest_path),
-        MANIFEST_ENTRY_SCHEMAS[_FORMAT_VERSION],
-        read_types={-1: ManifestEntry, 2: _Version3File},
-        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-    ) as entries:
-        yield from (entry for entry in entries if entry.status != ManifestEntryStatus.DELETED)
+    entries = records_of(io, manifest.manifest_path, _MANIFEST)
+    return (entry for entry in entries if entry.status != ManifestEntryStatus.DELETED)
 
 
 def _referenced(file: _Version3File) -> str | None:
