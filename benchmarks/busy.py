@@ -54,9 +54,6 @@ SETTINGS = """
 [maintenance]
 scans_per_hour = 1e6
 lookups_per_second = 1e6
-
-[spark.conf]
-"spark.driver.memory" = "4g"
 """
 FRESH_SETTINGS = "batch_records_max = 100_000_000\nbatch_bytes_max = 100_000_000_000\n"
 REWRITES = {
@@ -96,6 +93,7 @@ def _stack(folder: Path, engine: str) -> Stack:
         workers=2,
         engine=engine,
         is_measured=True,
+        spark_conf={"spark.driver.memory": "4g"},
         commit_interval_seconds=INTERVAL_SECONDS,
     )
     text = stack.config_path.read_text()

@@ -25,7 +25,6 @@ from embedded.workload import Event
 from ingest.owner import Owner
 from ingest.spark import SparkEngine
 from thermocline.process.clock import SystemClock
-from thermocline.settings import load_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,12 +73,8 @@ def main() -> None:
 
 
 def _stack(folder: Path) -> Stack:
-    stack = Stack(folder, partitions=8, buckets=16, is_measured=True)
-    config = stack.config_path.read_text()
-    config += f'\n[spark.conf]\n"spark.driver.memory" = "{DRIVER_MEMORY}"\n'
-    stack.config_path.write_text(config)
-    stack.settings = load_settings(stack.config_path)
-    return stack.start()
+    conf = {"spark.driver.memory": DRIVER_MEMORY}
+    return Stack(folder, partitions=8, buckets=16, is_measured=True, spark_conf=conf).start()
 
 
 class _Run:
