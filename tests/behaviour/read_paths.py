@@ -11,7 +11,7 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from embedded.stack import TABLE, Stack
+from embedded.stack import NO_CERTIFICATES, TABLE, Stack
 from serving import private
 from serving.client import Client
 from tests.behaviour.cases import CASES
@@ -30,21 +30,18 @@ def by_entity(stack: Stack, read_after: str) -> Rows:
 
 
 def by_row(stack: Stack, read_after: str) -> Rows:
-    rows: Rows = {}
-    for case in CASES:
-        rows[case.name] = {}
-        for attribute in sorted({*case.rows_first, *case.rows_second, "plan", "city"}):
-            parameters = {"app_id": str(APP), "user_id": case.name, "key": attribute}
-            answer = httpx.get(
-                f"{stack.url}/v1/tables/{TABLE}/rows",
-                params=parameters,
-                headers={"Thermocline-Read-After": read_after},
-            )
-            if answer.status_code == 404:
-                assert answer.json()["code"] == "row-not-found"
-                continue
-            (row,) = answer.raise_for_status().json()["rows"]
-            rows[case.name][row["key"]] = row["value"]
+    rows: Rows = {case.name: {} for case in CASES}
+    headers = {"Thermocline-Read-After": read_after}
+    with httpx.Client(base_url=stack.url, headers=headers, verify=NO_CERTIFICATES) as client:
+        for case in CASES:
+            for attribute in sorted({*case.rows_first, *case.rows_second, "plan", "city"}):
+                parameters = {"app_id": str(APP), "user_id": case.name, "key": attribute}
+                answer = client.get(f"/v1/tables/{TABLE}/rows", params=parameters)
+                if answer.status_code == 404:
+                    assert answer.json()["code"] == "row-not-found"
+                    continue
+                (row,) = answer.raise_for_status().json()["rows"]
+                rows[case.name][row["key"]] = row["value"]
     return rows
 
 

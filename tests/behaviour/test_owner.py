@@ -22,7 +22,7 @@ from py4j.protocol import Py4JJavaError
 
 from embedded.oracle import RowKey
 from embedded.ports import free_ports
-from embedded.stack import TABLE, TOPIC, Stack
+from embedded.stack import NO_CERTIFICATES, TABLE, TOPIC, Stack
 from ingest import run as ingest_run
 from ingest import turns
 from ingest.batch import BatchResult
@@ -111,7 +111,7 @@ def test_ingest_shows_prometheus_what_it_committed_and_how_the_table_is(stack: S
 
     def shown() -> dict[str, float]:
         try:
-            text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=30).text
+            text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=30, verify=NO_CERTIFICATES).text
         except httpx.TransportError:  # it does not listen yet
             return {}
         samples = (one for family in text_string_to_metric_families(text) for one in family.samples)

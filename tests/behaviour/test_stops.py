@@ -411,6 +411,7 @@ def test_a_log_that_ends_before_the_seam(
     assert live.rows() == values(USERS, "one") | values(range(0, 6, 2), "other")
 
 
+@pytest.mark.full
 def test_a_log_that_loses_its_end_while_it_is_read(
     stack: Stack, new_live: Callable[..., Live], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -215,10 +215,11 @@ def java_store(committer: Committer) -> JavaMetadata:
     return committer._store
 
 
-def settings_of(folder: Path, uri: str) -> Settings:
+def settings_of(folder: Path, uri: str, format_version: int = 3) -> Settings:
     config = folder / "thermocline.toml"
     kind = 'type = "rest"\n' if uri.startswith("http") else ""
-    config.write_text(CONFIG.format(uri=uri).replace("[catalog]\n", f"[catalog]\n{kind}"))
+    text = CONFIG.format(uri=uri).replace("[catalog]\n", f"[catalog]\n{kind}")
+    config.write_text(text.replace("buckets = 2\n", f"buckets = 2\nformat_version = {format_version}\n"))
     return load_settings(config)
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from ingest.alter import _commit, alter_table
 from ingest.commit import Landed
-from ingest.java import small_jvm
 from ingest.ownership import Owned
 from tests.ingest.postgres import Loss
 from tests.ingest.small_ingest import NAME, Ingest, SqliteThatLosesAnswers, settings_of
@@ -28,10 +28,8 @@ pytestmark = pytest.mark.jvm
 
 
 @pytest.fixture
-def ingest(tmp_path: Path) -> Iterator[Ingest]:
-    settings = settings_of(tmp_path, "sqlite:///catalog.db")
-    with small_jvm(settings.catalog) as jvm:
-        yield Ingest(settings, jvm, seed=random.randrange(1_000_000))
+def ingest(tmp_path: Path, jvm: Any) -> Ingest:
+    return Ingest(settings_of(tmp_path, "sqlite:///catalog.db"), jvm, seed=random.randrange(1_000_000))
 
 
 def current(ingest: Ingest) -> LiveTable:

@@ -19,7 +19,7 @@ from ingest.change import Onto, TableChange
 from ingest.commit import Committer, Landed, Outcome, Rejected, Unknown
 from ingest.create import create_java_table
 from ingest.files_by_bucket import by_bucket
-from ingest.java import JavaCatalog, small_jvm
+from ingest.java import JavaCatalog
 from ingest.metadata import Built
 from ingest.ownership import Claim, own_table
 from ingest.position import Position
@@ -51,13 +51,6 @@ from thermocline.process.clock import SystemClock
 from thermocline.rules.seam import Seam
 
 pytestmark = pytest.mark.jvm
-
-
-@pytest.fixture(scope="module")
-def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    settings = settings_of(tmp_path_factory.mktemp("jvm"), "sqlite:///catalog.db")
-    with small_jvm(settings.catalog) as view:
-        yield view
 
 
 @pytest.fixture

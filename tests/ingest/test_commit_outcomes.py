@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,15 +88,11 @@ def postgres() -> Iterator[int]:
         yield port
 
 
-def test_lost_answers_of_sqlite_lose_and_repeat_nothing(tmp_path: Path) -> None:
-    settings = settings_of(tmp_path, "sqlite:///catalog.db")
-    with small_jvm(settings.catalog) as jvm:
-        ingest = Ingest(settings, jvm, seed=random.randrange(1_000_000))
-        sqlite = SqliteThatLosesAnswers(ingest, tmp_path / "catalog.db")
-        ended = ingest_through_faults(
-            ingest, CASES, sqlite.lose_next_commit, lambda: None, sqlite.deliver_late
-        )
-        check_nothing_is_lost_or_repeated(ingest)
+def test_lost_answers_of_sqlite_lose_and_repeat_nothing(tmp_path: Path, jvm: Any) -> None:
+    ingest = Ingest(settings_of(tmp_path, "sqlite:///catalog.db"), jvm, seed=random.randrange(1_000_000))
+    sqlite = SqliteThatLosesAnswers(ingest, tmp_path / "catalog.db")
+    ended = ingest_through_faults(ingest, CASES, sqlite.lose_next_commit, lambda: None, sqlite.deliver_late)
+    check_nothing_is_lost_or_repeated(ingest)
     assert set(ended) == {"Landed", "Unknown landed", "Unknown not landed"}
 
 

@@ -21,7 +21,6 @@ from ingest.commit import Landed, Outcome, Rejected, landed
 from ingest.content_files import ContentFiles
 from ingest.evidence import unbroken
 from ingest.files_by_bucket import by_bucket
-from ingest.java import small_jvm
 from ingest.ownership import Claim
 from tests.ingest.small_ingest import NAME, Ingest, settings_of
 from thermocline.errors import ForeignSnapshot, OwnerLost, StorageFailed
@@ -36,13 +35,6 @@ from verify.structure import structure_findings
 pytestmark = pytest.mark.jvm
 
 Edit = Callable[[pa.Table], pa.Table]
-
-
-@pytest.fixture(scope="module")
-def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    settings = settings_of(tmp_path_factory.mktemp("jvm"), "sqlite:///catalog.db")
-    with small_jvm(settings.catalog) as view:
-        yield view
 
 
 @pytest.fixture

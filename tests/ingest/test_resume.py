@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ingest.java import small_jvm
 from ingest.resume import (
     ACCEPTED_BYTES_MAX,
     ACCEPTED_ENTRIES_MAX,
@@ -77,35 +77,33 @@ def test_the_command_that_is_printed_reads_from_where_the_user_said() -> None:
 
 
 @pytest.mark.jvm
-def test_what_others_write_after_the_facts_were_seen_is_not_given_up(tmp_path: Path) -> None:
+def test_what_others_write_after_the_facts_were_seen_is_not_given_up(tmp_path: Path, jvm: Any) -> None:
     """Method: the facts are right when the command looks; then others commit before it takes the table."""
     settings = settings_of(tmp_path, "sqlite:///catalog.db")
-    with small_jvm(settings.catalog) as jvm:
-        ingest = Ingest(settings, jvm, seed=1)
-        ours = ingest.owned.state.snapshot_id
-        ingest.owned.release()
+    ingest = Ingest(settings, jvm, seed=1)
+    ours = ingest.owned.state.snapshot_id
+    ingest.owned.release()
 
-        def append() -> int:
-            ingest.java_table().newAppend().commit()
-            return int(ingest.java_table().currentSnapshot().snapshotId())
+    def append() -> int:
+        ingest.java_table().newAppend().commit()
+        return int(ingest.java_table().currentSnapshot().snapshotId())
 
-        class Late(SystemClock):
-            looks = 0
+    class Late(SystemClock):
+        looks = 0
 
-            def now_ms(self) -> int:
-                self.looks += 1
-                if self.looks == 2:
-                    append()
-                return super().now_ms()
+        def now_ms(self) -> int:
+            self.looks += 1
+            if self.looks == 2:
+                append()
+            return super().now_ms()
 
-        facts = [f"current={append()}"]
-        with pytest.raises(FactsDiffer) as differ:
-            rebase_onto(settings, NAME, ours, facts, Late())
-        newest = ingest.java_table().currentSnapshot().snapshotId()
-        resumed = f"thermocline ingest rebase {NAME} --fact current={newest} --onto {ours}"
-        assert differ.value.command == resumed
-        done = rebase_onto(settings, NAME, ours, [f"current={newest}"], SystemClock())
-
+    facts = [f"current={append()}"]
+    with pytest.raises(FactsDiffer) as differ:
+        rebase_onto(settings, NAME, ours, facts, Late())
+    newest = ingest.java_table().currentSnapshot().snapshotId()
+    resumed = f"thermocline ingest rebase {NAME} --fact current={newest} --onto {ours}"
+    assert differ.value.command == resumed
+    done = rebase_onto(settings, NAME, ours, [f"current={newest}"], SystemClock())
     assert done is not None
     assert len(done.given_up) == 2
     (note,) = json.loads(

@@ -13,6 +13,7 @@ import pytest
 
 from ingest import probe
 from tests.ingest.one_bucket import IO, OneBucketTable
+from tests.tier import quick_or_full
 from thermocline.iceberg import data_file
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.rows import live_rows
@@ -68,7 +69,7 @@ def remembered(table: OneBucketTable) -> int:
 
 @pytest.mark.parametrize("format_version", [2, 3])
 @pytest.mark.parametrize("merges", [True, False])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(quick_or_full(2, 3)))
 def test_the_rows_are_those_of_a_dict_that_keeps_the_highest_sequence(
     tmp_path: Path, seed: int, merges: bool, format_version: int
 ) -> None:

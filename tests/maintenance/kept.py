@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -79,6 +80,16 @@ class Kept:
 
     def data_files(self) -> set[str]:
         return self.ingest.files_written()
+
+
+@contextmanager
+def kept_up(ingest: Ingest) -> Iterator[Kept]:
+    """Until the block ends, by an owner that it gives back then."""
+    clock = ManualClock(int(1000 * time.time()))
+    upkeep = upkeep_of(clock)
+    yield Kept(ingest, upkeep, OwnedTable.of(ingest.owned, Inline(ingest.jvm)), clock)
+    upkeep.close()
+    ingest.owned.release()
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -21,15 +20,13 @@ from ingest.change import TableChange
 from ingest.commit import Landed
 from ingest.content_files import ContentFiles
 from ingest.files_by_bucket import by_bucket
-from ingest.java import small_jvm
 from ingest.resume import rebase_onto
 from maintenance import merge
 from maintenance.measure import Measurer
 from maintenance.plan import Costs, Reads, plan_of
 from maintenance.run import OwnedTable
 from tests.ingest.small_ingest import NAME, Ingest, Key, settings_of
-from tests.maintenance.kept import Inline, Kept, upkeep_of
-from tests.manual_clock import ManualClock
+from tests.maintenance.kept import Inline, Kept, kept_up
 from tests.tier import is_full
 from thermocline.errors import AlterationRefused, ForeignSnapshot
 from thermocline.iceberg.catalog import definition_of
@@ -50,25 +47,12 @@ STEPS_MAX = 60
 BUCKETS = (4, 16, 2, 6, 3) if is_full() else (4, 2, 6)
 
 
-@pytest.fixture(scope="module")
-def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    settings = settings_of(tmp_path_factory.mktemp("jvm"), "sqlite:///catalog.db")
-    with small_jvm(settings.catalog) as view:
-        yield view
-
-
 @pytest.fixture
 def kept(tmp_path: Path, jvm: Any, request: pytest.FixtureRequest) -> Iterator[Kept]:
     format_version = getattr(request, "param", 3)
-    settings = settings_of(tmp_path, "sqlite:///catalog.db")
-    table = settings.tables[NAME].model_copy(update={"format_version": format_version})
-    settings = settings.model_copy(update={"tables": {NAME: table}})
-    ingest = Ingest(settings, jvm, seed=format_version)
-    clock = ManualClock(int(1000 * time.time()))
-    upkeep = upkeep_of(clock)
-    yield Kept(ingest, upkeep, OwnedTable.of(ingest.owned, Inline(jvm)), clock)
-    upkeep.close()
-    ingest.owned.release()
+    settings = settings_of(tmp_path, "sqlite:///catalog.db", format_version)
+    with kept_up(Ingest(settings, jvm, seed=format_version)) as kept:
+        yield kept
 
 
 def alter(kept: Kept, buckets: int) -> None:

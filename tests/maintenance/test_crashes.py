@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from ingest.java import small_jvm
 from maintenance.run import OwnedTable
 from tests.failpoints.point import Process
 from tests.failpoints.points import POINTS, points_of
@@ -42,13 +41,6 @@ class Once:
 
     def skew_ms(self, name: str) -> int:
         return 0
-
-
-@pytest.fixture(scope="module")
-def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    settings = settings_of(tmp_path_factory.mktemp("jvm"), "sqlite:///catalog.db")
-    with small_jvm(settings.catalog) as view:
-        yield view
 
 
 @pytest.fixture

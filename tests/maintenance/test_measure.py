@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile
 
 import maintenance.measure
-from ingest.java import small_jvm
 from maintenance.measure import Measurer, TableMeasure
 from tests.ingest.small_ingest import Ingest, settings_of
 from thermocline.iceberg.deletes import read_deletes
@@ -21,9 +21,8 @@ pytestmark = pytest.mark.jvm
 
 
 def test_what_the_metadata_says_is_what_the_files_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, jvm: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = settings_of(tmp_path, "sqlite:///catalog.db")
     manifests: Counter[str] = Counter()
 
     def counted(io: FileIO, one: ManifestFile) -> Iterator[ListedFile]:
@@ -31,28 +30,27 @@ def test_what_the_metadata_says_is_what_the_files_are(
         return listed_files(io, one)
 
     monkeypatch.setattr(maintenance.measure, "listed_files", counted)
-    with small_jvm(settings.catalog) as view:
-        ingest = Ingest(settings, view, seed=4)
-        measurer = Measurer(ingest.definition)
-        for _ in range(8):
-            change, _ = ingest.batch()
-            ingest.owned.committer.commit(*ingest.planned, change)
-            ingest.refresh()
-            measured = _measured(measurer, ingest, after_seconds=1)
-            expected = {
-                (file.bucket, file.path, file.rows, file.bytes, _dead_rows(ingest, file))
-                for file in ingest.files()
-            }
-            found = {
-                (number, file.path, file.rows, file.bytes, file.dead_rows)
-                for number, bucket in measured.buckets.items()
-                for file in bucket.files
-            }
-            assert found == expected
-        assert set(manifests.values()) == {1}, "a manifest is read once"
-        lately = _measured(measurer, ingest, after_seconds=3_600).rows_per_hour
-        assert 0 < _measured(measurer, ingest, after_seconds=360_000).rows_per_hour < lately / 90
-        ingest.owned.release()
+    ingest = Ingest(settings_of(tmp_path, "sqlite:///catalog.db"), jvm, seed=4)
+    measurer = Measurer(ingest.definition)
+    for _ in range(8):
+        change, _ = ingest.batch()
+        ingest.owned.committer.commit(*ingest.planned, change)
+        ingest.refresh()
+        measured = _measured(measurer, ingest, after_seconds=1)
+        expected = {
+            (file.bucket, file.path, file.rows, file.bytes, _dead_rows(ingest, file))
+            for file in ingest.files()
+        }
+        found = {
+            (number, file.path, file.rows, file.bytes, file.dead_rows)
+            for number, bucket in measured.buckets.items()
+            for file in bucket.files
+        }
+        assert found == expected
+    assert set(manifests.values()) == {1}, "a manifest is read once"
+    lately = _measured(measurer, ingest, after_seconds=3_600).rows_per_hour
+    assert 0 < _measured(measurer, ingest, after_seconds=360_000).rows_per_hour < lately / 90
+    ingest.owned.release()
 
 
 def _measured(measurer: Measurer, ingest: Ingest, after_seconds: int) -> TableMeasure:

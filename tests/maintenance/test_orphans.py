@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from ingest import unknown
-from ingest.java import small_jvm
 from ingest.unknown import UnknownCommit, remove_note, write_note
 from maintenance.orphans import find_orphans, remove_orphans, seen_orphan_bytes
 from tests.ingest.small_ingest import Ingest, settings_of
@@ -24,16 +23,15 @@ NOW_MS = 4_000_000_000_000  # all files of the table are old by then
 
 
 @pytest.fixture(scope="module")
-def ingest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ingest]:
+def ingest(tmp_path_factory: pytest.TempPathFactory, jvm: Any) -> Ingest:
     settings = settings_of(tmp_path_factory.mktemp("orphans"), "sqlite:///catalog.db")
-    with small_jvm(settings.catalog) as view:
-        made = Ingest(settings, view, seed=1)
-        for _ in range(8):
-            change, _ = made.batch()
-            made.owned.committer.commit(*made.planned, change)
-            made.refresh()
-        made.owned.release()
-        yield made
+    made = Ingest(settings, jvm, seed=1)
+    for _ in range(8):
+        change, _ = made.batch()
+        made.owned.committer.commit(*made.planned, change)
+        made.refresh()
+    made.owned.release()
+    return made
 
 
 @pytest.fixture

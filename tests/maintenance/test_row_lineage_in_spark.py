@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
 
 from ingest.spark import start_spark
-from maintenance.run import OwnedTable
 from tests.ingest.small_ingest import NAME, Ingest, settings_of
-from tests.maintenance.kept import Inline, Kept, upkeep_of
-from tests.manual_clock import ManualClock
+from tests.maintenance.kept import Kept, kept_up
 from thermocline.iceberg.lineage import lineage
 from thermocline.settings import Settings
 
@@ -35,13 +32,8 @@ def spark(settings: Settings) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def kept(settings: Settings, spark: SparkSession) -> Iterator[Kept]:
-    jvm = spark.sparkContext._jvm
-    ingest = Ingest(settings, jvm, seed=11)
-    clock = ManualClock(int(1000 * time.time()))
-    upkeep = upkeep_of(clock)
-    yield Kept(ingest, upkeep, OwnedTable.of(ingest.owned, Inline(jvm)), clock)
-    upkeep.close()
-    ingest.owned.release()
+    with kept_up(Ingest(settings, spark.sparkContext._jvm, seed=11)) as kept:
+        yield kept
 
 
 def _lineage(spark: SparkSession, settings: Settings) -> dict[int, Lineage]:

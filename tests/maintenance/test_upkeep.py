@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
-import time
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +18,6 @@ from pyiceberg.table.snapshots import Snapshot
 from ingest.change import TableChange
 from ingest.commit import Landed
 from ingest.files_by_bucket import by_bucket
-from ingest.java import small_jvm
 from ingest.unknown import UnknownCommit, remove_note, write_note
 from maintenance import manifests
 from maintenance.journal import Step
@@ -27,15 +27,13 @@ from maintenance.run import OwnedTable
 from maintenance.sweep import sweep
 from maintenance.upkeep import TableUpkeep
 from tests.ingest.small_ingest import NAME, Ingest, settings_of
-from tests.maintenance.kept import HOURS, SETTINGS, Inline, Kept, upkeep_of, wait_for
-from tests.manual_clock import ManualClock
+from tests.maintenance.kept import HOURS, SETTINGS, Kept, kept_up, wait_for
 from thermocline.errors import ForeignSnapshot, MaintenanceBehind
 from thermocline.iceberg.expired import ExpiryNote, expired_snapshots, history_of, waiting_notes
 from thermocline.iceberg.expired import write_note as write_expiry
 from thermocline.iceberg.files import Deletes, listed_files, local_path
 from thermocline.iceberg.lineage import lineage, whole_lineage
 from thermocline.process.metrics import REGISTRY
-from thermocline.settings import Settings
 from verify.structure import structure_findings
 
 pytestmark = pytest.mark.jvm
@@ -44,28 +42,43 @@ MANY = 15
 _DELETES = "position-deletes"
 
 
+@pytest.fixture
+def kept(tmp_path: Path, jvm: Any, request: pytest.FixtureRequest) -> Iterator[Kept]:
+    """An empty table, of the third format version unless a test says another one."""
+    format_version = getattr(request, "param", 3)
+    settings = settings_of(tmp_path, "sqlite:///catalog.db", format_version)
+    with kept_up(Ingest(settings, jvm, seed=format_version)) as kept:
+        yield kept
+
+
+@dataclass(frozen=True)
+class _Grown:
+    """A table after `MANY` batches without a turn, its folder, and a copy of that."""
+
+    ingest: Ingest
+    folder: Path
+    copied: Path
+
+
 @pytest.fixture(scope="module")
-def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    settings = settings_of(tmp_path_factory.mktemp("jvm"), "sqlite:///catalog.db")
-    with small_jvm(settings.catalog) as view:
-        yield view
+def of_many(tmp_path_factory: pytest.TempPathFactory, jvm: Any) -> _Grown:
+    folder, copied = tmp_path_factory.mktemp("many"), tmp_path_factory.mktemp("copied")
+    with kept_up(Ingest(settings_of(folder, "sqlite:///catalog.db"), jvm, seed=3)) as kept:
+        kept.batches(MANY)
+    shutil.copytree(folder, copied, dirs_exist_ok=True)
+    return _Grown(kept.ingest, folder, copied)
 
 
 @pytest.fixture
-def kept(tmp_path: Path, jvm: Any, request: pytest.FixtureRequest) -> Iterator[Kept]:
-    format_version = getattr(request, "param", 3)
-    settings = _of_version(settings_of(tmp_path, "sqlite:///catalog.db"), format_version)
-    ingest = Ingest(settings, jvm, seed=format_version)
-    clock = ManualClock(int(1000 * time.time()))
-    upkeep = upkeep_of(clock)
-    yield Kept(ingest, upkeep, OwnedTable.of(ingest.owned, Inline(jvm)), clock)
-    upkeep.close()
-    ingest.owned.release()
-
-
-def _of_version(settings: Settings, format_version: int) -> Settings:
-    table = settings.tables[NAME].model_copy(update={"format_version": format_version})
-    return settings.model_copy(update={"tables": {NAME: table}})
+def grown(of_many: _Grown) -> Iterator[Kept]:
+    """A table after `MANY` batches, where it was made: its files name each other by their paths."""
+    shutil.rmtree(of_many.folder)
+    shutil.copytree(of_many.copied, of_many.folder)
+    ingest = copy.copy(of_many.ingest)
+    ingest.random = copy.copy(ingest.random)
+    ingest.take_over()
+    with kept_up(ingest) as kept:
+        yield kept
 
 
 @pytest.mark.parametrize("kept", [pytest.param(2, marks=pytest.mark.full), 3], indirect=True)
@@ -191,206 +204,198 @@ def test_a_rewrite_whose_input_left_the_table_is_dropped_and_the_next_one_lands(
     assert kept.ingest.rows() == kept.ingest.expected
 
 
-def test_snapshots_leave_first_their_files_much_later_and_what_they_said_stays(kept: Kept) -> None:
+def test_snapshots_leave_first_their_files_much_later_and_what_they_said_stays(grown: Kept) -> None:
     """Goal: whoever reads an expired snapshot finds its files for as long as the settings promise."""
-    kept.batches(MANY)
-    before = kept.ingest.owned.table
+    before = grown.ingest.owned.table
     ids = [link.snapshot_id for link in lineage(before)]
-    ever = kept.ingest.files_ever_in_the_table()
+    ever = grown.ingest.files_ever_in_the_table()
 
-    kept.clock.advance(5 * HOURS)
-    kept.turn()
-    after = kept.ingest.owned.table
+    grown.clock.advance(5 * HOURS)
+    grown.turn()
+    after = grown.ingest.owned.table
     assert len(after.snapshots()) == 11  # the newest ten, and the one that expired the others
-    assert kept.data_files() >= ever, "whoever reads an older snapshot needs its files"
+    assert grown.data_files() >= ever, "whoever reads an older snapshot needs its files"
     assert [link.snapshot_id for link in whole_lineage(after)[: len(ids)]] == ids
     rows = before.scan(snapshot_id=ids[4]).to_arrow().num_rows  # as one that planned before
 
-    kept.upkeep.journal.due["expire"] = kept.clock.monotonic() + 9 * HOURS
-    kept.clock.advance(3 * HOURS)
-    kept.turn()
-    kept.turn()
+    grown.upkeep.journal.due["expire"] = grown.clock.monotonic() + 9 * HOURS
+    grown.clock.advance(3 * HOURS)
+    grown.turn()
+    grown.turn()
     assert before.scan(snapshot_id=ids[4]).to_arrow().num_rows == rows
     # Of a Puffin file, Iceberg counts the blobs that a snapshot has.
-    gone = [Path(path).stat().st_size for path in ever - kept.ingest.files_ever_in_the_table()]
-    waiting_bytes = kept.upkeep.seen.waiting_bytes
+    gone = [Path(path).stat().st_size for path in ever - grown.ingest.files_ever_in_the_table()]
+    waiting_bytes = grown.upkeep.seen.waiting_bytes
     assert waiting_bytes is not None
     assert sum(gone) / 2 < waiting_bytes <= sum(gone)
 
-    kept.clock.advance(2 * HOURS)
-    kept.turn()
-    kept.turn()
-    assert kept.upkeep.done.swept_files > 0
-    assert kept.upkeep.seen.waiting_bytes == 0
-    needed = kept.ingest.files_ever_in_the_table()
-    assert needed <= kept.data_files()
-    assert kept.data_files() == needed
+    grown.clock.advance(2 * HOURS)
+    grown.turn()
+    grown.turn()
+    assert grown.upkeep.done.swept_files > 0
+    assert grown.upkeep.seen.waiting_bytes == 0
+    needed = grown.ingest.files_ever_in_the_table()
+    assert needed <= grown.data_files()
+    assert grown.data_files() == needed
     with pytest.raises(FileNotFoundError):
         before.scan(snapshot_id=ids[4]).to_arrow()
-    assert [link.snapshot_id for link in whole_lineage(kept.ingest.owned.table)[: len(ids)]] == ids
-    for snapshot in kept.ingest.owned.table.snapshots():
-        kept.ingest.owned.table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
-    assert kept.ingest.rows() == kept.ingest.expected
+    assert [link.snapshot_id for link in whole_lineage(grown.ingest.owned.table)[: len(ids)]] == ids
+    for snapshot in grown.ingest.owned.table.snapshots():
+        grown.ingest.owned.table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
+    assert grown.ingest.rows() == grown.ingest.expected
 
 
 @pytest.mark.full
-def test_a_snapshot_that_a_view_a_tag_or_another_branch_reads_stays(kept: Kept) -> None:
-    kept.batches(MANY)
-    table = kept.ingest.owned.table
+def test_a_snapshot_that_a_view_a_tag_or_another_branch_reads_stays(grown: Kept) -> None:
+    table = grown.ingest.owned.table
     ids = [link.snapshot_id for link in lineage(table)]
-    refs = kept.ingest.java_table().manageSnapshots()
+    refs = grown.ingest.java_table().manageSnapshots()
     refs.createTag("month-end", ids[2]).createBranch("audit", ids[4])
     # What others would expire by.
     refs.setMinSnapshotsToKeep("main", 1).setMaxSnapshotAgeMs("main", 1).commit()
-    now_ms = kept.clock.now_ms()
+    now_ms = grown.clock.now_ms()
     lease = Path(local_path(table.location()) or "") / "thermocline" / "views" / "app.live.json"
     lease.parent.mkdir(parents=True, exist_ok=True)
     until = {str(ids[6]): now_ms + int(9 * HOURS * 1000), str(ids[7]): now_ms}
     lease.write_text(f'{{"view": "app.live", "snapshots": {str(until).replace(chr(39), chr(34))}}}')
 
-    kept.clock.advance(5 * HOURS)
-    kept.turn()
-    left = {snapshot.snapshot_id for snapshot in kept.ingest.owned.table.snapshots()}
+    grown.clock.advance(5 * HOURS)
+    grown.turn()
+    left = {snapshot.snapshot_id for snapshot in grown.ingest.owned.table.snapshots()}
     # With the branch, all that leads to its snapshot.
     assert left & set(ids) == {*ids[:5], ids[6], *ids[-10:]}
 
 
-def test_where_a_lease_can_not_be_read_nothing_expires(kept: Kept) -> None:
-    kept.batches(MANY)
-    lease = Path(local_path(kept.ingest.owned.table.location()) or "") / "thermocline" / "leases" / "x.json"
+def test_where_a_lease_can_not_be_read_nothing_expires(grown: Kept) -> None:
+    lease = Path(local_path(grown.ingest.owned.table.location()) or "") / "thermocline" / "leases" / "x.json"
     lease.parent.mkdir(parents=True, exist_ok=True)
     lease.write_text("{")
-    kept.clock.advance(5 * HOURS)
-    count = len(kept.ingest.owned.table.snapshots())
-    kept.turn()
-    assert len(kept.ingest.owned.table.snapshots()) == count
+    grown.clock.advance(5 * HOURS)
+    count = len(grown.ingest.owned.table.snapshots())
+    grown.turn()
+    assert len(grown.ingest.owned.table.snapshots()) == count
     lease.unlink()
-    kept.clock.advance(61)
-    kept.turn()
-    assert len(kept.ingest.owned.table.snapshots()) < count
+    grown.clock.advance(61)
+    grown.turn()
+    assert len(grown.ingest.owned.table.snapshots()) < count
 
 
-def test_the_files_of_an_expired_snapshot_stay_while_it_is_leased(kept: Kept) -> None:
+def test_the_files_of_an_expired_snapshot_stay_while_it_is_leased(grown: Kept) -> None:
     """As of a reader that takes long, and came when the snapshot had left the metadata already."""
-    kept.batches(MANY)
-    location = Path(local_path(kept.ingest.owned.table.location()) or "")
-    oldest = lineage(kept.ingest.owned.table)[0].snapshot_id
-    kept.clock.advance(5 * HOURS)
-    kept.turn()
+    location = Path(local_path(grown.ingest.owned.table.location()) or "")
+    oldest = lineage(grown.ingest.owned.table)[0].snapshot_id
+    grown.clock.advance(5 * HOURS)
+    grown.turn()
     lease = location / "thermocline" / "leases" / "reader-1.json"
     lease.parent.mkdir(parents=True)
-    until_ms = kept.clock.now_ms() + int(24 * HOURS * 1000)
+    until_ms = grown.clock.now_ms() + int(24 * HOURS * 1000)
     lease.write_text(f'{{"snapshots": {{"{oldest}": {until_ms}}}}}')
     for hours in (1, 10, 1):
-        kept.clock.advance(hours * HOURS)
-        kept.turn()
-        kept.turn()
-    assert kept.upkeep.done.swept_files == 0
-    kept.clock.advance(13 * HOURS)
-    kept.turn()
-    kept.turn()
-    assert kept.upkeep.done.swept_files > 0
+        grown.clock.advance(hours * HOURS)
+        grown.turn()
+        grown.turn()
+    assert grown.upkeep.done.swept_files == 0
+    grown.clock.advance(13 * HOURS)
+    grown.turn()
+    grown.turn()
+    assert grown.upkeep.done.swept_files > 0
 
 
 @pytest.mark.full
-def test_an_expiry_that_did_not_land_deletes_nothing(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept.batches(MANY)
-    ids = {snapshot.snapshot_id for snapshot in kept.ingest.owned.table.snapshots()}
-    kept.clock.advance(5 * HOURS)
-    stale = replace(kept.site.position, snapshot_id=1)
-    current, kept.site.position = kept.site.position, stale
-    kept.turn()  # not even noted: what it would follow is not current
-    assert not list(waiting_notes(kept.ingest.owned.table))
-    kept.site.position = current
+def test_an_expiry_that_did_not_land_deletes_nothing(grown: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = {snapshot.snapshot_id for snapshot in grown.ingest.owned.table.snapshots()}
+    grown.clock.advance(5 * HOURS)
+    stale = replace(grown.site.position, snapshot_id=1)
+    current, grown.site.position = grown.site.position, stale
+    grown.turn()  # not even noted: what it would follow is not current
+    assert not list(waiting_notes(grown.ingest.owned.table))
+    grown.site.position = current
 
     def fails(_: TableChange) -> Any:
         raise SystemExit
 
-    kept.clock.advance(601)
+    grown.clock.advance(601)
     with monkeypatch.context() as patched:
         patched.setattr(OwnedTable, "land", lambda _self, change: fails(change))
         with pytest.raises(SystemExit):
-            kept.upkeep.turn(kept.site)
-    ever = kept.ingest.files_ever_in_the_table()
-    kept.clock.advance(599)  # no other expiry is due
-    upkeep = kept.upkeep
-    upkeep.journal.due["expire"] = kept.clock.monotonic() + 10 * HOURS
-    kept.clock.advance(5 * HOURS)
-    kept.turn()
-    kept.turn()
-    assert {snapshot.snapshot_id for snapshot in kept.ingest.owned.table.snapshots()} >= ids
-    assert kept.data_files() >= ever
+            grown.upkeep.turn(grown.site)
+    ever = grown.ingest.files_ever_in_the_table()
+    grown.clock.advance(599)  # no other expiry is due
+    upkeep = grown.upkeep
+    upkeep.journal.due["expire"] = grown.clock.monotonic() + 10 * HOURS
+    grown.clock.advance(5 * HOURS)
+    grown.turn()
+    grown.turn()
+    assert {snapshot.snapshot_id for snapshot in grown.ingest.owned.table.snapshots()} >= ids
+    assert grown.data_files() >= ever
 
 
-def test_files_of_snapshots_that_expired_lately_stay(kept: Kept) -> None:
+def test_files_of_snapshots_that_expired_lately_stay(grown: Kept) -> None:
     """Method: a first expiry is due to be swept, and a second one, of snapshots that share files, is not."""
-    kept.batches(MANY)
-    kept.clock.advance(5 * HOURS)
-    kept.turn()
-    first = kept.ingest.owned.table
+    grown.clock.advance(5 * HOURS)
+    grown.turn()
+    first = grown.ingest.owned.table
     second_ids = [snapshot.snapshot_id for snapshot in first.snapshots()]
-    kept.batches(12)
-    kept.clock.advance(3.9 * HOURS)
-    kept.upkeep.journal.due["sweep"] = kept.clock.monotonic() + HOURS
-    kept.turn()
-    assert second_ids[0] not in {one.snapshot_id for one in kept.ingest.owned.table.snapshots()}
-    kept.clock.advance(HOURS)
-    kept.turn()
-    kept.turn()
+    grown.batches(12)
+    grown.clock.advance(3.9 * HOURS)
+    grown.upkeep.journal.due["sweep"] = grown.clock.monotonic() + HOURS
+    grown.turn()
+    assert second_ids[0] not in {one.snapshot_id for one in grown.ingest.owned.table.snapshots()}
+    grown.clock.advance(HOURS)
+    grown.turn()
+    grown.turn()
     assert set(history_of(first)) > set(expired_snapshots(waiting_notes(first))), "the first was swept"
     for snapshot_id in second_ids:
         first.scan(snapshot_id=snapshot_id).to_arrow()
 
 
 def test_files_stay_as_long_where_the_expiry_landed_long_after_it_was_noted(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
+    grown: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Method: the owner is frozen between the note and its commit, for longer than files are to stay."""
-    kept.batches(MANY)
-    before = kept.ingest.owned.table
+    before = grown.ingest.owned.table
     ids = [link.snapshot_id for link in lineage(before)]
     land = OwnedTable.land
 
     def frozen(site: OwnedTable, change: TableChange) -> Any:
-        kept.clock.advance(5 * HOURS)
+        grown.clock.advance(5 * HOURS)
         return land(site, change)
 
-    kept.clock.advance(5 * HOURS)
+    grown.clock.advance(5 * HOURS)
     with monkeypatch.context() as patched:
         patched.setattr(OwnedTable, "land", frozen)
-        kept.turn()
-    assert ids[0] not in {one.snapshot_id for one in kept.ingest.owned.table.snapshots()}
-    kept.clock.advance(3.9 * HOURS)
-    kept.turn()
-    kept.turn()
-    assert kept.upkeep.done.swept_files == 0
+        grown.turn()
+    assert ids[0] not in {one.snapshot_id for one in grown.ingest.owned.table.snapshots()}
+    grown.clock.advance(3.9 * HOURS)
+    grown.turn()
+    grown.turn()
+    assert grown.upkeep.done.swept_files == 0
     before.scan(snapshot_id=ids[4]).to_arrow()
-    kept.clock.advance(HOURS)
-    kept.turn()
-    kept.turn()
-    assert kept.upkeep.done.swept_files > 0
+    grown.clock.advance(HOURS)
+    grown.turn()
+    grown.turn()
+    assert grown.upkeep.done.swept_files > 0
 
 
 @pytest.mark.full
-def test_a_sweep_that_waited_for_its_turn_counts_from_when_it_saw_what_was_gone(kept: Kept) -> None:
-    kept.batches(MANY)
-    before = kept.ingest.owned.table
+def test_a_sweep_that_waited_for_its_turn_counts_from_when_it_saw_what_was_gone(grown: Kept) -> None:
+    before = grown.ingest.owned.table
     ids = [link.snapshot_id for link in lineage(before)]
 
     def swept(asleep_hours: float) -> int:
         def load() -> Any:
             nonlocal asleep_hours
-            kept.clock.advance(asleep_hours * HOURS)
+            grown.clock.advance(asleep_hours * HOURS)
             asleep_hours = 0.0
-            return kept.ingest.owned.table
+            return grown.ingest.owned.table
 
-        return sweep(load, int(4 * HOURS * 1000), kept.clock).files
+        return sweep(load, int(4 * HOURS * 1000), grown.clock).files
 
-    kept.upkeep.journal.due["sweep"] = kept.clock.monotonic() + 99 * HOURS
-    kept.clock.advance(5 * HOURS)
-    kept.turn()
+    grown.upkeep.journal.due["sweep"] = grown.clock.monotonic() + 99 * HOURS
+    grown.clock.advance(5 * HOURS)
+    grown.turn()
     assert swept(asleep_hours=9) == 0
-    kept.clock.advance(3.9 * HOURS)
+    grown.clock.advance(3.9 * HOURS)
     assert swept(asleep_hours=0) == 0
     before.scan(snapshot_id=ids[4]).to_arrow()
     assert swept(asleep_hours=0.2) > 0
@@ -398,64 +403,61 @@ def test_a_sweep_that_waited_for_its_turn_counts_from_when_it_saw_what_was_gone(
 
 @pytest.mark.parametrize("between", ["load", "notes"])
 def test_files_stay_of_snapshots_that_expire_while_a_sweep_begins(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch, between: str
+    grown: Kept, monkeypatch: pytest.MonkeyPatch, between: str
 ) -> None:
     """Method: files of a first expiry are due, and a second one lands just before metadata or after notes."""
-    kept.batches(MANY)
-    kept.clock.advance(5 * HOURS)
-    kept.turn()
-    first = kept.ingest.owned.table
+    grown.clock.advance(5 * HOURS)
+    grown.turn()
+    first = grown.ingest.owned.table
     second_ids = [snapshot.snapshot_id for snapshot in first.snapshots()]
-    kept.batches(12)
-    kept.upkeep.journal.due["sweep"] = kept.clock.monotonic() + 99 * HOURS
-    kept.clock.advance(5 * HOURS)
+    grown.batches(12)
+    grown.upkeep.journal.due["sweep"] = grown.clock.monotonic() + 99 * HOURS
+    grown.clock.advance(5 * HOURS)
     read_notes = waiting_notes
 
     def load() -> Any:
         if between == "load":
-            kept.turn()
-        return kept.ingest.owned.table
+            grown.turn()
+        return grown.ingest.owned.table
 
     def notes(table: Any) -> Any:
         found = list(read_notes(table))
         if between == "notes":
-            kept.turn()
+            grown.turn()
         return iter(found)
 
     monkeypatch.setattr("maintenance.sweep.waiting_notes", notes)
-    assert sweep(load, int(4 * HOURS * 1000), kept.clock).files > 0
-    assert second_ids[0] not in {one.snapshot_id for one in kept.ingest.owned.table.snapshots()}
+    assert sweep(load, int(4 * HOURS * 1000), grown.clock).files > 0
+    assert second_ids[0] not in {one.snapshot_id for one in grown.ingest.owned.table.snapshots()}
     for snapshot_id in second_ids:
         first.scan(snapshot_id=snapshot_id).to_arrow()
 
 
 @pytest.mark.full
-def test_a_note_whose_expiry_did_not_land_is_forgotten_after_a_day(kept: Kept) -> None:
-    kept.batches(MANY)
-    table = kept.ingest.owned.table
-    write_expiry(table, ExpiryNote.of(kept.clock.now_ms(), "left", table.snapshots()[:3]))
-    ever = kept.ingest.files_ever_in_the_table()
+def test_a_note_whose_expiry_did_not_land_is_forgotten_after_a_day(grown: Kept) -> None:
+    table = grown.ingest.owned.table
+    write_expiry(table, ExpiryNote.of(grown.clock.now_ms(), "left", table.snapshots()[:3]))
+    ever = grown.ingest.files_ever_in_the_table()
     for hours, left in ((23, 1), (2, 0)):
-        kept.clock.advance(hours * HOURS)
-        assert sweep(lambda: table, 1, kept.clock).files == 0
+        grown.clock.advance(hours * HOURS)
+        assert sweep(lambda: table, 1, grown.clock).files == 0
         assert len(list(waiting_notes(table))) == left
-    assert kept.data_files() >= ever
+    assert grown.data_files() >= ever
     assert history_of(table) == {}
 
 
-def test_nothing_expires_while_a_commit_is_unknown(kept: Kept) -> None:
-    kept.batches(MANY)
-    table = kept.ingest.owned.table
+def test_nothing_expires_while_a_commit_is_unknown(grown: Kept) -> None:
+    table = grown.ingest.owned.table
     note = UnknownCommit("batch", 1, 1, "none", (), "no answer")
     write_note(table.io, table.location(), note)
-    kept.clock.advance(5 * HOURS)
+    grown.clock.advance(5 * HOURS)
     count = len(table.snapshots())
-    kept.turn()
-    assert len(kept.ingest.owned.table.snapshots()) == count
+    grown.turn()
+    assert len(grown.ingest.owned.table.snapshots()) == count
     remove_note(table.io, table.location(), "batch")
-    kept.clock.advance(601)
-    kept.turn()
-    assert len(kept.ingest.owned.table.snapshots()) < count
+    grown.clock.advance(601)
+    grown.turn()
+    assert len(grown.ingest.owned.table.snapshots()) < count
 
 
 def test_debt_slows_commits_then_stops_them_with_the_command_that_helps(kept: Kept) -> None:

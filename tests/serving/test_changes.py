@@ -20,6 +20,7 @@ from serving.selection import Selection, Wanted
 from serving.tables import ServedTable
 from tests.serving.conftest import ORDERED
 from tests.thermocline.profiles import PROFILES
+from tests.tier import quick_or_full
 from thermocline.errors import BadParameter
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.read_point import ReadPoint
@@ -104,7 +105,7 @@ def test_changes_make_the_later_extract_of_the_earlier_one(
     chance = random.Random(seed)
     world, table = served(definition)
     known: list[tuple[ReadPoint, dict[str | None, Rows]]] = []
-    for _ in range(8):
+    for _ in range(quick_or_full(6, 8)):
         recent = set()
         for _ in range(chance.randrange(25)):
             user = chance.randrange(6)

@@ -21,6 +21,7 @@ from serving.entity import entity_of
 from serving.hot.view import HotReader
 from serving.lookup import TableReader
 from tests.serving.conftest import ORDERED, PROFILES
+from tests.tier import quick_or_full
 from thermocline.process.metrics import REGISTRY
 from thermocline.rules.definition import LiveTable
 
@@ -116,7 +117,7 @@ def test_answers_are_the_same_to_the_byte_with_and_without_a_store(
     found, evicted = _counted("found"), _counted("evicted_bytes")
     ahead = _ahead(world, stores[0])
     hits = 0
-    for step in range(40):
+    for step in range(quick_or_full(25, 40)):
         for _ in range(25):
             text = None if chance.random() < 0.2 else f"{chance.random()}" * chance.randrange(12)
             _produce(world, chance.choice(USERS), f"k{chance.randrange(15)}", text, chance.randrange(60))

@@ -294,7 +294,7 @@ def test_conditions_joined_in_any_way_mean_what_they_mean_to_duckdb(seed: int) -
         )
         return f"{chance.choice(['', '', 'NOT '])}({joined})"
 
-    conditions = [condition(3) for _ in range(quick_or_full(60, 200))]
+    conditions = [condition(3) for _ in range(quick_or_full(30, 200))]
     narrowed = 0
     for one, (found, expected, is_narrowed) in zip(conditions, _scanned_and_plain(conditions), strict=True):
         assert found == expected, one

@@ -16,7 +16,6 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from ingest.bucket_task import BucketResult
 from ingest.change import ChangeKind, TableChange, summary_fields
-from ingest.java import small_jvm
 from ingest.metadata import LostRace, MetadataError, MetadataStore, NoTable
 from tests.ingest.small_ingest import Ingest, java_store, settings_of
 from tests.manual_clock import ManualClock
@@ -119,13 +118,6 @@ class Both:
             return ask(store, which)
         except MetadataError as error:
             return type(error)
-
-
-@pytest.fixture(scope="module")
-def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    settings = settings_of(tmp_path_factory.mktemp("jvm"), "sqlite:///catalog.db")
-    with small_jvm(settings.catalog) as view:
-        yield view
 
 
 @pytest.fixture

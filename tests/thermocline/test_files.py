@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -20,7 +20,7 @@ from ingest.commit import Committer, Landed
 from ingest.content_files import ContentFiles, deletes_json
 from ingest.create import create_java_table
 from ingest.files_by_bucket import by_bucket
-from ingest.java import JavaCatalog, small_jvm
+from ingest.java import JavaCatalog
 from ingest.java_metadata import JavaMetadata
 from ingest.tiers import FANOUT
 from thermocline.errors import ForeignSnapshot
@@ -37,12 +37,6 @@ pytestmark = pytest.mark.jvm
 
 IO = PyArrowFileIO()
 Rows = dict[str, str]
-
-
-@pytest.fixture(scope="module")
-def jvm() -> Iterator[Any]:
-    with small_jvm(CatalogSettings(uri="sqlite:///none.db", warehouse="none")) as view:
-        yield view
 
 
 class Lake:

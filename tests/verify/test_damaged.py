@@ -17,9 +17,8 @@ from ingest.accounting import Accounting
 from ingest.alter import _commit
 from ingest.commit import Landed
 from ingest.content_files import ContentFiles
-from ingest.java import small_jvm
 from ingest.resume import rebase_onto
-from tests.ingest.small_ingest import CONFIG, NAME, Ingest
+from tests.ingest.small_ingest import NAME, Ingest, settings_of
 from tests.verify.damage import Damage, Json, kept_as_it_was, part
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.iceberg.files import DataFile, local_path, plan_files
@@ -28,7 +27,6 @@ from thermocline.process.clock import SystemClock
 from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import bucket_of
-from thermocline.settings import Settings, load_settings
 from verify.finding import Finding
 from verify.structure import structure_findings
 
@@ -41,7 +39,7 @@ class Damaged:
     """A table of ours after some batches, two owners and an alteration; and what is done to it."""
 
     def __init__(self, folder: Path, jvm: Any, version: int) -> None:
-        self.ingest = Ingest(settings_of(folder, version), jvm, seed=7)
+        self.ingest = Ingest(settings_of(folder, "sqlite:///catalog.db", version), jvm, seed=7)
         self.damage = Damage(self._load, self.ingest.definition, folder / "catalog.db")
         for _ in range(4):
             self.commit_batch()
@@ -109,20 +107,6 @@ class Damaged:
         _commit(self.ingest.owned, planned, "earliest")
         self.ingest.definition = self.damage.definition = planned.definition
         self.ingest.refresh()
-
-
-def settings_of(folder: Path, version: int) -> Settings:
-    config = folder / "thermocline.toml"
-    text = CONFIG.format(uri="sqlite:///catalog.db")
-    config.write_text(text.replace("buckets = 2", f"buckets = 2\nformat_version = {version}"))
-    return load_settings(config)
-
-
-@pytest.fixture(scope="module")
-def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    settings = settings_of(tmp_path_factory.mktemp("jvm"), 3)
-    with small_jvm(settings.catalog) as jvm:
-        yield jvm
 
 
 @pytest.fixture(scope="module", params=[3, 2], ids=["v3", "v2"])

@@ -20,7 +20,6 @@ import pytest
 
 import verify.comparison
 from embedded.stack import Command, Stack
-from ingest.java import small_jvm
 from tests.behaviour.armed import armed_by, has_fired
 from tests.behaviour.live import Live, wait_for
 from tests.behaviour.topic import APP
@@ -53,7 +52,7 @@ USERS = 12
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory, brokers: Brokers) -> Iterator[Live]:
+def live(tmp_path_factory: pytest.TempPathFactory, jvm: Any, brokers: Brokers) -> Iterator[Live]:
     """A table of several batches with keys in several of them, tombstones, bad records, and a hot tail.
 
     User 3 was deleted by a commit, user 5 is deleted beyond the seam; the key of user 9 is in two partitions.
@@ -62,7 +61,6 @@ def live(tmp_path_factory: pytest.TempPathFactory, brokers: Brokers) -> Iterator
     with (
         brokers.lent() as kafka,
         Stack(folder, catalog="reads", engine="local", kafka=kafka) as stack,
-        small_jvm(stack.settings.catalog),
     ):
         live = Live(stack, "reads")
         live.write(range(USERS), "first")
@@ -193,14 +191,13 @@ def test_a_deleted_row_whose_entity_is_its_whole_key_is_looked_up(
     live: Live, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A lookup says "not found" of it, and names no read point; privately, and of a server."""
-    with small_jvm(live.stack.settings.catalog):
-        whole = Live(live.stack, "whole", choices='key = ["app_id", "user_id", "key"]')
-        whole.write(range(4), "first")
-        whole.write([2], None)
-        whole.topic.flush()
-        whole.ingest()
-        whole.write([1], None)
-        whole.topic.flush()
+    whole = Live(live.stack, "whole", choices='key = ["app_id", "user_id", "key"]')
+    whole.write(range(4), "first")
+    whole.write([2], None)
+    whole.topic.flush()
+    whole.ingest()
+    whole.write([1], None)
+    whole.topic.flush()
     server = Command(whole.config_path, live.stack.folder / "serve-whole.log", "serve")
     try:
         live.stack.wait_until_ready(server)
@@ -435,12 +432,11 @@ def lying(live: Live) -> Iterator[ReadPaths]:
 
 @pytest.mark.full
 def test_a_table_without_a_key_is_compared_but_not_looked_up(live: Live) -> None:
-    with small_jvm(live.stack.settings.catalog):
-        append = Live(live.stack, "appended", choices='key = []\nkey_from = "value"')
-        for value in ("one", "two"):
-            append.topic.send((APP, "u1", "plan"), value, 0)
-            append.topic.flush()
-            append.ingest()
+    append = Live(live.stack, "appended", choices='key = []\nkey_from = "value"')
+    for value in ("one", "two"):
+        append.topic.send((APP, "u1", "plan"), value, 0)
+        append.topic.flush()
+        append.ingest()
     report, _ = verified(append)
     assert (report.findings, report.lookups) == ([], 0)
     lost, _ = verified(append, rewritten(lambda rows: rows.slice(1)))

@@ -21,8 +21,8 @@ from verify.row_judge import Reason
 from verify.staging import LOG, MEMORY_BYTES_MIN, STORED, Staging
 from verify.table_check import TableCheck
 
-HISTORIES = quick_or_full(40, 120)
-DAMAGES_MAX = quick_or_full(8, 20)
+HISTORIES = quick_or_full(30, 120)
+DAMAGES_MAX = quick_or_full(4, 20)
 
 
 def told(seed: int, *, is_lossless: bool = False, is_partial: bool = False) -> Story:

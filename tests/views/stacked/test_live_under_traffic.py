@@ -1,7 +1,7 @@
 """The views while a producer updates and deletes, ingest commits, and views are replaced: always right.
 
 Each answer is compared with a replay of what the broker acknowledged, up to exactly where that answer has to
-end. Variables say how much of it there is, 3 rounds and 14 queries by default. For 50 and 200 in a row:
+end. Variables say how much of it there is. For 50 rounds and 200 queries in a row:
 
     export VIEWS_TEST_ROUNDS=50 VIEWS_TEST_QUERIES=200
     .venv/bin/python -m pytest tests/views/stacked/test_live_under_traffic.py
@@ -38,10 +38,10 @@ from views.trino_client import Trino
 
 pytestmark = pytest.mark.trino
 
-ROUNDS = int(os.environ.get("VIEWS_TEST_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("VIEWS_TEST_ROUNDS", str(quick_or_full(2, 3))))
 QUERIES = int(os.environ.get("VIEWS_TEST_QUERIES", str(quick_or_full(8, 14))))
 ANALYSTS = ("ana", "ben", "cat", "dan")
-SNAPSHOTS_MIN = 3  # that each test sees come
+SNAPSHOTS_MIN = quick_or_full(2, 3)  # that each test sees come
 WRITTEN_TO = 3  # partitions; the fourth stays idle
 CONNECTOR_MS = 1  # of a bound by time, Trino's Kafka connector leaves out the last millisecond, too
 COLUMNS = ("app_id", "user_id", "key", "value", "updated_at")
