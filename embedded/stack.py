@@ -42,7 +42,7 @@ STOP_TIMEOUT_SECONDS = 60.0
 _POLL_SECONDS = 0.1
 _REQUEST_TIMEOUT_SECONDS = 5.0
 NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""For requests on this machine: httpx would load the system's for each of them, which takes 45 ms of CPU."""
+"""For requests on this machine: httpx would load the system's certificates each time, for 45 ms of CPU."""
 _TAIL_LINES = 20  # of a process's log, in an error
 
 

@@ -84,7 +84,7 @@ class Kept:
 
 @contextmanager
 def kept_up(ingest: Ingest) -> Iterator[Kept]:
-    """Until the block ends, by an owner that it gives back then."""
+    """The table with its upkeep; upkeep ends and the table is released with the block."""
     clock = ManualClock(int(1000 * time.time()))
     upkeep = upkeep_of(clock)
     yield Kept(ingest, upkeep, OwnedTable.of(ingest.owned, Inline(ingest.jvm)), clock)

@@ -1,7 +1,7 @@
 """Records of Iceberg's own Avro files: manifests and lists of them.
 
-PyIceberg's `AvroFile` works out for every file how its schema is read, which takes longer than the records of
-a small manifest. Here that is kept: a table's files have a handful of schemas.
+PyIceberg's `AvroFile` parses the schema of every file anew, which takes longer than reading the records of a
+small manifest. Here the reader of each schema is kept: a table's files have only a few.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class AvroRecords(Generic[D]):
 def records_of(io: FileIO, path: str, kind: AvroRecords[D]) -> Iterator[D]:
     """The records of a file, which is read when the first one is asked for.
 
-    Raises ValueError for what is no Avro file, or has another codec than PyIceberg knows.
+    Raises ValueError where the file has no schema, or a codec that PyIceberg does not know.
     """
     file = AvroFile[D](io.new_input(path))
     with file.input_file.open() as stream:
