@@ -149,6 +149,11 @@ SETTINGS: Final[Mapping[str, str]] = {
     "serving.extract_jobs_dir": (
         "Folder for the files of extract jobs. Default: none; the server then takes no jobs."
     ),
+    "serving.extract_jobs_store": (
+        "URI in an object store, such as `s3://lake/extracts`, below which new jobs put their files. The "
+        "server uses the keys in `catalog.properties`. `extract_jobs_dir` then has only the records of the "
+        "jobs. Default: none; the files are in `extract_jobs_dir`."
+    ),
     "serving.extract_jobs_retention_hours": "How long a job and its files are kept after it is over.",
     "sql.memory_bytes_max": (
         "Memory that a statement of `thermocline sql` may use, in addition to about 300 MB for each table "

@@ -18,6 +18,7 @@ import msgspec
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
 from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from starlette.responses import Response
 
 from serving import measures
@@ -288,9 +289,9 @@ async def release() -> VersionAnswer:
     return VersionAnswer(version=_version())
 
 
-def create_app(tables: Tables, settings: ServingSettings) -> Requests:
-    """The app of one API worker."""
-    worker = Worker(tables, settings)
+def create_app(tables: Tables, settings: ServingSettings, io: PyArrowFileIO | None = None) -> Requests:
+    """The app of one API worker; ``io`` reaches the object store where extract jobs put their files."""
+    worker = Worker(tables, settings, io or PyArrowFileIO())
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -13,20 +13,16 @@ from shutil import rmtree
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from thermocline.iceberg.files import local_path, open_input
-from thermocline.iceberg.store_retries import read_whole
+from thermocline.iceberg.files import local_path, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    import pyarrow as pa
     from pyiceberg.io import FileIO
 
 FETCHES_MAX: Final = 4
 """At the same time, of one extract: one connection brings some 50 MB/s, a quarter of what DuckDB reads."""
-_PART_BYTES: Final = 8 << 20
-"""Of one request: at 50 MB/s twice as long as the 80 ms that its first byte may take."""
 
 _FOLDER: Final = "fetched-"
 
@@ -76,12 +72,6 @@ def _has_ended(pid: int) -> bool:
 
 
 def _fetch(io: FileIO, path: str, copy: Path) -> None:
-    with open_input(io, path) as source, copy.open("wb") as sink:
-        while part := read_whole(partial(_part, source, sink.tell())):
+    with copy.open("wb") as sink:
+        for part in parts_of(io, path):
             sink.write(part)
-
-
-def _part(source: pa.NativeFile, start: int) -> bytes:
-    source.seek(start)
-    part: bytes = source.read(_PART_BYTES)
-    return part

@@ -117,6 +117,7 @@ class ExtractJobBody(BaseModel):
     files: list[ExtractJobFile]
     rows: int
     bytes: int
+    location: Annotated[str | None, Field(description="URI of the files' folder in the object store.")]
     problem: Annotated[str | None, Field(description="Why the job failed.")]
 
 

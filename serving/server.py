@@ -241,11 +241,12 @@ def _run_worker(
     import uvicorn  # noqa: PLC0415  # the parent needs none of these
 
     from serving.app import create_app  # noqa: PLC0415
+    from serving.jobs.files import store_io  # noqa: PLC0415
     from serving.protocol import LookupProtocol  # noqa: PLC0415
     from serving.tables import open_tables  # noqa: PLC0415
 
     _become_child(log_level, log_json, lambda: sys.exit(0))
-    app = create_app(open_tables(settings, definitions), settings.serving)
+    app = create_app(open_tables(settings, definitions), settings.serving, store_io(settings.catalog))
     # What lives as long as the process: to look through it stops all for a tenth of a second, each time.
     gc.collect()
     gc.freeze()
@@ -297,13 +298,14 @@ def _run_jobs(
     settings: Settings, definitions: Mapping[str, LiveTable], log_level: logs.Level, log_json: bool
 ) -> None:
     """The process that runs extract jobs."""
+    from serving.jobs.files import store_io  # noqa: PLC0415
     from serving.jobs.runner import run_jobs  # noqa: PLC0415  # the parent needs no DuckDB
     from serving.tables import open_tables  # noqa: PLC0415
 
     stop = threading.Event()
     _become_child(log_level, log_json, stop.set)
     try:
-        run_jobs(open_tables(settings, definitions), settings.serving, stop)
+        run_jobs(open_tables(settings, definitions), settings.serving, store_io(settings.catalog), stop)
     except ThermoclineError as error:
         extra = fields(code=error.code, detail=error.what, next=error.next)
         log.error("extract jobs failed", extra=extra)  # noqa: TRY400  # it says itself what happened

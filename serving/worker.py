@@ -29,6 +29,8 @@ from thermocline.rules.read_point import (
 )
 
 if TYPE_CHECKING:
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
     from serving.cold.reader import Entity
     from serving.entity_rows import EntityRows, JsonRows
     from serving.lookup import Look, TableReader
@@ -58,14 +60,14 @@ log = logging.getLogger(__name__)
 class Worker:
     """One per API process; all methods run on the event loop, and none reads a file there."""
 
-    def __init__(self, tables: Tables, settings: ServingSettings) -> None:
+    def __init__(self, tables: Tables, settings: ServingSettings, io: PyArrowFileIO) -> None:
         self.tables = tables
         self.stale_after_seconds = settings.stale_after_seconds
         # One makes a part, another one may still close an extract that is over.
         self.extract_threads = ThreadPoolExecutor(2 * settings.extracts_max, "extract")
         self.extract_slots = ExtractSlots(settings)
         names = (table.name for table in tables)
-        self.jobs = stores(settings, names, SystemClock())
+        self.jobs = stores(settings, names, SystemClock(), io)
         self._read_after_seconds_max = settings.read_after_seconds_max
         self._local_reads = ReadingThreads(LOCAL_READS_MAX)
         self._store_reads = ReadingThreads(STORE_READS_MAX)

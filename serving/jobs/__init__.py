@@ -1,5 +1,6 @@
-"""Extract jobs: an extract as files in a folder of the server, a file a bucket, at one read point.
+"""Extract jobs: an extract as files, one per bucket, all at one read point.
 
-``job`` has the values, ``store`` the folder that API workers and the runner share, and ``runner`` makes
-the files, in a process of its own at the lowest priority. A job is complete if its manifest is there.
+``job`` has the values, ``store`` the records that API workers and the runner share, ``files`` where a job's
+files are, and ``runner`` makes them, in a process of its own at the lowest priority. A job is complete if its
+manifest is there.
 """

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 from fastapi import APIRouter, Depends, Header, Path, Request
-from starlette.responses import FileResponse, Response
+from starlette.concurrency import iterate_in_threadpool
+from starlette.responses import FileResponse, Response, StreamingResponse
 
 from serving.encode import FORMATS
 from serving.extract_response import READ_POINT
+from serving.jobs.files import MANIFEST, FolderFiles
 from serving.jobs.job import JobRequest
-from serving.jobs.store import MANIFEST, JobStore
+from serving.jobs.store import JobStore
 from serving.models import ExtractJobBody, ExtractJobCreate, ExtractJobList
 from serving.openapi import problems
 from serving.requests import JsonRoute
 from serving.selection import Selection
+from serving.storage import storage_named
 from thermocline.errors import (
     BadParameter,
     ExtractJobDiffers,
@@ -24,16 +29,22 @@ from thermocline.errors import (
     ExtractJobsOff,
     ExtractsBusy,
     NotReady,
+    StorageFailed,
     UnknownTable,
 )
 
 if TYPE_CHECKING:
-    from serving.jobs.job import Job
+    from collections.abc import AsyncIterator
+
+    from serving.jobs.files import ObjectFiles
+    from serving.jobs.job import Job, JobFile
     from serving.tables import ServedTable
     from serving.worker import Worker
 
 JSON: Final = "application/json"
 _JOBS: Final = "/v1/tables/{table}/extracts"
+# What a download goes on with. Any other range is answered with the whole file, as HTTP allows.
+_REST: Final = re.compile(r"bytes=(\d{1,18})-")
 
 jobs = APIRouter(route_class=JsonRoute)
 
@@ -118,24 +129,50 @@ async def cancel(store: Store, id: JobId) -> Response:  # noqa: A002
     responses={
         200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}},
         206: {"description": "The part that Range asks for"},
-        **problems(UnknownTable, ExtractJobsOff, ExtractJobNotFound),
+        **problems(UnknownTable, ExtractJobsOff, ExtractJobNotFound, StorageFailed),
     },
 )
 async def file(
     store: Store,
     id: JobId,  # noqa: A002
     name: Annotated[str, Path(description=f"The file's name, as the job lists it, or {MANIFEST}.")],
-    range: Annotated[str | None, Header()] = None,  # noqa: A002, ARG001
-    if_range: Annotated[str | None, Header()] = None,  # noqa: ARG001
+    range: Annotated[str | None, Header()] = None,  # noqa: A002
+    if_range: Annotated[str | None, Header()] = None,
 ) -> Response:
     """Supports Range and If-Range, so a download that broke off can continue. ETag is the SHA-256."""
-    job, path = await asyncio.to_thread(store.file, id, name)
-    checksums = {one.name: one.sha256 for one in job.files}
+    job, files = await asyncio.to_thread(store.file, id, name)
+    found = next((one for one in job.files if one.name == name), None)
     headers = {READ_POINT: msgspec.json.encode(job.read_point).decode()}
-    if name in checksums:
-        headers["ETag"] = f'"{checksums[name]}"'
-    media_type = JSON if name == MANIFEST else _media_type(job)
-    return FileResponse(path, headers=headers, media_type=media_type)
+    if found is not None:
+        headers["ETag"] = f'"{found.sha256}"'
+    media_type = JSON if found is None else _media_type(job)
+    if isinstance(files, FolderFiles):
+        return FileResponse(files.folder / name, headers=headers, media_type=media_type)
+    with storage_named(job.table):
+        if found is None:
+            manifest = await asyncio.to_thread(files.manifest)
+            if manifest is None:  # cancelled just now
+                raise ExtractJobNotFound(table=job.table, job=f"{id}/{name}")
+            return Response(manifest, headers=headers, media_type=media_type)
+        rest = _REST.fullmatch(range or "") if if_range in (None, headers["ETag"]) else None
+        return await _streamed(files, found, int(rest[1]) if rest else 0, headers, media_type)
+
+
+async def _streamed(
+    files: ObjectFiles, file: JobFile, start: int, headers: dict[str, str], media_type: str
+) -> Response:
+    """A file of an object store from ``start`` on, or all of it if it ends before. Raises `OSError`."""
+    is_part = 0 < start < file.bytes
+    if is_part:
+        headers["Content-Range"] = f"bytes {start}-{file.bytes - 1}/{file.bytes}"
+    else:
+        start = 0
+    headers |= {"Accept-Ranges": "bytes", "Content-Length": str(file.bytes - start)}
+    parts = files.parts(file.name, start)
+    # What can't be read is an error of ours, as long as no part of the file has been sent.
+    first = await asyncio.to_thread(next, parts, b"")
+    content: AsyncIterator[bytes] = iterate_in_threadpool(chain((first,), parts))
+    return StreamingResponse(content, 206 if is_part else 200, headers, media_type)
 
 
 def _media_type(job: Job) -> str:

@@ -74,7 +74,10 @@ class JobFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A job. ``files`` are those written so far; they can be read once it is complete."""
+    """A job. ``files`` are those written so far; they can be read once it is complete.
+
+    ``location`` is the URI of their folder if they are in an object store.
+    """
 
     id: str
     table: str
@@ -86,6 +89,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     buckets: int = 0
     buckets_done: int = 0
     files: tuple[JobFile, ...] = ()
+    location: str | None = None
     problem: str | None = None
 
     def shown(self) -> dict[str, Any]:

@@ -25,6 +25,8 @@ from thermocline.process.clock import SystemClock
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
     from serving.extract import Extract
     from serving.tables import Tables
     from thermocline.process.clock import Clock
@@ -58,15 +60,18 @@ class _Part:
         return self.rows
 
 
-def stores(settings: ServingSettings, tables: Iterable[str], clock: Clock) -> dict[str, JobStore]:
-    """By table, where its jobs are; empty where there are to be none."""
+def stores(
+    settings: ServingSettings, tables: Iterable[str], clock: Clock, io: PyArrowFileIO
+) -> dict[str, JobStore]:
+    """By table, where its jobs are; empty where there are to be none. ``io`` reaches object stores."""
     if settings.extract_jobs_dir is None:
         return {}
     root, unfinished_max = settings.extract_jobs_dir, settings.extracts_waiting_max + 1
-    return {table: JobStore(root, table, clock, unfinished_max) for table in tables}
+    objects = settings.extract_jobs_store
+    return {table: JobStore(root, table, clock, unfinished_max, io, objects) for table in tables}
 
 
-def run_jobs(tables: Tables, settings: ServingSettings, stop: threading.Event) -> None:
+def run_jobs(tables: Tables, settings: ServingSettings, io: PyArrowFileIO, stop: threading.Event) -> None:
     """Runs the jobs of all tables until it is told to stop.
 
     Raises:
@@ -76,7 +81,7 @@ def run_jobs(tables: Tables, settings: ServingSettings, stop: threading.Event) -
     clock = SystemClock()
     root = settings.extract_jobs_dir
     assert root is not None
-    by_table = stores(settings, (table.name for table in tables), clock)
+    by_table = stores(settings, (table.name for table in tables), clock, io)
     with _held(root):
         threading.Thread(target=_refresh, args=(tables, stop), name="refresh", daemon=True).start()
         retention_ms = round(settings.extract_jobs_retention_hours * 3_600_000)
@@ -146,6 +151,7 @@ class JobRunner:
                 state=State.RUNNING,
                 read_point=extract.read_point.to_dict(),
                 buckets=table.definition.buckets,
+                location=store.new_location(job),
             )
         )
         try:
@@ -167,6 +173,8 @@ class JobRunner:
             store.end(job, State.FAILED, f"[{error.code}] {error.what}")
         except STORAGE_ERRORS as error:
             failed = storage_failed(job.table, error)
+            extra = fields(table=job.table, job=job.id, location=job.location, detail=str(error))
+            log.warning("extract job failed", extra=extra)
             store.end(job, State.FAILED, f"[{failed.code}] {failed.what}")
         seconds = round(self._clock.monotonic() - started_at, 3)
         ended = store.get(job.id)
@@ -192,7 +200,7 @@ class JobRunner:
         self, store: JobStore, job: Job, bucket: int, extract: Extract, batches: Iterator[pa.RecordBatch]
     ) -> JobFile:
         name = f"bucket-{bucket:05}{job.request.extension}"
-        rows = 0
+        rows = size = 0
 
         def counted() -> Iterator[pa.RecordBatch]:
             nonlocal rows
@@ -202,14 +210,12 @@ class JobRunner:
 
         digest = hashlib.sha256()
         part = _Part(extract.schema, extract.columns, counted())
-        with store.path(job, name).open("wb") as file:
+        with store.files(job).sink(name) as sink:
             for chunk in encoded(part, job.request.format, job.request.compression):
                 self._check_wanted(store, job)
-                file.write(chunk)
+                sink.write(chunk)
                 digest.update(chunk)
-            size = file.tell()
-            file.flush()
-            os.fsync(file.fileno())
+                size += len(chunk)
         return JobFile(name=name, bucket=bucket, rows=rows, bytes=size, sha256=digest.hexdigest())
 
 

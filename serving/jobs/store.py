@@ -1,4 +1,4 @@
-"""The folder of extract jobs: ``<root>/<table>/<id>``, with ``job.json``, files and ``manifest.json``.
+"""The records of extract jobs, and their files: ``<root>/<table>/<id>``, with ``job.json``.
 
 API workers create jobs and ask for their cancellation; the runner alone changes a job after that. Whatever is
 read by others appears whole: a job's folder and each JSON file are renamed into place.
@@ -6,7 +6,7 @@ read by others appears whole: a job's folder and each JSON file are renamed into
 
 from __future__ import annotations
 
-import os
+import logging
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,25 +16,42 @@ from uuid import uuid4
 
 import msgspec
 
+from serving.jobs.files import CANCEL, JOB, MANIFEST, FolderFiles, ObjectFiles, replace_file
 from serving.jobs.job import ID_FORM, Job, JobRequest, Manifest, State
 from thermocline.errors import BadParameter, ExtractJobDiffers, ExtractJobNotFound, ExtractsBusy
+from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
     from thermocline.process.clock import Clock
 
-JOB: Final = "job.json"
-MANIFEST: Final = "manifest.json"
-CANCEL: Final = "cancel"
 _NEW: Final = ".new-"
+
+log = logging.getLogger(__name__)
 
 
 class JobStore:
     """The jobs of one table."""
 
-    def __init__(self, root: Path, table: str, clock: Clock, unfinished_max: int) -> None:
-        """``unfinished_max``: more jobs than that are not taken while none of them ends."""
+    def __init__(
+        self,
+        root: Path,
+        table: str,
+        clock: Clock,
+        unfinished_max: int,
+        io: PyArrowFileIO,
+        objects: str | None = None,
+    ) -> None:
+        """``unfinished_max``: more jobs than that are not taken while none of them ends.
+
+        ``objects`` is the URI below which new jobs put their files, by ``io``; without it they put them
+        beside their records.
+        """
         self.table = table
         self._root = root / table
+        self._io = io
+        self._objects = objects
         self._clock = clock
         self._unfinished_max = unfinished_max
 
@@ -72,14 +89,14 @@ class JobStore:
         """All of them, the oldest first."""
         return sorted(self._jobs(), key=lambda job: (job.created_ms, job.id))
 
-    def file(self, job_id: str, name: str) -> tuple[Job, Path]:
-        """A file of a complete job, or its manifest. Raises `ExtractJobNotFound`."""
+    def file(self, job_id: str, name: str) -> tuple[Job, FolderFiles | ObjectFiles]:
+        """A complete job that has this file, and where its files are. Raises `ExtractJobNotFound`."""
         job = self.get(job_id)
         names = {MANIFEST, *(one.name for one in job.files)}
         # safety: job-files-when-complete
         if job.state is not State.COMPLETE or name not in names:
             raise ExtractJobNotFound(table=self.table, job=f"{job_id}/{name}")
-        return job, self._folder(job_id) / name
+        return job, self.files(job)
 
     def cancel(self, job_id: str) -> Job:
         """Asks for an end of the job, and for its files to be deleted; the job as it still is."""
@@ -94,31 +111,37 @@ class JobStore:
         """Whether somebody asked for its end."""
         return (self._folder(job.id) / CANCEL).exists()
 
-    def path(self, job: Job, name: str) -> Path:
-        """Where the runner writes a file of the job."""
-        return self._folder(job.id) / name
+    def new_location(self, job: Job) -> str | None:
+        """Where an attempt at the job puts its files, if that is an object store.
+
+        No other attempt has it, also of a server that has a job of the same name: neither overwrites or
+        deletes files of the other.
+        """
+        # safety: job-own-location
+        return self._objects and f"{self._objects.rstrip('/')}/{self.table}/{job.id}-{uuid4().hex[:12]}"
+
+    def files(self, job: Job) -> FolderFiles | ObjectFiles:
+        """Where the job's files are."""
+        if job.location is None:
+            return FolderFiles(self._folder(job.id))
+        return ObjectFiles(self._io, job.location)
 
     def save(self, job: Job) -> Job:
         """What has become of a job."""
         changed = msgspec.structs.replace(job, changed_ms=self._clock.now_ms())
-        _replace(self._folder(job.id) / JOB, msgspec.json.encode(changed))
+        replace_file(self._folder(job.id) / JOB, msgspec.json.encode(changed))
         return changed
 
     def publish(self, job: Job, manifest: Manifest) -> Job:
-        """Completes a job whose files are all on disk."""
-        content = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
-        _replace(self._folder(job.id) / MANIFEST, content)
+        """Completes a job whose files are all stored."""
+        self.files(job).publish(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
         return self.save(msgspec.structs.replace(job, state=State.COMPLETE))
 
     def end(self, job: Job, state: State, problem: str | None = None) -> Job:
         """Ends a job without a result, and deletes its files; as ``queued`` it is made again from nothing."""
-        # The manifest first: without it, what a kill leaves of the others is no result.
-        (self._folder(job.id) / MANIFEST).unlink(missing_ok=True)
-        for path in self._folder(job.id).iterdir():
-            if path.name not in {JOB, CANCEL}:
-                path.unlink()
+        location = None if self._are_deleted(job) else job.location
         emptied = msgspec.structs.replace(job, files=(), buckets=0, buckets_done=0, read_point=None)
-        return self.save(msgspec.structs.replace(emptied, state=state, problem=problem))
+        return self.save(msgspec.structs.replace(emptied, state=state, problem=problem, location=location))
 
     def recover(self) -> None:
         """Ends the jobs of a process that died: complete where there is a manifest, else failed."""
@@ -126,8 +149,13 @@ class JobStore:
             if job.state is not State.RUNNING:
                 continue
             try:
-                content = (self._folder(job.id) / MANIFEST).read_bytes()
-            except FileNotFoundError:
+                content = self.files(job).manifest()
+            except OSError as error:
+                if job.location is None:
+                    raise
+                self._warn("the manifest of an extract job can't be read; trying again", job, error)
+                continue
+            if content is None:
                 # safety: job-half-written
                 self.end(job, State.FAILED, "the server ended while it ran; start it again under another id")
                 continue
@@ -140,12 +168,28 @@ class JobStore:
         """Deletes jobs that were over before then, and what creators that died left."""
         for job in self._jobs():
             if job.state.is_over and job.changed_ms < before_ms:
-                # The manifest first: without it, what a kill leaves of the folder is no result.
-                (self._folder(job.id) / MANIFEST).unlink(missing_ok=True)
-                shutil.rmtree(self._folder(job.id))
+                if self._are_deleted(job):
+                    shutil.rmtree(self._folder(job.id))
+                else:
+                    self.save(job)  # it is tried again once as much time has passed
         for folder in self._root.glob(f"{_NEW}*"):
             if folder.stat().st_mtime * 1000 < before_ms:
                 shutil.rmtree(folder)
+
+    def _are_deleted(self, job: Job) -> bool:
+        """Deletes the job's files; False if the object store fails, which must not hold up other jobs."""
+        try:
+            self.files(job).delete()
+        except OSError as error:
+            if job.location is None:
+                raise
+            self._warn("files of an extract job can't be deleted", job, error)
+            return False
+        return True
+
+    def _warn(self, message: str, job: Job, error: OSError) -> None:
+        detail = fields(table=self.table, job=job.id, location=job.location, detail=str(error))
+        log.warning(message, extra=detail)
 
     def _jobs(self) -> Iterator[Job]:
         for path in self._root.glob(f"[!.]*/{JOB}"):
@@ -173,13 +217,3 @@ class JobStore:
 
     def _folder(self, job_id: str) -> Path:
         return self._root / job_id
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Writes a file that appears whole, also after a power failure."""
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)

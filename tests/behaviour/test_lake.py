@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from embedded.rest_catalog import LocalRestCatalog
@@ -21,9 +24,11 @@ from tests.behaviour.test_every_read_path import (
     wait_for_server,
 )
 from thermocline.cli import entry
+from thermocline.client import Client
 from thermocline.iceberg.catalog import load_table, open_catalog
 
 pytestmark = pytest.mark.full
+JOBS = "s3://lake/extracts"
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +50,10 @@ def owner(stack: Stack, new_owner: Callable[[Stack], Owner]) -> Owner:
 
 @pytest.fixture(scope="module")
 def answers(stack: Stack, owner: Owner) -> Answers:
-    server = stack.serve()
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("THERMOCLINE_SERVING__EXTRACT_JOBS_DIR", str(stack.folder / "jobs"))
+        environment.setenv("THERMOCLINE_SERVING__EXTRACT_JOBS_STORE", JOBS)
+        server = stack.serve()
     stack.wait_until_ready(server)
     return tell(stack, owner, READ_PATHS, lambda: wait_for_server(stack, owner))
 
@@ -63,6 +71,25 @@ def test_the_table_is_in_the_store(answers: Answers, stack: Stack) -> None:
     files = table.inspect.files()["file_path"].to_pylist()
     assert files
     assert all(path.startswith("s3://") for path in files)
+
+
+def test_a_job_puts_into_the_store_what_an_extract_gives(
+    answers: Answers, stack: Stack, tmp_path: Path
+) -> None:
+    with Client(stack.url) as client:
+        client.start_extract(TABLE, job_id="one")
+        job = client.await_extract(TABLE, "one")
+        assert job.location is not None
+        assert job.location.startswith(f"{JOBS}/{TABLE}/one-")
+        downloads = client.download_extract(job, tmp_path)
+        rows = client.extract(TABLE).to_arrow()
+    io = load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}").io
+    stored = [io.new_input(f"{job.location}/{file.name}").open().read() for file in job.files]
+    assert stored == [path.read_bytes() for path in downloads]
+    found = pa.concat_tables([pq.read_table(pa.BufferReader(content)) for content in stored])
+    order = [(name, "ascending") for name in ("app_id", "user_id", "key")]
+    assert found.sort_by(order).to_pylist() == rows.sort_by(order).to_pylist()
+    assert found.num_rows
 
 
 def test_verify_finds_no_difference(answers: Answers, stack: Stack) -> None:

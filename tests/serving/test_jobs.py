@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,10 +13,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from embedded.s3 import LocalS3
 from serving.app import create_app
 from serving.hot.disk import try_lock
-from serving.jobs.job import Job, JobFile, State
+from serving.jobs.job import Job, JobFile, JobRequest, State
 from serving.jobs.runner import JobRunner, stores
 from serving.jobs.store import JobStore
 from serving.tables import ServedTable, Tables
@@ -21,13 +26,55 @@ from thermocline.settings import ServingSettings
 
 JOBS = "/v1/tables/profiles/extracts"
 RETENTION_MS = 3_600_000
+IN_A_STORE = pytest.param("store", marks=pytest.mark.jvm)
+IN_BOTH_PLACES = pytest.mark.parametrize("served", ["folder", IN_A_STORE], indirect=True)
+
+
+class Store(LocalS3):
+    """An S3 store, and the jobs' files in it."""
+
+    def names(self) -> set[str]:
+        """The names of the files."""
+        return {path.name for path in self._extracts.rglob("*") if path.is_file()}
+
+    def clear(self) -> None:
+        """Deletes them."""
+        shutil.rmtree(self._extracts, ignore_errors=True)
+
+    @contextmanager
+    def down(self) -> Iterator[None]:
+        """The store does not answer meanwhile."""
+        self.stop()
+        yield
+        self.start()
+        self.wait()
+
+    @property
+    def _extracts(self) -> Path:
+        return self.folder / "data" / self.bucket / "extracts"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with Store(tmp_path_factory.mktemp("s3")) as running:
+        yield running
 
 
 @pytest.fixture
 def served(
-    new_world: Callable[..., Any], client_of: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    new_world: Callable[..., Any],
+    client_of: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> Iterator[SimpleNamespace]:
-    """A server without processes: its world, a client, and its runner, whose steps the tests take."""
+    """A server without processes: its world, a client, and its runner, whose steps the tests take.
+
+    Its jobs' files are in their folder, or in a store.
+    """
+    store: Store | None = None
+    if getattr(request, "param", "folder") == "store":
+        store = request.getfixturevalue("store")
+        store.clear()
     world = new_world()
     for user in range(40):
         world.produce({"app_id": 7, "user_id": f"u{user}", "key": "plan"}, {"value": "cold"})
@@ -45,18 +92,34 @@ def served(
     monkeypatch.setattr(world.clock, "sleep", seal)
     table = ServedTable(world.definition, world.folder, world.published, world.clock, 5.0)
     settings = ServingSettings(
-        state_dir=world.folder, extract_jobs_dir=world.folder / "jobs", extracts_waiting_max=2
+        state_dir=world.folder,
+        extract_jobs_dir=world.folder / "jobs",
+        extract_jobs_store=store.location("extracts/") if store else None,
+        extracts_waiting_max=2,
     )
     tables = Tables([table])
     table.refresh()
     stop = threading.Event()
+    io = PyArrowFileIO(store.properties if store else {})
 
-    def new_runner() -> JobRunner:
-        return JobRunner(tables, stores(settings, ["profiles"], world.clock), world.clock, RETENTION_MS, stop)
+    def job_store(folder: str = "jobs") -> JobStore:
+        of_folder = settings.model_copy(update={"extract_jobs_dir": world.folder / folder})
+        return stores(of_folder, ["profiles"], world.clock, io)["profiles"]
 
-    with client_of(create_app(tables, settings)) as client:
+    def new_runner(folder: str = "jobs") -> JobRunner:
+        return JobRunner(tables, {"profiles": job_store(folder)}, world.clock, RETENTION_MS, stop)
+
+    with client_of(create_app(tables, settings, io)) as client:
         yield SimpleNamespace(
-            world=world, client=client, table=table, new_runner=new_runner, settings=settings, stop=stop
+            world=world,
+            client=client,
+            table=table,
+            job_store=job_store,
+            new_runner=new_runner,
+            settings=settings,
+            stop=stop,
+            io=io,
+            store=store,
         )
 
 
@@ -70,9 +133,12 @@ def _files(served: SimpleNamespace, job: dict[str, Any]) -> list[bytes]:
 
 
 def _left(served: SimpleNamespace, job_id: str) -> set[str]:
-    return {path.name for path in (served.world.folder / "jobs" / "profiles" / job_id).iterdir()}
+    """The files of the job's folder, and all of the store."""
+    found = {path.name for path in (served.world.folder / "jobs" / "profiles" / job_id).iterdir()}
+    return found | (served.store.names() if served.store else set())
 
 
+@IN_BOTH_PLACES
 def test_the_files_of_a_job_are_the_extract_at_its_read_point(served: SimpleNamespace) -> None:
     """Records that come after the job began are in none of its files."""
     started = served.client.post(JOBS, json={"id": "one"})
@@ -97,6 +163,11 @@ def test_the_files_of_a_job_are_the_extract_at_its_read_point(served: SimpleName
     manifest = served.client.get(f"{JOBS}/one/files/manifest.json").json()
     assert manifest["read_point"] == job["read_point"]
     assert (manifest["files"], manifest["rows"]) == (job["files"], 39)
+    if served.store:
+        assert job["location"].startswith(f"{served.store.location('extracts')}/profiles/one-")
+        assert _left(served, "one") == {"job.json", "manifest.json", *(one["name"] for one in job["files"])}
+        inputs = [served.io.new_input(f"{job['location']}/{one['name']}") for one in job["files"]]
+        assert [one.open().read() for one in inputs] == contents
 
 
 def test_a_start_is_the_same_job_under_its_id_and_refused_for_another_extract(
@@ -125,6 +196,7 @@ def test_jobs_beyond_the_bound_are_refused(served: SimpleNamespace) -> None:
     assert answers[-1].headers["Retry-After"]
 
 
+@IN_BOTH_PLACES
 def test_a_file_goes_on_where_a_download_broke_off(served: SimpleNamespace) -> None:
     served.client.post(JOBS, json={"id": "one", "format": "jsonl", "compression": "zstd"})
     served.new_runner().step()
@@ -134,10 +206,12 @@ def test_a_file_goes_on_where_a_download_broke_off(served: SimpleNamespace) -> N
     headers = {"Range": "bytes=10-", "If-Range": whole.headers["ETag"]}
     rest = served.client.get(path, headers=headers)
     assert (rest.status_code, whole.content[:10] + rest.content) == (206, whole.content)
+    assert rest.headers["Content-Range"] == f"bytes 10-{file['bytes'] - 1}/{file['bytes']}"
     another = served.client.get(path, headers={**headers, "If-Range": '"another"'})
     assert (another.status_code, another.content) == (200, whole.content)
 
 
+@IN_BOTH_PLACES
 def test_a_cancelled_job_has_no_files(served: SimpleNamespace) -> None:
     served.client.post(JOBS, json={"id": "one"})
     served.client.post(JOBS, json={"id": "two"})
@@ -150,6 +224,7 @@ def test_a_cancelled_job_has_no_files(served: SimpleNamespace) -> None:
         assert _left(served, job_id) == {"job.json", "cancel"}
 
 
+@IN_BOTH_PLACES
 def test_a_job_is_made_anew_after_a_stop(served: SimpleNamespace) -> None:
     served.client.post(JOBS, json={"id": "one"})
     served.stop.set()
@@ -161,6 +236,7 @@ def test_a_job_is_made_anew_after_a_stop(served: SimpleNamespace) -> None:
     assert served.client.get(f"{JOBS}/one").json()["state"] == "complete"
 
 
+@IN_BOTH_PLACES
 @pytest.mark.parametrize(
     ("died_when", "state"),
     [
@@ -201,14 +277,16 @@ def test_a_job_of_a_dead_process_is_complete_with_a_manifest_or_failed_without_f
 def test_the_files_of_a_job_that_is_not_complete_are_not_given(served: SimpleNamespace) -> None:
     """A file is there, and may be half of one."""
     served.client.post(JOBS, json={"id": "one"})
-    store = stores(served.settings, ["profiles"], served.world.clock)["profiles"]
+    store = served.job_store()
     file = JobFile(name="bucket-00000.parquet", bucket=0, rows=1, bytes=4, sha256="")
     job = store.save(msgspec.structs.replace(store.get("one"), state=State.RUNNING, files=(file,)))
-    store.path(job, file.name).write_bytes(b"PAR1")
+    with store.files(job).sink(file.name) as sink:
+        sink.write(b"PAR1")
     answer = served.client.get(f"{JOBS}/one/files/{file.name}")
     assert (answer.status_code, answer.json()["code"]) == (404, "extract-job-not-found")
 
 
+@IN_BOTH_PLACES
 def test_jobs_go_when_their_retention_is_over(served: SimpleNamespace) -> None:
     served.client.post(JOBS, json={"id": "one"})
     runner = served.new_runner()
@@ -220,6 +298,48 @@ def test_jobs_go_when_their_retention_is_over(served: SimpleNamespace) -> None:
     runner.step()
     assert served.client.get(f"{JOBS}/one").json()["code"] == "extract-job-not-found"
     assert not (served.world.folder / "jobs" / "profiles" / "one").exists()
+    assert not served.store or not served.store.names()
+
+
+@pytest.mark.parametrize("served", [IN_A_STORE], indirect=True)
+def test_two_servers_with_one_store_keep_their_jobs_of_one_name_apart(served: SimpleNamespace) -> None:
+    served.client.post(JOBS, json={"id": "one"})
+    served.new_runner().step()
+    job = served.client.get(f"{JOBS}/one").json()
+    contents = _files(served, job)
+    other = served.job_store("jobs of another server")
+    other.create("one", JobRequest(columns=("key",)))
+    runner = served.new_runner("jobs of another server")
+    runner.step()
+    assert other.get("one").state is State.COMPLETE
+    other.cancel("one")
+    runner.step()
+    assert other.get("one").state is State.CANCELLED
+    assert _files(served, job) == contents
+    assert served.client.get(f"{JOBS}/one/files/manifest.json").status_code == 200
+
+
+@pytest.mark.parametrize("served", [IN_A_STORE], indirect=True)
+def test_a_store_that_is_down_fails_jobs_and_holds_up_none(served: SimpleNamespace) -> None:
+    """A complete job is cancelled meanwhile, and its files are deleted once they can be."""
+    served.client.post(JOBS, json={"id": "one"})
+    served.new_runner().step()
+    file = served.client.get(f"{JOBS}/one").json()["files"][0]["name"]
+    with served.store.down():
+        answer = served.client.get(f"{JOBS}/one/files/{file}")
+        served.client.delete(f"{JOBS}/one")
+        served.client.post(JOBS, json={"id": "two"})
+        assert served.new_runner().step()
+    assert (answer.status_code, answer.json()["code"]) == (503, "storage-failed")
+    jobs = {job["id"]: job for job in served.client.get(JOBS).json()["extracts"]}
+    assert (jobs["one"]["state"], jobs["two"]["state"]) == ("cancelled", "failed")
+    assert jobs["two"]["problem"].startswith("[storage-failed]")
+    assert file in served.store.names()
+
+    served.world.clock.advance(RETENTION_MS / 1000 + 1)
+    served.new_runner().step()
+    assert served.client.get(JOBS).json()["extracts"] == []
+    assert not served.store.names()
 
 
 def test_extracts_beyond_the_bound_are_refused_while_others_wait(served: SimpleNamespace) -> None:

@@ -404,6 +404,7 @@ def _job() -> dict[str, Any]:
         "files": files,
         "rows": 50_001,
         "bytes": sum(map(len, CONTENTS.values())),
+        "location": None,
         "problem": None,
     }
 

@@ -141,10 +141,17 @@ def _progress() -> Progress:
 
 def _show(jobs: list[ExtractJob], as_json: bool, is_list: bool = False) -> None:
     rows = [
-        (job.id, job.state, f"{job.buckets_done}/{job.buckets}", job.rows, job.bytes, job.problem or "")
+        (
+            job.id,
+            job.state,
+            f"{job.buckets_done}/{job.buckets}",
+            job.rows,
+            job.bytes,
+            job.problem or job.location or "",
+        )
         for job in jobs
     ]
     found: list[dict[str, Any]] = [asdict(job) for job in jobs]
-    shown = table(("job", "state", "buckets", "rows", "bytes", "problem"), rows)
+    shown = table(("job", "state", "buckets", "rows", "bytes", "problem or location"), rows)
     text = shown if jobs else Text(counted(0, "job"))
     show({"extracts": found} if is_list else found[0], text, as_json)

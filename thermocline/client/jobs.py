@@ -26,7 +26,10 @@ class JobFile:
 
 @dataclass(frozen=True, slots=True)
 class ExtractJob:
-    """An extract as files on the server. ``state``: queued, running, complete, failed or cancelled."""
+    """An extract as files. ``state``: queued, running, complete, failed or cancelled.
+
+    ``location`` is the URI of the files' folder, if the server puts them in an object store.
+    """
 
     id: str
     table: str
@@ -38,6 +41,7 @@ class ExtractJob:
     rows: int
     bytes: int
     problem: str | None
+    location: str | None
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Self:
@@ -57,6 +61,7 @@ class ExtractJob:
             rows=body["rows"],
             bytes=body["bytes"],
             problem=body["problem"],
+            location=body.get("location"),
         )
 
 

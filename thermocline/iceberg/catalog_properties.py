@@ -215,6 +215,11 @@ def pyiceberg_properties(settings: CatalogSettings) -> dict[str, str]:
     }
 
 
+def store_properties(settings: CatalogSettings) -> dict[str, str]:
+    """What PyIceberg's ``FileIO`` takes, for files of an object store that are no table's."""
+    return {**_PYICEBERG_S3, **settings.properties}
+
+
 def java_properties(settings: CatalogSettings) -> EngineProperties:
     """For Iceberg's Java library (``CatalogUtil.buildIcebergCatalog``) and for Spark."""
     done = EngineProperties({"type": settings.type, "uri": settings.uri})

@@ -231,6 +231,23 @@ def read_file(io: FileIO, path: str) -> bytes:
     return read_whole(read)
 
 
+def parts_of(io: FileIO, path: str, start: int = 0) -> Iterator[bytes]:
+    """The content of a file from ``start`` on, by parts; each is asked for again while the store is busy.
+
+    Raises `OSError`.
+    """
+
+    def read() -> bytes:
+        source.seek(start)
+        part: bytes = source.read(_PART_BYTES)
+        return part
+
+    with open_input(io, path) as source:
+        while part := read_whole(read):
+            yield part
+            start += len(part)
+
+
 def delete_files(io: FileIO, paths: Iterable[str]) -> int:
     """Delete files that are certain to be part of no table, as well as can be; how many went.
 
@@ -298,6 +315,8 @@ def local_path(path: str) -> str | None:
     return parsed.path if parsed.scheme == "file" else None
 
 
+_PART_BYTES: Final = 8 << 20
+"""Of one request: at 50 MB/s twice as long as the 80 ms that its first byte may take."""
 # An object store takes as long to answer as a small manifest takes to decode, twice for each of them.
 _MANIFESTS_AT_ONCE: Final = 8
 _FORMAT_VERSION = 3

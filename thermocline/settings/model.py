@@ -226,6 +226,7 @@ class MaintenanceSettings(_Section):
 
 
 _Address = Annotated[str, Field(pattern=r"^[^\s:,/]+:\d{1,5}$")]
+_ObjectStore = Annotated[str, Field(pattern=r"^(s3|s3a|gs|abfss?)://[^/?#]+(/[^?#]*)?$")]
 
 
 class TrinoEndpointSettings(_Section):
@@ -283,9 +284,16 @@ class ServingSettings(_Section):
     extracts_max: Annotated[int, Field(ge=1, le=EXTRACTS_MAX)] = 4
     extracts_waiting_max: Annotated[int, Field(ge=0, le=EXTRACTS_WAITING_MAX)] = 32
     extract_jobs_dir: Path | None = None
+    extract_jobs_store: _ObjectStore | None = None
     extract_jobs_retention_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 24.0
     expose_without_authentication: bool = False
     trino: TrinoEndpointSettings = Field(default_factory=TrinoEndpointSettings)
+
+    @model_validator(mode="after")
+    def _check_jobs(self) -> Self:
+        if self.extract_jobs_store is not None and self.extract_jobs_dir is None:
+            raise ValueError("extract_jobs_store needs extract_jobs_dir, a folder for the jobs' records")
+        return self
 
 
 class SqlSettings(_Section):
