@@ -19,8 +19,9 @@ help: ## Show this list
 demo: bootstrap ## Run all of it on this machine for two minutes and compare it with the truth (ARGS="--seconds 30", ARGS=--trino, ARGS=--lake)
 	@.venv/bin/thermocline demo $(ARGS)
 
-test: bootstrap ## Run the tests of a change, also on real Kafka, Spark, Iceberg and Trino; up to 15 minutes (ARGS="-k tombstone")
-	@$(RUN) -m pytest -n 2 $(ARGS)
+# Three processes on two cores: each of them often waits for a broker, a server or Spark to start or to answer.
+test: bootstrap ## Run the tests of a change, also on real Kafka, Spark, Iceberg and Trino; about ten minutes (ARGS="-k tombstone")
+	@$(RUN) -m pytest -n 3 $(ARGS)
 
 # In parts, since some of them take both cores and much of the memory. One that fails stops no other.
 test-all: bootstrap ## Run every test, with all histories, kills and failpoints; about two hours

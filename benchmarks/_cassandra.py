@@ -25,7 +25,6 @@ from thermocline.jvm.java import find_java
 LOCK: Final = Path(__file__).with_name("cassandra.lock")
 FILLING: Final = 32
 """Connections that insert."""
-START_SECONDS_MAX: Final = 300.0
 # Of `cassandra.yaml`, all that one node on this machine needs; and the newer format of its files.
 CONFIGURATION: Final = """\
 cluster_name: benchmark
@@ -74,6 +73,8 @@ OPENED: Final = {
 
 class Cassandra(JavaServer):
     """One node that holds the rows."""
+
+    start_seconds_max = 300.0
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, "Cassandra", free_ports(1)[0])
@@ -132,16 +133,10 @@ class Cassandra(JavaServer):
 @contextmanager
 def cassandra_with(events: Iterable[Event]) -> Iterator[Cassandra]:
     """A node whose table has a row for each event; those of a user follow each other."""
-    with TemporaryDirectory(prefix="thermocline-cassandra-") as folder:
-        server = Cassandra(Path(folder))
-        server.start()
-        try:
-            server.wait(START_SECONDS_MAX)
-            fill_cassandra(server.address, FILLING, map(_row, events))
-            say("  Cassandra has the rows")
-            yield server
-        finally:
-            server.stop()
+    with TemporaryDirectory(prefix="thermocline-cassandra-") as folder, Cassandra(Path(folder)) as server:
+        fill_cassandra(server.address, FILLING, map(_row, events))
+        say("  Cassandra has the rows")
+        yield server
 
 
 def _row(event: Event) -> str:

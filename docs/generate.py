@@ -161,7 +161,10 @@ SETTINGS: Final[Mapping[str, str]] = {
     ),
     "sql.temp_dir": "Folder to which statements spill. Default: the system's folder for temporary files.",
     "views.enabled": "Whether `ingest run` publishes the tables' views in Trino after each commit.",
-    "views.url": "URL of Trino: `https://host:port`.",
+    "views.url": (
+        "URL of Trino: `https://host:port`. The default port is also that of `serving.port`. If both run on "
+        "one machine, change one of them."
+    ),
     "views.user": "Trino user that publishes the views. They run with this user's privileges.",
     "views.password": "Password, sent over https only. Best set as `THERMOCLINE_VIEWS__PASSWORD`.",
     "views.lake": "Name of the tables' catalog in Trino.",
@@ -419,7 +422,7 @@ def errors_page() -> str:
         *tree,
         "## Exit codes",
         _table(("exit code", "meaning"), exits),
-        "130 means Ctrl-C, and 141 means that the reader of the output went away.",
+        "130 means Ctrl-C. 141 means that the program that read the output ended early, as `head` does.",
     ]
     for code, error in errors.items():
         parts += [f"## {code}", error.page()]

@@ -5,20 +5,18 @@ from __future__ import annotations
 import base64
 import signal
 import subprocess
-import time
 import uuid
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from embedded.ports import HOST, free_ports, is_free, ports_of
-from embedded.process import GuardedProcess, end_of
+from embedded.process import GuardedProcess
+from embedded.server import Server
 from thermocline.errors import KafkaUnreachable, PortTaken
 from thermocline.jvm.jars import Report, in_silence, jars_of
 from thermocline.jvm.java import JavaHome, find_java
@@ -33,15 +31,10 @@ _JVM_FLAGS = (
     "-XX:TieredStopAtLevel=1",
 )
 
-START_TIMEOUT_SECONDS = (
-    120.0  # 3 to 6 s on a quiet machine; a loaded one, or a recovery of many segments, takes longer
-)
-_STOP_TIMEOUT_SECONDS = 40.0  # a clean stop takes 1 to 3 s
 _REQUEST_TIMEOUT_SECONDS = 30.0
-_POLL_SECONDS = 0.05
 
 
-class LocalKafka:
+class LocalKafka(Server):
     """One broker on a data folder: started, stopped, killed and started again on the same data and port.
 
     It is broker and KRaft controller in one process, and does not outlive this process, however that
@@ -67,45 +60,19 @@ class LocalKafka:
         Raises:
             DependencyMissing: no Java that fits, or jars that could not be fetched.
         """
-        self._folder = folder.absolute()
+        super().__init__(folder, "the embedded broker", "kafka.log")
         self._java = java or find_java()
         self._classpath = ":".join(map(str, jars_of("kafka", java=self._java, report=report)))
-        self._folder.mkdir(parents=True, exist_ok=True)
         # Nobody but the broker itself asks the controller, so its port need not stay the same.
         self.port, self._controller_port = (
-            (port, *free_ports(1, other_than=port)) if port else ports_of(self._folder, 2)
+            (port, *free_ports(1, other_than=port)) if port else ports_of(self.folder, 2)
         )
-        self._process: GuardedProcess | None = None
         self._admin_client: AdminClient | None = None
 
     @property
     def bootstrap_servers(self) -> str:
         """Its address, for clients; the same after a restart."""
         return f"{HOST}:{self.port}"
-
-    @property
-    def log_path(self) -> Path:
-        """Its own log, warnings and worse, over all starts."""
-        return self._folder / "kafka.log"
-
-    @property
-    def pid(self) -> int | None:
-        """None where it is not running."""
-        return self._process.pid if self._process and self._process.exit_code is None else None
-
-    def __enter__(self) -> Self:
-        self.start()
-        try:
-            self.wait()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def start(self) -> None:
         """Starts the broker, formatting an empty folder first; returns before it answers: see `wait`.
@@ -119,38 +86,10 @@ class LocalKafka:
             if not is_free(port):
                 raise PortTaken(host=HOST, port=port)
         self._write_configuration()
-        if not (self._folder / "data" / "meta.properties").exists():
+        if not (self.folder / "data" / "meta.properties").exists():
             self._format()
-        command = self._command("kafka.Kafka", str(self._folder / "server.properties"))
+        command = self._command("kafka.Kafka", str(self.folder / "server.properties"))
         self._process = GuardedProcess(command, log_path=self.log_path)
-
-    def wait(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> None:
-        """Returns when the broker answers.
-
-        Raises:
-            KafkaUnreachable: it ended, or did not answer in time; with the end of its log.
-        """
-        assert self._process is not None, "start it first"
-        deadline = time.monotonic() + timeout_seconds
-        while time.monotonic() < deadline:
-            self.check()
-            if self._answers():
-                return
-            time.sleep(_POLL_SECONDS)
-        raise self._failed(f"the embedded broker did not answer within {timeout_seconds:g} s")
-
-    def check(self) -> None:
-        """Raises `KafkaUnreachable`, with the end of its log, when the broker has ended by itself."""
-        if self._process is not None and self._process.exit_code is not None:
-            raise self._failed(f"the embedded broker ended with {self._process.exit_code}")
-
-    def stop(self) -> None:
-        """Ends the broker cleanly; kills it if that takes too long. Does nothing where it is not running."""
-        self._end(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """Ends the broker at once, as a crash of its machine would."""
-        self._end(signal.SIGKILL)
 
     def topics(self) -> dict[str, int]:
         """The number of partitions of each topic, by its name.
@@ -203,17 +142,16 @@ class LocalKafka:
             return False
 
     def _end(self, how: signal.Signals) -> None:
-        if self._process is not None:
-            self._process.end(how, _STOP_TIMEOUT_SECONDS)
-        self._process = self._admin_client = None
+        super()._end(how)
+        self._admin_client = None
 
     def _write_configuration(self) -> None:
-        (self._folder / "server.properties").write_text(
+        (self.folder / "server.properties").write_text(
             _SERVER_PROPERTIES.format(
-                host=HOST, port=self.port, controller_port=self._controller_port, data=self._folder / "data"
+                host=HOST, port=self.port, controller_port=self._controller_port, data=self.folder / "data"
             )
         )
-        (self._folder / "log4j2.properties").write_text(
+        (self.folder / "log4j2.properties").write_text(
             files(__package__).joinpath("log4j2.properties").read_text()
         )
 
@@ -222,23 +160,22 @@ class LocalKafka:
             ended = subprocess.run(
                 self._command(
                     "kafka.tools.StorageTool",
-                    *("format", "-t", _new_cluster_id(), "-c", str(self._folder / "server.properties")),
+                    *("format", "-t", _new_cluster_id(), "-c", str(self.folder / "server.properties")),
                 ),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                timeout=START_TIMEOUT_SECONDS,
+                timeout=self.start_seconds_max,
                 check=False,
             )
         if ended.returncode != 0:
             raise self._failed("the embedded broker's folder could not be formatted")
 
     def _command(self, main: str, *arguments: str) -> list[str]:
-        logging = f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}"
+        logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}"
         return [str(self._java.executable), *_JVM_FLAGS, logging, "-cp", self._classpath, main, *arguments]
 
-    def _failed(self, what_happened: str) -> KafkaUnreachable:
-        detail = f"{what_happened}; {end_of(self.log_path)}"
+    def _failure(self, detail: str) -> KafkaUnreachable:
         return KafkaUnreachable(bootstrap_servers=self.bootstrap_servers, detail=detail)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from embedded.java_server import JVM_FLAGS, START_TIMEOUT_SECONDS, JavaServer
+from embedded.java_server import JVM_FLAGS, JavaServer
 from embedded.ports import HOST, ports_of
 from thermocline.errors import EngineFailed
 from thermocline.jvm.java import find_java
@@ -120,7 +120,7 @@ class LocalSparkCluster:
         return worker
 
     def _await_workers(self) -> None:
-        deadline = time.monotonic() + START_TIMEOUT_SECONDS
+        deadline = time.monotonic() + self.master.start_seconds_max
         while self.alive_workers() < len(self.workers):
             self.check()
             if time.monotonic() > deadline:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from embedded.ports import HOST, is_free, ports_of
-from embedded.process import GuardedProcess, end_of
+from embedded.process import GuardedProcess
+from embedded.server import Server
 from embedded.trino_tree import trino_tree
 from thermocline.errors import PortTaken, TrinoUnreachable
 from thermocline.jvm.jars import Report, in_silence
@@ -46,13 +43,10 @@ class Release:
 
 WITH_KAFKA = Release(TRINO_VERSIONS, trino_tree, "io.trino.server.TrinoServer")
 """Trino 476: both connectors, tables of format version 2."""
-START_TIMEOUT_SECONDS = 300.0  # 8 s on a quiet machine; the first start reads 540 MB from the disk
-_STOP_TIMEOUT_SECONDS = 40.0  # without queries it stops within a second
 _REQUEST_TIMEOUT_SECONDS = 2.0
-_POLL_SECONDS = 0.1
 
 
-class LocalTrino:
+class LocalTrino(Server):
     """One Trino on a folder: started, stopped, killed and started again on the same port.
 
     It does not outlive this process, however that ends. Its catalogs, rights and limits are the files that
@@ -63,6 +57,8 @@ class LocalTrino:
         with trino:
             connect(host=trino.host, port=trino.port, user="thermocline")
     """
+
+    start_seconds_max = 300.0  # 8 s on a quiet machine; the first start reads 540 MB from the disk
 
     def __init__(
         self,
@@ -82,7 +78,7 @@ class LocalTrino:
         Raises:
             DependencyMissing: no Java that fits, or a Trino that could not be fetched.
         """
-        self._folder = folder.absolute()
+        super().__init__(folder, "the embedded Trino", "trino.log")
         self._java = find_trino_java(release.java_versions, report=report)
         self._tree = release.tree(java=self._java, report=report)
         self._main = release.main
@@ -90,8 +86,7 @@ class LocalTrino:
         self._is_small = memory_gb == 1
         self.environment = dict(environment or {})
         self.configuration.mkdir(parents=True, exist_ok=True)
-        (self.port,) = ports_of(self._folder, 1)
-        self._process: GuardedProcess | None = None
+        (self.port,) = ports_of(self.folder, 1)
 
     @property
     def host(self) -> str:
@@ -106,31 +101,7 @@ class LocalTrino:
     @property
     def configuration(self) -> Path:
         """The folder for what `thermocline views config` writes; the server's own settings are there too."""
-        return self._folder / "etc"
-
-    @property
-    def log_path(self) -> Path:
-        """Its own log, warnings and worse, over all starts."""
-        return self._folder / "trino.log"
-
-    @property
-    def pid(self) -> int | None:
-        """None where it is not running."""
-        return self._process.pid if self._process and self._process.exit_code is None else None
-
-    def __enter__(self) -> Self:
-        self.start()
-        try:
-            self.wait()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+        return self.folder / "etc"
 
     def start(self) -> None:
         """Starts it; returns before it answers: see `wait`.
@@ -141,7 +112,7 @@ class LocalTrino:
         assert self.pid is None, "Trino runs already"
         if not is_free(self.port):
             raise PortTaken(host=HOST, port=self.port)
-        (self._folder / "tmp").mkdir(exist_ok=True)
+        (self.folder / "tmp").mkdir(exist_ok=True)
         (self.configuration / "config.properties").write_text(
             _CONFIG_PROPERTIES.format(
                 host=HOST,
@@ -156,44 +127,11 @@ class LocalTrino:
             self._command(),
             log_path=self.log_path,
             # Trino looks for some of its files in `etc` of where it runs.
-            folder=self._folder,
+            folder=self.folder,
             environment={**os.environ, **self.environment},
         )
 
-    def wait(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> None:
-        """Returns when it takes queries.
-
-        Raises:
-            TrinoUnreachable: it ended, or was not ready in time; with the end of its log.
-        """
-        assert self._process is not None, "start it first"
-        deadline = time.monotonic() + timeout_seconds
-        while time.monotonic() < deadline:
-            self.check()
-            if self._is_ready():
-                return
-            time.sleep(_POLL_SECONDS)
-        raise self._failed(f"the embedded Trino was not ready within {timeout_seconds:g} s")
-
-    def check(self) -> None:
-        """Raises `TrinoUnreachable`, with the end of its log, when it has ended by itself."""
-        if self._process is not None and self._process.exit_code is not None:
-            raise self._failed(f"the embedded Trino ended with {self._process.exit_code}")
-
-    def stop(self) -> None:
-        """Ends it cleanly; kills it if that takes too long. Does nothing where it is not running."""
-        self._end(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """Ends it at once, as a crash of its machine would."""
-        self._end(signal.SIGKILL)
-
-    def _end(self, how: signal.Signals) -> None:
-        if self._process is not None:
-            self._process.end(how, _STOP_TIMEOUT_SECONDS)
-        self._process = None
-
-    def _is_ready(self) -> bool:
+    def _answers(self) -> bool:
         try:
             with urllib.request.urlopen(f"{self.url}/v1/info", timeout=_REQUEST_TIMEOUT_SECONDS) as answer:  # noqa: S310
                 return json.load(answer)["starting"] is False
@@ -205,7 +143,7 @@ class LocalTrino:
             "config": self.configuration / "config.properties",
             "log.levels-file": self.configuration / "log.properties",
             "plugin.dir": self._tree / "plugin",
-            "java.io.tmpdir": self._folder / "tmp",
+            "java.io.tmpdir": self.folder / "tmp",
         }
         return [
             str(self._java.executable),
@@ -216,8 +154,8 @@ class LocalTrino:
             *("-cp", f"{self._tree / 'lib'}/*", self._main),
         ]
 
-    def _failed(self, what_happened: str) -> TrinoUnreachable:
-        return TrinoUnreachable(url=self.url, detail=f"{what_happened}; {end_of(self.log_path)}")
+    def _failure(self, detail: str) -> TrinoUnreachable:
+        return TrinoUnreachable(url=self.url, detail=detail)
 
 
 _CONFIG_PROPERTIES = """\

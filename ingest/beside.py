@@ -48,11 +48,12 @@ class Beside:
     def _call(self, task: Callable[[], T]) -> T:
         if self._process is None or not self._process.is_alive():
             self._connection, theirs = self._context.Pipe()
-            self._process = self._context.Process(target=_serve, args=(theirs,), daemon=True)
-            self._process.start()
+            process = self._context.Process(target=_serve, args=(theirs,), daemon=True)
+            process.start()
+            self._process = process  # not before: `stop` can end only a process that was started
             theirs.close()
             if self._is_stopped:
-                self._process.terminate()
+                process.terminate()
         assert self._connection is not None
         try:
             self._connection.send(pickle.dumps(task))

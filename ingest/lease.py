@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Self, TypeGuard
 
 from thermocline.errors import OwnerLost, StorageFailed, TableHeld, first_line
 from thermocline.failpoints import failpoint, failstep
+from thermocline.iceberg.files import beside, read_file, write_file
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -266,8 +267,7 @@ class OwnerLease:
     def _read(self) -> bytes | None:
         try:
             failpoint("lease.read")
-            with self._io.new_input(self._path).open() as source:
-                return source.read()
+            return read_file(self._io, self._path)
         except FileNotFoundError:
             return None
         except Exception as error:
@@ -275,8 +275,8 @@ class OwnerLease:
             raise StorageFailed(table=self._name, detail=detail) from error
 
     def _write(self) -> None:
-        with failstep("lease.write"), self._io.new_output(self._path).create(overwrite=True) as sink:
-            sink.write(json.dumps(asdict(self._us)).encode())
+        with failstep("lease.write"):
+            write_file(self._io, self._path, json.dumps(asdict(self._us)).encode())
 
     def _held(self, found: bytes) -> TableHeld:
         holder = Holder.from_json(found) or replace(self._us, host="another machine", pid=0)
@@ -296,15 +296,14 @@ class OwnerLease:
 def holder_of(io: FileIO, location: str) -> Holder | None:
     """Who owns the table at that location, or owned it last; None where nobody says so."""
     try:
-        with io.new_input(_path_of(location)).open() as source:
-            return Holder.from_json(source.read())
+        return Holder.from_json(read_file(io, _path_of(location)))
     except Exception as error:  # noqa: BLE001  a store raises what it likes
         _logger.debug("lease not read", extra=fields(location=location, detail=str(error)))
         return None
 
 
 def _path_of(location: str) -> str:
-    return f"{location}/thermocline/owner.json"
+    return beside(location, "owner.json")
 
 
 def _is_held(seen: bytes | None) -> TypeGuard[bytes]:

@@ -13,7 +13,7 @@ from pyiceberg.serializers import FromInputFile
 from sqlalchemy.exc import SQLAlchemyError
 
 from thermocline.errors import PurgeRefused, first_line
-from thermocline.iceberg.files import place_of
+from thermocline.iceberg.files import filesystem_of, place_of
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -44,7 +44,7 @@ def check_purge(catalog: Catalog, name: str, tables: Sequence[Table]) -> None:
 
 def purge(table: Table) -> list[str]:
     """Deletes what lies in the table's rooms; where something is left."""
-    files, path = _place(table)
+    files, path = filesystem_of(table.io, table.location())
     for room in ROOMS:
         with suppress(OSError):  # what could not be deleted is found below
             files.delete_dir(f"{path}/{room}")
@@ -109,7 +109,7 @@ def _places(table: Table) -> list[str]:
 
 def _stranger(table: Table, leaving: Collection[UUID]) -> str | None:
     """Metadata in the table's rooms that is of another table."""
-    files, path = _place(table)
+    files, path = filesystem_of(table.io, table.location())
     own = {entry.metadata_file for entry in table.metadata.metadata_log} | {table.metadata_location}
     names = {
         place_of(location).rpartition("/")[2] for location in own
@@ -140,13 +140,6 @@ def _identifiers(catalog: Catalog, namespace: Identifier = ()) -> Iterator[Ident
         # Where namespaces hold no others, a service may answer with the same ones again.
         if len(inner) == len(namespace) + 1 and inner[: len(namespace)] == namespace:
             yield from _identifiers(catalog, inner)
-
-
-def _place(table: Table) -> tuple[FileSystem, str]:
-    io = table.io
-    assert isinstance(io, PyArrowFileIO)
-    scheme, netloc, path = io.parse_location(table.location(), io.properties)
-    return io.fs_by_scheme(scheme, netloc), path.rstrip("/")
 
 
 def _is_empty(files: FileSystem, path: str) -> bool:

@@ -59,7 +59,7 @@ def settle_unknown(table: Table, name: str) -> tuple[Settled, ...]:
         _logger.warning("notes of unknown commits not read", extra=fields(table=name, detail=str(error)))
     for one in done:
         _logger.info(
-            "unknown commit settled",
+            "unknown commit reconciled",
             extra=fields(
                 table=name, batch_id=one.batch_id, verdict=one.verdict.value, files_deleted=one.files_deleted
             ),
@@ -89,7 +89,9 @@ def _settle(table: Table, note: UnknownCommit) -> Settled:
         if verdict != Resolution.OPEN:
             remove_note(table.io, table.location(), note.batch_id)
     except OSError as error:  # what is left is settled the next time; it must not keep ingest from working
-        _logger.warning("unknown commit not settled", extra=fields(batch_id=note.batch_id, detail=str(error)))
+        _logger.warning(
+            "unknown commit not reconciled", extra=fields(batch_id=note.batch_id, detail=str(error))
+        )
     return Settled(note.batch_id, note.ranges, verdict, deleted)
 
 

@@ -29,6 +29,8 @@ from thermocline.errors import (
 )
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog import (
+    ACCEPTED_BYTES_MAX,
+    ACCEPTED_ENTRIES_MAX,
     ACCEPTED_PROPERTY,
     SUMMARY_ACCEPTED,
     TOMBSTONES_PROPERTY,
@@ -55,10 +57,6 @@ if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings
 
-# Every entry is copied into each metadata file of the table.
-ACCEPTED_ENTRIES_MAX = 100
-# An entry of a topic with a thousand partitions takes some 60 kB.
-ACCEPTED_BYTES_MAX = 256 << 10
 
 Gap = OffsetsGone | TombstonesGone
 Stranger = ClusterReplaced | TopicReplaced | PartitionsShrunk | SeamBeyondLog

@@ -142,7 +142,7 @@ class IngestedTable:
         elif (met := (error.host, error.pid, error.epoch)) != self._met_owner or (
             now - self._said_at >= SAID_SECONDS
         ):
-            _logger.info("standing by for the owner's end", extra=fields(**error.facts()))
+            _logger.info("standing by until the owner ends", extra=fields(**error.facts()))
             self._met_owner, self._said_at = met, now
 
     def _batch(self, owner: Owner) -> None:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from thermocline.failpoints import failstep
-from thermocline.iceberg.files import listed_folder, read_file
+from thermocline.iceberg.files import beside, listed_folder, read_file, write_file
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -33,9 +33,8 @@ class UnknownCommit:
 def write_note(io: FileIO, location: str, note: UnknownCommit) -> None:
     """Note an unknown commit. Only a warning where that fails, however it does: its files are kept."""
     try:
-        path = _path(location, note.batch_id)
-        with failstep("commit.note"), io.new_output(path).create(overwrite=True) as sink:
-            sink.write(json.dumps(asdict(note)).encode())
+        with failstep("commit.note"):
+            write_file(io, _path(location, note.batch_id), json.dumps(asdict(note)).encode())
     except Exception as error:  # noqa: BLE001  a store raises what it likes
         _logger.warning(
             "an unknown commit could not be noted", extra=fields(batch_id=note.batch_id, detail=str(error))
@@ -69,7 +68,7 @@ def remove_note(io: FileIO, location: str, batch_id: str) -> None:
 
 
 def _folder(location: str) -> str:
-    return f"{location}/thermocline/unknown"
+    return beside(location, "unknown")
 
 
 def _path(location: str, batch_id: str) -> str:

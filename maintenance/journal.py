@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from thermocline.errors import first_line
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -93,5 +94,5 @@ class Journal:
         self.add(failures=1)
         _logger.warning(
             "maintenance will try again",
-            extra=fields(what=step, error=type(error).__name__, detail=str(error).partition("\n")[0]),
+            extra=fields(what=step, error=type(error).__name__, detail=first_line(error)),
         )

@@ -19,7 +19,15 @@ from ingest.unknown import notes as unknown_notes
 from maintenance.sweep import reachable_from
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.expired import expired_snapshots, waiting_notes
-from thermocline.iceberg.files import StoredFile, delete_files, listed_folder, place_of, read_file
+from thermocline.iceberg.files import (
+    StoredFile,
+    beside,
+    delete_files,
+    listed_folder,
+    place_of,
+    read_file,
+    write_file,
+)
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -164,9 +172,8 @@ def _sightings(table: Table) -> Mapping[str, tuple[int, int]]:
 
 def _note(table: Table, orphans: Iterable[Orphan]) -> None:
     document = {"orphans": {orphan.path: (orphan.seen_ms, orphan.bytes) for orphan in orphans}}
-    with table.io.new_output(_path(table)).create(overwrite=True) as sink:
-        sink.write(zlib.compress(json.dumps(document).encode()))
+    write_file(table.io, _path(table), zlib.compress(json.dumps(document).encode()))
 
 
 def _path(table: Table) -> str:
-    return f"{table.location().rstrip('/')}/thermocline/orphans.json.zlib"
+    return beside(table.location(), "orphans.json.zlib")

@@ -122,13 +122,6 @@ class Budget:
             None if self.seconds is None else max(self.seconds - spent_seconds, 0),
         )
 
-    def less(self, task: PlannedTask) -> Budget:
-        """What is left after it."""
-        return Budget(
-            None if self.bytes is None else self.bytes - task.bytes,
-            None if self.seconds is None else self.seconds - task.cost_ms / 1000,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class PlannedTask:
@@ -413,5 +406,5 @@ def _bounded(files: Sequence[FileMeasure]) -> list[FileMeasure]:
 def _within(wanted: Sequence[PlannedTask], budget: Budget) -> Iterator[PlannedTask]:
     for task in wanted:
         if budget.allows(task):
-            budget = budget.less(task)
+            budget = budget.after(task.bytes, task.cost_ms / 1000)
             yield task

@@ -16,7 +16,7 @@ from maintenance.landing import landing
 from maintenance.planning import Waiting
 from thermocline.errors import CatalogUnreachable, CommitRejected, InternalError
 from thermocline.failpoints import failpoint
-from thermocline.iceberg.files import data_location, delete_files
+from thermocline.iceberg.files import beside, data_location, delete_files
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Rewriting:
             owner.table.io,
             owner.definition,
             data_location(owner.table),
-            f"{owner.table.location().rstrip('/')}/thermocline/moves",
+            beside(owner.table.location(), "moves"),
             task.bucket,
             files,
             self._settings.target_file_bytes,

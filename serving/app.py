@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -53,11 +52,14 @@ from serving.requests import (
 from serving.selection import Selection, Wanted
 from serving.tables import ServedTable, Tables
 from serving.worker import Worker
+from thermocline import __version__
 from thermocline.errors import (
     BadParameter,
     ChangesUnknown,
     ExtractsBusy,
+    HotBytesExceeded,
     LookupsBusy,
+    NoKey,
     NotAcceptable,
     NotReady,
     RowNotFound,
@@ -157,7 +159,7 @@ async def rows(table: str, read_after: ReadAfter = None) -> None:
     "/v1/tables/{table}/rows:batch",
     summary="The rows of several entities of {table}, at one read point",
     response_model=BatchAnswer,
-    responses=problems(LookupsBusy, *ANSWERING),
+    responses=problems(NoKey, LookupsBusy, *ANSWERING),
 )
 async def batch(worker: OfWorker, table: Table, body: BatchBody, read_after: ReadAfter = None) -> Response:
     """All entities are read at the same read point."""
@@ -182,7 +184,7 @@ async def batch(worker: OfWorker, table: Table, body: BatchBody, read_after: Rea
                 for one in FORMATS.values()
             },
         },
-        **problems(NotAcceptable, ChangesUnknown, ExtractsBusy, *ANSWERING),
+        **problems(NotAcceptable, ChangesUnknown, HotBytesExceeded, ExtractsBusy, *ANSWERING),
     },
 )
 async def extract(
@@ -286,7 +288,7 @@ async def metrics(worker: OfWorker) -> Response:
 @operations.get("/version", summary="The version of Thermocline", responses=problems())
 async def release() -> VersionAnswer:
     """Returns the version of the server that answers."""
-    return VersionAnswer(version=_version())
+    return VersionAnswer(version=__version__)
 
 
 def create_app(tables: Tables, settings: ServingSettings, io: PyArrowFileIO | None = None) -> Requests:
@@ -305,7 +307,7 @@ def create_app(tables: Tables, settings: ServingSettings, io: PyArrowFileIO | No
 
     api = FastAPIOffline(
         title="Thermocline",
-        version=_version(),
+        version=__version__,
         description=_DESCRIPTION,
         redoc_url=None,
         lifespan=lifespan,
@@ -317,7 +319,7 @@ def create_app(tables: Tables, settings: ServingSettings, io: PyArrowFileIO | No
         rows,
         summary="The rows of one entity of {table}, or one row",
         response_model=RowsAnswer,
-        responses=problems(RowNotFound, LookupsBusy, *ANSWERING),
+        responses=problems(NoKey, RowNotFound, LookupsBusy, *ANSWERING),
         route_class_override=_PlainRoute,
     )
     api.router.routes.insert(0, api.router.routes.pop())  # tried first for each request
@@ -331,10 +333,3 @@ def create_app(tables: Tables, settings: ServingSettings, io: PyArrowFileIO | No
 
 def _json(content: Any) -> Response:
     return Response(msgspec.json.encode(content), media_type=JSON)
-
-
-def _version() -> str:
-    try:
-        return version("thermocline")
-    except PackageNotFoundError:
-        return "0+unknown"

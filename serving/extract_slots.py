@@ -55,13 +55,27 @@ class ExtractSlots:
             measures.EXTRACTS.labels(table, "refused").inc()
             raise ExtractsBusy(table=table, running_max=self.running_max, waiting_max=self.waiting_max)
         with waiting:
-            async with self._line:
+            async with self._head_of_line(is_gone):
                 while not is_gone():
                     place = self._taken("running", self.running_max)
                     if place is not None:
                         return place
                     await asyncio.sleep(POLL_SECONDS)
         return None
+
+    @asynccontextmanager
+    async def _head_of_line(self, is_gone: Callable[[], bool]) -> AsyncIterator[None]:
+        """Waits for those that came before; not for a caller who has left."""
+        acquiring = asyncio.ensure_future(self._line.acquire())
+        try:
+            while not (acquiring.done() or is_gone()):
+                await asyncio.wait((acquiring,), timeout=POLL_SECONDS)
+            yield
+        finally:
+            if acquiring.done():
+                self._line.release()
+            else:
+                acquiring.cancel()
 
     def _taken(self, kind: str, count: int) -> IO[bytes] | None:
         for number in range(count):

@@ -107,7 +107,7 @@ def serve(settings: Settings, log_level: logs.Level = "info", log_json: bool = F
         if settings.serving.extract_jobs_dir is not None:
             children.append(_Child("jobs", _run_jobs, (settings, definitions, log_level, log_json)))
         try:
-            _watch(children, _url(port), SystemClock())
+            _watch(children, serving.url, SystemClock())
         finally:
             _stop(children)
     log.info("server stopped")
@@ -123,7 +123,7 @@ def load_definitions(settings: Settings) -> dict[str, LiveTable]:
         differences = table_settings.definition(name).differences(definition)
         if differences:
             log.warning(
-                "the file's definition differs from the table's, which holds: `thermocline table show NAME`",
+                "the file's definition differs from the one in use: `thermocline table show NAME`",
                 extra=fields(table=name, differences="; ".join(differences)),
             )
         definitions[name] = definition
@@ -370,12 +370,6 @@ def _bound(address: tuple[Any, ...], *options: int) -> socket.socket:
 
 def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
-
-
-def _url(reserved: socket.socket) -> str:
-    host, port = reserved.getsockname()[:2]
-    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
-    return f"http://{name}:{port}"
 
 
 def _is_ready(url: str) -> bool:

@@ -431,7 +431,7 @@ class Tailer:
             extra = fields(
                 table=self._table, code=problem.code, detail=problem.what, cause=cause, next=problem.next
             )
-            log.error("the %s; answers grow old", subject, extra=extra)
+            log.error("the %s; answers are getting older", subject, extra=extra)
         self._problem = problem
 
     def _recover(self) -> None:
@@ -444,7 +444,7 @@ class Tailer:
         if problem is not None:
             seconds = round(self._clock.monotonic() - self._problem_since, 1)
             extra = fields(table=self._table, code=problem.code, seconds=seconds)
-            log.info("reading goes on", extra=extra)
+            log.info("reading continues", extra=extra)
 
     def _state(self) -> str:
         if self._problem is not None:

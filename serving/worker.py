@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,11 +14,11 @@ from serving.cold.threads import ReadingThreads
 from serving.extract_slots import ExtractSlots
 from serving.jobs.job import State
 from serving.jobs.runner import stores
+from serving.refreshing import Refreshes
 from serving.storage import storage_named
 from thermocline.errors import LookupsBusy, ReadAfterTimeout
 from thermocline.iceberg.files import local_path
 from thermocline.process.clock import SystemClock
-from thermocline.process.logs import fields
 from thermocline.rules.read_point import (
     check_partitions,
     check_topics,
@@ -54,8 +53,6 @@ STORE_READS_MAX: Final = 4
 # would only wait longer than their callers do.
 COLD_WAITING_MAX: Final = 1_000
 
-log = logging.getLogger(__name__)
-
 
 class Worker:
     """One per API process; all methods run on the event loop, and none reads a file there."""
@@ -82,17 +79,12 @@ class Worker:
 
     async def refresh_forever(self) -> None:
         """Keeps every table at its newest snapshot. A failure is logged and tried again."""
-        failing: set[str] = set()
+        refreshes = Refreshes()
         pause_seconds = max(REFRESH_SECONDS, sum(1 for _ in self.tables) / REFRESHES_PER_SECOND)
         while True:
             for table in self.tables:
-                try:
+                with refreshes.of(table.name):
                     await self._refreshes.run(table.refresh)
-                    failing.discard(table.name)
-                except Exception:
-                    if table.name not in failing:
-                        log.exception("refresh failed", extra=fields(table=table.name))
-                    failing.add(table.name)
             self._has_refreshed.set()
             await asyncio.sleep(pause_seconds)
 

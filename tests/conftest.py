@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.jvm)
     if config.getoption("--lake"):
         _leave_out(config, items, lambda item: not _runs_on_a_lake(item))
-    # The longest first, so that two processes end at about the same time.
+    # The longest first, so that all processes end at about the same time.
     items.sort(key=lambda item: [not item.get_closest_marker(name) for name in ("trino", "jvm")])
     if not is_full():
         _leave_out(config, items, lambda item: item.get_closest_marker("full") is not None)

@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from thermocline.iceberg.catalog import ACCEPTED_PROPERTY
+from thermocline.iceberg.catalog import ACCEPTED_BYTES_MAX, ACCEPTED_ENTRIES_MAX, ACCEPTED_PROPERTY
 from thermocline.rules.definition import PROVENANCE
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from thermocline.iceberg.lineage import Link
 
-# The table keeps so many accepted losses, and so many bytes of them: beyond, old ones may have been dropped,
-# and with them how far a log was read that is not the table's any more.
-_ACCEPTED_ENTRIES_MAX: Final = 100
-_ACCEPTED_BYTES_MAX: Final = 192 << 10
+# From here on, an entry may have been dropped to make room for one of the largest.
+_FULL_BYTES: Final = ACCEPTED_BYTES_MAX - (64 << 10)
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -96,7 +94,7 @@ def _farthest(links: Sequence[Link], properties: Mapping[str, str | None]) -> Se
     text = properties.get(ACCEPTED_PROPERTY) or "[]"
     try:
         entries = json.loads(text)
-        if len(entries) >= _ACCEPTED_ENTRIES_MAX or len(text) > _ACCEPTED_BYTES_MAX:
+        if len(entries) >= ACCEPTED_ENTRIES_MAX or len(text) > _FULL_BYTES:
             return None
         farthest = Seam()
         for entry in entries:

@@ -190,7 +190,7 @@ def _format_version(format_version: int, version: str) -> Iterator[ViewCheck]:
         yield ViewCheck(
             "format_version",
             f"3: Trino {version} can't read its deletes, queries fail with `Unexpected PUFFIN file format`",
-            f"Trino {READS_FORMAT_3_FROM} or newer; or a table that is made anew with format_version = 2",
+            f"Trino {READS_FORMAT_3_FROM} or newer; or create the table again with format_version = 2",
         )
 
 
@@ -207,7 +207,7 @@ def check_views(
         words = one.problem or f"as of the newest snapshot, of {iso_time(state.timestamp_ms)}"
         fix = f"thermocline views publish {name}" if one.problem else ""
         if one.is_withdrawn:
-            fix += "      (once the log is mended, as above)"
+            fix += "      (after fixing the log, as shown above)"
         yield ViewCheck(f"view {one.view}", f"{words}{of}", fix)
 
 

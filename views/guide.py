@@ -32,38 +32,39 @@ _SERVER = "| `catalog/{server}.properties` | the endpoint of `serve`; needs the 
 _TEXT = """\
 # Files for Trino
 
-Written by `thermocline views config`; writing again replaces them. They belong into Trino's `etc`, on every
-node, by the same names. Trino reads catalogs, table descriptions and client settings when it starts: a new
-topic needs a restart. Rights, groups and session properties count on the coordinator alone.
+Written by `thermocline views config`; running it again replaces them. Copy them to Trino's `etc` on every
+node, under the same names. Trino reads catalogs, table descriptions and client settings only when it starts,
+so restart it after adding a topic. Access rules, resource groups and session properties matter only on the
+coordinator.
 
 | file | what it does |
 | --- | --- |
 | `catalog/{lake}.properties` | the Iceberg catalog, as `[catalog]` of `thermocline.toml` has it |
 | `catalog/{kafka}.properties`, `kafka/*.json` | the Kafka catalog: a table for each topic, with text |
 {server}\
-| `kafka-client.properties` | security, and what makes scans quick; paths in it must be there on every node |
+| `kafka-client.properties` | security, and fast scans; the files that it names must exist on every node |
 | `access-control.*` | who may do what; merge it into your rules if you have some |
 | `resource-groups.*` | how many queries run at once: an example |
 | `session-property-config.*` | limits for analysts, and a join for clients with the tag `{tag}`: examples |
 
 Trino 480 or newer for tables of format version 3; 476 reads those of version 2. The plugins are `iceberg`,
 `kafka`, `resource-group-managers` and `session-property-managers`, which every distribution has. For a
-catalog in SQLite, the file `sqlite-jdbc` must stand in `plugin/iceberg`, on a Trino of one node. For a store
-in S3 whose region the settings do not say, Trino starts only where `AWS_REGION` says it.
+catalog in SQLite, put the `sqlite-jdbc` jar into `plugin/iceberg`, and use a single node. If the files are in
+S3 and the settings do not name the region, set `AWS_REGION`; otherwise Trino does not start.
 
 ## Rights
 
 - `{publisher}` publishes the views, which run with its rights: it may read the tables and the topics and own
-  views beside the tables. Trino must know who it is: without authentication anybody can call himself so.
-- Everybody else may read the views, and nothing else: neither the tables nor Kafka. Whoever may read a
-  table itself sees past a row filter of its views.
+  views beside the tables. Trino must authenticate users: otherwise, anybody can claim to be this user.
+- Everybody else may read the views, and nothing else: neither the tables nor Kafka. Anyone who may read
+  the table itself can bypass the row filter of its views.
 - In Kafka, the principal of Trino needs DESCRIBE, READ and DESCRIBE_CONFIGS on the topics. A quota
   (`consumer_byte_rate`) on it bounds what analysts can ask of the brokers.
 
 ## Secrets
 
-No file here holds one. Set these variables for Trino, on every node, to what `thermocline.toml` gets from
-its own; in the one for `sasl.password` a `"` or `\\` needs a `\\` before it.
+These files contain no secrets. On every node, set these variables for Trino, to the values that
+`thermocline.toml` uses. In the one for `sasl.password`, put a `\\` before each `"` and `\\`.
 
 {secrets}
 
@@ -73,7 +74,7 @@ its own; in the one for `sasl.password` a `"` or `\\` needs a `\\` before it.
 
 ## Topics
 
-A topic that does not exist is a table without rows, and Trino does not say so.
+Trino shows a topic that does not exist as an empty table, without an error.
 
 {topics}
 """

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.io import load_file_io
-from pyiceberg.io.pyarrow import PyArrowFileIO
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from thermocline.errors import CatalogUnreachable, first_line
+from thermocline.iceberg.files import filesystem_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -140,7 +140,4 @@ def _uuid_of(files: FileSystem, path: str) -> str:
 
 
 def _place(catalog: SqlCatalog, location: str) -> tuple[FileSystem, str]:
-    io = load_file_io(catalog.properties, location)
-    assert isinstance(io, PyArrowFileIO)
-    scheme, netloc, path = io.parse_location(location, io.properties)
-    return io.fs_by_scheme(scheme, netloc), path.rstrip("/")
+    return filesystem_of(load_file_io(catalog.properties, location), location)

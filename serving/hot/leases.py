@@ -115,6 +115,8 @@ class ReaderLease:
         except FileNotFoundError:  # the process slept for longer than the timeout
             with suppress(OSError):
                 self._write(self._terms)
+        except OSError:  # the disk fails: the next beat may succeed, and none would come without it
+            return
 
     def wait_for_release(self, seconds: float) -> bool:
         """Whether it was released before so many seconds were over."""

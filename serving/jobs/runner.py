@@ -19,6 +19,7 @@ from serving.encode import encoded
 from serving.hot.disk import try_lock
 from serving.jobs.job import Job, JobFile, Manifest, State
 from serving.jobs.store import JobStore
+from serving.refreshing import Refreshes
 from serving.storage import STORAGE_ERRORS, storage_failed
 from thermocline.errors import NotReady, StateDirUnusable, ThermoclineError
 from thermocline.process.clock import SystemClock
@@ -246,10 +247,9 @@ def _held(root: Path) -> IO[bytes]:
 
 
 def _refresh(tables: Tables, stop: threading.Event) -> None:
+    refreshes = Refreshes()
     while not stop.is_set():
         for table in tables:
-            try:
+            with refreshes.of(table.name):
                 table.refresh()
-            except Exception:
-                log.exception("refresh failed", extra=fields(table=table.name))
         stop.wait(REFRESH_SECONDS)

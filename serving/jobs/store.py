@@ -205,7 +205,7 @@ class JobStore:
         """Puts a new job's folder in its place; False where another one has come first."""
         new = self._root / f"{_NEW}{uuid4().hex}"
         new.mkdir(parents=True)
-        (new / JOB).write_bytes(msgspec.json.encode(job))
+        replace_file(new / JOB, msgspec.json.encode(job))
         try:
             new.rename(self._folder(job.id))
         except OSError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import threading
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from serving.layout import HOT, SERVER_NAME
+from serving.refreshing import Refreshes
 from serving.tables import ServedTable, open_tables
 from serving.trino.endpoint import Endpoint
 from serving.trino.listener import Listener, tls_of
@@ -20,7 +20,6 @@ from serving.trino.pins import Pins
 from serving.trino.snapshots import NamedSnapshot, NamedSnapshots
 from thermocline.errors import LiveViewRefused, NotReady
 from thermocline.process.clock import SystemClock
-from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,8 +33,6 @@ __all__ = ["TrinoTable", "run_endpoint"]
 
 REFRESH_SECONDS: Final = 0.1
 """As API workers look for new snapshots."""
-
-log = logging.getLogger(__name__)
 
 
 class TrinoTable:
@@ -95,21 +92,11 @@ def run_endpoint(
     endpoint = Endpoint(tables, peers_of(serving.trino, own_name(serving.state_dir)))
     with Listener(bound, endpoint.reply, tls_of(serving.trino)) as listener:
         threading.Thread(target=listener.serve_forever, name="trino", daemon=True).start()
-        failing: set[str] = set()
+        refreshes = Refreshes()
         while not stop.wait(REFRESH_SECONDS):
             for table in tables:
-                _refresh(table, failing)
+                with refreshes.of(table.name):
+                    table.refresh()
         listener.shutdown()
     for table in tables:
         table.close()
-
-
-def _refresh(table: TrinoTable, failing: set[str]) -> None:
-    """A failure is logged once and tried again."""
-    try:
-        table.refresh()
-        failing.discard(table.name)
-    except Exception:
-        if table.name not in failing:
-            log.exception("refresh failed", extra=fields(table=table.name))
-        failing.add(table.name)

@@ -7,8 +7,6 @@ So of a condition only values of the leading key columns count, which make few r
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
-from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -18,12 +16,13 @@ import pyarrow.compute as pc
 
 from serving.hot.scan import ABSENT_NAMES, PAYLOAD
 from serving.trino.blocks import as_served, value_in
+from serving.where.key_range import PREFIXES_MAX, KeyRange
 from thermocline.rules.column_types import Kind
 from thermocline.rules.decode import unpack_arrays
 from thermocline.rules.definition import KEY, TOMBSTONE
 from thermocline.rules.fold import absent_columns
 from thermocline.rules.hot_columns import DELETED, HIDDEN, hot_columns, kept_columns
-from thermocline.rules.keys import bucket_of, decode_arrays, encode_one
+from thermocline.rules.keys import decode_arrays
 
 if TYPE_CHECKING:
     from serving.hot.record import HotRow
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Part", "Scan", "columns_of", "parts", "rows_of", "scan_of"]
 
-PREFIXES_MAX: Final = 1_000
-"""Each is looked for in every generation, in tens of microseconds; above it whole buckets are read."""
 PARTS_MAX: Final = 4
 """Splits of a whole scan: they only let Trino ask for the next rows while it works on the last ones."""
 _EXACTLY: Final = 2
@@ -74,10 +71,10 @@ def parts(definition: LiveTable, domains: Mapping[bytes, Any], parts_max: int) -
         for one in hot_columns(definition)
         if one.takes_conditions and one.column.name in definition.key
     }
-    prefixes = _prefixes(definition, fixed)
-    buckets = _buckets(definition, fixed)
-    if prefixes is not None and len(buckets) * len(prefixes) <= PREFIXES_MAX:
-        return [Part(tuple(buckets), prefixes)]
+    keys = KeyRange.of_columns(definition, fixed)
+    buckets = [bucket for bucket in range(definition.buckets) if keys.has_bucket(bucket)]
+    if keys.prefixes is not None and len(buckets) * len(keys.prefixes) <= PREFIXES_MAX:
+        return [Part(tuple(buckets), keys.prefixes)]
     count = max(1, min(PARTS_MAX, parts_max, len(buckets)))
     return [Part(tuple(int(one) for one in some)) for some in np.array_split(buckets, count)]
 
@@ -153,23 +150,6 @@ def _payload_values(
     places = np.cumsum(is_live.to_numpy(zero_copy_only=False)) - 1
     taken = pc.if_else(is_live, pa.array(places, pa.int64()), None)
     return {name: values.take(taken) for name, values in unpacked.items()}
-
-
-def _prefixes(definition: LiveTable, fixed: Mapping[str, Sequence[Any] | None]) -> tuple[bytes, ...] | None:
-    leading: list[Sequence[Any]] = []
-    for column in definition.key_columns:
-        values = fixed.get(column.name)
-        if values is None or prod(map(len, leading)) * len(values) > PREFIXES_MAX:
-            break
-        leading.append(values)
-    return tuple(encode_one(definition, values) for values in product(*leading)) if leading else None
-
-
-def _buckets(definition: LiveTable, fixed: Mapping[str, Sequence[Any] | None]) -> list[int]:
-    values = fixed.get(definition.bucket_column.name)
-    if values is None:
-        return list(range(definition.buckets))
-    return sorted({bucket_of(definition, value) for value in values})
 
 
 def _values(domain: Mapping[int, Any] | None, kind: Kind) -> list[Any] | None:

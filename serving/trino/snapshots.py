@@ -66,12 +66,12 @@ class NamedSnapshots:
         self._replaced_at: dict[int, float] = {}
         self._lease: ReaderLease | None = None
         self._leased: int | None = None
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
 
     def add(self, newest: NamedSnapshot) -> None:
         """Takes the snapshot that is the newest now, and lets go of those that were replaced long ago."""
         now = self._clock.monotonic()
-        with self._changed:
+        with self._lock:
             for snapshot_id in self._known:
                 if snapshot_id != newest.snapshot_id:
                     self._replaced_at.setdefault(snapshot_id, now)
@@ -81,7 +81,6 @@ class NamedSnapshots:
                 if now - at > GRACE_SECONDS:
                     del self._known[snapshot_id], self._replaced_at[snapshot_id]
             oldest = next(iter(self._known.values()))
-            self._changed.notify_all()
         if self._leased != oldest.snapshot_id:
             self._hold(oldest)
             self._leased = oldest.snapshot_id
@@ -122,7 +121,7 @@ class NamedSnapshots:
 
     def newest(self) -> NamedSnapshot | None:
         """The last one that was added."""
-        with self._changed:
+        with self._lock:
             current = [one for one in self._known if one not in self._replaced_at]
             return self._known[current[-1]] if current else None
 

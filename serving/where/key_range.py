@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable
 
 PREFIXES_MAX: Final = 1_000
-"""Each is looked for in each file's index, in microseconds; a condition that leaves more narrows less."""
+"""Each is looked for in each file's index, in microseconds, or in every generation, in tens of them. A
+condition that leaves more narrows less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,11 @@ class KeyRange:
     @classmethod
     def of(cls, definition: LiveTable, predicate: Predicate | None) -> KeyRange:
         """What is left by a condition, or a little more."""
-        fixed = dict(_fixed(predicate)) if predicate is not None else {}
+        return cls.of_columns(definition, dict(_fixed(predicate)) if predicate is not None else {})
+
+    @classmethod
+    def of_columns(cls, definition: LiveTable, fixed: Mapping[str, Sequence[Any] | None]) -> KeyRange:
+        """What is left where columns have one of these values each, or any value: no values, or None."""
         values = fixed.get(definition.bucket_column.name)
         buckets = None if values is None else frozenset(bucket_of(definition, value) for value in values)
         return cls(buckets, _prefixes(definition, fixed))
@@ -62,7 +67,7 @@ def _fixed(predicate: Predicate) -> Iterator[tuple[str, Sequence[Any]]]:
             yield column.name, tuple(dict.fromkeys(value.of for value in values))
 
 
-def _prefixes(definition: LiveTable, fixed: dict[str, Sequence[Any]]) -> tuple[bytes, ...] | None:
+def _prefixes(definition: LiveTable, fixed: Mapping[str, Sequence[Any] | None]) -> tuple[bytes, ...] | None:
     leading: list[Sequence[Any]] = []
     for column in definition.key_columns:
         values = fixed.get(column.name)

@@ -15,7 +15,7 @@ from tests.torture import takeover
 from thermocline.errors import OwnerLost
 
 NAMES = ("left", "right")
-STANDING_BY = "standing by for the owner's end"
+STANDING_BY = "standing by until the owner ends"
 TAKING_OVER = "the owner has ended; taking over"
 
 

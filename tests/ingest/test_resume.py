@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from ingest.resume import (
-    ACCEPTED_BYTES_MAX,
-    ACCEPTED_ENTRIES_MAX,
     _changed,
     _check_facts,
     _in_question,
@@ -27,7 +25,13 @@ from thermocline.errors import (
     TombstonesGone,
     TopicReplaced,
 )
-from thermocline.iceberg.catalog import ACCEPTED_PROPERTY, load_table, open_catalog
+from thermocline.iceberg.catalog import (
+    ACCEPTED_BYTES_MAX,
+    ACCEPTED_ENTRIES_MAX,
+    ACCEPTED_PROPERTY,
+    load_table,
+    open_catalog,
+)
 from thermocline.process.clock import SystemClock
 from thermocline.rules.seam import Seam
 

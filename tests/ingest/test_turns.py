@@ -182,7 +182,7 @@ def test_a_table_that_another_process_owns_is_waited_for_by_a_standby_alone(
     Turns([table], clock).follow(Stop(clock, clock.monotonic() + 30))
     said = [record.message for record in caplog.records]
     if is_standby:
-        assert said == ["standing by for the owner's end"] * 2 + ["the owner has ended; taking over"]
+        assert said == ["standing by until the owner ends"] * 2 + ["the owner has ended; taking over"]
         assert looks == ["again"] * 3
         assert calls.count("a") > 1
     else:

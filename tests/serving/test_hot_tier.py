@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from serving.hot import environment, manifest, tier, view
+from serving.hot import disk, environment, manifest, tier, view
 from serving.hot import pinned as pinned_module
 from serving.hot.leases import TIMEOUT_SECONDS, ReaderLease
 from serving.hot.pinned import hold
@@ -285,6 +286,25 @@ def test_a_lease_that_is_not_touched_times_out_by_the_tailers_own_clock(world: W
     assert world.tier.start == START
     world.tend_after(2.0, world.tier.end)
     assert world.tier.start == world.tier.end
+
+
+def test_a_lease_outlives_a_disk_that_fails_now_and_then(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = ReaderLease.of_reader(world.folder, 1, START)
+    touch, leases = disk.touch, lease.path.parent
+    before = dict(disk.stamps(leases))[lease.path]
+
+    def fail(_: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(disk, "touch", fail)
+    lease.beat()
+    assert dict(disk.stamps(leases))[lease.path] == before
+    monkeypatch.setattr(disk, "touch", touch)
+    lease.beat()
+    assert dict(disk.stamps(leases))[lease.path] != before
+    lease.release()
 
 
 def test_more_than_eight_generations_are_merged(world: World) -> None:

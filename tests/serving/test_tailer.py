@@ -202,8 +202,8 @@ def test_an_outage_and_its_end_are_logged_once_each(
         setattr(world.kafka, how, False)
         world.wait_for(lambda status: status.get("problem") is None)
         said = [record.getMessage() for record in caplog.records if record.levelno != logging.DEBUG]
-        assert said.count("the log cannot be read; answers grow old") == number
-        assert said.count("reading goes on") == number
+        assert said.count("the log cannot be read; answers are getting older") == number
+        assert said.count("reading continues") == number
 
 
 def test_it_reads_what_comes_and_counts_what_is_bad(world: World) -> None:

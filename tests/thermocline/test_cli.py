@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import json
 import logging
 import os
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import tomllib
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,7 +31,7 @@ from pyiceberg.types import IntegerType, NestedField
 from serving.selection import Wanted
 from thermocline import cli
 from thermocline.cli.answered import answered
-from thermocline.cli.entry import all_commands
+from thermocline.cli.entry import PARTS, all_commands
 from thermocline.cli.status import _exit_code, _lag
 from thermocline.cli.stopping import stop_event
 from thermocline.errors import ExitCode, KafkaUnreachable, TableHeld, all_errors
@@ -441,7 +443,7 @@ def test_status_says_what_it_can_where_one_source_is_away(
 ) -> None:
     code, out, _ = call("status")
     assert code == 3
-    assert "away [kafka-unreachable] refused" in out
+    assert "unavailable [kafka-unreachable] refused" in out
     assert "[foreign-snapshot]" in out
 
 
@@ -695,6 +697,38 @@ def test_an_ending_of_no_format_is_refused_before_anything_is_read(
         printed = shlex.split(error["next"].partition("      (")[0])
         assert printed == ["thermocline", "--config", str(config), *arguments]
         assert not path.exists()
+
+
+def test_an_output_that_can_not_be_a_file_is_refused_before_anything_is_read(
+    call: Call, serving: Any, tmp_path: Path
+) -> None:
+    serving.extract = lambda *_: pytest.fail("it is read")
+    for path, problem in ((tmp_path, "is a folder"), (tmp_path / "no" / "rows.csv", "does not exist")):
+        code, out, err = call("extract", "profiles", "-o", str(path), "--format", "csv")
+        assert (code, out) == (2, "")
+        assert problem in err
+
+
+def test_a_full_disk_is_no_bug_of_ours(call: Call, serving: Any, tmp_path: Path) -> None:
+    def fail(*_: object) -> ReadPoint:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    serving.extract = fail
+    code, _, err = call("extract", "profiles", "-o", str(tmp_path / "rows.arrow"))
+    assert (code, "No space left on device" in err) == (2, True)
+    assert not list(tmp_path.glob("*rows*"))
+
+
+def test_every_package_of_an_optional_part_is_known_by_its_part() -> None:
+    """So that a command which lacks one says what to install."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    optional = project["optional-dependencies"]
+    required = {
+        re.split(r"[\[=>]", line)[0].replace("-", "_"): part
+        for part in optional.keys() - {"dev"}
+        for line in optional[part]
+    }
+    assert required | {"py4j": "ingest"} == PARTS  # which comes with PySpark
 
 
 def test_an_extract_that_fails_leaves_the_old_file_and_no_other(

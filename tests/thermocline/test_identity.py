@@ -11,7 +11,7 @@ import pytest
 
 from thermocline.errors import ClusterReplaced, ReadPointGone, TombstonesGone, TopicCompacted, TopicReplaced
 from thermocline.iceberg.catalog import SnapshotState
-from thermocline.kafka.log import UNKNOWN_CONFIG, TopicConfig, TopicFacts, TopicRetention
+from thermocline.kafka.log import TopicConfig, TopicFacts, TopicRetention, config_of
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.identity import (
     KEPT_MS_MIN,
@@ -275,7 +275,7 @@ def test_not_longer_behind_than_they_live_nothing_waiting_or_no_compaction_go_on
 
 
 def test_a_topic_whose_configuration_may_not_be_seen_counts_as_compacted() -> None:
-    assert stop_of(Answers(config=UNKNOWN_CONFIG), LATE) is not None
+    assert stop_of(Answers(config=config_of({})), LATE) is not None
 
 
 def test_a_watermark_counts_only_where_the_broker_sets_the_times() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from tests.manual_clock import ManualClock
-from thermocline.kafka.log import UNKNOWN_CONFIG, TopicConfig, config_of
+from thermocline.kafka.log import TopicConfig, config_of
 from thermocline.kafka.tail import SILENCE_SECONDS_MAX, Tail
 from thermocline.rules.seam import Seam
 
 
 def test_what_a_broker_leaves_out_is_taken_for_the_most_careful_reading() -> None:
-    assert config_of({}) == config_of({"cleanup.policy": None}) == UNKNOWN_CONFIG
+    careful = TopicConfig(is_compacted=True, delete_retention_ms=86_400_000, is_log_append_time=False)
+    assert config_of({}) == config_of({"cleanup.policy": None}) == careful
     assert config_of({"cleanup.policy": "delete", "delete.retention.ms": "5"}) == TopicConfig(
         is_compacted=False, delete_retention_ms=5, is_log_append_time=False
     )

@@ -142,6 +142,16 @@ def test_an_unknown_name_in_the_file_is_a_problem_with_the_closest_one(
     )
 
 
+@pytest.mark.parametrize("section", sorted({*Settings.model_fields, "serving.trino"} - {"tables"}))
+def test_an_unknown_name_is_found_in_every_section(
+    problems_of: Callable[..., tuple[str, ...]], section: str
+) -> None:
+    """Those of `PARTS` are in the file already."""
+    line = "nowhere = 1"
+    found = problems_of(**{section: line}) if section in PARTS else problems_of(f"[{section}]\n{line}\n")
+    assert found == (f"{section}.nowhere: unknown name",)
+
+
 @pytest.mark.parametrize(
     ("variable", "closest"),
     [

@@ -18,7 +18,9 @@ def demo(  # noqa: PLR0913, PLR0917  (a command has as many options)
     users: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=1, help="Number of users that the rows belong to. Default: one for ten rows."
+            metavar="N",
+            min=1,
+            help="Number of users that the rows belong to. Default: one for every ten rows.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Random seed of the traffic.")] = 1,
@@ -33,7 +35,7 @@ def demo(  # noqa: PLR0913, PLR0917  (a command has as many options)
     keep: Annotated[bool, typer.Option("--keep", help="Keep everything running until Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Run everything here, generate traffic, and verify the results."""
+    """Run Thermocline with Kafka, Spark and Iceberg here, generate traffic, and verify the results."""
     if with_trino:
         # Before anything starts: its client is an optional package.
         import views.trino_client  # noqa: F401

@@ -44,15 +44,16 @@ READER_GONE: Final = 141  # and for one whose output nobody reads any more
 TRACEBACK_VARIABLE: Final = "THERMOCLINE_TRACEBACK"
 # The optional part of the installation that a package comes with.
 PARTS: Final = {
-    "py4j": "ingest",
-    "pyspark": "ingest",
-    "duckdb": "serving",
-    "fastapi": "serving",
-    "httpx": "serving",
-    "lmdb": "serving",
-    "prompt_toolkit": "serving",
+    **dict.fromkeys(("pandas", "py4j", "pyspark"), "ingest"),
+    "psycopg": "postgres",
+    **dict.fromkeys(
+        (
+            *("duckdb", "fastapi", "fastapi_offline", "httptools", "lmdb", "prompt_toolkit", "sqlglot"),
+            *("uvicorn", "uvloop", "zstandard"),
+        ),
+        "serving",
+    ),
     "trino": "views",
-    "uvicorn": "serving",
 }
 
 log = logging.getLogger(__name__)

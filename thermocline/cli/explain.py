@@ -18,7 +18,7 @@ def explain(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain an error code, or list all codes.
+    """Explain an error code or a difference that `verify` found, or list all error codes.
 
     Says what happened, what state the data is in, and what to do next.
     """
@@ -35,7 +35,7 @@ def explain(
             return
         known = did_you_mean(code, all_errors()) or "; thermocline explain lists them"
         raise BadParameter(name="CODE", problem=f'"{code}" is not an error code{known}')
-    retry = "passes by itself: try again" if found.retryable else "does not pass by itself"
+    retry = "can go away by itself: try again" if found.retryable else "does not go away by itself"
     head = f"{found.code}   exit code {int(found.exit_code)}, HTTP status {found.http_status}, {retry}"
     show(_document(found), Text(f"{head}\n\n{found.page()}"), as_json)
 

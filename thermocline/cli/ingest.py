@@ -212,7 +212,7 @@ def rebase(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Resume after a replaced topic or cluster, or a rollback.
+    """Resume after a topic or cluster was replaced, or after others rolled back or changed the table.
 
     Also resumes after the log was truncated. Needs the facts that the error printed.
     """

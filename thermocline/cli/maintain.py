@@ -46,7 +46,10 @@ _OUTCOMES = {
     ExitCode.NOTHING_TO_DO: "nothing to do",
 }
 
-app = typer.Typer(help="Keep a table fast to read: compact, expire, clean up.", no_args_is_help=True)
+app = typer.Typer(
+    help="Keep a table fast to read: rewrite files, expire snapshots, delete what nothing needs.",
+    no_args_is_help=True,
+)
 
 
 @app.command()
@@ -66,7 +69,8 @@ def run(
 ) -> int:
     """Do all worthwhile maintenance once, then exit (for cron).
 
-    `ingest run` maintains its table by itself.
+    `ingest run` maintains its tables by itself, and must not run at the same time. Exit codes: 0 if all is
+    done, 10 if there was nothing to do, 20 if something is left to do, 30 if another process owns the table.
     """
     session = session_of(context)
     settings = session.settings()

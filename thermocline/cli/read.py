@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 
@@ -267,15 +267,20 @@ def file_or_stdout(output: Path | None) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
+    if not output.parent.is_dir():
+        raise BadParameter(name="-o", problem=f"the folder {output.parent} does not exist")
+    if output.is_dir():
+        raise BadParameter(name="-o", problem=f"{output} is a folder; name a file in it")
     partial = output.with_name(f".{output.name}.partial")
     try:
         with partial.open("wb") as sink:
             yield sink
         partial.replace(output)
-    except FileNotFoundError as error:
-        raise BadParameter(name="-o", problem=f"the folder {output.parent} does not exist") from error
+    except OSError as error:  # of this file: whatever is read raises errors of ours
+        raise BadParameter(name="-o", problem=f"{output}: {error.strerror or error}") from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
 
 
 @contextmanager

@@ -57,7 +57,6 @@ OWNER_FACTS: Final = (
     "stopped_by",
     "stopped_because",
 )
-LISTENING_ON_ALL: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 -- to be asked, not listened on
 
 
 class StatusSource(StrEnum):
@@ -156,8 +155,8 @@ def _silent(settings: Settings, source: StatusSource) -> tuple[None, dict[str, A
         StatusSource.CATALOG: (CatalogUnreachable(uri=uri, detail=detail), uri),
         StatusSource.TRINO: (TrinoUnreachable(url=settings.views.url, detail=detail), settings.views.url),
         StatusSource.SERVER: (
-            ServerUnreachable(url=_url_of(settings.serving), detail=detail),
-            _url_of(settings.serving),
+            ServerUnreachable(url=settings.serving.url, detail=detail),
+            settings.serving.url,
         ),
     }[source]
     return None, {"at": at, "error": error_document(error)}
@@ -183,17 +182,13 @@ def _ask_catalog(
 
 
 def _ask_server(serving: ServingSettings) -> dict[str, Any]:
-    url = _url_of(serving)
+    url = serving.url
     try:
         with urllib.request.urlopen(f"{url}/status", timeout=SERVER_TIMEOUT_SECONDS) as response:  # noqa: S310
             return {"at": url, "status": json.loads(response.read(ANSWER_BYTES_MAX))}
     except (OSError, ValueError, http.client.HTTPException) as error:
         detail = str(getattr(error, "reason", error))  # urllib wraps what happened
         return {"at": url, "error": error_document(ServerUnreachable(url=url, detail=detail))}
-
-
-def _url_of(serving: ServingSettings) -> str:
-    return f"http://{LISTENING_ON_ALL.get(serving.host, serving.host)}:{serving.port}"
 
 
 def _look(
@@ -300,7 +295,9 @@ def _served(server: dict[str, Any]) -> Iterator[tuple[object, ...]]:
 
 def _source(source: dict[str, Any]) -> str:
     if "error" in source:
-        return f"away [{source['error']['code']}] {source['error']['cause'] or source['error']['what']}"
+        return (
+            f"unavailable [{source['error']['code']}] {source['error']['cause'] or source['error']['what']}"
+        )
     if "cluster_id" in source:
         return f"answers, cluster {source['cluster_id']}"
     if "version" in source:

@@ -39,7 +39,7 @@ def create(context: typer.Context, name: TableName, as_json: AsJson = False) -> 
     begins = "\n".join(
         f"  {topic}/{partition} from offset {at:,}" for topic, partition, at in state.seam.items()
     )
-    text = f"created {identifier}, to be read\n{begins}\nnext: {command(f'ingest run {name}')}"
+    text = f"created {identifier}; ingest will read\n{begins}\nnext: {command(f'ingest run {name}')}"
     show(document, Text(text), as_json)
 
 
@@ -73,7 +73,7 @@ def alter(
         "files_to_rewrite": altered.files_to_rewrite,
     }
     if not altered.changes:
-        show(document, Text(f"{name}: nothing to do, the table says what the file says"), as_json)
+        show(document, Text(f"{name}: nothing to do: the table already matches the file"), as_json)
         return ExitCode.NOTHING_TO_DO
     lines = "\n".join(f"  {change}" for change in altered.changes)
     after = (

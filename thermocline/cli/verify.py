@@ -148,7 +148,7 @@ def _described(report: Report, seed: int) -> Iterator[RenderableType]:
             words += f"; {counted(unjudged, 'key')} could not be judged"
         yield Text(f"{report.table}: {words}", style="bold green" if report.is_complete else "bold yellow")
     else:
-        yield Text("\nwhat a kind of difference is: " + command("explain CODE"), style="dim")
+        yield Text("\nto see what a difference means: " + command("explain CODE"), style="dim")
         yield Text(f"{report.table}: {counted(report.counts.total(), 'difference')}", style="bold red")
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # A word for every view that reads the table's newest snapshot.
 ViewMode = StrEnum("ViewMode", ["live", "live_by_key", "cold"])
 
-app = typer.Typer(help="Manage a table's live views in Trino.", no_args_is_help=True)
+app = typer.Typer(help="Manage a table's views in Trino.", no_args_is_help=True)
 
 
 @app.command("config")
@@ -203,7 +203,7 @@ def check(context: typer.Context, name: TableName, as_json: AsJson = False) -> i
         if all(one.is_good for one in findings)
         else ExitCode.BAD_ANSWER
     )
-    rows = [(one.subject, one.found, "ok" if one.is_good else "mend") for one in findings]
+    rows = [(one.subject, one.found, "ok" if one.is_good else "fix") for one in findings]
     fixes = [line for one in findings if one.fix for line in (f"{one.subject}:", f"  {as_typed(one.fix)}")]
     document = {
         "table": name,

@@ -40,7 +40,7 @@ class ConfigInvalid(Listing, ConfigurationError):
     precedence over the file.
 
     A table's definition says what a row is: columns and their types, the key, and the entity that services
-    look up by. Key columns must be declared, and can't be double, boolean, decimal or timestamptz. The entity
+    look up by. Key columns must be declared, and must be int, long, string, date, uuid or binary. The entity
     is the leading part of the key. Names that begin with "_" are reserved. Names that begin with "$" are
     refused when a table is created or a column is added, since Trino's hidden columns have such names; a
     table that already has such a column is still read and written.

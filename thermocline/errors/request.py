@@ -228,7 +228,8 @@ class NotReady(RequestError):
     until then, its answers would be old. It also refuses if its hot data doesn't reach back to the snapshot's
     seam, since the answer would have a gap.
 
-    Ask again in a moment. GET /readyz says when the server is ready, GET /status how far it is.
+    Ask again in a moment. GET /readyz says when the server is ready, and GET /status how much it still has to
+    read.
     """
 
     code = "not-ready"

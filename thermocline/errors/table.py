@@ -211,8 +211,9 @@ class OwnerLost(TableError):
     it starts; from then on, commits with an older epoch are impossible.
 
     Nothing of this process's last batch is in the table; the new owner reads the same records. This happens
-    to a process that was frozen for longer than its lease (`ingest.lease_seconds`). If you run two on
-    purpose, keep one: `thermocline ingest run` refuses to start while another one lives, and says which.
+    to a process that was frozen for longer than its lease (`ingest.lease_seconds`). To have a second process
+    take over, start it with `--standby`; without that, `thermocline ingest run` ends while another process
+    owns the table, and says which.
     """
 
     code = "owner-lost"

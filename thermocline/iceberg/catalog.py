@@ -14,7 +14,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTErr
 from pyiceberg.table.snapshots import ancestors_of
 from sqlalchemy.exc import SQLAlchemyError
 
-from thermocline.errors import CatalogUnreachable, ForeignSnapshot, TableMissing
+from thermocline.errors import CatalogUnreachable, ForeignSnapshot, TableMissing, first_line
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog_properties import pyiceberg_properties, sqlite_path
 from thermocline.rules.definition import LiveTable
@@ -33,6 +33,11 @@ SEAM_PROPERTY = "thermocline.seam"
 BATCH_PROPERTY = "thermocline.batch-id"
 ACCEPTED_PROPERTY = "thermocline.accepted"
 TOMBSTONES_PROPERTY = "thermocline.tombstones-since-ms"  # JSON, by topic
+
+# Of `ACCEPTED_PROPERTY`, which is copied into each metadata file; beyond, the oldest entries are dropped.
+# One of a topic with a thousand partitions takes some 60 kB.
+ACCEPTED_ENTRIES_MAX = 100
+ACCEPTED_BYTES_MAX = 256 << 10
 
 # Snapshot summary fields.
 SUMMARY_SEAM = "thermocline.seam"
@@ -269,4 +274,4 @@ def _snapshot_id(table: Table) -> int:
 
 
 def _unreachable(uri: str, error: Exception) -> CatalogUnreachable:
-    return CatalogUnreachable(uri=uri, detail=str(error).partition("\n")[0] or type(error).__name__)
+    return CatalogUnreachable(uri=uri, detail=first_line(error))

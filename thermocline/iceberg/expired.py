@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyiceberg.table.snapshots import Snapshot
 
-from thermocline.iceberg.files import listed_folder, read_file
+from thermocline.errors import first_line
+from thermocline.iceberg.files import beside, listed_folder, read_file, write_file
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -73,8 +74,7 @@ def write_note(table: Table, note: ExpiryNote) -> None:
 
 def mark_gone(table: Table, note: ExpiryNote, now_ms: int) -> None:
     """Write down that the metadata does not have its snapshots any more. Raises `OSError`."""
-    with table.io.new_output(_mark_path(table, note)).create(overwrite=True) as sink:
-        sink.write(str(now_ms).encode())
+    write_file(table.io, _mark_path(table, note), str(now_ms).encode())
 
 
 def gone_since_ms(table: Table, note: ExpiryNote) -> int | None:
@@ -152,8 +152,7 @@ def _write(table: Table, folder: str, note: ExpiryNote) -> None:
         "expired-ms": note.expired_ms,
         "snapshots": [snapshot.model_dump(mode="json", by_alias=True) for snapshot in note.snapshots],
     }
-    with table.io.new_output(_path(table, folder, note.name)).create(overwrite=True) as sink:
-        sink.write(zlib.compress(json.dumps(document).encode()))
+    write_file(table.io, _path(table, folder, note.name), zlib.compress(json.dumps(document).encode()))
 
 
 def _notes(table: Table, folder: str) -> Iterator[ExpiryNote]:
@@ -169,7 +168,7 @@ def _notes(table: Table, folder: str) -> Iterator[ExpiryNote]:
         except (zlib.error, ValueError, KeyError, TypeError) as error:
             _logger.warning(
                 "not a note of expired snapshots",
-                extra=fields(name=name, detail=str(error).partition("\n")[0]),
+                extra=fields(name=name, detail=first_line(error)),
             )
             continue
         if is_ours:  # safety: notes-of-this-table
@@ -189,7 +188,7 @@ def _expired_ms(name: str) -> int:
 
 
 def _folder(table: Table, folder: str) -> str:
-    return f"{table.location().rstrip('/')}/thermocline/{folder}"
+    return beside(table.location(), folder)
 
 
 def _path(table: Table, folder: str, name: str) -> str:

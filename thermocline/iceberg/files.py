@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from urllib.parse import urlparse
 
 import pyarrow as pa
-from pyarrow.fs import FileSelector
+from pyarrow.fs import FileSelector, FileSystem
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
@@ -218,6 +218,17 @@ def open_input(io: FileIO, path: str) -> pa.NativeFile:
     return stream if isinstance(stream, pa.NativeFile) else pa.PythonFile(stream, "r")
 
 
+def beside(location: str, *names: str) -> str:
+    """Where Thermocline keeps something about a table: below the table's location."""
+    return "/".join((location.rstrip("/"), "thermocline", *names))
+
+
+def write_file(io: FileIO, path: str, content: bytes) -> None:
+    """Write a small file in place of the one before. Raises `OSError`."""
+    with io.new_output(path).create(overwrite=True) as sink:
+        sink.write(content)
+
+
 def read_file(io: FileIO, path: str) -> bytes:
     """The content of a small file, such as a note or a lease; asked for again while the store is busy.
 
@@ -285,13 +296,13 @@ def listed_folder(io: FileIO, folder: str, is_recursive: bool = False) -> list[S
     """
     if not isinstance(io, PyArrowFileIO):
         return []
-    scheme, netloc, path = io.parse_location(folder, io.properties)
+    files, path = filesystem_of(io, folder)
     selector = FileSelector(path, recursive=is_recursive, allow_not_found=True)
-    found = io.fs_by_scheme(scheme, netloc).get_file_info(selector)
+    found = files.get_file_info(selector)
     return sorted(
         (
             StoredFile(
-                f"{folder}{info.path.removeprefix(path.rstrip('/'))}",
+                f"{folder}{info.path.removeprefix(path)}",
                 info.size or 0,
                 None if info.mtime_ns is None else info.mtime_ns // 1_000_000,
             )
@@ -300,6 +311,13 @@ def listed_folder(io: FileIO, folder: str, is_recursive: bool = False) -> list[S
         ),
         key=lambda file: file.path,
     )
+
+
+def filesystem_of(io: FileIO, location: str) -> tuple[FileSystem, str]:
+    """The file system of a location, and the location's path there, without a slash at its end."""
+    assert isinstance(io, PyArrowFileIO)
+    scheme, netloc, path = io.parse_location(location, io.properties)
+    return io.fs_by_scheme(scheme, netloc), path.rstrip("/")
 
 
 def data_location(table: Table) -> str:

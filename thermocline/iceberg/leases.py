@@ -18,7 +18,8 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, Self
 
-from thermocline.iceberg.files import StoredFile, delete_files, listed_folder, read_file
+from thermocline.errors import first_line
+from thermocline.iceberg.files import StoredFile, beside, delete_files, listed_folder, read_file, write_file
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -57,13 +58,12 @@ _DAMAGED: Final = (ValueError, KeyError, TypeError, AttributeError)
 
 def lease_path(location: str, folder: str, name: str) -> str:
     """Where a lease is, below the table's location."""
-    return f"{location.rstrip('/')}/thermocline/{folder}/{name}.json"
+    return beside(location, folder, f"{name}.json")
 
 
 def write_lease(io: FileIO, path: str, holder: Mapping[str, str], snapshots: Mapping[str, int]) -> None:
     """Write a lease in place of the one before; ``holder`` is for people. Raises `OSError`."""
-    with io.new_output(path).create(overwrite=True) as sink:
-        sink.write(json.dumps({**holder, "snapshots": dict(snapshots)}).encode())
+    write_file(io, path, json.dumps({**holder, "snapshots": dict(snapshots)}).encode())
 
 
 def read_lease(io: FileIO, path: str) -> dict[str, int]:
@@ -106,7 +106,7 @@ def forget_leases(io: FileIO, location: str, before_ms: int) -> None:
 
 
 def _leases(io: FileIO, location: str, folder: str) -> list[StoredFile]:
-    return listed_folder(io, f"{location.rstrip('/')}/thermocline/{folder}")
+    return listed_folder(io, beside(location, folder))
 
 
 def _is_left_behind(file: StoredFile, now_ms: int) -> bool:
@@ -172,7 +172,5 @@ class SnapshotLease:
     def _tell(self, error: Exception) -> None:
         _logger.warning(
             "reading without a lease",
-            extra=fields(
-                snapshot_id=self._snapshot_id, path=self._path, detail=str(error).partition("\n")[0]
-            ),
+            extra=fields(snapshot_id=self._snapshot_id, path=self._path, detail=first_line(error)),
         )

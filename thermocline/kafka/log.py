@@ -192,14 +192,8 @@ class OpenTransaction:
         return f"{self.topic}/{self.partition}@{self.begins_at}-{self.begins_at + self.held_back}"
 
 
-UNKNOWN_CONFIG = TopicConfig(
-    is_compacted=True, delete_retention_ms=_DELETE_RETENTION_MS, is_log_append_time=False
-)
-"""Of a topic whose configuration the user may not see: the most careful reading of Kafka's defaults."""
-
-
 def config_of(entries: Mapping[str, str | None]) -> TopicConfig:
-    """From what a broker says of a topic; of what it leaves out, as careful as `UNKNOWN_CONFIG`."""
+    """From what a broker says of a topic; what it leaves out is taken for the more careful of what may be."""
     policy = entries.get("cleanup.policy")
     retention = entries.get("delete.retention.ms")
     return TopicConfig(
@@ -256,9 +250,8 @@ class Log:
         return self._once_known(lambda: self._describe(topics))
 
     def configs(self, topics: Sequence[str]) -> dict[str, TopicConfig]:
-        """The configuration of each topic; `UNKNOWN_CONFIG` where the user may not describe it."""
-        found = self._entries(topics).items()
-        return {topic: UNKNOWN_CONFIG if entries is None else config_of(entries) for topic, entries in found}
+        """The configuration of each topic; `config_of` nothing where the user may not describe it."""
+        return {topic: config_of(entries or {}) for topic, entries in self._entries(topics).items()}
 
     def retentions(self, topics: Sequence[str]) -> dict[str, TopicRetention]:
         """For how long each topic keeps its records; the least where the user may not ask."""

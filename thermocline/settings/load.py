@@ -15,18 +15,7 @@ from pydantic import BaseModel, ValidationError
 from thermocline.errors import ConfigFileMissing, ConfigInvalid, did_you_mean
 from thermocline.failpoints import MODULE_VARIABLE as FAILPOINTS_VARIABLE
 from thermocline.settings.checks import problems_of_addresses, problems_of_exposure, problems_of_folders
-from thermocline.settings.model import (
-    CatalogSettings,
-    IngestSettings,
-    KafkaSettings,
-    MaintenanceSettings,
-    RegistrySettings,
-    ServingSettings,
-    Settings,
-    SparkSettings,
-    TableSettings,
-    ViewsSettings,
-)
+from thermocline.settings.model import Settings, TableSettings
 from thermocline.settings.stand_ins import put_right
 
 if TYPE_CHECKING:
@@ -47,17 +36,6 @@ OTHER_VARIABLES: Final = frozenset(
     }
 )
 
-SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
-    "kafka": KafkaSettings,
-    "catalog": CatalogSettings,
-    "registry": RegistrySettings,
-    "spark": SparkSettings,
-    "ingest": IngestSettings,
-    "maintenance": MaintenanceSettings,
-    "serving": ServingSettings,
-    "views": ViewsSettings,
-    "tables": TableSettings,
-}
 PASS_THROUGH: Final = (("kafka", "client"), ("catalog", "properties"), ("spark", "conf"))
 # A table's name stands in URLs, on command lines, and as the name of a folder.
 TABLE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -253,10 +231,10 @@ def _unknown_variable(variable: str, place: tuple[str, ...]) -> str:
 
 def _known_beside(place: tuple[str, ...]) -> list[str]:
     """The names that may stand where the last part of a place stands."""
-    model: Any = SECTIONS[place[0]] if len(place) > 1 else Settings
-    for part in place[1:-1]:  # a section within a section, or the name of a table
-        field = model.model_fields.get(part)
-        model = model if field is None else field.annotation
+    is_of_table = place[0] == "tables" and len(place) > 2  # tables.NAME.SETTING
+    model: Any = TableSettings if is_of_table else Settings
+    for section in place[2:-1] if is_of_table else place[:-1]:
+        model = model.model_fields[section].annotation
     return list(getattr(model, "model_fields", ()))
 
 

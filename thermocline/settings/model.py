@@ -289,6 +289,12 @@ class ServingSettings(_Section):
     expose_without_authentication: bool = False
     trino: TrinoEndpointSettings = Field(default_factory=TrinoEndpointSettings)
 
+    @property
+    def url(self) -> str:
+        """Where a process of this machine reaches it."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104  to be asked
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
     @model_validator(mode="after")
     def _check_jobs(self) -> Self:
         if self.extract_jobs_store is not None and self.extract_jobs_dir is None:
