@@ -66,7 +66,9 @@ def watermark_ms(batch: Batch, reports: Sequence[ReadReport], planned_at_ms: int
     A partition that the batch drains counts with the time of planning, one that it doesn't touch with the
     watermark before.
     """
-    last = {place: at_ms for report in reports for place, at_ms in report.last_timestamps_ms.items()}
+    # Of a partition that several tasks read, the last piece says it; reports come in any order.
+    in_order = sorted(reports, key=lambda report: report.covered)
+    last = {place: at_ms for report in in_order for place, at_ms in report.last_timestamps_ms.items()}
     return min(
         planned_at_ms
         if offset >= batch.log_ends.get((topic, partition), offset)

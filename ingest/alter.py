@@ -18,7 +18,7 @@ from thermocline.errors import AlterationRefused
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog import current_state, definition_of, open_table
 from thermocline.iceberg.file_buckets import bucket_specs
-from thermocline.iceberg.files import plan_files
+from thermocline.iceberg.files import plan_files, store_named
 from thermocline.kafka.log import Log
 from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.definition import BUCKET_FIELD
@@ -142,7 +142,8 @@ def _update_spec(jvm: Any, transaction: Any, definition: LiveTable) -> None:
 def _file_counts(table: Table, name: str) -> dict[int, int]:
     """How many live files the table has, by how many buckets their partition spec has."""
     snapshot = table.current_snapshot()
-    files = () if snapshot is None else plan_files(table, snapshot.snapshot_id, name)
+    with store_named(name):
+        files = () if snapshot is None else plan_files(table, snapshot.snapshot_id, name)
     return dict(Counter(file.part.of for file in files))
 
 

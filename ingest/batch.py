@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ingest.bucket_task import BucketResult, run_bucket_task
 from ingest.change import written_paths
-from ingest.read_task import REPORT_BUCKET, ReadReport, ReadTask, run_read_task
+from ingest.read_task import REPORT_BUCKET, ReadReport, ReadTask, reported, run_read_task
 from thermocline.errors import RangeIncomplete, ThermoclineError
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.files import DataFile, delete_files
@@ -37,7 +37,7 @@ def gather(results: Iterable[tuple[int, bytes]], planned: Sequence[OffsetRange],
 
     Raises:
         RangeIncomplete: what the reports say was covered is not what was planned.
-        ThermoclineError: what ended a read task.
+        ThermoclineError: what ended a task.
     """
     failpoint("batch.gathered")
     reports: list[ReadReport] = []
@@ -71,10 +71,16 @@ def reader(task: ReadTask, ranges: Sequence[Sequence[OffsetRange]]) -> Reader:
     return read
 
 
-def writer(task: ReadTask, data_location: str, files: Mapping[int, Sequence[DataFile]]) -> Writer:
-    """From a bucket's number and its packed records to what came of it, encoded (``bucket``, ``result``)."""
-    # As bytes: a task gets the files of all buckets, but takes apart only those of its own.
-    encoded = {bucket: msgspec.msgpack.encode(some) for bucket, some in files.items()}
+def encoded_files(files: Mapping[int, Sequence[DataFile]]) -> dict[int, bytes]:
+    """By bucket, for `writer`: a task gets those of all buckets, but takes apart only those of its own."""
+    return {bucket: msgspec.msgpack.encode(some) for bucket, some in files.items()}
+
+
+def writer(task: ReadTask, data_location: str, files: Callable[[], Mapping[int, bytes]]) -> Writer:
+    """From a bucket's number and its packed records to what came of it, encoded (``bucket``, ``result``).
+
+    ``files`` gives what `encoded_files` made.
+    """
 
     def write(group: tuple[Any, ...], packed: pa.Table) -> pa.Table:
         bucket = group[0].as_py()
@@ -83,8 +89,15 @@ def writer(task: ReadTask, data_location: str, files: Mapping[int, Sequence[Data
             reports = [msgspec.msgpack.decode(stream.as_py(), type=ReadReport) for stream in streams]
             return _result(bucket, msgspec.msgpack.encode(reports))
         records = pa.concat_tables(pa.ipc.open_stream(stream.as_buffer()).read_all() for stream in streams)
-        some = msgspec.msgpack.decode(encoded[bucket], type=list[DataFile]) if bucket in encoded else []
-        done = run_bucket_task(task.io, task.definition, data_location, bucket, some, records)
+        encoded = files().get(bucket)
+        some = [] if encoded is None else msgspec.msgpack.decode(encoded, type=list[DataFile])
+        try:
+            done = run_bucket_task(task.io, task.definition, data_location, bucket, some, records)
+        except Exception as error:
+            said = reported(task, error)
+            if said is None:
+                raise
+            return _result(REPORT_BUCKET, msgspec.msgpack.encode([ReadReport([], said)]))
         return _result(bucket, msgspec.msgpack.encode(done))
 
     return write

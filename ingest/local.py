@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.batch import BatchResult, gather, writer
+from ingest.batch import BatchResult, encoded_files, gather, writer
 from ingest.beside import Beside
 from ingest.java import JAVA_ERRORS, first_line, small_jvm
 from ingest.read_task import PACKED_SCHEMA, ReadTask, run_read_task
@@ -46,7 +46,8 @@ class LocalEngine:
         try:
             read = [batch for some in ranges for batch in run_read_task(task, some)]
             packed = pa.Table.from_batches(read, schema=PACKED_SCHEMA)
-            write = writer(task, data_location, files)
+            encoded = encoded_files(files)
+            write = writer(task, data_location, lambda: encoded)
             results = []
             for bucket in packed.column("bucket").unique():
                 done = write((bucket,), packed.filter(pc.equal(packed.column("bucket"), bucket)))

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ingest.quarantine import bad_records, write_quarantine_file
-from thermocline.errors import ThermoclineError
+from thermocline.errors import StorageFailed, ThermoclineError, first_line
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.files import delete_files
 from thermocline.kafka.log import OffsetRange, RecordChunk, read_ranges
@@ -52,10 +52,10 @@ class FirstBad(msgspec.Struct, frozen=True, order=True):
 
 
 class ReadReport(msgspec.Struct):
-    """What a read task covered and found.
+    """What a read task covered and found; or, of a task of either kind, the error that ended it.
 
     ``bad`` counts the bad records by stage, and ``first_bad`` has the first of each; ``last_timestamps_ms``
-    is by "topic/partition"; ``error`` is a pickled error of ours that ended the task.
+    is by "topic/partition"; ``error`` is a pickled error of ours.
     """
 
     covered: list[tuple[str, int, int, int]]
@@ -92,11 +92,22 @@ def run_read_task(task: ReadTask, ranges: Sequence[OffsetRange]) -> Iterator[pa.
         report.covered = [(r.topic, r.partition, r.first, r.end) for r in ranges]
     except BaseException as error:
         delete_files(task.io, report.quarantine_files)  # no batch will know them
-        if not isinstance(error, ThermoclineError):
+        report.error = reported(task, error)
+        if report.error is None:
             raise
         report.quarantine_files = []
-        report.error = pickle.dumps(error)
     yield _batch([REPORT_BUCKET], [msgspec.msgpack.encode(report)])
+
+
+def reported(task: ReadTask, error: BaseException) -> bytes | None:
+    """What a task's report says of an error that ended it; None where the engine is to say it.
+
+    A disk or a store that fails is waited out. That a file is missing does not pass.
+    """
+    # safety: tasks-wait-for-stores
+    if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+        error = StorageFailed(table=task.definition.name, detail=first_line(error))
+    return pickle.dumps(error) if isinstance(error, ThermoclineError) else None
 
 
 def _read(task: ReadTask, ranges: Sequence[OffsetRange], report: ReadReport) -> Iterator[pa.RecordBatch]:

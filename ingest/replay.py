@@ -59,7 +59,7 @@ from thermocline.iceberg.catalog import (
     open_catalog,
     open_table,
 )
-from thermocline.iceberg.files import data_location, delete_files
+from thermocline.iceberg.files import data_location, delete_files, store_named
 from thermocline.iceberg.reading import Reading, definition_at, reading_of
 from thermocline.kafka.log import Log
 from thermocline.rules.decode import Decoder, decoder_for, records_table
@@ -191,7 +191,8 @@ class _Replaying:
     def of(cls, settings: Settings, name: str, table: Table, clock: Clock, progress: Progress) -> _Replaying:
         definition = definition_of(table, name)
         state = current_state(table, name)
-        links = unbroken(table)
+        with store_named(name):
+            links = unbroken(table)
         registry = settings.registry.client()
         definitions = [definition_at(link, table.schemas(), definition) for link in links]
         return cls(
@@ -221,7 +222,8 @@ class _Replaying:
 
     def apply(self, owned: Owned, judged: _Judged) -> int:
         """Commit the records that are to be applied, the seam unchanged; the new snapshot's id."""
-        results = self._write(judged.applied)
+        with store_named(self.definition.name):
+            results = self._write(judged.applied)
         change = self._change(judged, results)
         owned.lease.check()
         failpoint("replay.commit")
@@ -247,7 +249,8 @@ class _Replaying:
             else:
                 verdicts[_origin(row)] = verdict
         records = self._decode(readable, verdicts)
-        found = live_rows(self.table.io, self.definition, self.files, records)
+        with store_named(self.definition.name):
+            found = live_rows(self.table.io, self.definition, self.files, records)
         live: dict[bytes, Origin | None] = {**found}
         open_questions = []
         for candidate in _candidates(records, ground):

@@ -39,7 +39,7 @@ from thermocline.iceberg.catalog import (
     definition_of,
     open_table,
 )
-from thermocline.iceberg.files import plan_files
+from thermocline.iceberg.files import plan_files, store_named
 from thermocline.iceberg.rewrite import standing
 from thermocline.kafka.log import Log
 from thermocline.process.clock import iso_time
@@ -199,7 +199,8 @@ def _definition_for(table: Table, snapshot_id: int, name: str) -> LiveTable | No
     definition = definition_of(table, name)
     if definition.file_buckets is None:
         return None
-    files = plan_files(table, snapshot_id, name, buckets=1)
+    with store_named(name):
+        files = plan_files(table, snapshot_id, name, buckets=1)
     fits = fitting(definition, (file.part.of for file in files))
     return None if fits is definition else fits
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
-from ingest.batch import BatchResult, gather, reader, writer
+from ingest.batch import BatchResult, encoded_files, gather, reader, writer
 from ingest.beside import Beside
 from ingest.java import JAVA_ERRORS, catalog_jars, first_line
 from ingest.shipping import pack
@@ -124,7 +124,14 @@ class SparkEngine:
             ids = self.session.range(0, len(ranges), 1, len(ranges))
             packed = ids.mapInArrow(reader(task, ranges), _PACKED_COLUMNS)
             groups = packed.repartition(_GROUPS_PER_CORE * self.tasks, "bucket").groupBy("bucket")
-            rows = groups.applyInArrow(writer(task, data_location, files), _RESULT_COLUMNS).collect()
+            # In a function of more than a megabyte PySpark would put a broadcast of its own, which stays on
+            # the disk for as long as the session lives.
+            shared = self.session.sparkContext.broadcast(encoded_files(files))
+            try:
+                write = writer(task, data_location, lambda: shared.value)
+                rows = groups.applyInArrow(write, _RESULT_COLUMNS).collect()
+            finally:
+                shared.destroy()
         results = ((row.bucket, row.result) for row in rows)
         return gather(results, [planned for some in ranges for planned in some], task.io)
 

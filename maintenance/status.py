@@ -11,6 +11,7 @@ from maintenance.plan import Budget, CostModel, Costs, Plan, Reads, plan_of
 from thermocline.errors import BadParameter
 from thermocline.iceberg.catalog import definition_of, open_table
 from thermocline.iceberg.expired import last_expiry_ms, waiting_bytes, waiting_notes
+from thermocline.iceberg.files import store_named
 from thermocline.iceberg.lineage import lineage
 from thermocline.iceberg.read_counts import read_rates
 from thermocline.process.clock import SystemClock
@@ -75,14 +76,16 @@ class Examined:
 
 
 def examine(settings: Settings, name: str, budget: Budget | None = None) -> Examined:
-    """Measure a table, from its metadata alone, and plan. Raises what the catalog and the store raise."""
+    """Measure a table, from its metadata alone, and plan. Raises `StorageFailed` and the catalog's errors."""
     table = open_table(settings, name)
     ours = settings.maintenance
     definition = definition_of(table, name)
     clock = SystemClock()
     now_ms, began = clock.now_ms(), clock.monotonic()
-    measured = Measurer(definition).measure(table, now_ms)
-    measuring_seconds = clock.monotonic() - began
-    reads = Reads.of(ours, definition, read_rates(table.io, table.location(), now_ms))
+    with store_named(name):
+        measured = Measurer(definition).measure(table, now_ms)
+        measuring_seconds = clock.monotonic() - began
+        rates = read_rates(table.io, table.location(), now_ms)
+    reads = Reads.of(ours, definition, rates)
     planned = plan_of(measured, ours.target_file_bytes, reads, Costs(), budget)
     return Examined(table, ours, measured, measuring_seconds, reads, planned)

@@ -6,13 +6,15 @@ import pickle
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from ingest.batch import gather
+from ingest.batch import gather, writer
 from ingest.bucket_task import BucketResult
-from ingest.read_task import REPORT_BUCKET, ReadReport
-from thermocline.errors import RangeIncomplete, TopicMissing
+from ingest.read_task import REPORT_BUCKET, ReadReport, ReadTask
+from tests.ingest.one_bucket import DEFINITION, records_of
+from thermocline.errors import RangeIncomplete, StorageFailed, TopicMissing
 from thermocline.iceberg.data_file import WrittenFile
 from thermocline.iceberg.files import Deletes
 from thermocline.kafka.log import OffsetRange
@@ -64,3 +66,18 @@ def test_what_ended_a_read_task_ends_the_batch_and_leaves_no_files_of_the_others
     with pytest.raises(TopicMissing):
         gather([(3, msgspec.msgpack.encode(done)), reports], PLANNED, IO)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_takes_no_file_ends_the_batch_with_an_error_that_is_waited_out(tmp_path: Path) -> None:
+    (tmp_path / "data").touch()  # where a folder would have to be
+    stream = pa.BufferOutputStream()
+    records = records_of([(0, (1, "u", "k"), "v")])
+    with pa.ipc.new_stream(stream, records.schema) as packed:
+        packed.write_table(records)
+    task = ReadTask(DEFINITION, {}, IO, tmp_path.as_uri(), {})
+    write = writer(task, f"{tmp_path.as_uri()}/data", dict)
+    done = write((pa.scalar(1),), pa.table({"bucket": [1], "stream": [stream.getvalue().to_pybytes()]}))
+    results = zip(done.column("bucket").to_pylist(), done.column("result").to_pylist(), strict=True)
+    with pytest.raises(StorageFailed, match="profiles") as failed:
+        gather(results, [], IO)
+    assert failed.value.retryable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from ingest import read_task as module
 from ingest.read_task import REPORT_BUCKET, ReadReport, ReadTask, run_read_task
 from tests.ingest.one_bucket import DEFINITION
-from thermocline.errors import KafkaUnreachable
+from thermocline.errors import KafkaUnreachable, StorageFailed, ThermoclineError
 from thermocline.kafka.log import OffsetRange, RecordChunk
 
 RANGES = [OffsetRange("profiles", 0, 0, 4)]
@@ -26,11 +27,25 @@ class Bare:
         return None
 
 
-@pytest.mark.parametrize("error", [KafkaUnreachable(bootstrap_servers="x", detail="away"), MemoryError()])
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (KafkaUnreachable(bootstrap_servers="x", detail="away"), KafkaUnreachable),
+        (OSError(errno.ENOSPC, "No space left on device"), StorageFailed),
+        (FileNotFoundError(errno.ENOENT, "No such file"), None),
+        (MemoryError(), None),
+    ],
+)
 def test_a_task_that_ends_early_leaves_no_bad_records_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    said: type[ThermoclineError] | None,
 ) -> None:
-    """Goal: no quarantine file stays that no table will ever know. Method: the log ends after two chunks."""
+    """Goal: no quarantine file stays that no table will ever know. Method: the log ends after two chunks.
+
+    A disk that is full is waited out, as brokers that do not answer are.
+    """
     written: list[list[Path]] = []
 
     def chunks(*_: object) -> Iterator[RecordChunk]:
@@ -50,15 +65,16 @@ def test_a_task_that_ends_early_leaves_no_bad_records_behind(
     monkeypatch.setattr(module, "QUARANTINE_RECORDS_MAX", 2)
     monkeypatch.setattr(module, "read_ranges", chunks)
     task = ReadTask(DEFINITION, {}, PyArrowFileIO(), tmp_path.as_uri(), {"profiles": "id"})
-    if isinstance(error, MemoryError):
-        with pytest.raises(MemoryError):
+    if said is None:
+        with pytest.raises(type(error)):
             list(run_read_task(task, RANGES))
     else:
         (last,) = run_read_task(task, RANGES)
         assert last.column("bucket").to_pylist() == [REPORT_BUCKET]
         report = msgspec.msgpack.decode(last.column("stream")[0].as_py(), type=ReadReport)
         assert report.error is not None
-        assert isinstance(pickle.loads(report.error), KafkaUnreachable)
+        told = pickle.loads(report.error)
+        assert (type(told), told.retryable) == (said, True)
         assert (report.covered, report.quarantine_files) == ([], [])
     assert len(written[0]) == 2
     assert list((tmp_path / "data").iterdir()) == []

@@ -264,6 +264,8 @@ def test_a_snapshot_that_a_view_a_tag_or_another_branch_reads_stays(grown: Kept)
     left = {snapshot.snapshot_id for snapshot in grown.ingest.owned.table.snapshots()}
     # With the branch, all that leads to its snapshot.
     assert left & set(ids) == {*ids[:5], ids[6], *ids[-10:]}
+    # The history is known past the ones that stay, of which no note says anything.
+    assert [link.snapshot_id for link in whole_lineage(grown.ingest.owned.table)][: len(ids)] == ids
 
 
 def test_where_a_lease_can_not_be_read_nothing_expires(grown: Kept) -> None:

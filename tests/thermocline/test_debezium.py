@@ -139,6 +139,25 @@ def test_with_partial_updates_a_value_that_is_not_there_is_absent_and_all_others
     assert decoded.columns["born"] == decoded.columns["photo"] == decoded.columns["street"] == [None] * 3
 
 
+@pytest.mark.parametrize("is_ordering", [False, True])
+def test_a_delete_is_bad_for_a_column_of_its_event_only_where_that_orders_it(is_ordering: bool) -> None:
+    """Else the row would stay, and a replay of the delete could come before that of the row's own record."""
+    table = LiveTable.build(
+        name="t", identifier="a.t", topics=["t"], key=["id"], envelope="debezium",
+        columns={"id": "int", "lsn": {"type": "int", "event": "source.lsn"}},
+        sequence_by=["lsn"] if is_ordering else [],
+    )  # fmt: skip
+    source = {**SOURCE, "lsn": 2**40}
+    values = [
+        encoded({**event("d", before={"id": 7}), "source": source}, with_schema=False),
+        encoded({**event("c", after={"id": 7}), "source": source}, with_schema=False),
+    ]
+    decoded = decoder_for(table).decode([b'{"id": 7}'] * 2, values)
+    assert [bad.index for bad in decoded.bad] == ([0, 1] if is_ordering else [1])
+    if not is_ordering:
+        assert decoded.tombstones == [True]
+
+
 def test_with_partial_updates_a_row_that_got_another_key_is_bad_without_all_of_its_values() -> None:
     """Its large value is that of the row with the former key: null would be a guess."""
     columns = {"id": "int", "bio": "string"}

@@ -230,10 +230,11 @@ def _described(document: dict[str, Any], snapshot: dict[str, Any]) -> Group:
 
 
 def _type(column: dict[str, Any]) -> str:
-    epoch, path, header = (column.get(name) for name in ("epoch", "path", "header"))
+    epoch, path, header, event = (column.get(name) for name in ("epoch", "path", "header", "event"))
     words = [f"epoch in {epoch}"] if epoch else []
     words += [f"from {'.'.join(path)}"] if path else []
     words += [f"from header {header}"] if header else []
+    words += [f"from {'.'.join(event)} of the event"] if event else []
     return f"{column['type']} ({', '.join(words)})" if words else str(column["type"])
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from posixpath import normpath
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
@@ -30,7 +30,7 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.manifest import DataFile as ManifestDataFile
 
-from thermocline.errors import ForeignSnapshot
+from thermocline.errors import ForeignSnapshot, StorageFailed, first_line
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.avro import AvroRecords, records_of
 from thermocline.iceberg.catalog import definition_of
@@ -216,6 +216,15 @@ def open_input(io: FileIO, path: str) -> pa.NativeFile:
         return pa.memory_map(local, "r")
     stream = io.new_input(path).open()
     return stream if isinstance(stream, pa.NativeFile) else pa.PythonFile(stream, "r")
+
+
+@contextmanager
+def store_named(table: str) -> Iterator[None]:
+    """What a disk or a store raises in the block comes out as `StorageFailed`."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageFailed(table=table, detail=first_line(error)) from error
 
 
 def beside(location: str, *names: str) -> str:

@@ -94,15 +94,16 @@ def lineage(table: Table) -> tuple[Link, ...]:
 def whole_lineage(table: Table) -> tuple[Link, ...]:
     """The same, and before them those that were expired, as far as maintenance noted what they said.
 
-    Of these, files may be gone. Raises `OSError` where notes can't be read.
+    Of these, files may be gone; but for single ones that a view, a tag or a reader kept in the metadata.
+    Raises `OSError` where notes can't be read.
     """
     links = lineage(table)
     if not links or links[0].snapshot.parent_snapshot_id is None:
         return links
-    expired = history_of(table)
+    known = {one.snapshot_id: one for one in table.snapshots()} | dict(history_of(table))
     before: list[Link] = []
     parent_id: int | None = links[0].snapshot.parent_snapshot_id
-    while parent_id is not None and (parent := expired.get(parent_id)) is not None:
+    while parent_id is not None and (parent := known.get(parent_id)) is not None:
         before.append(link_of(parent))
         parent_id = parent.parent_snapshot_id
     return (*reversed(before), *links)

@@ -108,8 +108,12 @@ class RecordDecoder:
             for index, event in enumerate(events):
                 if event is not None:
                     known[index] = values[index]
+        ordering = self._definition.sequence_by
         for index, (column, reason) in refused.items():
-            bad.setdefault(index, Bad(index, self._stage_of(column), reason))
+            # Nothing of a delete counts but its key and what orders it.
+            # safety: a-delete-needs-no-row
+            if not opened.deletes[index] or column is None or column.name in ordering:
+                bad.setdefault(index, Bad(index, self._stage_of(column), reason))
 
     def _stage_of(self, column: Column | None) -> Stage:
         if column is None:
