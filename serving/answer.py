@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from serving.entity_rows import NO_ROWS
-from thermocline.errors import RowNotFound
+from thermocline.errors import BadParameter, RowNotFound
 from thermocline.rules.decode import Unpacker, json_row
 from thermocline.rules.keys import decode_one
 from thermocline.text.shown import Columns
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from serving.hot.refused import Refused
     from serving.lookup import Look
     from thermocline.rules.definition import LiveTable
+
+BATCH_BYTES_MAX: Final = 64 << 20
+"""Of the rows of a batch: it is made as a whole, by the event loop that answers all other lookups."""
 
 _fields_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -91,7 +94,13 @@ def answer_json(table: str, look: Look, entity: Entity, rows: JsonRows, refused:
 
 
 def batch_json(table: str, look: Look, results: Sequence[JsonRows], refused: Sequence[Refused]) -> bytes:
-    """The JSON answer for several entities, in the order in which they were asked for."""
+    """The JSON answer for several entities, in the order in which they were asked for.
+
+    Raises `BadParameter` where it would be larger than `BATCH_BYTES_MAX`.
+    """
+    if sum(map(len, results)) > BATCH_BYTES_MAX:
+        problem = f"their rows take more than {BATCH_BYTES_MAX >> 20} MiB: ask for fewer at a time"
+        raise BadParameter(name="entities", problem=problem)
     items = [{"rows": msgspec.Raw(rows)} for rows in results]
     return _answer(look, refused, {"table": table, "results": items})
 

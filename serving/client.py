@@ -11,11 +11,14 @@ import msgspec
 
 from serving.encode import END_OF_STREAM, FORMATS, PROBLEM_TYPE
 from serving.selection import Wanted
+from thermocline.client.streams import READ_POINT
 from thermocline.errors import InternalError, ServerUnreachable, ThermoclineError, all_errors
 from thermocline.rules.read_point import ReadPoint
 
-# An answer may wait for Thermocline-Read-After (10 s by default), the first chunk for a seal.
+# An answer may wait for Thermocline-Read-After (10 s by default).
 TIMEOUT_SECONDS: Final = 60.0
+# The first chunk waits for the extracts before it, and for changes also until the log has been read.
+STREAM_TIMEOUT: Final = httpx.Timeout(TIMEOUT_SECONDS, read=900.0)
 CHUNK_BYTES: Final = 1 << 20
 
 
@@ -89,10 +92,11 @@ class Client:
         body = _body(wanted or Wanted())
         path = f"/v1/tables/{table}/extract"
         received, tail = 0, b""
-        with self._reached(), self._http.stream("POST", path, json=body, headers=accept) as response:
+        stream = self._http.stream("POST", path, json=body, headers=accept, timeout=STREAM_TIMEOUT)
+        with self._reached(), stream as response:
             if response.is_error:
                 response.read()
-            self._check(response)
+            self._check(response, is_ours=READ_POINT in response.headers)
             for chunk in response.iter_raw(CHUNK_BYTES):
                 sink.write(chunk)
                 received += len(chunk)
@@ -100,7 +104,7 @@ class Client:
                 progress(received)
         if not tail.endswith(FORMATS[format_name].end_mark):  # without a mark, the end of chunks is one
             raise ServerUnreachable(url=self._url, detail=f"the stream broke off after {received} bytes")
-        return ReadPoint.parse(response.headers["Thermocline-Read-Point"])
+        return ReadPoint.parse(response.headers[READ_POINT])
 
     def close(self) -> None:
         """Ends the connections."""
@@ -120,10 +124,14 @@ class Client:
             detail = str(error) or type(error).__name__
             raise ServerUnreachable(url=self._url, detail=detail) from error
 
-    def _check(self, response: httpx.Response) -> None:
-        if response.is_success:
+    def _check(self, response: httpx.Response, is_ours: bool | None = None) -> None:
+        """``is_ours``: whether a success is a server's of ours; by default, if it is JSON."""
+        content_type = response.headers.get("content-type", "")
+        if is_ours is None:
+            is_ours = content_type.startswith("application/json")
+        if response.is_success and is_ours:
             return
-        if response.headers.get("content-type", "").startswith(PROBLEM_TYPE):
+        if content_type.startswith(PROBLEM_TYPE):
             raise error_of(msgspec.json.decode(response.content))
         detail = f"it answered {response.status_code} without a problem of ours; is it a Thermocline server?"
         raise ServerUnreachable(url=self._url, detail=detail)

@@ -169,7 +169,7 @@ class Extract:
                 return
             with closing(self._batches()) as batches:
                 for batch in batches:
-                    given = batch if limit is None else batch.slice(0, limit - self.rows)
+                    given = batch if limit is None else batch.slice(0, min(limit - self.rows, batch.num_rows))
                     self.rows += given.num_rows
                     yield given
                     if self.rows == limit:

@@ -246,6 +246,9 @@ class TableReader:
     def _look(self, entities: Sequence[Entity]) -> Look:
         cold = self.cold
         index = cold.index
+        buckets = index.definition.buckets
+        if any(entity.buckets != buckets for entity in entities):  # safety: entities-of-these-buckets
+            raise self.not_ready("its number of buckets has just changed")
         with self.hot.view() as view:
             reached = self._reach(index, view)
             found = [self._found(view, reached, entity) for entity in entities]
@@ -417,7 +420,12 @@ class TableReader:
         """
         fingerprints, old = side.index.fingerprints, before.index.fingerprints
         asked = (one.entity for one in self._laid.values()[-WARM_ENTITIES_MAX:])
-        changed = [one for one in asked if fingerprints.get(one.bucket) != old.get(one.bucket)]
+        buckets = side.index.definition.buckets
+        changed = [
+            one
+            for one in asked
+            if one.buckets == buckets and fingerprints.get(one.bucket) != old.get(one.bucket)
+        ]
         end, left = self._clock.monotonic() + WARM_SECONDS_MAX, ENTITY_CACHE_BYTES_MAX
         count = 0
         try:

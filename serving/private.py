@@ -130,12 +130,16 @@ def extract(
 def changes(settings: Settings, table: str, wanted: Wanted) -> Extract:
     """What changed since the wanted read point, as of now. To be closed, with all that it is read from.
 
+    A server's: what it reads of the log is below its state folder, which has room for as much.
+
     Raises:
         ChangesUnknown: that can't be told (any more).
         ThermoclineError: what is wanted is wrong, a source is away, or the log does not fit the table.
     """
     with ExitStack() as on_error:
-        private = on_error.enter_context(opened(settings, table, since=wanted.since))
+        within = settings.serving.state_dir / table / SPILL
+        within.mkdir(parents=True, exist_ok=True)
+        private = on_error.enter_context(opened(settings, table, since=wanted.since, within=within))
         on_close = ExitStack()
         extract = private.stream(wanted, private.folder / SPILL, on_close.close)
         on_close.push(on_error.pop_all())
@@ -202,18 +206,24 @@ class Private:
 
 @contextmanager
 def opened(
-    settings: Settings, name: str, at: ReadPoint | None = None, since: ReadPoint | None = None
+    settings: Settings,
+    name: str,
+    at: ReadPoint | None = None,
+    since: ReadPoint | None = None,
+    within: Path | None = None,
 ) -> Iterator[Private]:
     """The table as of now, or as of ``at``, for as long as the block runs.
 
-    Its hot side begins at the snapshot's seam; as of now, it may begin at that of an earlier read point.
+    Its hot side begins at the snapshot's seam; as of now, it may begin at that of an earlier read point. It
+    is in a temporary folder of its own: of the system's, or ``within`` one.
 
     Raises what ``extract`` raises.
     """
     with ExitStack() as until_the_end:
         with storage_named(name):
             place = _placed(settings, name, at, until_the_end, since)
-            private = _filled(settings, place, place.log_ends if at is None else at.end, until_the_end)
+            ends = place.log_ends if at is None else at.end
+            private = _filled(settings, place, ends, until_the_end, within)
         yield private
 
 
@@ -285,17 +295,20 @@ def _placed(
     return _Place(table, definition, state, at, log, ends, earlier)
 
 
-def _filled(settings: Settings, place: _Place, ends: Seam, until_the_end: ExitStack) -> Private:
+def _filled(
+    settings: Settings, place: _Place, ends: Seam, until_the_end: ExitStack, within: Path | None = None
+) -> Private:
     clock = SystemClock()
     table, definition, state = place.table, place.definition, place.state
     name = definition.name
     since = place.since
     start = _of_places(state.seam if since is None else since.point.seam, ends)
-    folder = Path(until_the_end.enter_context(TemporaryDirectory(prefix=FOLDER_PREFIX)))
+    folder = Path(until_the_end.enter_context(TemporaryDirectory(prefix=FOLDER_PREFIX, dir=within)))
     publish(folder / COLD, table, definition, state)
     tier = HotTier.open(folder / HOT, definition, start, clock, source=source_of(table, state))
     until_the_end.callback(tier.close)
     pin = hold(folder / HOT, name, state.snapshot_id, state.seam, clock)
+    until_the_end.callback(pin.release)
     _fill(tier, definition, state, place.at, place.log, settings, start, ends)
     if since is not None:
         since.check(definition, place.log)  # safety: since-after-reading

@@ -19,12 +19,13 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from shutil import rmtree
 from typing import TYPE_CHECKING, Any, Final
 
 from serving.back_off import BackOff
 from serving.forked import Forked
 from serving.hot.disk import try_lock
-from serving.layout import LOCK
+from serving.layout import LOCK, SPILL
 from serving.measures import MULTIPROCESS_FOLDER
 from serving.tailer_status import forget_status
 from serving.trino.listener import tls_of
@@ -51,6 +52,8 @@ WATCH_SECONDS: Final = 0.2
 # Requests that run when the server is told to stop may take this long; extracts are broken off then.
 DRAIN_SECONDS: Final = 10
 STOP_SECONDS: Final = DRAIN_SECONDS + 10.0
+# A peer that takes nothing of an answer for so long is cut off, with what is kept for it.
+UNTAKEN_SECONDS_MAX: Final = 120.0
 LOWEST_PRIORITY: Final = 19
 """Of a process; as a number of `os.nice`."""
 
@@ -81,6 +84,7 @@ def serve(settings: Settings, log_level: logs.Level = "info", log_json: bool = F
         definitions = load_definitions(settings)
         for name in definitions:
             forget_status(serving.state_dir / name)
+            rmtree(serving.state_dir / name / SPILL, ignore_errors=True)  # of extracts that were killed
         held.enter_context(_counted_together())
         endpoint = [] if trino is None else [trino.getsockname()]
         children = [
@@ -159,8 +163,12 @@ class _Child:
         if self.process is not None and self.process.has_ended():
             self._note_death(self.process, now)
         if self.process is None and now >= self.start_at:
-            self.process = Forked(self.name, self.target, self.arguments)
             self.started_at = now
+            try:
+                self.process = Forked(self.name, self.target, self.arguments)
+            except (OSError, EOFError) as error:  # no memory, or no more processes: the others go on
+                self.start_at = now + self.back_off.after(0.0)
+                log.warning("process did not start", extra=fields(process=self.name, detail=str(error)))
 
     def _note_death(self, process: Forked, now: float) -> None:
         pause_seconds = self.back_off.after(now - self.started_at)
@@ -362,6 +370,8 @@ def _bound(address: tuple[Any, ...], *options: int) -> socket.socket:
     don't keep the address from the next server, nor would the socket itself: so the reserved one is without.
     """
     bound = socket.socket(_family(address[0]))
+    # A connection that is accepted there has it from there.
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * UNTAKEN_SECONDS_MAX))
     for option in options:
         bound.setsockopt(socket.SOL_SOCKET, option, 1)
     bound.bind(address)

@@ -249,6 +249,7 @@ LINES: Final[dict[str, Line]] = {
     "lookups-bounded": Line("lookups are refused, while more wait for files than can be read soon", NEVER, "serving/test_app.py::test_lookups_beyond_the_bound_are_refused_while_others_wait"),
     "job-id-form": Line("an extract job's id names no other folder", NEVER, "serving/test_jobs.py::test_a_wrong_job_is_refused"),
     "job-files-when-complete": Line("a file of a job that is not complete is not given", ("job.state is not State.COMPLETE or ", ""), "serving/test_jobs.py::test_the_files_of_a_job_that_is_not_complete_are_not_given"),
+    "entities-of-these-buckets": Line("an entity is not looked for in a bucket of another number of buckets", NEVER, "serving/test_altered.py::test_an_entity_of_another_number_of_buckets_is_not_looked_for"),
     "job-own-location": Line("no two attempts at jobs put files in one place of an object store", ("{uuid4().hex[:12]}", "files"), "serving/test_jobs.py::test_two_servers_with_one_store_keep_their_jobs_of_one_name_apart"),
     "job-half-written": Line("what a killed server left of a job is failed, and its files go", DROP, "serving/test_jobs.py::test_a_job_of_a_dead_process_is_complete_with_a_manifest_or_failed_without_files"),
     "download-checksum": Line("a file of a job that was put together of others' parts is none", NEVER, "thermocline/test_client.py::test_a_download_with_another_checksum_is_no_file"),

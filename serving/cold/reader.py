@@ -78,12 +78,13 @@ class Entity:
     """What a lookup asks for: the rows whose key begins with ``values``, all in one bucket.
 
     ``values`` are those of the entity's columns and, where given, of the key columns that follow them;
-    ``hash`` is of the former alone, as `EntityFilter` has it.
+    ``bucket`` is one of so many ``buckets``; ``hash`` is of the entity's columns, as `EntityFilter` has it.
     """
 
     values: tuple[Any, ...]
     prefix: bytes
     bucket: int
+    buckets: int
     hash: int
 
     @classmethod
@@ -95,7 +96,7 @@ class Entity:
         is_whole = len(of_entity) == len(values)
         # safety: index-entity-hash
         hashed = hash_of(prefix if is_whole else encode_one(definition, of_entity))
-        return cls(tuple(values), prefix, bucket_of(definition, last), hashed)
+        return cls(tuple(values), prefix, bucket_of(definition, last), definition.buckets, hashed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -121,11 +122,17 @@ class JobRunner:
         """
         for store in self._stores.values():
             store.recover()
+        self._clear_away()
+        return any(self._is_run(store, job) for store, job in self._waiting())
+
+    def _clear_away(self) -> None:
+        """What is not wanted any more, but for a job that is being run: that ends by itself."""
+        for store in self._stores.values():
             store.expire(self._clock.now_ms() - self._retention_ms)
             for job in store.jobs():
-                if job.state is not State.CANCELLED and store.is_cancelled(job):
+                is_done_with = job.state in {State.RUNNING, State.CANCELLED}
+                if not is_done_with and store.is_cancelled(job):
                     store.end(job, State.CANCELLED)
-        return any(self._is_run(store, job) for store, job in self._waiting())
 
     def _waiting(self) -> list[tuple[JobStore, Job]]:
         waiting = (
@@ -185,6 +192,8 @@ class JobRunner:
     def _written(self, store: JobStore, job: Job, extract: Extract) -> Job:
         for bucket, batches in extract.by_bucket():
             self._check_wanted(store, job)
+            with suppress(OSError):  # the next step meets it again
+                self._clear_away()
             rows = iter(batches)
             first = next(rows, None)
             files = job.files

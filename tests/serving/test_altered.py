@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -300,3 +301,15 @@ def test_a_table_that_is_created_again_is_refused_until_nothing_is_held_of_the_o
     world.tail()
     table.refresh()
     assert looked_up(table) == {}
+
+
+def test_an_entity_of_another_number_of_buckets_is_not_looked_for(served: tuple[Any, ServedTable]) -> None:
+    """As of a request that was read before the number changed, and is answered after that."""
+    world, table = served
+    world.produce({"user": "u1", "slot": 1}, {"count": 1})
+    world.tail()
+    table.refresh()
+    before = replace(table.definition, buckets=2 * table.definition.buckets)
+    with pytest.raises(NotReady, match="number of buckets"):
+        table.reader.lookup([entity_of(before, {"user": f"u{number}"}) for number in range(USERS)])
+    assert [row["count"] for row in looked_up(table).values()] == [1]

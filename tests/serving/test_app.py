@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import re
 import socket
 import threading
@@ -12,10 +13,12 @@ from itertools import count, islice
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from serving import answer as answer_module
 from serving import worker
 from serving.app import create_app
 from serving.client import Client
@@ -120,6 +123,17 @@ def test_a_batch_is_answered_in_order_from_one_view(served: SimpleNamespace) -> 
         ["a"],
     ]
     assert answer.json()["read_point"]["snapshot_id"] == "1"
+
+
+def test_a_batch_whose_rows_are_too_many_for_one_answer_is_refused(
+    served: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = {"entities": [{"app_id": 7, "user_id": "u1"}] * 3}
+    (one, *_) = served.client.post("/v1/tables/profiles/rows:batch", json=body).json()["results"]
+    monkeypatch.setattr(answer_module, "BATCH_BYTES_MAX", len(json.dumps(one["rows"])))
+    answer = served.client.post("/v1/tables/profiles/rows:batch", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (422, "bad-parameter")
+    assert "ask for fewer" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(
@@ -338,6 +352,13 @@ def test_a_stream_that_breaks_off_is_not_taken_for_a_whole_one(format_name: str)
         thread.join()
 
 
+def test_a_limit_may_be_larger_than_any_table(served: SimpleNamespace) -> None:
+    whole, limited = (
+        served.client.post("/v1/tables/profiles/extract", json=body) for body in ({}, {"limit": 2**70})
+    )
+    assert (limited.status_code, len(limited.content)) == (200, len(whole.content))
+
+
 def test_a_format_that_is_not_offered_is_406(served: SimpleNamespace) -> None:
     answer = served.client.post("/v1/tables/profiles/extract", headers={"Accept": "text/html"})
     assert (answer.status_code, answer.json()["code"]) == (406, "not-acceptable")
@@ -434,6 +455,20 @@ def test_the_client_reads_what_the_server_says(served: SimpleNamespace) -> None:
         client.lookup("profiles", {"app_id": "7", "user_id": "u1", "value": "x"})
     with pytest.raises(BadParameter, match=r"no such column.*updated_at"):
         client.extract("profiles", Wanted(["nope"]), "arrow", sink, told.append)
+
+
+def test_the_client_takes_no_page_of_another_server_for_an_answer() -> None:
+    page = httpx.MockTransport(lambda _: httpx.Response(200, html="<html>log in</html>"))
+    sink = io.BytesIO()
+    with Client("http://proxy", page) as client:
+        for ask in (
+            lambda: client.lookup("profiles", {}),
+            lambda: client.extract("profiles", None, "csv", sink, lambda _: None),
+        ):
+            with pytest.raises(ServerUnreachable) as refused:
+                ask()
+            assert "is it a Thermocline server" in refused.value.detail
+    assert sink.getvalue() == b""
 
 
 def test_the_client_says_that_nobody_answers() -> None:

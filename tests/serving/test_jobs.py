@@ -17,6 +17,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from embedded.s3 import LocalS3
 from serving.app import create_app
+from serving.extract import Extract
 from serving.hot.disk import try_lock
 from serving.jobs.job import Job, JobFile, JobRequest, State
 from serving.jobs.runner import JobRunner, stores
@@ -222,6 +223,26 @@ def test_a_cancelled_job_has_no_files(served: SimpleNamespace) -> None:
     for job_id in ("one", "two"):
         assert served.client.get(f"{JOBS}/{job_id}").json()["state"] == "cancelled"
         assert _left(served, job_id) == {"job.json", "cancel"}
+
+
+def test_a_waiting_job_is_cancelled_while_another_one_runs(
+    served: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for job_id in ("one", "two"):
+        served.client.post(JOBS, json={"id": job_id})
+    states: list[str] = []
+    by_bucket = Extract.by_bucket
+
+    def watched(extract: Extract) -> Iterator[Any]:
+        for part in by_bucket(extract):
+            served.client.delete(f"{JOBS}/two")
+            yield part
+            states.append(served.client.get(f"{JOBS}/two").json()["state"])
+
+    monkeypatch.setattr(Extract, "by_bucket", watched)
+    served.new_runner().step()
+    assert "cancelled" in states
+    assert served.client.get(f"{JOBS}/one").json()["state"] == "complete"
 
 
 @IN_BOTH_PLACES

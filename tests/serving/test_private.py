@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from tests.partition_spec import partition_spec_of
 from thermocline.errors import (
     BadParameter,
     ChangesUnknown,
+    KafkaUnreachable,
     NotReady,
     ReadAfterTimeout,
     ReadPointGone,
@@ -184,6 +186,29 @@ def test_a_command_that_takes_long_leases_the_snapshot_that_it_reads(
         leased = leases.leased_snapshots(table.io, table.location(), SystemClock().now_ms())
         assert leased == {table.current_snapshot().snapshot_id}
     assert not leases.leased_snapshots(table.io, table.location(), SystemClock().now_ms())
+
+
+def test_a_read_that_fails_leaves_no_thread_and_no_folder_behind(
+    private_world: SimpleNamespace, tmp_path: Path
+) -> None:
+    """A server reads so whenever changes are asked for."""
+    before = threading.active_count()
+    folder = tmp_path / "spill"
+    folder.mkdir()
+    private_world.log.while_it_is_read = lambda: (_ for _ in ()).throw(
+        KafkaUnreachable(bootstrap_servers="b", detail="refused")
+    )
+    private_world.world.produce(_profile("u0"), _value("hot"))
+    with (
+        pytest.raises(KafkaUnreachable),
+        private.opened(private_world.settings, "profiles", within=folder),
+    ):
+        pass
+    assert not list(folder.iterdir())
+    deadline = time.monotonic() + 60
+    while threading.active_count() > before:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_a_command_answers_as_of_the_logs_end(private_world: SimpleNamespace) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import http.client
 import json
 import multiprocessing
@@ -262,6 +263,24 @@ def test_what_dies_at_once_is_started_more_and_more_rarely() -> None:
         waits.append(child.start_at - now)
         now = child.start_at
     assert waits == [0.5, 1.0, 2.0, 4.0]
+
+
+def test_a_process_that_can_not_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine has no memory, or no more processes; the parent's end would end all that run."""
+
+    def refuse(*_: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    child = server._Child("starts late", os._exit, (0,))
+    with monkeypatch.context() as patched:
+        patched.setattr(server, "Forked", refuse)
+        child.tend(0.0)
+    assert child.process is None
+    assert child.start_at > 0
+    child.tend(child.start_at)
+    process: Any = child.process
+    assert process.has_ended(within_seconds=60)
+    process.close()
 
 
 def test_a_port_that_answers_in_no_http_is_not_ready() -> None:

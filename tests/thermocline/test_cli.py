@@ -32,6 +32,7 @@ from serving.selection import Wanted
 from thermocline import cli
 from thermocline.cli.answered import answered
 from thermocline.cli.entry import PARTS, all_commands
+from thermocline.cli.read import file_or_stdout
 from thermocline.cli.status import _exit_code, _lag
 from thermocline.cli.stopping import stop_event
 from thermocline.errors import ExitCode, KafkaUnreachable, TableHeld, all_errors
@@ -707,6 +708,19 @@ def test_an_output_that_can_not_be_a_file_is_refused_before_anything_is_read(
         code, out, err = call("extract", "profiles", "-o", str(path), "--format", "csv")
         assert (code, out) == (2, "")
         assert problem in err
+
+
+def test_two_commands_that_write_one_file_leave_a_whole_one(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    with file_or_stdout(path) as first:
+        first.write(b"of the first")
+        first.flush()
+        with file_or_stdout(path) as second:
+            second.write(b"2")
+        assert path.read_bytes() == b"2"
+        first.write(b", to its end")
+    assert path.read_bytes() == b"of the first, to its end"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_full_disk_is_no_bug_of_ours(call: Call, serving: Any, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
+from uuid import uuid4
 
 import typer
 from rich.console import Console, Group
@@ -271,7 +272,8 @@ def file_or_stdout(output: Path | None) -> Iterator[BinaryIO]:
         raise BadParameter(name="-o", problem=f"the folder {output.parent} does not exist")
     if output.is_dir():
         raise BadParameter(name="-o", problem=f"{output} is a folder; name a file in it")
-    partial = output.with_name(f".{output.name}.partial")
+    # Another command may write the same file meanwhile: the last one to end has it.
+    partial = output.with_name(f".{output.name}.{uuid4().hex}.partial")
     try:
         with partial.open("wb") as sink:
             yield sink
