@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 # Version 2: every reader knows it, PyIceberg can append to it, and no row of it is ever deleted alone.
 _FORMAT_VERSION = "2"
 # Each batch with bad records is a snapshot, a metadata file that holds all of them, and a manifest.
-_KEPT_SMALL = {
+KEPT_SMALL = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
     "commit.manifest-merge.enabled": "true",
@@ -110,7 +110,7 @@ def create_quarantine(catalog: Catalog, identifier: str) -> None:
     catalog.create_table_if_not_exists(
         quarantine_identifier(identifier),
         _iceberg_schema(),
-        properties={"format-version": _FORMAT_VERSION, **_KEPT_SMALL},
+        properties={"format-version": _FORMAT_VERSION, **KEPT_SMALL},
     )
 
 
@@ -159,10 +159,11 @@ def keep_files(quarantine: Table, paths: Sequence[str]) -> None:
     """
     try:
         quarantine.refresh()
-        with failstep("quarantine.keep"), quarantine.transaction() as transaction:
-            if not _KEPT_SMALL.items() <= quarantine.properties.items():  # created before these were set
-                transaction.set_properties(_KEPT_SMALL)
-            transaction.add_files(list(paths), check_duplicate_files=False)
+        if not KEPT_SMALL.items() <= quarantine.properties.items():  # created before these were set
+            with quarantine.transaction() as transaction:
+                transaction.set_properties(KEPT_SMALL)
+        with failstep("quarantine.keep"):
+            quarantine.add_files(list(paths), check_duplicate_files=False)
     except _AWAY as error:
         raise CatalogUnreachable(uri=quarantine.location(), detail=first_line(error)) from error
 

@@ -23,7 +23,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from serving.problems import Requests
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
+    from asyncio import AbstractEventLoop, TimerHandle, Transport
 
     from uvicorn.config import Config
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 HEAD_END: Final = b"\r\n\r\n"
 # A longer head goes the ordinary way; clients send some hundred bytes.
 HEAD_BYTES_MAX: Final = 8_192
+# The parser has no bound of its own; proxies and servers allow 8 to 64 kB.
+LONGEST_HEAD_BYTES: Final = 65_536
+# From the connection, or a request's first byte, to its last: no body is larger than a batch.
+REQUEST_SECONDS_MAX: Final = 60.0
 HEADERS_KEPT_MAX: Final = 256
 
 # By these headers a request may want something else than its rows as they are known now: it has a body, wants
@@ -46,6 +50,9 @@ _PLAIN_LINE: Final = re.compile(
 )
 _PLAIN_HEADERS: Final = re.compile(
     rb"(?:(?!" + _NOT_PLAIN + rb")[A-Za-z0-9-]+: [!-~](?:[ -~]*[!-~])?\r\n)*\r\n"
+)
+_HEAD_TOO_LONG: Final = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 )
 _REQUEST_ID: Final = re.compile(rb"^x-request-id: ([^\r]*)", re.IGNORECASE | re.MULTILINE)
 
@@ -64,8 +71,21 @@ class LookupProtocol(HttpToolsProtocol):
         assert isinstance(config.app, Requests)
         self._requests = config.app
         self._is_within_request = False
+        self._is_within_head = False
+        self._head_bytes = 0
+        self._awaited: TimerHandle | None = None
         self._answered_at = 0.0
         self._default_headers: tuple[object, bytes] = None, b""
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        """Somebody came, and is to ask for something soon."""
+        super().connection_made(transport)
+        self._await_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """They left."""
+        self._await_no_more()
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Answers what it can at once, as many requests as came; leaves the rest to uvicorn."""
@@ -77,18 +97,28 @@ class LookupProtocol(HttpToolsProtocol):
             self.transport.write(answer)
             self._note_answered()
             data = data[length:]
-        if data:
+        if data and self._has_room_for(data):
             super().data_received(data)
 
     def on_message_begin(self) -> None:
         """A request's first byte."""
-        self._is_within_request = True
+        self._is_within_request = self._is_within_head = True
+        self._head_bytes = 0
+        self._await_request()
         super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """The last one of its head."""
+        self._is_within_head = False
+        super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """Its last one."""
         self._is_within_request = False
+        self._await_no_more()
         super().on_message_complete()
+        if not _is_pending(self.cycle):  # it was answered before its body came, which ended uvicorn's timer
+            self._await_request()
 
     def timeout_keep_alive_handler(self) -> None:
         """Closes a connection that was idle for long enough; one that was not, when it will have been."""
@@ -101,9 +131,29 @@ class LookupProtocol(HttpToolsProtocol):
     def _note_answered(self) -> None:
         """As `on_response_complete`, but a timer that is set stays: another one each time costs more."""
         self.server_state.total_requests += 1
+        if self._awaited is not None:
+            self._await_no_more()
         self._answered_at = self.loop.time()
         if self.timeout_keep_alive_task is None and not self.transport.is_closing():
             self._look_again_after(self.timeout_keep_alive)
+
+    def _has_room_for(self, data: bytes) -> bool:
+        """Whether what came may still be a request's head; else the connection ends."""
+        self._head_bytes += len(data) if self._is_within_head else 0
+        if self._head_bytes <= LONGEST_HEAD_BYTES:
+            return True
+        self.transport.write(_HEAD_TOO_LONG)
+        self.transport.close()
+        return False
+
+    def _await_request(self) -> None:
+        self._await_no_more()
+        self._awaited = self.loop.call_later(REQUEST_SECONDS_MAX, self.transport.close)
+
+    def _await_no_more(self) -> None:
+        if self._awaited is not None:
+            self._awaited.cancel()
+            self._awaited = None
 
     def _look_again_after(self, seconds: float) -> None:
         self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)

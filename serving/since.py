@@ -21,7 +21,7 @@ from thermocline.errors import (
     TopicCompacted,
     TopicReplaced,
 )
-from thermocline.iceberg.lineage import whole_lineage
+from thermocline.iceberg.lineage import lineage, whole_lineage
 from thermocline.rules.identity import check_not_compacted, check_source, check_tombstones
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def state_since(table: Table, definition: LiveTable, since: ReadPoint) -> Snapsh
     """
     name = definition.name
     with storage_named(name):
-        links = whole_lineage(table)
+        links = _history(table, since.snapshot_id)
     place = next((at for at, link in enumerate(links) if link.snapshot_id == since.snapshot_id), None)
     if place is None:
         detail = f"snapshot {since.snapshot_id} is not in the table's history (any more)"
@@ -66,6 +66,12 @@ def state_since(table: Table, definition: LiveTable, since: ReadPoint) -> Snapsh
     if problem is not None:  # safety: since-history
         raise ChangesUnknown(table=name, detail=problem)
     return state
+
+
+def _history(table: Table, snapshot_id: int) -> Sequence[Link]:
+    """Main's snapshots; with the expired ones, which take a request for each note, only if need be."""
+    links = lineage(table)
+    return links if any(link.snapshot_id == snapshot_id for link in links) else whole_lineage(table)
 
 
 def check_log_since(

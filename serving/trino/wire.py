@@ -43,6 +43,8 @@ __all__ = [
 
 BOOL, BYTE, DOUBLE, I16, I32, I64, STRING, STRUCT, MAP, SET, LIST = 2, 3, 4, 6, 8, 10, 11, 12, 13, 14, 15
 STOP: Final = b"\0"
+VALUES_MAX: Final = 1_000_000
+"""Of a message: an empty one takes a byte of it, and seventy of memory. A condition has ten for a value."""
 LEVELS_MAX: Final = 16
 """Of values within each other; a condition of Trino's has nine."""
 
@@ -90,7 +92,7 @@ def read_call(message: bytes) -> Call:
         method = reader.binary().decode("ascii")
         sequence_id = reader.number(_I32)
         return Call(method, sequence_id, reader.struct(LEVELS_MAX))
-    except (IndexError, KeyError, UnicodeDecodeError) as error:
+    except (IndexError, KeyError, TypeError, UnicodeDecodeError) as error:
         raise Malformed("a message that breaks off, or of a type that is not known") from error
 
 
@@ -98,6 +100,7 @@ class _Reader:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
+        self._values_left = VALUES_MAX
 
     def number(self, form: Struct) -> Any:
         return form.unpack(self._take(form.size))[0]
@@ -115,6 +118,9 @@ class _Reader:
     def _value(self, kind: int, levels: int) -> Any:
         if levels == 0:
             raise Malformed("values too deep within each other")
+        self._values_left -= 1
+        if self._values_left < 0:
+            raise Malformed(f"more than {VALUES_MAX:,} values")
         if kind in _NUMBERS:
             return self.number(_NUMBERS[kind])
         if kind == BOOL:

@@ -15,6 +15,7 @@ import pytest
 from pyiceberg.table import Table
 
 from ingest.quarantine import (
+    KEPT_SMALL,
     SCHEMA,
     create_quarantine,
     keep_files,
@@ -25,6 +26,7 @@ from ingest.quarantine import (
 from thermocline.cli.entry import run
 from thermocline.errors import CatalogUnreachable, ExitCode
 from thermocline.iceberg.catalog import open_catalog
+from thermocline.iceberg.files import local_path
 from thermocline.settings import load_settings
 
 CONFIG = """
@@ -65,6 +67,22 @@ def keep(quarantine: Table, offsets: Sequence[int], topic_id: str = "first") -> 
 
 def kept(quarantine: Table) -> list[tuple[str, int]]:
     return sorted((row["topic_id"], row["offset"]) for row in read_rows(quarantine.refresh(), ()))
+
+
+def test_the_metadata_of_the_companion_table_stays_small(quarantine: Table) -> None:
+    """Also of one that was created before that was seen to: each batch with bad records commits to it."""
+    with quarantine.transaction() as transaction:
+        transaction.remove_properties(*KEPT_SMALL)
+    keep(quarantine, [0])
+    assert quarantine.properties.items() >= KEPT_SMALL.items()
+    with quarantine.transaction() as transaction:
+        transaction.set_properties({"write.metadata.previous-versions-max": "2"})
+    folder = Path(local_path(quarantine.location()) or "") / "metadata"
+    for number in range(8):
+        with quarantine.transaction() as transaction:
+            transaction.set_properties({"touched": str(number)})
+    assert len(list(folder.glob("*.metadata.json"))) == 3
+    assert kept(quarantine) == [("first", 0)]
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from uvicorn.protocols.http import httptools_impl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from serving import protocol
 from serving.app import create_app
 from serving.lookup import ENTITY_CACHE_BYTES_MAX, LAID_ROWS_BYTES_MAX
 from serving.measures import Tally
@@ -53,6 +54,7 @@ class Wire(asyncio.Transport):
         super().__init__()
         self.sent = b""
         self.is_closed = False
+        self.closed = asyncio.Event()
 
     def write(self, data: Any) -> None:
         if not self.is_closed:
@@ -60,6 +62,7 @@ class Wire(asyncio.Transport):
 
     def close(self) -> None:
         self.is_closed = True
+        self.closed.set()
 
     def is_closing(self) -> bool:
         return self.is_closed
@@ -446,6 +449,60 @@ def test_a_server_ends_idle_connections_that_were_answered_the_short_way(served:
     assert served.direct[True] >= 2
     idle.close()
     open_.close()
+
+
+def test_a_head_without_an_end_is_cut_off(served: SimpleNamespace) -> None:
+    async def drive() -> None:
+        connection = Connection(LookupProtocol, served.app)
+        sent = await connection.send(b"GET /v1/tables HTTP/1.1\r\n")
+        for number in range(200):
+            sent += await connection.send(b"x-%d: %s\r\n" % (number, b"x" * 1_000))
+        assert connection.wire.is_closed
+        assert sent.startswith(b"HTTP/1.1 431 ")
+        connection.end()
+
+    asyncio.run(drive())
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"",
+        b"GET /v1/tables HTTP/1.1\r\n",
+        b"POST /v1/tables/profiles/rows:batch HTTP/1.1\r\nhost: h\r\ncontent-length: 9\r\n\r\n",
+        b"POST /nowhere HTTP/1.1\r\nhost: h\r\ncontent-length: 9\r\n\r\n",  # answered before its body comes
+    ],
+    ids=["nothing", "half a head", "no body", "no body, and none is waited for"],
+)
+def test_a_request_that_never_ends_is_not_waited_for_for_ever(
+    served: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, begun: bytes
+) -> None:
+    monkeypatch.setattr(protocol, "REQUEST_SECONDS_MAX", 0.05)
+
+    async def drive() -> None:
+        connection = Connection(LookupProtocol, served.app, timeout_keep_alive=600)
+        if begun:
+            connection.protocol.data_received(begun)
+        async with asyncio.timeout(60):
+            await connection.wire.closed.wait()
+        connection.protocol.connection_lost(None)
+
+    asyncio.run(drive())
+
+
+def test_a_connection_whose_body_came_after_its_answer_is_ended_when_it_was_idle(
+    served: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def drive() -> None:
+        connection = Connection(LookupProtocol, served.app, timeout_keep_alive=600)
+        await connection.send(b"POST /nowhere HTTP/1.1\r\nhost: h\r\ncontent-length: 9\r\n\r\n")
+        monkeypatch.setattr(protocol, "REQUEST_SECONDS_MAX", 0.05)
+        await connection.send(b"123456789")
+        async with asyncio.timeout(60):
+            await connection.wire.closed.wait()
+        connection.protocol.connection_lost(None)
+
+    asyncio.run(drive())
 
 
 def test_only_a_connection_that_was_not_asked_since_its_timer_was_set_is_ended(

@@ -17,6 +17,7 @@ from ingest.commit import Committer
 from ingest.owner import NoUpkeep, Owner
 from ingest.ownership import Claim, Owned
 from ingest.position import Position
+from ingest.quarantine import KEPT_SMALL
 from ingest.read_task import ReadTask
 from ingest.turns import REJECTIONS_MAX
 from tests.simulation.catalog import FakeTable
@@ -70,6 +71,7 @@ class FakeQuarantine:
 
     def __init__(self, io: FakeIO, kept: set[BadPlace]) -> None:
         self.io = io
+        self.properties = KEPT_SMALL
         self._kept = kept
 
     def location(self) -> str:

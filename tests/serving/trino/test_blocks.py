@@ -108,6 +108,14 @@ def test_a_list_that_claims_more_than_it_holds_or_nests_too_deep_is_malformed() 
         read_call(head + bytes.fromhex("0c0001") * 40)
 
 
+def test_a_small_message_of_very_many_values_is_malformed() -> None:
+    """Each would take a hundred times its byte."""
+    head = a_call("x", {})[:-1]
+    for kind in ("0c", "0f"):  # structs; lists, which also end before their time
+        with pytest.raises(Malformed):
+            read_call(head + bytes.fromhex(f"0f0001{kind}00200000") + b"\0" * 2**21)
+
+
 def test_names_that_the_connector_refuses_are_made_up_and_versions_have_tables_of_their_own() -> None:
     definition = table_with({"id": "int", "Odd name": "string", "h_asked": "string"})
     assert [one.name for one in hot_columns(definition)] == ["id", "h_c1", "h_c2"]
