@@ -48,10 +48,11 @@ class LocalEngine:
             packed = pa.Table.from_batches(read, schema=PACKED_SCHEMA)
             encoded = encoded_files(files)
             write = writer(task, data_location, lambda: encoded)
-            results = []
+            results: list[tuple[int, bytes]] = []
             for bucket in packed.column("bucket").unique():
                 done = write((bucket,), packed.filter(pc.equal(packed.column("bucket"), bucket)))
-                results.append((bucket.as_py(), done.column("result")[0].as_py()))
+                # Not by the bucket that was asked for: what failed is told as a report.
+                results += zip(*(column.to_pylist() for column in done.columns), strict=True)
         except ThermoclineError:
             raise
         except Exception as error:  # whatever a store, Parquet or Kafka's client raises: as on Spark

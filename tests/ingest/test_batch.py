@@ -10,14 +10,17 @@ import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from ingest.batch import gather, writer
+from ingest import local
+from ingest.batch import gather
 from ingest.bucket_task import BucketResult
-from ingest.read_task import REPORT_BUCKET, ReadReport, ReadTask
+from ingest.local import LocalEngine
+from ingest.read_task import PACKED_SCHEMA, REPORT_BUCKET, ReadReport, ReadTask
 from tests.ingest.one_bucket import DEFINITION, records_of
 from thermocline.errors import RangeIncomplete, StorageFailed, TopicMissing
 from thermocline.iceberg.data_file import WrittenFile
 from thermocline.iceberg.files import Deletes
 from thermocline.kafka.log import OffsetRange
+from thermocline.settings import CatalogSettings
 
 PLANNED = [OffsetRange("profiles", 0, 10, 20), OffsetRange("profiles", 1, 0, 5)]
 IO = PyArrowFileIO()
@@ -68,16 +71,29 @@ def test_what_ended_a_read_task_ends_the_batch_and_leaves_no_files_of_the_others
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_store_that_takes_no_file_ends_the_batch_with_an_error_that_is_waited_out(tmp_path: Path) -> None:
-    (tmp_path / "data").touch()  # where a folder would have to be
+def packed_record() -> pa.Table:
+    """One record of bucket 1, as a read task gives it."""
     stream = pa.BufferOutputStream()
     records = records_of([(0, (1, "u", "k"), "v")])
     with pa.ipc.new_stream(stream, records.schema) as packed:
         packed.write_table(records)
+    return pa.table({"bucket": [1], "stream": [stream.getvalue().to_pybytes()]}, PACKED_SCHEMA)
+
+
+@pytest.mark.jvm
+@pytest.mark.usefixtures("jvm")
+def test_a_store_that_takes_no_file_ends_the_batch_with_an_error_that_is_waited_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").touch()  # where a folder would have to be
+    report = pa.table(
+        {"bucket": [REPORT_BUCKET], "stream": [msgspec.msgpack.encode(ReadReport(WHOLE))]}, PACKED_SCHEMA
+    )
+    read = [*packed_record().to_batches(), *report.to_batches()]
+    monkeypatch.setattr(local, "run_read_task", lambda *_: read)
+    engine = LocalEngine(CatalogSettings(uri="sqlite:///none.db", warehouse="none"))
     task = ReadTask(DEFINITION, {}, IO, tmp_path.as_uri(), {})
-    write = writer(task, f"{tmp_path.as_uri()}/data", dict)
-    done = write((pa.scalar(1),), pa.table({"bucket": [1], "stream": [stream.getvalue().to_pybytes()]}))
-    results = zip(done.column("bucket").to_pylist(), done.column("result").to_pylist(), strict=True)
     with pytest.raises(StorageFailed, match="profiles") as failed:
-        gather(results, [], IO)
+        engine.run(task, [PLANNED], {}, f"{tmp_path.as_uri()}/data")
     assert failed.value.retryable
+    engine.stop()
