@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from thermocline.iceberg.catalog_properties import store_properties
-from thermocline.iceberg.files import listed_folder, parts_of, read_file
+from thermocline.iceberg.files import listed_folder, parts_of, read_file, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ class JobFiles(Protocol):
         """Deletes them all: the manifest first, since without it nobody takes the others for a result."""
 
 
-class FolderFiles:
+class FolderFiles(JobFiles):
     """Beside the job's record, in a folder of this machine."""
 
     def __init__(self, folder: Path) -> None:
@@ -78,7 +78,7 @@ class FolderFiles:
                 path.unlink()
 
 
-class ObjectFiles:
+class ObjectFiles(JobFiles):
     """Below a location of an object store that no other job has."""
 
     def __init__(self, io: PyArrowFileIO, location: str) -> None:
@@ -94,8 +94,7 @@ class ObjectFiles:
 
     def publish(self, manifest: bytes) -> None:
         """See `JobFiles`."""
-        with self.sink(MANIFEST) as sink:
-            sink.write(manifest)
+        write_file(self._io, self._path(MANIFEST), manifest)
 
     def manifest(self) -> bytes | None:
         """See `JobFiles`."""
