@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from ingest.files_by_bucket import FilesByBucket
     from ingest.judgement import Candidate
+    from ingest.quarantine import SeenRecords
     from thermocline.iceberg.reading import Place, Reading
     from thermocline.kafka.log import Log
     from thermocline.rules.definition import LiveTable
@@ -59,12 +60,14 @@ class LogEvidence:
     read, or was replayed since.
     ``is_there`` says, for the places of candidates where the log shows a record, whether it is the one that
     the quarantine keeps. ``hiding`` has the last record of a key that is bad or beyond the seam in each
-    partition of a compacted topic.
+    partition of a compacted topic. ``waiting`` has the last one in each partition that could be read by now,
+    and is in quarantine.
     """
 
     last: dict[bytes, dict[Place, Found]] = field(default_factory=dict)
     is_there: dict[tuple[str, int, int], bool] = field(default_factory=dict)
     hiding: dict[bytes, dict[Place, Origin]] = field(default_factory=dict)
+    waiting: dict[bytes, dict[Place, Origin]] = field(default_factory=dict)
 
     def hear(self, records: pa.Table) -> None:
         """Take up good records from before the seam, in any order."""
@@ -73,28 +76,48 @@ class LogEvidence:
             self.add(key, Found(*facts))
 
     def add(self, key: bytes, found: Found) -> None:
-        """Take up one record that the table took in, or would have, had it been good."""
+        """Take up one record that the table took in."""
         last, origin = self.last.setdefault(key, {}), found.origin
         if origin.place not in last or last[origin.place].origin.offset < origin.offset:
             last[origin.place] = found
 
+    def settle(self, candidate: Candidate) -> None:
+        """Take up a candidate that leaves the quarantine: the table is as if it had taken it in."""
+        origin, waiting = candidate.origin, self.waiting.get(candidate.key, {})
+        self.add(candidate.key, _as_found(candidate))
+        if origin.place in waiting and waiting[origin.place].is_at(origin):
+            del waiting[origin.place]
+
     def hide(self, key: bytes, origin: Origin) -> None:
         """Take up a record of a compacted topic that may have made compaction drop another one of its key."""
-        hiding = self.hiding.setdefault(key, {})
-        if origin.place not in hiding or hiding[origin.place].offset < origin.offset:
-            hiding[origin.place] = origin
+        _keep_last(self.hiding, key, origin)
+
+    def wait(self, key: bytes, origin: Origin) -> None:
+        """Take up a record that could be read by now, and is in quarantine."""
+        _keep_last(self.waiting, key, origin)
 
     def of(self, candidate: Candidate) -> CandidateEvidence:
         """What concerns one candidate."""
         origin, last = candidate.origin, dict(self.last.get(candidate.key, {}))
         if origin.place not in last or last[origin.place].origin.offset < origin.offset:
-            last[origin.place] = Found(origin, candidate.is_tombstone, candidate.is_partial)
+            last[origin.place] = _as_found(candidate)
         hiding = self.hiding.get(candidate.key, {}).values()
         return CandidateEvidence(
             last=list(last.values()),
             is_there=self.is_there.get((*origin.place, origin.offset)),
             hiding=next((o for o in hiding if o.place != origin.place or o.offset > origin.offset), None),
+            waiting=list(self.waiting.get(candidate.key, {}).values()),
         )
+
+
+def _as_found(candidate: Candidate) -> Found:
+    return Found(candidate.origin, candidate.is_tombstone, candidate.is_partial)
+
+
+def _keep_last(origins_of: dict[bytes, dict[Place, Origin]], key: bytes, origin: Origin) -> None:
+    last = origins_of.setdefault(key, {})
+    if origin.place not in last or last[origin.place].offset < origin.offset:
+        last[origin.place] = origin
 
 
 def unbroken(table: Table) -> list[Link]:
@@ -166,6 +189,7 @@ def read_log(  # noqa: PLR0913, PLR0917  (all that decides about a record)
     definition: LiveTable,
     candidates: Sequence[Candidate],
     kept: Mapping[tuple[str, int, int], Kept],
+    quarantined: SeenRecords,
     live: Mapping[bytes, Origin],
     ground: TableContext,
     progress: Progress,
@@ -179,7 +203,7 @@ def read_log(  # noqa: PLR0913, PLR0917  (all that decides about a record)
     Raises:
         OffsetsGone: the log was cut beyond the ground's ``starts`` meanwhile.
     """
-    search = _Search(definition, registry, candidates, kept, live, ground)
+    search = _Search(definition, registry, candidates, kept, quarantined, live, ground)
     ranges = _ranges(candidates, ground)
     _read(client_config, ranges, definition.name, search, progress)
     if ranges and ground.compacted:
@@ -220,6 +244,7 @@ class _Search:
         registry: SchemaRegistry | None,
         candidates: Sequence[Candidate],
         kept: Mapping[tuple[str, int, int], Kept],
+        quarantined: SeenRecords,
         live: Mapping[bytes, Origin],
         ground: TableContext,
     ) -> None:
@@ -227,6 +252,7 @@ class _Search:
         self._key_decoder = decoder_for(definition, registry)  # of keys alone, which no alteration changes
         self._keys = pa.array(list({one.key for one in candidates}), pa.binary())
         self._kept = kept
+        self._quarantined, self._topic_ids = quarantined, ground.topic_ids
         self._rows = {(*row.place, row.offset): (key, row) for key, row in live.items()}
         self._seam = ground.seam
         self._compacted = frozenset(ground.compacted)
@@ -239,7 +265,7 @@ class _Search:
         if self._definition.key_from == "value":  # a bad record has no key then, and nothing is ever deleted
             before_seam = chunk.offsets[: self._before_seam(chunk)]
             for _, _, good in self._as_read.decode(chunk, before_seam):
-                self.evidence.hear(self._ours(good))
+                self._hear(chunk, self._ours(good))
             return
         # Keys alone first: few records are of ours, and of a bad record the key may be readable.
         nothing = [None] * len(chunk.keys)
@@ -254,7 +280,19 @@ class _Search:
         for first, decoded, good in self._as_read.decode(chunk, keyed.column(OFFSET).to_pylist()):
             bad = pa.array([first + bad.index for bad in decoded.bad], pa.int64())
             self._hide(chunk, keyed.take(bad))
-            self.evidence.hear(good)
+            self._hear(chunk, good)
+
+    def _hear(self, chunk: RecordChunk, good: pa.Table) -> None:
+        """Take up records that can be read. One whose schema came late was bad when the table passed it."""
+        topic_id = self._topic_ids[chunk.topic]
+        offsets = good.column(OFFSET).to_pylist()
+        is_kept = pa.array(
+            [(topic_id, chunk.partition, at) in self._quarantined for at in offsets], pa.bool_()
+        )
+        kept = good.filter(is_kept)
+        for key, origin in zip(kept.column(KEY).to_pylist(), origins(kept), strict=True):
+            self.evidence.wait(key, origin)
+        self.evidence.hear(good.filter(pc.invert(is_kept)))
 
     def _hide(self, chunk: RecordChunk, keyed: pa.Table) -> None:
         if chunk.topic in self._compacted:

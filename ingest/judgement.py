@@ -135,11 +135,14 @@ class CandidateEvidence:
     them, as if it had been good. ``is_there``: the record stands in the log as it does in quarantine (None:
     the log shows no record there).
     ``hiding``: a record of the key, bad or beyond the seam, for which compaction may have dropped another.
+    ``waiting`` has the last record of the key in each partition that is in quarantine itself, and could be
+    read by now: whether the table took it in is not known.
     """
 
     last: Sequence[Found]
     is_there: bool | None
     hiding: Origin | None
+    waiting: Sequence[Origin] = ()
 
 
 def newest_first(candidates: Sequence[Candidate], reading: Reading) -> list[Candidate]:
@@ -251,6 +254,13 @@ def _is_read_later(one: Origin, origin: Origin, reading: Reading) -> bool:
     return _batch(one, reading) > _batch(origin, reading)
 
 
+def _may_win(one: Origin, origin: Origin, reading: Reading) -> bool:
+    """Whether a record may take the place of another one: it was read later, or in the same batch."""
+    if one.place == origin.place:
+        return one.offset > origin.offset
+    return _batch(one, reading) >= _batch(origin, reading)
+
+
 def _is_unexplained(row: Origin, origin: Origin, heard: CandidateEvidence, reading: Reading) -> bool:
     """Whether the row says that it was read with the record or later, and the log does not show it so."""
     if row.place == origin.place:
@@ -264,6 +274,9 @@ def _unknown(
 ) -> Iterator[str]:
     """The reasons why something of the key, read with the record or later, may be there unseen."""
     origin, batch = candidate.origin, _batch(candidate.origin, ground.reading)
+    waiting = next((one for one in heard.waiting if _may_win(one, origin, ground.reading)), None)
+    if waiting is not None:  # safety: replay-quarantined-too
+        yield f"{waiting}, which may be newer and has its key, is in quarantine too: replay both together"
     rivals = (one.origin for one in heard.last if one.origin.place != origin.place)
     if candidate.is_partial and any(_batch(one, ground.reading) == batch for one in rivals):
         yield "it sets only some columns, and its batch has a record of its key in another partition"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,9 @@ SCHEMA = pa.schema(
     ]
 )
 
+# Commits of others that may come between, each time, before a batch with bad records is tried again later.
+KEEP_ATTEMPTS_MAX = 3
+
 # Rows read at once: of records of 1 MB, Kafka's default limit, some 200 MB with their copies.
 READ_ROWS_MAX = 100
 # How the catalog and the store of the files say that they can't be asked, or give half of an answer.
@@ -91,6 +95,12 @@ class SeenRecords:
             return False
         offsets.add(offset)
         return True
+
+    def discard(self, others: SeenRecords) -> None:
+        """Takes those out that are among others."""
+        for place, offsets in others._offsets.items():
+            if place in self._offsets:
+                self._offsets[place] -= offsets
 
     def __contains__(self, place: tuple[str, int, int]) -> bool:
         topic_id, partition, offset = place
@@ -158,12 +168,11 @@ def keep_files(quarantine: Table, paths: Sequence[str]) -> None:
     Raises `CatalogUnreachable`; then they may be part of it nevertheless, when the answer was lost.
     """
     try:
-        quarantine.refresh()
-        if not KEPT_SMALL.items() <= quarantine.properties.items():  # created before these were set
-            with quarantine.transaction() as transaction:
-                transaction.set_properties(KEPT_SMALL)
-        with failstep("quarantine.keep"):
-            quarantine.add_files(list(paths), check_duplicate_files=False)
+        for _ in range(KEEP_ATTEMPTS_MAX - 1):
+            with suppress(CommitFailedException):  # another commit came first, such as that of maintenance
+                _add(quarantine, paths)
+                return
+        _add(quarantine, paths)
     except _AWAY as error:
         raise CatalogUnreachable(uri=quarantine.location(), detail=first_line(error)) from error
 
@@ -184,6 +193,14 @@ def read_rows(
                     yield row
 
 
+def all_places(quarantine: Table) -> SeenRecords:
+    """Which records the companion table has now. Raises `CatalogUnreachable` when a file can't be read."""
+    places = SeenRecords()
+    for row in read_rows(quarantine, ()):
+        places.add(row["topic_id"], row["partition"], row["offset"])
+    return places
+
+
 def read_files(io: FileIO, paths: Sequence[str]) -> Iterator[dict[str, Any]]:
     """The rows of quarantine files, in order, a bounded number of them in memory at a time.
 
@@ -198,7 +215,7 @@ def remove(quarantine: Table, settled: SeenRecords) -> None:
     """Take records out of the companion table, all their repeats with them, in one commit.
 
     Files that hold other records too are written anew without them. Older snapshots of the companion table
-    keep what they hold until they are expired.
+    keep what they hold until maintenance has expired and swept them.
     Raises `CatalogUnreachable`; then a later call does it.
     """
     if not len(settled):
@@ -220,6 +237,15 @@ def remove(quarantine: Table, settled: SeenRecords) -> None:
                     overwrite.append_data_file(file)
     except _AWAY as error:
         raise CatalogUnreachable(uri=quarantine.location(), detail=first_line(error)) from error
+
+
+def _add(quarantine: Table, paths: Sequence[str]) -> None:
+    quarantine.refresh()
+    if not KEPT_SMALL.items() <= quarantine.properties.items():  # created before these were set
+        with quarantine.transaction() as transaction:
+            transaction.set_properties(KEPT_SMALL)
+    with failstep("quarantine.keep"):
+        quarantine.add_files(list(paths), check_duplicate_files=False)
 
 
 def _without(quarantine: Table, path: str, settled: SeenRecords) -> tuple[bool, list[str]]:

@@ -36,7 +36,6 @@ from ingest.files_by_bucket import FilesByBucket, after_commit, live_files
 from ingest.judgement import (
     SETTLED,
     Candidate,
-    Found,
     Judgement,
     Origin,
     Outcome,
@@ -47,7 +46,7 @@ from ingest.judgement import (
     newest_first,
 )
 from ingest.ownership import Owned, own_table
-from ingest.quarantine import SeenRecords, open_quarantine, read_rows, remove
+from ingest.quarantine import SeenRecords, all_places, open_quarantine, read_rows, remove
 from ingest.quarantined import Place, Row, check_quarantined, place_of, places_filter
 from thermocline.errors import ExitCode, OffsetsGone
 from thermocline.failpoints import failpoint
@@ -139,18 +138,19 @@ def replay(
     report = Replayed()
     if is_dry_run:
         table = open_table(settings, name)
-        replaying = _Replaying.of(settings, name, table, clock, progress)
+        replaying = _Replaying.of(settings, name, table, quarantine, clock, progress)
         for rows in _rounds(quarantine, wanted):
             report.note(replaying.judge(rows).verdicts)
         return report
     with own_table(settings, name, clock, say=say) as owned:
         quarantine.refresh()
-        replaying = _Replaying.of(settings, name, owned.table, clock, progress)
+        replaying = _Replaying.of(settings, name, owned.table, quarantine, clock, progress)
         for rows in _rounds(quarantine, wanted):
             judged = replaying.judge(rows)
             if judged.applied.num_rows:  # safety: replay-removed-after-commit
                 report.snapshot_ids.append(replaying.apply(owned, judged))
             remove(quarantine, judged.settled())
+            replaying.quarantined.discard(judged.settled())
             report.note(judged.verdicts)
     return report
 
@@ -172,7 +172,7 @@ class _Judged:
 
 @dataclass(slots=True)
 class _Replaying:
-    """A table and its log, for as long as one replay takes."""
+    """A table, its log and which records are in quarantine, for as long as one replay takes."""
 
     definition: LiveTable
     table: Table
@@ -184,11 +184,20 @@ class _Replaying:
     drained_ms: Sequence[int | None]
     files: FilesByBucket
     decoder: Decoder
+    quarantined: SeenRecords
     clock: Clock
     progress: Progress
 
     @classmethod
-    def of(cls, settings: Settings, name: str, table: Table, clock: Clock, progress: Progress) -> _Replaying:
+    def of(
+        cls,
+        settings: Settings,
+        name: str,
+        table: Table,
+        quarantine: Table,
+        clock: Clock,
+        progress: Progress,
+    ) -> _Replaying:
         definition = definition_of(table, name)
         state = current_state(table, name)
         with store_named(name):
@@ -206,6 +215,7 @@ class _Replaying:
             drained_ms=drained(links),
             files=live_files(table, state.snapshot_id, name),
             decoder=decoder_for(definition, registry),
+            quarantined=all_places(quarantine),
             clock=clock,
             progress=progress,
         )
@@ -240,35 +250,33 @@ class _Replaying:
 
     def _judge(self, rows: Sequence[Row]) -> _Judged:
         ground = self._ground()
-        verdicts: dict[Origin, Judgement] = {}
-        readable = []
-        for row in rows:
-            verdict = judge_by_place(_origin(row), ground)
-            if verdict is None:
-                readable.append(row)
-            else:
-                verdicts[_origin(row)] = verdict
+        by_place = {_origin(row): judge_by_place(_origin(row), ground) for row in rows}
+        verdicts = {origin: verdict for origin, verdict in by_place.items() if verdict is not None}
+        readable = [row for row in rows if _origin(row) not in verdicts]
         records = self._decode(readable, verdicts)
         with store_named(self.definition.name):
             found = live_rows(self.table.io, self.definition, self.files, records)
         live: dict[bytes, Origin | None] = {**found}
-        open_questions = []
+        open_questions, settled = [], []
         for candidate in _candidates(records, ground):
             verdict = judge_by_table(candidate, live.get(candidate.key), ground)
             if verdict is None:
                 open_questions.append(candidate)
             else:
                 verdicts[candidate.origin] = verdict
+                if verdict.outcome in SETTLED:
+                    settled.append(candidate)
         if open_questions:
             evidence = self._read_log(open_questions, readable, found, ground)
+            for candidate in settled:
+                evidence.settle(candidate)
             # By now the topic may have been made anew, and tombstones have grown old.
             ground = replace(self._ground(), starts=ground.starts)
             for candidate in newest_first(open_questions, ground.reading):  # safety: replay-newest-first
                 verdict = _verdict(candidate, live, evidence, ground)
                 verdicts[candidate.origin] = verdict
                 if verdict.outcome in SETTLED:  # safety: replay-settled-ones-count
-                    found_too = Found(candidate.origin, candidate.is_tombstone, candidate.is_partial)
-                    evidence.add(candidate.key, found_too)
+                    evidence.settle(candidate)
                 if verdict.outcome is Outcome.APPLIED:
                     live[candidate.key] = None if candidate.is_tombstone else candidate.origin
         is_applied = [verdicts[one.origin].outcome is Outcome.APPLIED for one in _candidates(records, ground)]
@@ -335,6 +343,7 @@ class _Replaying:
             self.definition,
             candidates,
             kept,
+            self.quarantined,
             live,
             ground,
             self.progress,

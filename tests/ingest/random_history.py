@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from ingest.judgement import Judgement, Origin, Outcome
+from ingest.quarantine import SeenRecords
 from ingest.replay import _Replaying
 from tests.newest import newest
 from thermocline.iceberg.reading import Life, Reading
@@ -56,6 +57,8 @@ class Surroundings:
     is_compacted: bool = False
     is_rebased: bool = False
     is_altered: bool = False
+    is_late: bool = False
+    """What bad records lacked when they were read, as their schema, is there by now."""
 
 
 def reading_of_seams(
@@ -122,6 +125,8 @@ class RandomHistory:
     first_known: int = 0
     candidate: Record | None = None
     now_ms: int = 0
+    settled: list[Record] = field(default_factory=list)
+    """What left the quarantine."""
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
@@ -149,12 +154,14 @@ class RandomHistory:
         return verdict
 
     def readable(self) -> list[Record]:
-        """The records of the log that were bad when they were read, and are good since the alteration."""
+        """The records of the log that were bad when they were read, and are good by now."""
         return [
             record
             for batch in self.batches
             for record in batch
-            if record.is_bad and record.more == WIDENED and record in self.log[record.topic, 0]
+            if record.is_bad
+            and (self.around.is_late or record.more == WIDENED)
+            and record in self.log[record.topic, 0]
         ]
 
     def kept(self, candidate: Record | None = None) -> dict[str, Any]:
@@ -193,6 +200,7 @@ class RandomHistory:
             drained_ms=self.drained_ms[known],
             files={},
             decoder=decoder_for(DEFINITION),
+            quarantined=self._quarantined(),
             progress=lambda _done, _total: None,
             **stand_ins,
         )
@@ -211,6 +219,13 @@ class RandomHistory:
                 return content_of(self.row) == content_of(wanted)
             case _:
                 return verdict.outcome is Outcome.REFUSED
+
+    def _quarantined(self) -> SeenRecords:
+        places = SeenRecords()
+        for record in (one for batch in self.batches for one in batch):
+            if record.is_bad and record in self.log[record.topic, 0] and record not in self.settled:
+                places.add(f"id of {record.topic}", 0, record.offset)
+        return places
 
     def _is_suppressed(self, winner: Record, row: Record | None) -> bool:
         is_same = row is not None and row.content == winner.content
@@ -341,10 +356,13 @@ class RandomHistory:
                     wanted.topic,
                     wanted.partition,
                     [record.spelling for record in found],
-                    [record.shown(not record.is_bad or record is self.candidate) for record in found],
+                    [self._shown(record) for record in found],
                     [record.offset for record in found],
                     [record.timestamp_ms for record in found],
                 )
+
+    def _shown(self, record: Record) -> bytes | None:
+        return record.shown(self.around.is_late or not record.is_bad or record is self.candidate)
 
 
 def content_of(row: Record | None) -> object:
