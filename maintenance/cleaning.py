@@ -1,4 +1,7 @@
-"""Delete, in a thread, the files that no snapshot needs any more, and those that none ever had."""
+"""Delete, in a thread, the files that no snapshot needs any more, and those that none ever had.
+
+There, the companion table of bad records is tended, too.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Final
 
 from maintenance.orphans import remove_orphans, seen_orphan_bytes
-from maintenance.owning import loader_of
+from maintenance.owning import loader_of, quarantine_loader_of
+from maintenance.quarantine import tend_quarantine
 from maintenance.sweep import Swept, sweep
 from thermocline.iceberg.leases import forget_leases
 from thermocline.iceberg.read_counts import forget_counts
@@ -17,27 +21,33 @@ if TYPE_CHECKING:
 
     from maintenance.journal import Journal
     from maintenance.owning import Owning
+    from thermocline.settings import MaintenanceSettings
 
 __all__ = ["Cleaning"]
 
 SWEEP_SECONDS: Final = 1_800.0
 ORPHANS_SECONDS: Final = 21_600.0
 """It lists all files of the table."""
+QUARANTINE_SECONDS: Final = 3_600.0
 LEFT_KEPT_MS: Final = 86_400_000
 """Counts of servers that are gone, and leases of readers that are."""
 
 
 class Cleaning:
-    """Of one table: a sweep (``sweep``) and a search (``orphans``), each when it is due."""
+    """Of one table: a sweep (``sweep``), a search (``orphans``) and its ``quarantine``, each when due."""
 
     def __init__(
-        self, journal: Journal, thread: Executor, files_seconds: float, orphans_approved: int | None
+        self,
+        settings: MaintenanceSettings,
+        journal: Journal,
+        thread: Executor,
+        orphans_approved: int | None,
     ) -> None:
-        self._journal, self._thread = journal, thread
-        self._files_ms = int(1000 * files_seconds)
+        self._settings, self._journal, self._thread = settings, journal, thread
         self._orphans_approved = orphans_approved
         self.sweeping: Future[Swept] | None = None
         self.searching: Future[tuple[int, int]] | None = None
+        self.tending: Future[None] | None = None
 
     def collect(self) -> None:
         """What is done."""
@@ -45,14 +55,19 @@ class Cleaning:
             self._swept(self.sweeping)
         if self.searching is not None and self.searching.done():
             self._searched(self.searching)
+        if self.tending is not None and self.tending.done():
+            self._tended(self.tending)
 
     def begin(self, owner: Owning, in_use: frozenset[str]) -> None:
         """What is due; files in use stay."""
-        load, clock = loader_of(owner), self._journal.clock
+        load, clock, files_seconds = loader_of(owner), self._journal.clock, self._settings.files_seconds
         if self.sweeping is None and self._journal.is_due("sweep"):
-            self.sweeping = self._thread.submit(sweep, load, self._files_ms, clock, in_use)
+            self.sweeping = self._thread.submit(sweep, load, int(1000 * files_seconds), clock, in_use)
         if self.searching is None and self._journal.is_due("orphans"):
             self.searching = self._thread.submit(self._search, load)
+        if self.tending is None and self._journal.is_due("quarantine"):
+            seconds = (self._settings.snapshots_seconds, files_seconds)
+            self.tending = self._thread.submit(tend_quarantine, quarantine_loader_of(owner), *seconds, clock)
 
     def _swept(self, sweeping: Future[Swept]) -> None:
         self.sweeping = None
@@ -82,3 +97,11 @@ class Cleaning:
             return
         self._journal.note(orphan_bytes=left_bytes)
         self._journal.add(orphans=deleted)
+
+    def _tended(self, tending: Future[None]) -> None:
+        self.tending = None
+        self._journal.put_off("quarantine", QUARANTINE_SECONDS)
+        try:
+            tending.result()
+        except Exception as error:  # noqa: BLE001  whatever it is, it must not end ingest
+            self._journal.failed("quarantine", error)

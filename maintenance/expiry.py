@@ -24,19 +24,19 @@ EXPIRED_AT_ONCE_MAX: Final = 500
 
 KEPT_SECONDS_MIN: Final = 1_200.0
 """No younger snapshot goes: publishers of views renew their leases every ten minutes, and clocks differ."""
-_NEWEST_KEPT: Final = 10
-"""Of a table that nobody writes to, so that people see what happened last."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeepRule:
     """Snapshots that are younger than ``seconds`` stay, as long as they are not more than ``count_max``.
 
-    Every load and every commit of the table reads the whole list of them.
+    Every load and every commit of the table reads the whole list of them. The newest ones of a table that
+    nobody writes to are kept, so that people see what happened last.
     """
 
     seconds: float
     count_max: int = 500
+    newest_kept: int = 10
 
 
 def expirable(table: Table, leased: Collection[int], rule: KeepRule, now_ms: int) -> list[Snapshot]:
@@ -46,7 +46,7 @@ def expirable(table: Table, leased: Collection[int], rule: KeepRule, now_ms: int
     another branch names, and on other branches all that leads to it.
     """
     links = lineage(table)
-    kept = {link.snapshot_id for link in links[-_NEWEST_KEPT:]} | set(leased)
+    kept = {link.snapshot_id for link in links[-rule.newest_kept :]} | set(leased)
     ours = next((link.snapshot_id for link in reversed(links) if not link.is_foreign), None)
     kept |= {ours} if ours is not None else set()  # safety: expiry-keeps-the-seam
     by_id = {snapshot.snapshot_id: snapshot for snapshot in table.snapshots()}

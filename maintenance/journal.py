@@ -17,7 +17,7 @@ __all__ = ["RETRY_SECONDS", "Done", "Journal", "Seen", "Step"]
 RETRY_SECONDS: Final = 60.0
 """After something failed."""
 
-Step = Literal["plan", "replan", "rewrite", "raise", "manifests", "expire", "sweep", "orphans"]
+Step = Literal["plan", "replan", "rewrite", "raise", "manifests", "expire", "sweep", "orphans", "quarantine"]
 
 _logger = logging.getLogger(__name__)
 

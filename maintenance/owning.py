@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from ingest.quarantine import open_quarantine
 from thermocline.iceberg.catalog import load_table
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from ingest.position import Position
     from thermocline.rules.definition import LiveTable
 
-__all__ = ["Owning", "loader_of"]
+__all__ = ["Owning", "loader_of", "quarantine_loader_of"]
 
 
 class Owning(Protocol):
@@ -52,3 +53,9 @@ def loader_of(owner: Owning) -> Callable[[], Table]:
     """Loads the table anew, also in a thread of its own."""
     definition = owner.definition
     return partial(load_table, owner.table.catalog, definition.name, definition.identifier)
+
+
+def quarantine_loader_of(owner: Owning) -> Callable[[], Table]:
+    """Loads the table's companion anew, also in a thread of its own."""
+    definition = owner.definition
+    return partial(open_quarantine, owner.table.catalog, definition.name, definition.identifier)

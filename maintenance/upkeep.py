@@ -8,6 +8,7 @@
     expire      in a turn: old snapshots leave the metadata, in such a commit (``expiring``)
     sweep       in a thread: files that no snapshot needs any more are deleted (``cleaning``)
     orphans     in a thread: files that no snapshot ever had are looked for, and deleted a day later
+    quarantine  in a thread: the companion table's old snapshots expire and are swept (``quarantine``)
 
 Nothing here can fail a batch: what goes wrong is logged, and tried again later (``journal``). Raised is what
 a commit of a batch would raise, too: that the table is not ours any more, that others committed to it, that
@@ -59,7 +60,7 @@ class TableUpkeep:
         self.journal = journal or Journal(clock)
         self.planning = Planning(settings, self.journal, self._thread, debt_hours_max)
         self.rewriting = Rewriting(settings, self.journal, budget or Budget())
-        self.cleaning = Cleaning(self.journal, self._thread, settings.files_seconds, orphans_approved)
+        self.cleaning = Cleaning(settings, self.journal, self._thread, orphans_approved)
 
     @property
     def plan(self) -> Plan | None:
@@ -153,5 +154,6 @@ class TableUpkeep:
             self.planning.running,
             self.cleaning.sweeping,
             self.cleaning.searching,
+            self.cleaning.tending,
         )
         return (future for future in running if future is not None)

@@ -1,7 +1,8 @@
 """Whether the quarantine holds, or held, each record that the snapshots count as quarantined.
 
 Records leave it by a replay or a purge, and then only older snapshots of the companion table hold them. So
-all of its snapshots are asked; where they no longer reach back to its beginning, nothing can be said.
+all of its snapshots are asked. What left it before the oldest of them is not known, so nothing is said of
+batches that began before that.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.table.snapshots import ancestors_of
 from pyroaring import BitMap64
 
 from thermocline.errors import first_line
@@ -52,25 +52,23 @@ def quarantine_findings(table: Table, links: Sequence[Link]) -> Iterator[Finding
         facts = f"{name_of(counted[0][1])} counts quarantined records, and there is no table {identifier}"
         yield Finding("quarantine-incomplete", facts)
         return
-    if not reaches_back(companion):
-        return
+    history = lineage(companion)
     try:
-        places = _places(companion)
+        places = _places(companion, history)
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         companion = find_table(table.catalog, identifier)
-        if companion is not None and reaches_back(companion):  # else its beginning was expired meanwhile
+        # Else its beginning was expired meanwhile.
+        if companion is not None and _since_ms(lineage(companion)) == _since_ms(history):
             yield Finding("file-unreadable", f"a file of {identifier}: {first_line(error)}")
         return
     for before, link in counted:
-        yield from _missing(before, link, places, identifier)
+        if before.snapshot.timestamp_ms > _since_ms(history):  # safety: verify-quarantine-known
+            yield from _missing(before, link, places, identifier)
 
 
-def reaches_back(companion: Table) -> bool:
-    """Whether the companion table still has its history from the beginning."""
-    current = companion.current_snapshot()
-    if current is None:
-        return True
-    return list(ancestors_of(current, companion.metadata))[-1].parent_snapshot_id is None
+def _since_ms(history: Sequence[Link]) -> int:
+    """Since when all that the companion table held is known."""
+    return 0 if not history or history[0].is_first else history[0].snapshot.timestamp_ms
 
 
 def _missing(before: Link, link: Link, places: Places, identifier: str) -> Iterator[Finding]:
@@ -88,10 +86,10 @@ def _missing(before: Link, link: Link, places: Places, identifier: str) -> Itera
         yield Finding("quarantine-incomplete", f"{name_of(link)} counts {facts}")
 
 
-def _places(companion: Table) -> Places:
+def _places(companion: Table, history: Sequence[Link]) -> Places:
     """Where all records stood that the companion table ever held."""
     places: Places = {}
-    for step in walk(companion.io, lineage(companion)):
+    for step in walk(companion.io, history):
         for path, reason in step.unreadable.items():
             raise OSError(f"{path}: {reason}")
         for file in step.appeared:

@@ -15,6 +15,7 @@ import pytest
 from pyiceberg.table import Table
 
 from ingest.quarantine import (
+    KEEP_ATTEMPTS_MAX,
     KEPT_SMALL,
     SCHEMA,
     create_quarantine,
@@ -83,6 +84,26 @@ def test_the_metadata_of_the_companion_table_stays_small(quarantine: Table) -> N
             transaction.set_properties({"touched": str(number)})
     assert len(list(folder.glob("*.metadata.json"))) == 3
     assert kept(quarantine) == [("first", 0)]
+
+
+def test_a_commit_of_others_that_comes_first_keeps_no_bad_record_out(
+    quarantine: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: maintenance, or a tool, may commit to the companion table at any time; no batch fails for it."""
+    others = quarantine.catalog.load_table(quarantine.name())
+    commits = iter(range(KEEP_ATTEMPTS_MAX - 1))
+    refresh = Table.refresh
+
+    def refresh_and_lose(table: Table) -> Table:
+        refreshed = refresh(table)
+        if table is quarantine and next(commits, None) is not None:
+            keep(others, [len(kept(others))])
+        return refreshed
+
+    monkeypatch.setattr(Table, "refresh", refresh_and_lose)
+    keep(quarantine, [100])
+    monkeypatch.undo()
+    assert [offset for _, offset in kept(quarantine)] == [*range(KEEP_ATTEMPTS_MAX - 1), 100]
 
 
 @pytest.fixture

@@ -468,7 +468,7 @@ def test_debt_slows_commits_then_stops_them_with_the_command_that_helps(kept: Ke
     for hours in (5, 13, 25):
         kept.upkeep.planning.plan = Plan((), (task,) * hours)
         slowdowns.append(kept.upkeep.slowdown)
-        steps: tuple[Step, ...] = ("plan", "expire", "sweep", "orphans")
+        steps: tuple[Step, ...] = ("plan", "expire", "sweep", "orphans", "quarantine")
         kept.upkeep.journal.due = dict.fromkeys(steps, math.inf)
         kept.upkeep.turn(kept.site)
     assert slowdowns == [1, 4, 4]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from types import SimpleNamespace
 from typing import Any, Self
@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
+from maintenance.expiry import KeepRule
 from tests.simulation.catalog import FakeManifest, read_list
 from tests.simulation.records import ENCODED
 from tests.simulation.store import FakeIO
@@ -48,10 +49,12 @@ def upkeep_simulated() -> Iterator[None]:
         "maintenance.sweep.listed_files": _listed_files,
         "maintenance.sweep.read_manifest_list": lambda source: read_list(source.io, source.location),
         "maintenance.sweep.ThreadPoolExecutor": _InTurn,
+        "thermocline.iceberg.expired.ThreadPoolExecutor": _InTurn,
         "maintenance.sweep.place_of": (place := cache(place_of)),
         "maintenance.orphans.place_of": place,
         "maintenance.orphans.reasons_against": lambda *_: iter(()),
-        "maintenance.expiry._NEWEST_KEPT": 2,  # a history has few
+        "maintenance.expiring.KeepRule": partial(KeepRule, newest_kept=2),  # a history has few
+        "maintenance.cleaning.tend_quarantine": lambda *_: None,
     }
     with ExitStack() as stack:
         for target, new in put.items():

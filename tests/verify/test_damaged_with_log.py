@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,10 +20,13 @@ from ingest.accounting import Accounting
 from ingest.bucket_task import BucketResult
 from ingest.java import JavaCatalog
 from ingest.ownership import own_table
+from maintenance.quarantine import tend_quarantine
 from tests.behaviour.live import KEYED, Live
 from tests.behaviour.test_quarantine import LARGE, Scores
 from tests.behaviour.topic import APP, key_bytes
 from tests.brokers import Brokers
+from tests.maintenance.kept import HOURS
+from tests.manual_clock import ManualClock
 from tests.transactions import wait_for_markers
 from tests.verify.damage import Damage, Json, kept_as_it_was, part
 from thermocline.errors import ExitCode, ForeignSnapshot, OffsetsGone, TopicReplaced
@@ -159,6 +164,30 @@ def test_records_that_are_lost_from_the_quarantine_are_found(stack: Stack, jvm: 
     catalog.create_table("app.bad_quarantine", quarantine.schema())
     (lost,) = found(live)
     assert "counts 3 records as quarantined" in lost
+
+
+def test_a_quarantine_whose_old_snapshots_expired_is_checked_from_there_on(stack: Stack, jvm: Any) -> None:
+    live = Live(stack, "tended")
+
+    def bad_batch() -> None:
+        live.topic.send_raw(b"{", b"bad")
+        live.topic.flush()
+        live.ingest()
+
+    bad_batch()
+    bad_batch()
+    assert live.run("quarantine", "purge", live.name, "--all", "--yes") == 0
+    bad_batch()
+    catalog = live._table().catalog
+    load = partial(catalog.load_table, "app.tended_quarantine")
+    tend_quarantine(load, HOURS, HOURS, ManualClock(int(1000 * (time.time() + 2 * HOURS))))
+    (oldest,) = load().snapshots()
+    bad_batch()
+    assert len(load().snapshots()) == 2
+    assert found(live) == []
+    load().manage_snapshots().set_current_snapshot(oldest.snapshot_id).commit()
+    (lost,) = found(live)
+    assert "counts 1 records as quarantined" in lost
 
 
 @pytest.fixture(scope="module")

@@ -164,7 +164,7 @@ def purge(
 ) -> int:
     """Delete records from quarantine.
 
-    Older snapshots of the quarantine keep them until they expire.
+    Older snapshots of the quarantine keep them until maintenance has expired and swept these.
     """
     session = session_of(context)
     settings = session.settings()

@@ -1,0 +1,46 @@
+"""The quarantine: its old snapshots expire, and the files that only they had are deleted.
+
+Each batch with bad records adds a snapshot to the companion table. What a replay or a purge took out of the
+quarantine is in the store until then. Nobody asks what its snapshots said, so no history of them is kept.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from maintenance.expiry import KeepRule, expirable
+from maintenance.sweep import may_delete_files, sweep
+from thermocline.iceberg.expired import ExpiryNote, forget_history, write_note
+from thermocline.iceberg.leases import leased_snapshots
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from thermocline.process.clock import Clock
+
+__all__ = ["tend_quarantine"]
+
+
+def tend_quarantine(
+    load: Callable[[], Table], kept_seconds: float, files_seconds: float, clock: Clock
+) -> None:
+    """Expire what is older, and sweep what has been expired for longer than that.
+
+    ``load`` gives the companion table as it is then. It may be written to meanwhile. Raises what ``load``, a
+    commit and `sweep` raise; the next call does what is left.
+    """
+    table, now_ms = load(), clock.now_ms()
+    if may_delete_files(table):
+        _expire(table, kept_seconds, now_ms)
+    sweep(load, int(1000 * files_seconds), clock)
+    forget_history(table, now_ms)
+
+
+def _expire(table: Table, kept_seconds: float, now_ms: int) -> None:
+    leased = leased_snapshots(table.io, table.location(), now_ms)
+    old = expirable(table, leased, KeepRule(kept_seconds, newest_kept=1), now_ms)
+    if old:
+        write_note(table, ExpiryNote.of(now_ms, str(uuid.uuid4()), old))
+        table.maintenance.expire_snapshots().by_ids([one.snapshot_id for one in old]).commit()
