@@ -117,6 +117,7 @@ class Follower:
         """``tables`` are followed by this process."""
         self.newest: PublishedSnapshot | None = None
         self.problem: ThermoclineError | None = None
+        self.has_looked = False
         self._table = table
         self._loader = loader
         self._publisher = publisher
@@ -185,6 +186,7 @@ class Follower:
                     extra=fields(table=self._table, code=problem.code, detail=problem.what),
                 )
         self.problem = problem
+        self.has_looked = True
 
 
 def _problem_of(table: str, step: Callable[[], None]) -> ThermoclineError | None:

@@ -31,7 +31,7 @@ from serving.lookup import TableReader
 from serving.private import changes
 from serving.selection import Selection
 from serving.storage import storage_named
-from thermocline.errors import NotReady, TableMissing, ThermoclineError, UnknownTable
+from thermocline.errors import CatalogUnreachable, NotReady, TableMissing, ThermoclineError, UnknownTable
 from thermocline.iceberg.catalog import open_table
 from thermocline.iceberg.leases import SnapshotLease
 from thermocline.iceberg.read_counts import ReadCounts, write_counts
@@ -92,6 +92,7 @@ class ServedTable:
         self._tailer_said: tuple[object, dict[str, Any]] = None, {}
         self._lease: ReaderLease | None = None
         self._leased: ColdIndex | None = None  # the snapshot that the lease names
+        self._is_missing = False  # in the catalog
         self._is_gone = False
         self._reader = TableReader(
             self.name,
@@ -127,12 +128,16 @@ class ServedTable:
 
     def refresh(self) -> None:
         """Moves to the newest snapshot, and then tells the tailer which one is served. Reads files."""
-        is_missing = (self.tailer().get("catalog_problem") or {}).get("code") == TableMissing.code
+        said = self.tailer()
+        problem = (said.get("catalog_problem") or {}).get("code")
+        # Else nobody knows: the tailer has just started, or the catalog is away.
+        if "catalog_problem" in said and problem != CatalogUnreachable.code:  # safety: dropped-until-seen
+            self._is_missing = problem == TableMissing.code
         with suppress(NotReady):  # told to whoever asks
             self._switch()
         # One that was created again under the name is another table, so what is held must be of that first.
         # safety: recreated-refused
-        self._is_gone = is_missing or (self._is_gone and self._reader.is_behind())
+        self._is_gone = self._is_missing or (self._is_gone and self._reader.is_behind())
         with suppress(NotReady):
             self._count(self._reader.cold.index.location)
 

@@ -25,8 +25,11 @@ def shown(problem: ThermoclineError | None) -> dict[str, str] | None:
 
 
 def follower_status(follower: Follower) -> dict[str, Any]:
-    """What is known of the table: its newest published snapshot, and what is wrong with the catalog."""
-    status: dict[str, Any] = {"catalog_problem": shown(follower.problem)}
+    """What is known of the table: its newest published snapshot, and what is wrong with the catalog.
+
+    Nothing is said of the catalog before the first look at it.
+    """
+    status: dict[str, Any] = {"catalog_problem": shown(follower.problem)} if follower.has_looked else {}
     if follower.newest is not None:
         state = follower.newest.state
         status |= {"snapshot_id": str(state.snapshot_id), "seam": state.seam.to_dict()}

@@ -283,6 +283,7 @@ LINES: Final[dict[str, Line]] = {
     "accepted-is-source": Line("a start that was accepted makes another log", (", last", ""), "serving/test_altered.py::test_records_of_a_log_before_a_new_start_was_accepted_are_not_laid_over"),
     "narrow-files": Line("files of narrower types are read apart", ("file.types.items()", "(name, '') for name in file.types"), "serving/test_altered.py::test_files_of_a_narrower_type_are_extracted_beside_wider_ones"),
     "cache-version": Line("cached rows are of the snapshot's definition", ("str(definition.version).encode(),", ""), "serving/test_altered.py::test_files_and_hot_records_of_both_sides_of_an_alteration_are_read_as_the_replay_has_them"),
+    "dropped-until-seen": Line("a dropped table is refused until its tailer has seen it in the catalog again", ALWAYS, "serving/test_altered.py::test_a_dropped_table_is_refused_by_name_and_served_again_when_it_is_back"),
     "dropped-refused": Line("a dropped table is refused", NEVER, "serving/test_altered.py::test_a_dropped_table_is_refused_by_name_and_served_again_when_it_is_back"),
     "recreated-refused": Line("a table made again is refused until the one before is let go", ("or (self._is_gone and self._reader.is_behind())", ""), "serving/test_altered.py::test_a_table_that_is_created_again_is_refused_until_nothing_is_held_of_the_one_before"),
     "tier-kept": Line("a hot tier is given up only for one that can be filled", DROP, "serving/test_tailer.py::test_it_waits_for_a_cluster_that_is_away"),

@@ -258,6 +258,12 @@ def test_a_dropped_table_is_refused_by_name_and_served_again_when_it_is_back(
     with pytest.raises(TableMissing, match=r"app\.profiles"):
         _ = table.reader
     assert table.status()["ready"] is False
+    unknowing = (b"{}", b'{"catalog_problem": {"code": "catalog-unreachable"}}', b'{"table": "half')
+    for said in unknowing:
+        status.write_bytes(said)
+        table.refresh()
+        with pytest.raises(TableMissing):
+            _ = table.reader
     status.write_bytes(b'{"catalog_problem": null, "caught_up_to_start_ends": true}')
     table.refresh()
     assert looked_up(table) == {}
