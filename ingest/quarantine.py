@@ -37,6 +37,7 @@ from thermocline.errors import CatalogUnreachable, first_line
 from thermocline.failpoints import failstep
 from thermocline.iceberg.catalog import load_table
 from thermocline.iceberg.files import open_input
+from thermocline.rules.headers import HeadersUnreadable
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -131,7 +132,7 @@ def open_quarantine(catalog: Catalog, name: str, identifier: str) -> Table:
 
 def bad_records(chunk: RecordChunk, topic_ids: Mapping[str, str], bad: Sequence[Bad]) -> pa.Table:
     """The bad records of a chunk as ``SCHEMA``, in offset order."""
-    headers = [chunk.headers_of(record.index) or [] for record in bad]
+    headers = [_headers(chunk, record.index) for record in bad]
     columns: list[Sequence[object]] = [
         [chunk.topic] * len(bad),
         [topic_ids[chunk.topic]] * len(bad),
@@ -146,6 +147,13 @@ def bad_records(chunk: RecordChunk, topic_ids: Mapping[str, str], bad: Sequence[
     ]
     arrays = [pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)]
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def _headers(chunk: RecordChunk, index: int) -> Sequence[tuple[str, bytes | None]]:
+    try:
+        return chunk.headers_of(index) or ()
+    except HeadersUnreadable:
+        return ()
 
 
 def write_quarantine_file(io: FileIO, location: str, records: Iterable[pa.Table]) -> str:

@@ -68,7 +68,11 @@ def quarantine_findings(table: Table, links: Sequence[Link]) -> Iterator[Finding
 
 def _since_ms(history: Sequence[Link]) -> int:
     """Since when all that the companion table held is known."""
-    return 0 if not history or history[0].is_first else history[0].snapshot.timestamp_ms
+    if not history:
+        return 0
+    first = history[0].snapshot
+    # PyIceberg, which expires them, makes the oldest that is left look like the table's first.
+    return 0 if history[0].is_first and first.sequence_number == 1 else first.timestamp_ms
 
 
 def _missing(before: Link, link: Link, places: Places, identifier: str) -> Iterator[Finding]:

@@ -112,7 +112,10 @@ def test_aborted_records_never_show_and_ranges_end_in_markers(
 def test_tails_that_share_a_consumer_lose_and_repeat_nothing_and_none_waits_for_another(
     broker: LocalKafka, settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Method: one tail takes nothing until too much waits for it; then one is closed, and begun again."""
+    """Method: one tail takes nothing until too much waits for it; then each is closed, and begun again.
+
+    One that is closed while it is paused reads on as the others do.
+    """
     monkeypatch.setattr(shared_tail, "WAITING_BYTES_MAX", 100_000)
     config, clock = settings.client_config(), SystemClock()
     producer = Producer({**config, "linger.ms": 0, "log_level": 0})
@@ -161,6 +164,11 @@ def test_tails_that_share_a_consumer_lose_and_repeat_nothing_and_none_waits_for_
         again, _ = tail_of("taken-soon")
         send("taken-soon", [b"3"])
         assert read_until(again, 3) == [b"1", b"2", b"3"]
+        send("taken-late", many)
+        wait_for(lambda: share.is_paused)
+        late.close()
+        late_again, _ = tail_of("taken-late")
+        assert read_until(late_again, 2 * len(many) + 1) == [*many, b"one more", *many]
     finally:
         shared.close()
     assert not shared.is_running

@@ -23,8 +23,8 @@ from tests.simulation.disk import MemoryDisk, MemoryPath
 from tests.simulation.records import DEFINITION, PARTIAL, definition_json
 from thermocline.kafka.log import RecordChunk
 from thermocline.rules.decode import Decoded, decoder_for
-from thermocline.rules.decode.record import HeadersOf
 from thermocline.rules.definition import LiveTable
+from thermocline.rules.headers import HeadersOf
 
 
 @dataclass(slots=True)

@@ -141,6 +141,13 @@ def test_java_gets_credentials_as_they_are_not_as_a_url_spells_them() -> None:
     assert found["uri"] == "jdbc:postgresql://db.example/iceberg"
 
 
+def test_credentials_among_the_parameters_of_a_url_do_not_stay_in_it() -> None:
+    uri = "postgresql://db.example/iceberg?user=ice&sslmode=verify-full&password=s3%2Fcret"
+    found = java_properties(CatalogSettings(uri=uri, warehouse="w")).values
+    assert (found["jdbc.user"], found["jdbc.password"]) == ("ice", "s3/cret")
+    assert found["uri"] == "jdbc:postgresql://db.example/iceberg?sslmode=verify-full"
+
+
 def test_a_warehouse_that_a_server_knows_by_name_is_not_taken_for_a_folder() -> None:
     for properties in (pyiceberg_properties(settings("rest")), java_properties(settings("rest")).values):
         assert properties["warehouse"] == "w"

@@ -309,6 +309,7 @@ def test_a_broker_without_a_port_is_a_problem(
         ("redshift://lake:hunter2@db/lake", "knows; use sqlite:///"),
         ("data/catalog.db", "is not the address of a database"),
         ("postgresql://lake:hunter2@db:http/lake", "is not the address of a database"),
+        ("postgresql://lake:hun/ter2@db/lake", "write / as %2F"),
     ],
 )
 def test_a_database_that_nothing_can_open_is_a_problem(

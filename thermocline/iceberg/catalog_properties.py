@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 if TYPE_CHECKING:
     from thermocline.settings import CatalogSettings
@@ -32,6 +32,9 @@ STORE_CONNECT_SECONDS = 10
 STORE_ANSWER_SECONDS = 60
 # Java's; see `store_retries` for Arrow's.
 STORE_RETRIES_MAX = 8
+
+# Parameters of a database's URL that no engine may get within the URL, which files and logs show.
+_CREDENTIALS: Final = ("user", "password")
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,9 +365,12 @@ def _jdbc_uri(uri: str) -> tuple[str, dict[str, str]]:
         return f"jdbc:sqlite:{sqlite}?busy_timeout={SQLITE_BUSY_SECONDS * 1000}", {}
     parts = urlsplit(uri)
     host = parts.netloc.rpartition("@")[2]
-    jdbc = urlunsplit((parts.scheme.split("+")[0], host, parts.path, parts.query, ""))
-    credentials = {"jdbc.user": parts.username, "jdbc.password": parts.password}
-    known = {name: unquote(value) for name, value in credentials.items() if value}
+    asked = parse_qsl(parts.query, keep_blank_values=True)
+    query = urlencode([(name, value) for name, value in asked if name not in _CREDENTIALS])
+    jdbc = urlunsplit((parts.scheme.split("+")[0], host, parts.path, query, ""))
+    credentials = {"user": unquote(parts.username or ""), "password": unquote(parts.password or "")}
+    credentials |= {name: value for name, value in asked if name in _CREDENTIALS}
+    known = {f"jdbc.{name}": value for name, value in credentials.items() if value}
     if parts.scheme.startswith("postgresql"):
         known |= {"jdbc.socketTimeout": str(POSTGRES_SOCKET_SECONDS), "jdbc.tcpKeepAlive": "true"}
     return f"jdbc:{jdbc}", known

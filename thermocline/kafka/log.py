@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from confluent_kafka import (
     OFFSET_INVALID,  # the offset that a question for offsets gives, without an error, when its time is over
@@ -30,6 +30,7 @@ from thermocline.errors import ConfigInvalid, KafkaUnreachable, OffsetsGone, Ran
 from thermocline.failpoints import failpoint
 from thermocline.kafka.admin import admin_client
 from thermocline.process.clock import Clock, SystemClock
+from thermocline.rules.headers import HeadersUnreadable
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
@@ -110,6 +111,10 @@ class OffsetRange:
         return f"{self.topic}/{self.partition} [{self.first}, {self.end})"
 
 
+# In the place of headers that can't be read; known by its identity.
+_UNREADABLE: Final[list[tuple[str, bytes | None]]] = []
+
+
 @dataclass(slots=True)
 class RecordChunk:
     """Consecutive records of one partition, offsets ascending; the lists are aligned."""
@@ -136,8 +141,18 @@ class RecordChunk:
         )
 
     def headers_of(self, index: int) -> list[tuple[str, bytes | None]] | None:
-        """The headers of one record, in order; read only where they are wanted."""
-        headers: list[tuple[str, bytes | None]] | None = self.messages[index].headers()
+        """The headers of one record, in order; read only where they are wanted.
+
+        Raises `HeadersUnreadable` where the name of one is not UTF-8.
+        """
+        message = self.messages[index]
+        try:
+            headers: list[tuple[str, bytes | None]] | None = message.headers()
+        except SystemError:  # confluent-kafka would give half a list the next time, which ends the process
+            message.set_headers(_UNREADABLE)
+            headers = _UNREADABLE
+        if headers is _UNREADABLE:  # safety: headers-unreadable
+            raise HeadersUnreadable
         return headers
 
     def headers_of_some(

@@ -86,7 +86,9 @@ class SharedConsumer:
             places = [place for place in share.places if self._shares.get(place) is share]
             for place in places:
                 del self._shares[place]
-            self._consumer.incremental_unassign([TopicPartition(*place) for place in places])
+            parts = [TopicPartition(*place) for place in places]
+            self._consumer.resume(parts)  # a pause outlives the assignment  # safety: shared-tail-resumed
+            self._consumer.incremental_unassign(parts)
 
         self._told(end)
 

@@ -81,7 +81,11 @@ def _problems_of_brokers(kafka: KafkaSettings) -> Iterator[str]:
 
 def _problems_of_database(uri: str) -> Iterator[str]:
     try:
-        make_url(uri).get_dialect()
+        url = make_url(uri)
+        url.get_dialect()
+        # SQLAlchemy takes them as they are; a JDBC driver, and what masks passwords, would see another URL.
+        if (url.username or url.password) and "@" not in urlsplit(uri).netloc:
+            yield "catalog.uri: in its user and password, write / as %2F, ? as %3F and # as %23"
     except NoSuchModuleError:
         scheme = uri.partition("://")[0]
         hint = did_you_mean(scheme.partition("+")[0], databases) or f"; use {_EXAMPLES}"

@@ -27,8 +27,9 @@ from thermocline.rules.decode.formats import PRESENCE, UNSET, Format, Refusals
 from thermocline.rules.decode.framing import VALUE_HEADER, heads_in
 from thermocline.rules.decode.json_object import REFUSALS
 from thermocline.rules.decode.payload import json_row
-from thermocline.rules.decode.record import Bad, HeadersOf, Stage
+from thermocline.rules.decode.record import Bad, Stage
 from thermocline.rules.definition import EMPTY_FORMATS, Column, LiveTable
+from thermocline.rules.headers import HeadersOf
 
 __all__ = ["UNAVAILABLE", "DebeziumEnvelope", "JsonDebeziumEnvelope"]
 

@@ -10,8 +10,9 @@ from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.decode.absent import AbsentColumns
 from thermocline.rules.decode.formats import Format, Refusals
 from thermocline.rules.decode.framing import VALUE_HEADER, heads_in
-from thermocline.rules.decode.record import Bad, HeadersOf, Stage, last_header
+from thermocline.rules.decode.record import Bad, Stage
 from thermocline.rules.definition import EMPTY_FORMATS, ONE_COLUMN, Column, DeleteRule, LiveTable
+from thermocline.rules.headers import HeadersOf, last_header
 
 __all__ = ["Envelope", "Parts", "PlainEnvelope", "Rows"]
 

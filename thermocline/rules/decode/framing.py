@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
-from thermocline.rules.decode.record import HeadersOf, last_header
+from thermocline.rules.headers import HeadersOf, last_header
 
 __all__ = [
     "KEY_HEADER",

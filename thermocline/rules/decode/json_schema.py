@@ -13,9 +13,10 @@ from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.decode.envelopes import Envelope, Parts
 from thermocline.rules.decode.formats import Format, Refusals
 from thermocline.rules.decode.framing import KEY_HEADER, VALUE_HEADER, HeadOf, heads_in, id_length
-from thermocline.rules.decode.record import Bad, HeadersOf, Stage
+from thermocline.rules.decode.record import Bad, Stage
 from thermocline.rules.decode.schema_documents import SchemaFormat
 from thermocline.rules.definition import Column, LiveTable
+from thermocline.rules.headers import HeadersOf
 
 __all__ = ["JSON_SCHEMA", "JsonSchemaEnvelope"]
 

@@ -12,7 +12,8 @@ import msgspec
 
 from thermocline.rules.decode.envelopes import Parts
 from thermocline.rules.decode.json_object import REFUSALS
-from thermocline.rules.decode.record import Bad, HeadersOf, Stage
+from thermocline.rules.decode.record import Bad, Stage
+from thermocline.rules.headers import HeadersOf
 
 __all__ = ["MaxwellEnvelope"]
 

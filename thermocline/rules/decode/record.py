@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from thermocline.rules.headers import HeadersOf, no_headers
 from thermocline.rules.stage import Stage
 
 __all__ = ["Bad", "Decoded", "Decoder", "Stage"]
@@ -37,19 +38,6 @@ class Decoded:
     tombstones: list[bool]
     bad: list[Bad]
     absent: list[tuple[str, ...]] | None = None
-
-
-HeadersOf = Callable[[int], Sequence[tuple[str, bytes | None]] | None]
-"""The headers of the record with an index, in order; asked only where a column comes from one."""
-
-
-def last_header(headers: Sequence[tuple[str, bytes | None]] | None, name: str) -> bytes | None:
-    """The last value of that name; None where there is none."""
-    return next((value for one, value in reversed(headers or ()) if one == name), None)
-
-
-def no_headers(_: int) -> None:
-    """Of records that have none, or of which none count."""
 
 
 class Decoder(Protocol):

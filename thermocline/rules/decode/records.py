@@ -11,8 +11,9 @@ from thermocline.rules.decode.envelopes import Envelope, Parts, Rows
 from thermocline.rules.decode.formats import UNSET, Documents, Format, Refusals, SchemaSource
 from thermocline.rules.decode.framing import KEY_HEADER, VALUE_HEADER, HeadOf, heads_in
 from thermocline.rules.decode.plain import header_value
-from thermocline.rules.decode.record import Bad, Decoded, HeadersOf, Stage, last_header, no_headers
+from thermocline.rules.decode.record import Bad, Decoded, Stage
 from thermocline.rules.definition import EMPTY_FORMATS, Column, LiveTable
+from thermocline.rules.headers import HeadersOf, HeadersUnreadable, last_header, no_headers
 
 __all__ = ["RecordDecoder"]
 
@@ -47,6 +48,8 @@ class RecordDecoder:
         headers_of: HeadersOf = no_headers,
     ) -> Decoded:
         """Decodes records given as aligned raw keys and values; see `Decoder`."""
+        without: dict[int, Bad] = {}
+        headers_of = _noting_unreadable(headers_of, without)
         opened = self._envelope.open(keys, values, headers_of)
         bad: dict[int, Bad] = {}
         rows = opened.rows or self._rows(opened.values, heads_in(headers_of, VALUE_HEADER))
@@ -69,6 +72,7 @@ class RecordDecoder:
         for column in self._definition.sequence_columns:
             _refuse_nulls(column, columns[column.name], bad)
         bad.update((one.index, one) for one in opened.bad)  # what is no row at all needs no key
+        bad |= without
         columns = {column.name: columns[column.name] for column in self._definition.columns}
         decoded = _without_bad(columns, opened.deletes, bad)
         if not self._definition.partial_updates:
@@ -119,6 +123,19 @@ class RecordDecoder:
         if column is None:
             return Stage.DECODE
         return Stage.KEY if column.name in self._definition.key else Stage.CONTRACT
+
+
+def _noting_unreadable(headers_of: HeadersOf, bad: dict[int, Bad]) -> HeadersOf:
+    """The same headers; a record whose headers are asked for and can't be read is bad."""
+
+    def noting(index: int) -> Sequence[tuple[str, bytes | None]] | None:
+        try:
+            return headers_of(index)
+        except HeadersUnreadable as error:
+            bad[index] = Bad(index, Stage.DECODE, str(error))
+            return None
+
+    return noting
 
 
 def _nulls_for_unset(columns: dict[str, list[Any]]) -> dict[int, tuple[str, ...]]:

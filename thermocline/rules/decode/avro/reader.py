@@ -36,7 +36,7 @@ INLINED_LEVELS_MAX: Final = 4
 INLINED_LINES_MAX: Final = 2_000
 """So much code of records that are passed over: never so much that a schema would be too large by it."""
 INLINED_FIELD_LINES: Final = 8  # about what a field takes
-_REFUSALS: Final = (IndexError, struct.error, ValueError, RecursionError)
+_REFUSALS: Final = (IndexError, struct.error, ValueError, OverflowError, RecursionError)
 _TOO_SHORT: Final = "the record ends before its schema does"
 
 
