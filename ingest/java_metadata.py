@@ -115,10 +115,14 @@ class JavaMetadata:
     def _without(self, metadata: Any, snapshot_ids: Sequence[int]) -> Any:
         """The metadata without some snapshots, whose files stay.
 
-        Iceberg's ``ExpireSnapshots`` would also apply each ref's own retention, and so expire more.
+        Iceberg's ``ExpireSnapshots`` would also apply each ref's own retention, and so expire more. Raises
+        `MetadataError` where a tag or a branch names one of them, which would be lost: it was made meanwhile.
         """
         if not snapshot_ids:
             return metadata
+        for name, ref in metadata.refs().items():
+            if ref.snapshotId() in snapshot_ids:  # safety: expiry-meets-a-new-ref
+                raise MetadataError(f"{name} names snapshot {ref.snapshotId()}, which was to expire")
         ids = self.jvm.java.util.HashSet()
         for snapshot_id in snapshot_ids:
             ids.add(snapshot_id)

@@ -28,7 +28,7 @@ __all__ = ["Cleaning"]
 SWEEP_SECONDS: Final = 1_800.0
 ORPHANS_SECONDS: Final = 21_600.0
 """It lists all files of the table."""
-QUARANTINE_SECONDS: Final = 3_600.0
+QUARANTINE_SECONDS: Final = 21_600.0
 LEFT_KEPT_MS: Final = 86_400_000
 """Counts of servers that are gone, and leases of readers that are."""
 

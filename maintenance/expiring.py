@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from ingest.change import TableChange
 from ingest.commit import Landed, Rejected, Unknown
 from ingest.unknown import notes
-from maintenance.expiry import KeepRule, expirable
+from maintenance.expiry import EXPIRED_AT_ONCE_MAX, KeepRule, expirable
 from maintenance.owning import loader_of
 from maintenance.sweep import may_delete_files
 from thermocline.errors import CommitRejected
@@ -79,6 +79,8 @@ def _commit(owner: Owning, journal: Journal, table: Table, note: ExpiryNote, exp
     match owner.land(replace(TableChange.carrying_on(owner.position), expired=tuple(expired))):
         case Landed(snapshot_id, _):
             journal.add(expired=len(expired))
+            if len(expired) == EXPIRED_AT_ONCE_MAX:
+                journal.hasten("expire")
             _logger.info(
                 "snapshots expired",
                 extra=fields(table=owner.definition.name, snapshot_id=snapshot_id, expired=len(expired)),

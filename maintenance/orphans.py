@@ -123,7 +123,8 @@ def remove_orphans(table: Table, now_ms: int, approved: int | None = None) -> in
         )
         due = []
     deleted = delete_files(table.io, (orphan.path for orphan in due))
-    _note(table, [orphan for orphan in orphans.found if orphan not in due])
+    gone = {orphan.path for orphan in due}
+    _note(table, [orphan for orphan in orphans.found if orphan.path not in gone])
     if deleted:
         _logger.info("orphans deleted", extra=fields(table=name, deleted_files=deleted))
     return deleted

@@ -1,4 +1,4 @@
-"""The quarantine: its old snapshots expire, and the files that only they had are deleted.
+"""The quarantine: its old snapshots expire, and files that only they had, or none, are deleted.
 
 Each batch with bad records adds a snapshot to the companion table. What a replay or a purge took out of the
 quarantine is in the store until then. Nobody asks what its snapshots said, so no history of them is kept.
@@ -10,7 +10,8 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from maintenance.expiry import KeepRule, expirable
+from maintenance.expiry import EXPIRED_AT_ONCE_MAX, KeepRule, expirable
+from maintenance.orphans import remove_orphans
 from maintenance.sweep import may_delete_files, sweep
 from thermocline.iceberg.expired import ExpiryNote, forget_history, write_note
 from thermocline.iceberg.leases import leased_snapshots
@@ -26,21 +27,24 @@ __all__ = ["tend_quarantine"]
 def tend_quarantine(
     load: Callable[[], Table], kept_seconds: float, files_seconds: float, clock: Clock
 ) -> None:
-    """Expire what is older, and sweep what has been expired for longer than that.
+    """Expire what is older, sweep what has been expired for longer than that, and remove orphans.
 
     ``load`` gives the companion table as it is then. It may be written to meanwhile. Raises what ``load``, a
-    commit and `sweep` raise; the next call does what is left.
+    commit, `sweep` and `remove_orphans` raise; the next call does what is left.
     """
     table, now_ms = load(), clock.now_ms()
-    if may_delete_files(table):
-        _expire(table, kept_seconds, now_ms)
+    while may_delete_files(table) and _expire(table, kept_seconds, now_ms):
+        table = load()
     sweep(load, int(1000 * files_seconds), clock)
     forget_history(table, now_ms)
+    remove_orphans(load(), now_ms)
 
 
-def _expire(table: Table, kept_seconds: float, now_ms: int) -> None:
+def _expire(table: Table, kept_seconds: float, now_ms: int) -> bool:
+    """Whether there may be more."""
     leased = leased_snapshots(table.io, table.location(), now_ms)
     old = expirable(table, leased, KeepRule(kept_seconds, newest_kept=1), now_ms)
     if old:
         write_note(table, ExpiryNote.of(now_ms, str(uuid.uuid4()), old))
         table.maintenance.expire_snapshots().by_ids([one.snapshot_id for one in old]).commit()
+    return len(old) == EXPIRED_AT_ONCE_MAX

@@ -29,7 +29,7 @@ from thermocline.iceberg.expired import (
     waiting_bytes,
     waiting_notes,
 )
-from thermocline.iceberg.files import listed_files, place_of
+from thermocline.iceberg.files import can_list, listed_files, place_of
 from thermocline.iceberg.leases import leased_snapshots
 from thermocline.process.logs import fields
 
@@ -186,8 +186,12 @@ def _gone_since_ms(table: Table, note: ExpiryNote, held: Collection[int], now_ms
 
 
 def may_delete_files(table: Table) -> bool:
-    """Whether the table's files are its own: other tables may use them where this property says no."""
-    return table.properties.get("gc.enabled", "true").lower() != "false"
+    """Whether the table's files are its own, and its leases can be found.
+
+    Other tables may use its files where that property says no.
+    """
+    is_alone = table.properties.get("gc.enabled", "true").lower() != "false"
+    return is_alone and can_list(table.io)  # safety: expiry-finds-leases
 
 
 def _manifests(io: FileIO, manifest_list: str) -> Iterator[ManifestFile]:

@@ -268,6 +268,41 @@ def test_a_snapshot_that_a_view_a_tag_or_another_branch_reads_stays(grown: Kept)
     assert [link.snapshot_id for link in whole_lineage(grown.ingest.owned.table)][: len(ids)] == ids
 
 
+def test_a_tag_that_is_made_while_its_snapshot_is_about_to_expire_stays(
+    grown: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oldest = lineage(grown.ingest.owned.table)[0].snapshot_id
+
+    def tag_and_write(table: Table, note: ExpiryNote) -> None:
+        grown.ingest.java_table().manageSnapshots().createTag("audit", oldest).commit()
+        write_expiry(table, note)
+
+    count = len(grown.ingest.owned.table.snapshots())
+    grown.clock.advance(5 * HOURS)
+    with monkeypatch.context() as patch:
+        patch.setattr("maintenance.expiring.write_note", tag_and_write)
+        grown.turn()
+    assert len(grown.ingest.owned.table.snapshots()) == count
+    grown.clock.advance(601)
+    grown.turn()
+    left = [snapshot.snapshot_id for snapshot in grown.ingest.owned.table.snapshots()]
+    assert oldest in left
+    assert len(left) < count
+
+
+def test_where_files_can_not_be_listed_nothing_expires(grown: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: leases and unknown commits, which keep snapshots, are found or nothing goes."""
+    count = len(grown.ingest.owned.table.snapshots())
+    grown.clock.advance(5 * HOURS)
+    with monkeypatch.context() as patch:
+        patch.setattr("maintenance.sweep.can_list", lambda _: False)
+        grown.turn()
+        assert len(grown.ingest.owned.table.snapshots()) == count
+    grown.clock.advance(601)
+    grown.turn()
+    assert len(grown.ingest.owned.table.snapshots()) < count
+
+
 def test_where_a_lease_can_not_be_read_nothing_expires(grown: Kept) -> None:
     lease = Path(local_path(grown.ingest.owned.table.location()) or "") / "thermocline" / "leases" / "x.json"
     lease.parent.mkdir(parents=True, exist_ok=True)

@@ -343,6 +343,17 @@ def test_another_type_than_the_columns_is_bad_and_null_of_it_is_null(column: str
     assert decoded.bad[0].reason.startswith(f"a ({column}): the record has a ")
 
 
+@pytest.mark.parametrize("avro", ["float", "double", ["null", "double"]])
+def test_a_length_beyond_all_memory_is_bad_and_takes_nothing_down(avro: Any) -> None:
+    fields = [{"name": "text", "type": "string"}, {"name": "a", "type": avro}]
+    schema = {"type": "record", "name": "R", "fields": fields}
+    whole = b"\x02t" + (b"\x02" if isinstance(avro, list) else b"") + bytes(4 if avro == "float" else 8)
+    longest = b"\xfe" + b"\xff" * 8 + b"\x01"  # Long.MAX_VALUE
+    decoded = decoder_for(events({"a": "double"}, schema)).decode([None] * 2, [longest, whole])
+    assert (decoded.good, decoded.columns["a"]) == ([1], [0.0])
+    assert decoded.bad[0].stage is Stage.DECODE
+
+
 def test_a_wrong_type_in_a_record_that_breaks_off_is_no_matter_of_the_contract() -> None:
     schema = {
         "type": "record",

@@ -215,6 +215,8 @@ def pyiceberg_properties(settings: CatalogSettings) -> dict[str, str]:
         **_warehouse(settings),
         **_oauth2_server(settings),
         **settings.properties,
+        # What is said of snapshots is of all of them: files of one that is not seen would be deleted.
+        **({"snapshot-loading-mode": "all"} if settings.type == "rest" else {}),  # safety: all-snapshots
     }
 
 

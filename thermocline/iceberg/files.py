@@ -297,13 +297,17 @@ class StoredFile:
     modified_ms: int | None
 
 
+def can_list(io: FileIO) -> bool:
+    """Whether it can be asked for the files of a folder: of PyIceberg's, the one that it takes by itself."""
+    return isinstance(io, PyArrowFileIO)
+
+
 def listed_folder(io: FileIO, folder: str, is_recursive: bool = False) -> list[StoredFile]:
     """The files of a folder, sorted by path; none where there is no such folder. Raises `OSError`.
 
-    PyIceberg's FileIO has no such question; the one that it takes by itself does. With another one nothing is
-    listed: what would be found stays.
+    With a FileIO that `can_list` nothing, nothing is found.
     """
-    if not isinstance(io, PyArrowFileIO):
+    if not can_list(io):
         return []
     files, path = filesystem_of(io, folder)
     selector = FileSelector(path, recursive=is_recursive, allow_not_found=True)
