@@ -56,6 +56,8 @@ def main() -> int:
     try:
         wanted = fingerprint()
         if not (STAMP.is_file() and STAMP.read_text() == wanted and fits(version_of(str(PYTHON)))):
+            if STAMP.exists():  # it is neither of these locks before the end
+                STAMP.unlink()
             make_environment()
             STAMP.write_text(wanted)
         make_ready_for_java()

@@ -11,21 +11,16 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import socket
 import threading
-import uuid
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from dataclasses import fields as fields_of
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 from thermocline.errors import OwnerLost, StorageFailed, TableHeld, first_line
 from thermocline.failpoints import failpoint, failstep
-from thermocline.iceberg.files import beside, read_file, write_file
+from thermocline.iceberg.files import read_file, write_file
+from thermocline.iceberg.holder import Holder, path_of
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -50,69 +45,6 @@ class StoppedWaiting(Exception):
     """A process was told to stop before the table was its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """Who owns a table, as the object says it. Times are ISO 8601, in UTC; ``ended`` is empty until then.
-
-    ``stopped_by`` is the code of the error that it ended with, and ``stopped_because`` what that says.
-    """
-
-    owner: str
-    epoch: int
-    host: str
-    boot_id: str
-    pid_namespace: str
-    pid: int
-    process_started: str
-    since: str
-    renewed: str
-    renewals: int
-    lease_seconds: float
-    ended: str = ""
-    stopped_by: str = ""
-    stopped_because: str = ""
-
-    @classmethod
-    def this_process(cls, lease_seconds: float) -> Self:
-        """This process, as an owner that has no epoch yet."""
-        return cls(
-            owner=str(uuid.uuid4()),
-            epoch=0,
-            host=socket.gethostname(),
-            boot_id=_boot_id(),
-            pid_namespace=_pid_namespace(),
-            pid=os.getpid(),
-            process_started=_started(os.getpid()) or "",
-            since="",
-            renewed="",
-            renewals=0,
-            lease_seconds=lease_seconds,
-        )
-
-    @classmethod
-    def from_json(cls, text: bytes) -> Self | None:
-        """None where the object is not whole, as while it is being written. Unknown fields are left."""
-        try:
-            found = json.loads(text)
-            return cls(**{field.name: found[field.name] for field in fields_of(cls) if field.name in found})
-        except (ValueError, TypeError):
-            return None
-
-    def has_ended(self) -> bool:
-        """Whether it says so, or was a process of this machine, as it runs now, that is gone.
-
-        False where unknown.
-        """
-        if self.ended:
-            return True
-        # safety: lease-this-machine
-        if not self.boot_id or (self.boot_id, self.pid_namespace) != (_boot_id(), _pid_namespace()):
-            return False
-        started = _started(self.pid)
-        is_known = bool(started and self.process_started)
-        return started is None or (is_known and started != self.process_started)
-
-
 class OwnerLease:
     """One process's lease of one table: wait for it, hold it, release it."""
 
@@ -120,7 +52,7 @@ class OwnerLease:
         self, io: FileIO, location: str, name: str, lease_seconds: float, clock: Clock, say: Say
     ) -> None:
         self._io = io
-        self._path = _path_of(location)
+        self._path = path_of(location)
         self._name = name
         self._clock = clock
         self._say = say
@@ -293,54 +225,9 @@ class OwnerLease:
         return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).isoformat(timespec="seconds")
 
 
-def holder_of(io: FileIO, location: str) -> Holder | None:
-    """Who owns the table at that location, or owned it last; None where nobody says so."""
-    try:
-        return Holder.from_json(read_file(io, _path_of(location)))
-    except Exception as error:  # noqa: BLE001  a store raises what it likes
-        _logger.debug("lease not read", extra=fields(location=location, detail=str(error)))
-        return None
-
-
-def _path_of(location: str) -> str:
-    return beside(location, "owner.json")
-
-
 def _is_held(seen: bytes | None) -> TypeGuard[bytes]:
     """Whether the object may be that of an owner who lives; what is not whole may be."""
     if seen is None:
         return False
     holder = Holder.from_json(seen)
     return holder is None or not holder.has_ended()
-
-
-def _boot_id() -> str:
-    """Empty where the machine does not tell: then no process is ever taken for one of this machine."""
-    with suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return ""
-
-
-def _pid_namespace() -> str:
-    with suppress(OSError):
-        return str(Path("/proc/self/ns/pid").readlink())
-    return ""
-
-
-def _started(pid: int) -> str | None:
-    """When a process of this machine started, in the kernel's ticks; None when it has ended, empty if hidden.
-
-    Source: proc(5), the fields of ``/proc/PID/stat`` after the name: the state, and 19 later the start time.
-    A machine may hide other users' processes there (``hidepid``), but kill(2) says that they are.
-    """
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except PermissionError:
-        pass  # another user's
-    try:
-        state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return None if state in "ZX" else rest[18]

@@ -47,6 +47,8 @@ _READS: Final = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 _EXPLAIN: Final = re.compile(r"\s*EXPLAIN(\s+ANALYZE)?\b", re.IGNORECASE)
 _REFUSED: Final = {duckdb.StatementType.MULTI: "list the values of PIVOT: ON column IN (...)"}
 _UUID: Final = pa.uuid()
+# What DuckDB raises where Ctrl-C ends a statement while it computes.
+_INTERRUPTED: Final = "Query interrupted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +242,10 @@ class _Statement:
             if isinstance(error, (duckdb.IOException, OSError)):
                 raise storage_failed(", ".join(scan.name for scan in self._scans), error) from error
             raise self._refused(error) from error
+        except RuntimeError as error:
+            if str(error) == _INTERRUPTED:
+                raise KeyboardInterrupt from error
+            raise
 
     def _missing(self, settings: Settings, found: Mapping[str, LiveTable]) -> str | None:
         """A live table that it names and that is not registered yet."""

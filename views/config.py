@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from thermocline.errors import ConfigInvalid
+from thermocline.errors import BadParameter, ConfigInvalid
 from thermocline.settings import Settings
 from views.access import Names, rules
 from views.guide import guide
@@ -80,13 +81,22 @@ def trino_files(settings: Settings, names: Names | None = None) -> TrinoFiles:
 
 
 def write_files(trino: TrinoFiles, folder: Path) -> None:
-    """Writes them below a folder, which may exist; replaces those of before, each at once."""
+    """Writes them below a folder, which may exist; replaces those of before, each at once.
+
+    Raises `BadParameter` where the folder can't be written.
+    """
     for path, text in trino.files.items():
         place = folder / path
-        place.parent.mkdir(parents=True, exist_ok=True)
         unfinished = place.with_name(f"{place.name}.{os.getpid()}")
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(place)
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            unfinished.write_text(text, encoding="utf-8")
+            unfinished.replace(place)
+        except OSError as error:
+            with suppress(OSError):
+                unfinished.unlink()
+            problem = f"{place} can't be written: {error.strerror or error}"
+            raise BadParameter(name="DIR", problem=problem) from error
 
 
 def kafka_properties(

@@ -217,8 +217,10 @@ class Endpoint:
             raise Refusal(
                 f"hot rows are read through the live views only: {', '.join(HIDDEN)} must each be one value"
             )
-        self._check_own(arguments[1][2].decode().rpartition("_d")[0], scan)
-        table, snapshot = self._named(arguments[1][2].decode(), scan.snapshot_id)
+        name = arguments[1][2].decode()
+        of = name.rpartition("_d")[0]
+        self._check_own(self._by_hot_name[of].name if of in self._by_hot_name else of, scan)
+        table, snapshot = self._named(name, scan.snapshot_id)
         wanted = parts(snapshot.definition, domains, arguments.get(4, 1))
         state = table.pins.begin(scan.token, scan.scans, len(wanted))
         problem = incompatibility(snapshot, state.view)

@@ -15,9 +15,10 @@ import pytest
 from pyiceberg.io import InputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from ingest.lease import Holder, OwnerLease, StoppedWaiting, _started
+from ingest.lease import OwnerLease, StoppedWaiting
 from tests.manual_clock import ManualClock
 from thermocline.errors import OwnerLost, StorageFailed, TableHeld
+from thermocline.iceberg.holder import Holder, _started
 
 LEASE_SECONDS = 60.0
 ELSEWHERE = replace(

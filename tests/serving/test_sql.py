@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 import random
 import re
+import signal
+import threading
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -201,6 +204,17 @@ def test_a_statement_neither_writes_nor_leaves_the_database(
     with pytest.raises(SqlRefused):
         rows_of(private_world, statement.format(folder=tmp_path))
     assert not [*tmp_path.glob("copied*"), *tmp_path.glob("other*")]
+
+
+def test_ctrl_c_while_a_statement_computes_is_no_bug(private_world: SimpleNamespace) -> None:
+    statement = "SELECT sum(range) FROM range(1000000000000)"
+    interrupt = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))
+    interrupt.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            rows_of(private_world, statement)
+    finally:
+        interrupt.cancel()
 
 
 def test_more_memory_than_allowed_is_named(private_world: SimpleNamespace) -> None:

@@ -469,6 +469,21 @@ def answering(status: object, config: Path) -> Iterator[None]:
         thread.join()
 
 
+def test_status_tells_the_rest_where_the_client_of_trino_is_not_installed(
+    call: Call, config: Path, away: None, foreign_table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the image that serves."""
+    config.write_text(f"{config.read_text()}\n[views]\nenabled = true\n")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "ingest"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, "views.trino_client", None)
+    code, out, _ = call("status", "--json")
+    report = json.loads(out)
+    assert code == 3
+    assert report["trino"]["error"]["code"] == "dependency-missing"
+    assert [entry["error"]["code"] for entry in report["tables"]] == ["foreign-snapshot"]
+
+
 def test_status_tells_what_the_server_says(call: Call, config: Path, away: None) -> None:
     with answering({"ready": True}, config):
         code, out, _ = call("status", "--json")
@@ -721,6 +736,22 @@ def test_two_commands_that_write_one_file_leave_a_whole_one(tmp_path: Path) -> N
         first.write(b", to its end")
     assert path.read_bytes() == b"of the first, to its end"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_output_that_is_a_pipe_or_a_link_stays_what_it_is(tmp_path: Path) -> None:
+    pipe, link, target = (tmp_path / name for name in ("pipe", "link", "target"))
+    os.mkfifo(pipe)
+    link.symlink_to("target")
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    for path in (pipe, link):
+        with file_or_stdout(path) as sink:
+            sink.write(b"rows")
+    assert os.read(reader, 9) == b"rows"
+    os.close(reader)
+    assert pipe.is_fifo()
+    assert link.is_symlink()
+    assert target.read_bytes() == b"rows"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe", "target"]
 
 
 def test_a_full_disk_is_no_bug_of_ours(call: Call, serving: Any, tmp_path: Path) -> None:

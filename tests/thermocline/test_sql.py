@@ -76,6 +76,13 @@ def test_what_a_format_has_no_form_for_is_refused_with_the_way_out(
         ("select 'it''s';", True),
         ('select ";" from t', False),
         ('select ";" from t;', True),
+        ("select 1 -- it's one\n;", True),
+        ("select 1; -- done", True),
+        ("select 1 -- not yet;", False),
+        ("select '--';", True),
+        ("select 1 /* it's; */", False),
+        ("select 1; /* it's\none */", True),
+        ("select 1; /* open", True),
     ],
 )
 def test_enter_ends_what_is_complete(text: str, ends: bool) -> None:

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Final
 
 from embedded.stack import TABLE, TOPIC, Command, Stack
-from ingest.lease import holder_of
 from tests.torture.checks import check_history, check_rows, table_of
 from tests.torture.ledger import Ledger
 from tests.torture.traffic import Traffic
 from thermocline.errors import OwnerLost
 from thermocline.iceberg.catalog import SnapshotState, current_state
+from thermocline.iceberg.holder import holder_of
 
 LEASE_SECONDS: Final = 2.0
 PARTITIONS: Final = 2

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from thermocline.cli.entry import run
+from thermocline.errors import BadParameter
 from thermocline.settings import CatalogSettings, KafkaSettings, PassThrough, Settings, TableSettings
 from views.access import Names
 from views.config import TrinoFiles, trino_files, write_files
@@ -140,6 +141,12 @@ def test_files_are_replaced_and_nothing_else_is_left(trino: TrinoFiles, tmp_path
         write_files(trino, tmp_path)
         written = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
         assert written == set(trino.files)
+
+
+def test_a_folder_that_can_not_be_written_is_named(trino: TrinoFiles, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadParameter, match=r"file/.* can't be written: Not a directory"):
+        write_files(trino, tmp_path / "file")
 
 
 def test_the_command_says_what_is_still_to_be_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -118,7 +118,8 @@ def _show_ended(ended: Sequence[Ended], as_json: bool) -> None:
 def _outcome(ended: Ended) -> str:
     if ended.error is not None:
         return f"stopped [{ended.error.code}]"
-    return "nothing to do" if ended.exit_code == ExitCode.NOTHING_TO_DO else "done"
+    known = {ExitCode.NOTHING_TO_DO: "nothing to do", ExitCode.PARTLY_DONE: "partly done"}
+    return known.get(ExitCode(ended.exit_code), "done")
 
 
 @app.command()

@@ -17,6 +17,7 @@ from rich.text import Text
 from thermocline.cli.file_format import TEXTS, Format, coding_of, format_of
 from thermocline.cli.output import counted, say, show, table
 from thermocline.cli.session import AsJson, TableName, Url, session_of
+from thermocline.cli.stopping import orderly_end
 from thermocline.errors import BadParameter, refusal
 from thermocline.text.shown import json_text
 from thermocline.text.typed import again
@@ -51,7 +52,8 @@ def lookup(
     Example: `thermocline lookup profiles app_id=7 user_id=u1`
     """
     values = parse_key(key)
-    answer = _asked(url, name, values, read_after) if url else _read(context, name, values, read_after)
+    with orderly_end():
+        answer = _asked(url, name, values, read_after) if url else _read(context, name, values, read_after)
     rows: list[dict[str, Any]] = answer["rows"]
     columns = list(rows[0]) if rows else []
     listed = table(columns, ([_value(row[column]) for column in columns] for row in rows))
@@ -84,7 +86,8 @@ def refused(
     else:
         from serving.private import refused as refused_here
 
-        answer = refused_here(session_of(context).settings(), name, limit)
+        with orderly_end():
+            answer = refused_here(session_of(context).settings(), name, limit)
     found: list[dict[str, Any]] = answer["refused"]
     rows = [
         (f"{one['topic']}/{one['partition']}@{one['offset']}", one["stage"], one["reason"]) for one in found
@@ -155,7 +158,8 @@ def extract(  # noqa: PLR0913, PLR0917  (a command has as many options)
     is_shown = output is None and sys.stdout.isatty()
     if is_shown and chosen not in TEXTS:
         raise BadParameter(name="-o", problem="name a file, or pipe: these bytes are not for a terminal")
-    with file_or_stdout(output) as sink, _progress(url is not None, is_hidden=is_shown) as progress:
+    shown = _progress(url is not None, is_hidden=is_shown)
+    with orderly_end(), file_or_stdout(output) as sink, shown as progress:
         point = read(sink, progress)
     _report(name, output, point, as_json)
 
@@ -273,11 +277,16 @@ def file_or_stdout(output: Path | None) -> Iterator[BinaryIO]:
     if output.is_dir():
         raise BadParameter(name="-o", problem=f"{output} is a folder; name a file in it")
     # Another command may write the same file meanwhile: the last one to end has it.
-    partial = output.with_name(f".{output.name}.{uuid4().hex}.partial")
+    file = output.resolve()
+    partial = file.with_name(f".{file.name}.{uuid4().hex}.partial")
     try:
+        if output.exists() and not output.is_file():  # a device or a pipe, which stays what it is
+            with output.open("wb") as sink:
+                yield sink
+            return
         with partial.open("wb") as sink:
             yield sink
-        partial.replace(output)
+        partial.replace(file)
     except OSError as error:  # of this file: whatever is read raises errors of ours
         raise BadParameter(name="-o", problem=f"{output}: {error.strerror or error}") from error
     finally:

@@ -16,6 +16,7 @@ from thermocline.cli.output import counted, say, show, show_error, table
 from thermocline.cli.read import file_or_stdout
 from thermocline.cli.session import AsJson, session_of
 from thermocline.cli.sql_formats import ENCODERS, json_document, rows_of, text_of
+from thermocline.cli.stopping import orderly_end
 from thermocline.errors import BadParameter, ThermoclineError
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def _run_and_go_on(settings: Settings, text: str, output: Path | None, as_csv: b
 def _run(settings: Settings, text: str, output: Path | None, as_csv: bool, as_json: bool) -> None:
     from serving.sql import answered
 
-    with answered(settings, text) as answer:
+    with orderly_end(), answered(settings, text) as answer:
         for name, point in answer.read_points.items():
             say(f"read point of {name}: {point.to_header()}")
         if output is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 HELP: Final = "a statement ends with ;   .tables lists the tables, .quit (or Ctrl-D) ends"
 QUIT: Final = (".quit", ".exit")
+# Strings, quoted names and comments; the last of them may be open still, and then it has all that is left.
+_SKIPPED: Final = re.compile(r"'[^']*('|$)|\"[^\"]*(\"|$)|--[^\n]*|/\*.*?(\*/|$)", re.DOTALL)
 COMMANDS: Final = (".tables", ".help", *QUIT)
 
 
@@ -62,16 +65,7 @@ def answer(text: str, tables: Sequence[str], run: Callable[[str], None]) -> None
 def is_complete(text: str) -> bool:
     """Whether Enter ends an entry: a command, nothing at all, or a statement up to its semicolon."""
     entry = text.strip()
-    return not entry or entry.startswith(".") or (entry.endswith(";") and not _is_within_quotes(entry))
-
-
-def _is_within_quotes(text: str) -> bool:
-    """Whether a string or a quoted name is still open at the end; a doubled quote closes and opens it."""
-    quote = ""
-    for character in text:
-        if character in "'\"" and quote in ("", character):
-            quote = "" if quote else character
-    return bool(quote)
+    return not entry or entry.startswith(".") or _SKIPPED.sub(" ", entry).rstrip().endswith(";")
 
 
 def _keys() -> KeyBindings:

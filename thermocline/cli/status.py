@@ -199,8 +199,8 @@ def _look(
     trino: Trino | None,
 ) -> None:
     """Adds to a table's entry what it finds, piece by piece: of what hangs, the rest is there."""
-    from ingest.lease import holder_of
     from thermocline.iceberg.catalog import ACCEPTED_PROPERTY, current_state, definition_of, load_table
+    from thermocline.iceberg.holder import holder_of
     from thermocline.process.clock import SystemClock
     from thermocline.rules.identity import check_log
 

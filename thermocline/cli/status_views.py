@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from thermocline.cli.output import error_document
-from thermocline.errors import ThermoclineError
+from thermocline.errors import DependencyMissing, ThermoclineError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,9 +19,13 @@ if TYPE_CHECKING:
 
 def ask_trino(settings: Settings) -> tuple[Trino | None, dict[str, Any]]:
     """Trino, where it answers, and what to say of it."""
-    from views.trino_client import Trino
-
     answer: dict[str, Any] = {"at": settings.views.url}
+    try:
+        from views.trino_client import Trino
+    except ModuleNotFoundError:  # as where only serving is installed: the rest is told
+        install = "pip install 'thermocline[views]'"
+        missing = DependencyMissing(what_is_missing="the Python package trino", how_to_get=install)
+        return None, answer | {"error": error_document(missing)}
     try:
         trino = Trino(settings.views)
         return trino, answer | {"version": trino.rows("SELECT version()")[0][0]}
