@@ -52,6 +52,12 @@ RECONCILED: Final = Gauge(
     ("table", "verdict"),
     registry=REGISTRY,
 )
+OWNED: Final = Gauge(
+    "thermocline_ingest_owned_timestamp_seconds",
+    "Unix time at which this process took the table.",
+    _TABLE,
+    registry=REGISTRY,
+)
 RUN_SECONDS: Final = Histogram(
     "thermocline_ingest_run_seconds",
     "Time to read, fold and write a batch, in seconds. Landed batches only.",
@@ -150,6 +156,7 @@ def opened(
     """An owner took the table at that time, and settled these commits of owners before."""
     INTERVAL_SECONDS.labels(table).set(interval_seconds)
     LAST_COMMIT.labels(table).set(at_ms / 1000)
+    OWNED.labels(table).set(at_ms / 1000)
     LAST_STEP.labels(table).set(at_ms / 1000)
     found = Counts(one.verdict for one in settled)
     for verdict in Resolution:

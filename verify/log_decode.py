@@ -112,16 +112,15 @@ class LogDecoder:
                 offsets = self._decoded(earlier, chunk).column(PROVENANCE[2]).to_numpy()
                 states[~np.isin(good.column(PROVENANCE[2]).to_numpy(), offsets)] = MAYBE
         yield self._with_facts(good, chunk, batches, states)
-        others = [*candidates[:-1], *reversed(self.reading.definitions[batch:])]
-        yield from self._good_by_now(good, chunk, batches, _distinct(others, newest))
+        if good.num_rows < len(chunk.offsets):
+            others = [*candidates[:-1], *reversed(self.reading.definitions[batch:])]
+            yield from self._good_by_now(good, chunk, batches, _distinct(others, newest))
 
     def _good_by_now(
         self, good: pa.Table, chunk: RecordChunk, batches: Array, others: Sequence[LiveTable]
     ) -> Iterator[pa.Table]:
         """Records that only a definition reads that came later, or that only an earlier candidate did."""
         known = good.column(PROVENANCE[2]).to_numpy()
-        if len(known) == len(chunk.offsets):
-            return
         for other in others:
             found = self._decoded(other, chunk)
             is_new = ~np.isin(found.column(PROVENANCE[2]).to_numpy(), known)

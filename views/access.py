@@ -52,6 +52,7 @@ def rules(names: Names, identifiers: Iterable[str], topics: Iterable[str]) -> st
                 names, privileges=["SELECT", "INSERT", "DELETE", "UPDATE", "OWNERSHIP", "GRANT_SELECT"]
             ),
             *(rule for schema, table in tables for rule in _table_rules(names, schema, table)),
+            *(rule for schema, table in tables for rule in _view_rules(names, schema, table)),
             {
                 "user": re.escape(names.publisher),  # safety: access-kafka
                 "catalog": names.kafka,
@@ -83,13 +84,24 @@ def _catalogs(names: Names) -> list[dict[str, Any]]:
 
 
 def _table_rules(names: Names, schema: str, table: str) -> list[dict[str, Any]]:
-    """The publisher reads the table and its metadata tables and owns the views; everybody reads these."""
+    """The publisher alone reads the table and its metadata tables.
+
+    That comes before all that is said of views: the name of a table may look like that of another one's view.
+    """
+    place = {"catalog": names.lake, "schema": re.escape(schema), "table": rf"{re.escape(table)}(\$.+)?"}
+    return [
+        # safety: access-writes
+        {"user": re.escape(names.publisher), **place, "privileges": ["SELECT", "GRANT_SELECT"]},
+        {**place, "privileges": []},  # safety: access-tables-first
+    ]
+
+
+def _view_rules(names: Names, schema: str, table: str) -> list[dict[str, Any]]:
+    """The publisher owns the views; everybody reads them."""
     place = {"catalog": names.lake, "schema": re.escape(schema)}
     views = f"{re.escape(table)}_{OURS}"  # safety: access-views
     publisher = {"user": re.escape(names.publisher), **place}
     return [
-        # safety: access-writes
-        {**publisher, "table": rf"{re.escape(table)}(\$.+)?", "privileges": ["SELECT", "GRANT_SELECT"]},
         {**publisher, "table": views, "privileges": ["SELECT", "OWNERSHIP", "GRANT_SELECT"]},
         {**place, "table": views, "privileges": ["SELECT"]},
     ]

@@ -158,6 +158,7 @@ def test_an_owner_that_opens_shows_what_it_met_and_counters_from_0_on() -> None:
     measures.opened("opened", 5.0, settled, {}, 7_000)
     assert sample("ingest_reconciled_commits", "opened", verdict="landed") == 2
     assert sample("ingest_commit_interval_seconds", "opened") == 5
+    assert sample("ingest_owned_timestamp_seconds", "opened") == 7
     assert sample("ingest_last_step_timestamp_seconds", "opened") == 7
     for metric, outcome in (("commits", "unknown"), ("records", "quarantined")):
         name, labels = f"thermocline_ingest_{metric}_total", {"table": "opened", "outcome": outcome}

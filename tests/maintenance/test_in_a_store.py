@@ -105,6 +105,7 @@ def test_rewrites_land_in_a_store_as_they_do_on_a_disk(kept: InStore) -> None:
     assert kept.ingest.rows() == kept.ingest.expected
 
 
+@pytest.mark.timeout(1_800)  # requests that are never answered end after a minute each
 def test_what_nothing_needs_goes_from_a_store_that_fails_now_and_then_and_nothing_else(kept: InStore) -> None:
     """Goal: snapshots expire, their files and orphans are deleted in time, and no file that is needed.
 

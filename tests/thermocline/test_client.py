@@ -452,6 +452,33 @@ def test_a_download_goes_on_where_its_connection_broke_off(tmp_path: Path) -> No
     assert paths[0].read_bytes() == CONTENTS[paths[0].name]
 
 
+def test_a_download_waits_for_a_server_that_is_busy(tmp_path: Path) -> None:
+    """As other requests do: also for a proxy's word, and no longer than it may."""
+    busy = [
+        httpx.Response(503, text="no server is up"),
+        _problem("not-ready", 503, {"Retry-After": "0"}, retryable=True),
+    ]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        name = request.url.path.rpartition("/")[2]
+        if name == "one":
+            return httpx.Response(200, json=_job())
+        if name == "manifest.json":
+            return httpx.Response(200, json={"id": "one"})
+        return busy.pop() if busy else httpx.Response(200, stream=httpx.ByteStream(CONTENTS[name]))
+
+    retries = Retries(attempts_max=3, wait_seconds_first=0.0)
+    with Client(URL, retries=retries, transport=httpx.MockTransport(answer)) as client:
+        job = client.await_extract("profiles", "one")
+        assert len(client.download_extract(job, tmp_path / "one")) == len(CONTENTS)
+        busy += [httpx.Response(503, text="no server is up") for _ in range(3)]
+        with pytest.raises(StreamCut, match="it answered 503"):
+            client.download_extract(job, tmp_path / "two")
+        busy[:] = [httpx.Response(404, text="no such page")]
+        with pytest.raises(StreamCut, match="it answered 404"):
+            client.download_extract(job, tmp_path / "three")
+
+
 def test_a_download_with_another_checksum_is_no_file(tmp_path: Path) -> None:
     """What is left of an earlier attempt is not of this file."""
     name, content = next(iter(CONTENTS.items()))

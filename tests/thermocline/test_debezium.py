@@ -158,6 +158,25 @@ def test_a_delete_is_bad_for_a_column_of_its_event_only_where_that_orders_it(is_
         assert decoded.tombstones == [True]
 
 
+def test_what_orders_a_delete_is_read_though_another_column_of_its_event_is_wrong() -> None:
+    table = LiveTable.build(
+        name="t", identifier="a.t", topics=["t"], key=["id"], envelope="debezium", sequence_by=["lsn"],
+        columns={
+            "id": "int",
+            "lsn": {"type": "long", "event": "source.lsn"},
+            "tx": {"type": "int", "event": "source.txId"},
+        },
+    )  # fmt: skip
+    source = {**SOURCE, "lsn": 5, "txId": 2**40}
+    values = [
+        encoded({**event("d", before={"id": 7}), "source": source}, with_schema=False),
+        encoded({**event("c", after={"id": 7}), "source": source}, with_schema=False),
+    ]
+    decoded = decoder_for(table).decode([b'{"id": 7}'] * 2, values)
+    assert (decoded.good, decoded.tombstones, decoded.columns["lsn"]) == ([0], [True], [5])
+    assert decoded.bad[0].reason.startswith("tx (int")
+
+
 def test_with_partial_updates_a_row_that_got_another_key_is_bad_without_all_of_its_values() -> None:
     """Its large value is that of the row with the former key: null would be a guess."""
     columns = {"id": "int", "bio": "string"}

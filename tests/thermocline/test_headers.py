@@ -32,11 +32,12 @@ class _Message:
 
 
 def chunk_of(*messages: Any) -> RecordChunk:
-    keys, values = [b"k"] * len(messages), [b'{"v": "x"}'] * len(messages)
+    keys: list[bytes | None] = [b"k"] * len(messages)
+    values: list[bytes | None] = [b'{"v": "x"}'] * len(messages)
     return RecordChunk("t", 0, keys, values, list(range(len(messages))), [0] * len(messages), messages)
 
 
-def definition_of(**columns: object) -> LiveTable:
+def definition_of(**columns: str | dict[str, str]) -> LiveTable:
     return LiveTable.build(
         name="t", identifier="a.t", topics=["t"], key=["k"], key_format="string", columns=columns
     )

@@ -12,6 +12,7 @@ from thermocline.process.masking import mask_password
     [
         ("postgresql://u:secret@db:5432/x", "postgresql://u:****@db:5432/x"),
         ("postgresql://u:p@ss:w@db/x", "postgresql://u:****@db/x"),
+        ("postgresql://u@server:secret@db/x", "postgresql://u@server:****@db/x"),
         ("s3://bucket/a and http://u:p@h", "s3://bucket/a and http://u:****@h"),
         ("jdbc.password=abc&user=u", "jdbc.password=****&user=u"),
         ("ssl.key.password: 'a b' rest", "ssl.key.password: **** rest"),

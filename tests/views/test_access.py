@@ -12,7 +12,7 @@ from views.access import Names, rules
 
 NAMES = Names()
 RULES: dict[str, list[dict[str, Any]]] = json.loads(
-    rules(NAMES, ["app.profiles", "app.b"], ["profiles", "b"])
+    rules(NAMES, ["app.profiles", "app.profiles_at_home", "app.b"], ["profiles", "b"])
 )
 ANALYST = "ana"
 
@@ -42,6 +42,12 @@ def test_everybody_reads_the_views_and_the_publisher_owns_them(view: str) -> Non
 def test_nobody_reads_what_is_below_them(table: str) -> None:
     """Whoever reads the table sees past a row filter of its views."""
     assert rights(ANALYST, "lake", "app", table) == set()
+
+
+@pytest.mark.parametrize("table", ["profiles_at_home", "profiles_at_home$files"])
+def test_a_table_that_is_named_like_a_view_is_none(table: str) -> None:
+    assert rights(ANALYST, "lake", "app", table) == set()
+    assert rights(NAMES.publisher, "lake", "app", table) == {"SELECT", "GRANT_SELECT"}
 
 
 def test_only_the_publisher_reads_the_log_and_the_table_and_writes_to_neither() -> None:

@@ -14,7 +14,8 @@ import httpx
 
 from thermocline.client.errors import ClientError, StreamCut, problem_of
 from thermocline.client.jobs import JOB_OVER, ExtractJob, JobFailed, JobFile
-from thermocline.client.retries import Retries
+from thermocline.client.requests import BUSY
+from thermocline.client.retries import Retries, retry_after_seconds
 
 if TYPE_CHECKING:
     from thermocline.client.blocking import Client
@@ -59,6 +60,15 @@ def download(
     return [folder / file.name for file in job.files]
 
 
+class _Refused(Exception):
+    """An answer that may be another one in a while."""
+
+    def __init__(self, failure: ClientError, retry_after: float | None) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+        self.retry_after = retry_after
+
+
 class _File:
     """One file on its way."""
 
@@ -83,10 +93,13 @@ class _File:
                 self._go_on(progress)
                 if self._size() <= before:
                     raise self._cut("the server sends no more")
-            except httpx.TransportError as error:
+            except (httpx.TransportError, _Refused) as error:
                 if self._size() > before:  # it gets on, however often it breaks off
                     failures, started = count(1), time.monotonic()
-                wait = self._retries.wait_seconds(next(failures), time.monotonic() - started, None)
+                asked = error.retry_after if isinstance(error, _Refused) else None
+                wait = self._retries.wait_seconds(next(failures), time.monotonic() - started, asked)
+                if wait is None and isinstance(error, _Refused):
+                    raise error.failure from None
                 if wait is None:
                     raise self._cut(str(error) or type(error).__name__) from error
                 time.sleep(wait)
@@ -103,7 +116,10 @@ class _File:
         with self._http.stream("GET", self._url, headers=headers) as response:
             if response.is_error:
                 response.read()
-                raise self._failure(response)
+                failure = self._failure(response)
+                if failure.retryable:
+                    raise _Refused(failure, retry_after_seconds(response.headers.get("Retry-After")))
+                raise failure
             # A server that sends all of it is taken at its word.
             with self._partial.open(
                 "ab" if response.status_code == httpx.codes.PARTIAL_CONTENT else "wb"
@@ -116,7 +132,9 @@ class _File:
     def _failure(self, response: httpx.Response) -> ClientError:
         if response.headers.get("Content-Type", "").startswith("application/problem+json"):
             return problem_of(response.json())
-        return self._cut(f"it answered {response.status_code}")
+        stranger = self._cut(f"it answered {response.status_code}")
+        stranger.retryable = response.status_code in BUSY
+        return stranger
 
     def _size(self) -> int:
         return self._partial.stat().st_size if self._partial.exists() else 0

@@ -38,7 +38,7 @@ PROBLEM_TYPE: Final = "application/problem+json"
 ANSWER_TYPE: Final = "application/json"
 READ_AFTER: Final = "Thermocline-Read-After"
 # What proxies answer for servers that are starting or busy. All else without a problem is another server's.
-_BUSY: Final = (429, 502, 503, 504)
+BUSY: Final = (429, 502, 503, 504)
 
 T = TypeVar("T")
 
@@ -178,7 +178,7 @@ class Requests:
         if reply.is_error and _type_of(reply).startswith(PROBLEM_TYPE):
             return problem_of(reply.json())
         stranger = Unreachable(self.url, f"it answered {reply.status_code}; is it a Thermocline server?")
-        stranger.retryable = reply.status_code in _BUSY
+        stranger.retryable = reply.status_code in BUSY
         return stranger
 
 

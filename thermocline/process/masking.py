@@ -11,7 +11,7 @@ from typing import Final
 
 MASK: Final = "****"
 
-_IN_URL: Final = re.compile(r"(?<=://)([^\s/:@?#]*):[^\s/]+(?=@)")
+_IN_URL: Final = re.compile(r"(?<=://)([^\s/:]*):[^\s/]+(?=@)")
 _NAMES: Final = r"password|passwd|pwd|secret|token|credential|api[-_.]?key|private[-_.]?key|access[-_.]?key"
 _IN_PAIR: Final = re.compile(rf"(?i)([\w.-]*(?:{_NAMES})[\w.-]*\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s&;,]+)")
 

@@ -36,10 +36,11 @@ class RecordDecoder:
         self._value = value_format(schemas.of_values(), definition.key)
         self._has_key_documents = bool(schemas.of_keys())
         self._from_headers = [column for column in definition.columns if column.header]
-        beside = [column for column in definition.columns if column.event]
-        # Of a delete, the columns that order it are read although it has no row.
-        beside += [column for column in definition.sequence_columns if column.is_in_row]
-        self._beside = value_format(beside, ()) if beside else None
+        ordering = [column for column in definition.sequence_columns if column.event or column.is_in_row]
+        others = [column for column in definition.columns if column.event and column not in ordering]
+        # Of a delete, the columns that order it are read although it has no row; by themselves, since a
+        # format may give none of an event's columns where one is wrong.
+        self._beside = [value_format(some, ()) for some in (others, ordering) if some]
 
     def decode(
         self,
@@ -67,8 +68,8 @@ class RecordDecoder:
             is_ordering = column.name in self._definition.sequence_by
             unread = [False] * len(keys) if is_ordering else opened.deletes
             columns[column.name] = _from_header(column, unread, headers_of, bad)
-        if self._beside is not None:
-            self._read_beside(self._beside, opened, columns, bad, heads_in(headers_of, VALUE_HEADER))
+        for documents in self._beside:
+            self._read_beside(documents, opened, columns, bad, heads_in(headers_of, VALUE_HEADER))
         for column in self._definition.sequence_columns:
             _refuse_nulls(column, columns[column.name], bad)
         bad.update((one.index, one) for one in opened.bad)  # what is no row at all needs no key
