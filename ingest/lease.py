@@ -51,7 +51,7 @@ class OwnerLease:
     def __init__(
         self, io: FileIO, location: str, name: str, lease_seconds: float, clock: Clock, say: Say
     ) -> None:
-        self._io = io
+        self.io = io
         self._path = path_of(location)
         self._name = name
         self._clock = clock
@@ -199,7 +199,7 @@ class OwnerLease:
     def _read(self) -> bytes | None:
         try:
             failpoint("lease.read")
-            return read_file(self._io, self._path)
+            return read_file(self.io, self._path)
         except FileNotFoundError:
             return None
         except Exception as error:
@@ -208,7 +208,7 @@ class OwnerLease:
 
     def _write(self) -> None:
         with failstep("lease.write"):
-            write_file(self._io, self._path, json.dumps(asdict(self._us)).encode())
+            write_file(self.io, self._path, json.dumps(asdict(self._us)).encode())
 
     def _held(self, found: bytes) -> TableHeld:
         holder = Holder.from_json(found) or replace(self._us, host="another machine", pid=0)

@@ -410,10 +410,13 @@ class Owner:
         Raises `OwnerLost` when another owner has taken it, `ForeignSnapshot` where it can't be continued, and
         `EngineFailed` where the engine has ended.
         """
+        self.table = load_table(self.table.catalog, self._name, self.definition.identifier)
+        # What a catalog grants of the store with a table may have ended, and is granted anew with this one.
+        self.lease.io = self.table.io
+        self.task = replace(self.task, io=self.table.io)  # safety: access-anew
         self.lease.renew_or_warn()  # an epoch as ours may be another's, of a catalog that was restored
         self.lease.check()
         failpoint("owner.reload")
-        self.table = load_table(self.table.catalog, self._name, self.definition.identifier)
         state, rewrite = standing(self.table, self.definition, self._name)
         if state.epoch != self.committer.epoch:
             raise OwnerLost(table=self._name, epoch_ours=self.committer.epoch, epoch_found=state.epoch)

@@ -56,6 +56,7 @@ LINES: Final[dict[str, Line]] = {
     "lease-twin": Line("and so does one whose epoch another one was given, too", ("or (holder.epoch == self._us.epoch and is_another)", ""), "ingest/test_lease.py::test_an_owner_that_meets_its_epoch_in_anothers_hands_has_lost_the_table"),
     "lease-leaves-epoch": Line("a clean end does not take the epoch with it", ("self._us = replace(self._us, ended=self._now())", "self._io.delete(self._path)\n                return"), "ingest/test_commit.py::test_the_epoch_of_a_restored_catalog_goes_on_from_a_lease_that_was_released"),
     "lease-checked": Line("and before it runs another batch", DROP, "behaviour/test_owner.py::test_an_owner_whose_lease_another_one_took_ends_without_a_batch"),
+    "access-anew": Line("ingest goes on when what a catalog granted of the store has expired", DROP, "behaviour/test_owner.py::test_an_owner_takes_what_it_may_do_in_the_store_anew_after_an_outage"),
     "reload-after-outage": Line("after an outage a batch is planned on the table as it is then", DROP, "behaviour/test_owner.py::test_an_owner_that_meets_another_ones_commit_after_an_outage_ends_without_a_batch"),
     # Log against table.
     "starts-check": Line("a record that retention removed before it was read stops ingest", ("seam.get((topic, partition)) < log_start", "False"), "thermocline/test_seam.py::test_offsets_that_are_gone_stop_with_all_lost_ranges"),

@@ -19,6 +19,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families
 from py4j.protocol import Py4JJavaError
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from embedded.oracle import RowKey
 from embedded.ports import free_ports
@@ -39,6 +40,7 @@ from thermocline.errors import (
     ForeignSnapshot,
     OffsetsGone,
     OwnerLost,
+    StorageFailed,
     TopicMissing,
     TopicReplaced,
 )
@@ -192,6 +194,34 @@ def test_an_owner_that_meets_another_ones_commit_after_an_outage_ends_without_a_
     stale.must_reload, stale.engine = True, NoBatch()
     with pytest.raises(OwnerLost):
         stale.step()
+
+
+class Expired(PyArrowFileIO):
+    """What a catalog granted for a while only."""
+
+    def new_input(self, location: str) -> Any:
+        raise PermissionError(f"{location}: the token has expired")
+
+    new_output = new_input
+
+
+def test_an_owner_takes_what_it_may_do_in_the_store_anew_after_an_outage(
+    rival_stack: Stack, new_owner: Callable[[Stack], Owner]
+) -> None:
+    """Goal: where a catalog vends credentials, ingest goes on when these expire."""
+    owner = new_owner(rival_stack)
+    owner.catch_up(threading.Event())
+    topic = Topic(rival_stack.settings.kafka, TOPIC)
+    topic.send((APP, "u1", "plan"), "granted")
+    topic.flush()
+    owner.task = replace(owner.task, io=Expired())
+    owner.lease.io = owner.task.io
+    with pytest.raises(StorageFailed):
+        owner.step()
+    owner.must_reload = True  # as whoever runs it says after each error that it waits out
+    owner.catch_up(threading.Event())
+    assert table_rows(rival_stack)[APP, "u1", "plan"] == "granted"
+    owner.lease.renew()
 
 
 def test_an_owner_whose_lease_another_one_took_ends_without_a_batch(
