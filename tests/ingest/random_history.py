@@ -79,7 +79,8 @@ def reading_of_seams(
 class Record:
     """A record of the key. ``at_ms``: when it was appended; the spelling is of the key's bytes.
 
-    ``is_bad``: by the definition of the batch that read it. ``more`` are fields beside the value.
+    ``is_bad``: by the definition of the batch that read it. ``is_kept_too``: it was bad when a batch that did
+    not commit read it, and good when it was read again. ``more`` are fields beside the value.
     """
 
     topic: str
@@ -91,6 +92,7 @@ class Record:
     spelling: bytes
     partition: int = 0
     more: Mapping[str, int] = field(default_factory=dict)
+    is_kept_too: bool = False
 
     @property
     def content(self) -> object:
@@ -154,14 +156,13 @@ class RandomHistory:
         return verdict
 
     def readable(self) -> list[Record]:
-        """The records of the log that were bad when they were read, and are good by now."""
+        """The records of the log that are in quarantine, and are good by now."""
         return [
             record
             for batch in self.batches
             for record in batch
-            if record.is_bad
-            and (self.around.is_late or record.more == WIDENED)
-            and record in self.log[record.topic, 0]
+            if record.is_kept_too or (record.is_bad and (self.around.is_late or record.more == WIDENED))
+            if record in self.log[record.topic, 0]
         ]
 
     def kept(self, candidate: Record | None = None) -> dict[str, Any]:
@@ -215,7 +216,7 @@ class RandomHistory:
             case Outcome.APPLIED:
                 applied = None if candidate.value is None else candidate
                 return content_of(applied) == content_of(wanted)
-            case Outcome.SUPERSEDED:
+            case Outcome.SUPERSEDED | Outcome.ALREADY_APPLIED:
                 return content_of(self.row) == content_of(wanted)
             case _:
                 return verdict.outcome is Outcome.REFUSED
@@ -223,7 +224,8 @@ class RandomHistory:
     def _quarantined(self) -> SeenRecords:
         places = SeenRecords()
         for record in (one for batch in self.batches for one in batch):
-            if record.is_bad and record in self.log[record.topic, 0] and record not in self.settled:
+            is_kept = record.is_bad or record.is_kept_too
+            if is_kept and record in self.log[record.topic, 0] and record not in self.settled:
                 places.add(f"id of {record.topic}", 0, record.offset)
         return places
 
@@ -276,6 +278,7 @@ class RandomHistory:
             at_ms=self.now_ms,
             spelling=choose.choice([b'{"k":1}', b'{"k": 1}']) if self.around.is_compacted else b'{"k":1}',
             more=more,
+            is_kept_too=self.around.is_late and not is_hopeless and choose.random() < 0.3,
         )
         self.log[place].append(record)
         self.ends[place] += 1
