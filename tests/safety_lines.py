@@ -444,7 +444,7 @@ LINES: Final[dict[str, Line]] = {
     "all-snapshots": Line("no snapshot is left out when it is asked which files are needed", ('if settings.type == "rest" else', "if False else"), "thermocline/test_catalog_properties.py::test_every_property_is_translated_or_refused_by_name"),
     "shared-tail-resumed": Line("partitions that were paused when their tail ended are read by the next one", DROP, "behaviour/test_log.py::test_tails_that_share_a_consumer_lose_and_repeat_nothing_and_none_waits_for_another"),
     "headers-unreadable": Line("a record is bad where its headers count and can't be read", NEVER, "thermocline/test_headers.py::test_a_record_is_bad_for_its_headers_only_where_they_count"),
-    "access-tables-first": Line("the rights on one table's views give none on a table that is named like one", DROP, "views/test_access.py::test_a_table_that_is_named_like_a_view_is_none"),
+    "access-tables-first": Line("the rights on one table's views give none on a table that is named like one", ('{**place, "privileges": []},', ""), "views/test_access.py::test_a_table_that_is_named_like_a_view_is_none"),
     "notes-of-this-table": Line("files of an earlier table in the same place are none of this one's", ALWAYS, "maintenance/test_notes.py::test_notes_of_a_table_that_was_here_before_are_not_ours"),
     "sweep-keeps-reachable": Line("a file that any snapshot names is not deleted", ("table.snapshots()", "()"), "maintenance/test_upkeep.py::test_snapshots_leave_first_their_files_much_later_and_what_they_said_stays"),
     "sweep-keeps-lately-expired": Line("nor one that a snapshot names that expired lately", ("expired_snapshots(waiting).values()", "()"), "maintenance/test_upkeep.py::test_files_of_snapshots_that_expired_lately_stay"),
