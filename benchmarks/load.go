@@ -218,9 +218,14 @@ func readHTTP(reader *bufio.Reader) error {
 	if length < 0 {
 		return errors.New("an answer without its length")
 	}
-	if _, err = reader.Discard(length); err == nil && refused {
-		return errRefused
+	if refused {
+		body := make([]byte, length)
+		if _, err = io.ReadFull(reader, body); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: %s", errRefused, body)
 	}
+	_, err = reader.Discard(length)
 	return err
 }
 
