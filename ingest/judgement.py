@@ -276,7 +276,7 @@ def _unknown(
     origin, batch = candidate.origin, _batch(candidate.origin, ground.reading)
     waiting = next((one for one in heard.waiting if _may_win(one, origin, ground.reading)), None)
     if waiting is not None:  # safety: replay-quarantined-too
-        yield f"{waiting}, which may be newer and has its key, is in quarantine too: replay both together"
+        yield f"{waiting}, which may be newer and has its key, is in quarantine too: replay that one first"
     rivals = (one.origin for one in heard.last if one.origin.place != origin.place)
     if candidate.is_partial and any(_batch(one, ground.reading) == batch for one in rivals):
         yield "it sets only some columns, and its batch has a record of its key in another partition"

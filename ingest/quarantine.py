@@ -143,17 +143,18 @@ def bad_records(chunk: RecordChunk, topic_ids: Mapping[str, str], bad: Sequence[
         [record.reason for record in bad],
         [chunk.keys[record.index] for record in bad],
         [chunk.values[record.index] for record in bad],
-        [[{"name": name, "value": value} for name, value in pairs] for pairs in headers],
+        [pairs and [{"name": name, "value": value} for name, value in pairs] for pairs in headers],
     ]
     arrays = [pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)]
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
-def _headers(chunk: RecordChunk, index: int) -> Sequence[tuple[str, bytes | None]]:
+def _headers(chunk: RecordChunk, index: int) -> list[tuple[str, bytes | None]] | None:
+    """None where they can't be read, which is not the same as that there are none."""
     try:
-        return chunk.headers_of(index) or ()
+        return chunk.headers_of(index) or []
     except HeadersUnreadable:
-        return ()
+        return None
 
 
 def write_quarantine_file(io: FileIO, location: str, records: Iterable[pa.Table]) -> str:

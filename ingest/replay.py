@@ -63,6 +63,7 @@ from thermocline.iceberg.reading import Reading, definition_at, reading_of
 from thermocline.kafka.log import Log
 from thermocline.rules.decode import Decoder, decoder_for, records_table
 from thermocline.rules.definition import KEY, TOMBSTONE
+from thermocline.rules.headers import HeadersUnreadable
 from thermocline.rules.identity import check_source
 from thermocline.rules.keys import buckets
 
@@ -317,9 +318,10 @@ class _Replaying:
         for row in sorted(rows, key=lambda row: int(row["offset"])):
             by_place.setdefault((row["topic"], row["partition"]), []).append(row)
         for (topic, partition), some in by_place.items():
-            headers = [[(one["name"], one["value"]) for one in row["headers"] or ()] for row in some]
             decoded = self.decoder.decode(
-                [row["key"] for row in some], [row["value"] for row in some], headers.__getitem__
+                [row["key"] for row in some],
+                [row["value"] for row in some],
+                lambda index, some=some: _headers(some[index]),  # type: ignore[misc]
             )
             for bad in decoded.bad:
                 why = f"{bad.stage.value}: {bad.reason}"
@@ -421,6 +423,12 @@ def _candidates(records: pa.Table, ground: TableContext) -> Iterable[Candidate]:
         Candidate(origin, *facts)
         for origin, *facts in zip(origins(records, ground.topic_ids), *columns, strict=True)
     ]
+
+
+def _headers(row: Row) -> list[tuple[str, bytes | None]]:
+    if row["headers"] is None:  # safety: replay-headers-unreadable
+        raise HeadersUnreadable
+    return [(one["name"], one["value"]) for one in row["headers"]]
 
 
 def _origin(row: Row) -> Origin:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -47,8 +48,8 @@ _READS: Final = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 _EXPLAIN: Final = re.compile(r"\s*EXPLAIN(\s+ANALYZE)?\b", re.IGNORECASE)
 _REFUSED: Final = {duckdb.StatementType.MULTI: "list the values of PIVOT: ON column IN (...)"}
 _UUID: Final = pa.uuid()
-# What DuckDB raises where Ctrl-C ends a statement while it computes.
-_INTERRUPTED: Final = "Query interrupted"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,9 @@ class Answer:
             SqlTooLarge: it needs more memory than it may use.
             StorageFailed: a disk or the store of a table's files failed.
         """
+        reader = self._reader
         with self._statement.failing_by_name():
-            for batch in self._reader:
+            while (batch := self._statement.computed(lambda: next(reader, None))) is not None:
                 if batch.num_rows:
                     yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
 
@@ -222,10 +224,21 @@ class _Statement:
             self._connection.unregister(scan.name)
             self._connection.register(scan.name, scan)
         with self.failing_by_name():
-            reader = self._connection.sql(self._text).to_arrow_reader(BATCH_ROWS)
+            reader = self.computed(lambda: self._connection.sql(self._text).to_arrow_reader(BATCH_ROWS))
         with reader:
             schema = _without_repeated_names(reader.schema)
             yield Answer(schema, {scan.name: scan.read_point for scan in scans}, reader, self)
+
+    def computed(self, do: Callable[[], T]) -> T:
+        """What it gives, computed in a thread: a signal is met here, while DuckDB would not look for one."""
+        with ThreadPoolExecutor(1) as thread:
+            future = thread.submit(do)
+            try:
+                return future.result()
+            except BaseException:
+                if not future.done():
+                    self._connection.interrupt()
+                raise
 
     @contextmanager
     def failing_by_name(self) -> Iterator[None]:
@@ -242,10 +255,6 @@ class _Statement:
             if isinstance(error, (duckdb.IOException, OSError)):
                 raise storage_failed(", ".join(scan.name for scan in self._scans), error) from error
             raise self._refused(error) from error
-        except RuntimeError as error:
-            if str(error) == _INTERRUPTED:
-                raise KeyboardInterrupt from error
-            raise
 
     def _missing(self, settings: Settings, found: Mapping[str, LiveTable]) -> str | None:
         """A live table that it names and that is not registered yet."""

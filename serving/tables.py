@@ -31,7 +31,7 @@ from serving.lookup import TableReader
 from serving.private import changes
 from serving.selection import Selection
 from serving.storage import storage_named
-from thermocline.errors import CatalogUnreachable, NotReady, TableMissing, ThermoclineError, UnknownTable
+from thermocline.errors import ForeignSnapshot, NotReady, TableMissing, ThermoclineError, UnknownTable
 from thermocline.iceberg.catalog import open_table
 from thermocline.iceberg.leases import SnapshotLease
 from thermocline.iceberg.read_counts import ReadCounts, write_counts
@@ -130,9 +130,14 @@ class ServedTable:
         """Moves to the newest snapshot, and then tells the tailer which one is served. Reads files."""
         said = self.tailer()
         problem = (said.get("catalog_problem") or {}).get("code")
-        # Else nobody knows: the tailer has just started, or the catalog is away.
-        if "catalog_problem" in said and problem != CatalogUnreachable.code:  # safety: dropped-until-seen
-            self._is_missing = problem == TableMissing.code
+        # Else nobody knows: the tailer has just started, the catalog is away, or whatever else went wrong.
+        if problem == TableMissing.code:
+            self._is_missing = True
+        elif "catalog_problem" in said and problem in (
+            None,
+            ForeignSnapshot.code,
+        ):  # safety: dropped-until-seen
+            self._is_missing = False
         with suppress(NotReady):  # told to whoever asks
             self._switch()
         # One that was created again under the name is another table, so what is held must be of that first.

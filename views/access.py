@@ -84,15 +84,17 @@ def _catalogs(names: Names) -> list[dict[str, Any]]:
 
 
 def _table_rules(names: Names, schema: str, table: str) -> list[dict[str, Any]]:
-    """The publisher alone reads the table and its metadata tables.
+    """The publisher alone reads the table and its metadata tables; nobody its quarantine.
 
     That comes before all that is said of views: the name of a table may look like that of another one's view.
     """
-    place = {"catalog": names.lake, "schema": re.escape(schema), "table": rf"{re.escape(table)}(\$.+)?"}
+    place = {"catalog": names.lake, "schema": re.escape(schema)}
+    of_table, of_both = rf"{re.escape(table)}(\$.+)?", rf"{re.escape(table)}(_quarantine)?(\$.+)?"
+    publisher = {"user": re.escape(names.publisher), **place}
     return [
         # safety: access-writes
-        {"user": re.escape(names.publisher), **place, "privileges": ["SELECT", "GRANT_SELECT"]},
-        {**place, "privileges": []},  # safety: access-tables-first
+        {**publisher, "table": of_table, "privileges": ["SELECT", "GRANT_SELECT"]},
+        {**place, "table": of_both, "privileges": []},  # safety: access-tables-first
     ]
 
 

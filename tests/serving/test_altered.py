@@ -258,7 +258,14 @@ def test_a_dropped_table_is_refused_by_name_and_served_again_when_it_is_back(
     with pytest.raises(TableMissing, match=r"app\.profiles"):
         _ = table.reader
     assert table.status()["ready"] is False
-    unknowing = (b"{}", b'{"catalog_problem": {"code": "catalog-unreachable"}}', b'{"table": "half')
+    unknowing = (
+        b"{}",
+        *(
+            b'{"catalog_problem": {"code": "%s"}}' % code
+            for code in (b"catalog-unreachable", b"internal-error")
+        ),
+        b'{"table": "half',
+    )
     for said in unknowing:
         status.write_bytes(said)
         table.refresh()

@@ -206,8 +206,15 @@ def test_a_statement_neither_writes_nor_leaves_the_database(
     assert not [*tmp_path.glob("copied*"), *tmp_path.glob("other*")]
 
 
-def test_ctrl_c_while_a_statement_computes_is_no_bug(private_world: SimpleNamespace) -> None:
-    statement = "SELECT sum(range) FROM range(1000000000000)"
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT sum(range) FROM range(1000000000000)",
+        "SELECT range FROM range(1000000000000) WHERE range < 100000 OR hash(range) = 1",
+    ],
+    ids=["before its first row", "between two rows"],
+)
+def test_ctrl_c_ends_a_statement_that_computes(private_world: SimpleNamespace, statement: str) -> None:
     interrupt = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))
     interrupt.start()
     try:

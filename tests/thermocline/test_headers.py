@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ingest.quarantine import bad_records
+from ingest.replay import _headers
 from thermocline.kafka.log import RecordChunk
 from thermocline.rules.decode import Stage, decoder_for
 from thermocline.rules.definition import LiveTable
@@ -61,5 +62,9 @@ def test_a_record_is_bad_for_its_headers_only_where_they_count() -> None:
     assert (decoded.good, decoded.columns["h"]) == ([0, 2], ["1", "2"])
     (bad,) = decoded.bad
     assert (bad.index, bad.stage, bad.reason) == (1, Stage.DECODE, "the name of a header is not UTF-8")
+    assert _headers({"headers": []}) == []
+    assert _headers({"headers": [{"name": "h", "value": b"1"}]}) == [("h", b"1")]
     (kept,) = bad_records(chunk, {"t": "id"}, decoded.bad).to_pylist()
-    assert (kept["value"], kept["headers"]) == (b'{"v": "x"}', [])
+    assert (kept["value"], kept["headers"]) == (b'{"v": "x"}', None)
+    again = counting.decode([kept["key"]], [kept["value"]], lambda _: _headers(kept))
+    assert [bad.reason for bad in again.bad] == [bad.reason], "a replay does not take it for one without any"

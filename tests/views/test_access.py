@@ -48,6 +48,8 @@ def test_nobody_reads_what_is_below_them(table: str) -> None:
 def test_a_table_that_is_named_like_a_view_is_none(table: str) -> None:
     assert rights(ANALYST, "lake", "app", table) == set()
     assert rights(NAMES.publisher, "lake", "app", table) == {"SELECT", "GRANT_SELECT"}
+    for user in (ANALYST, NAMES.publisher):
+        assert rights(user, "lake", "app", table.replace("home", "home_quarantine")) == set()
 
 
 def test_only_the_publisher_reads_the_log_and_the_table_and_writes_to_neither() -> None:

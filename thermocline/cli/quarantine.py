@@ -164,7 +164,7 @@ def purge(
 ) -> int:
     """Delete records from quarantine.
 
-    Older snapshots of the quarantine keep them until maintenance has expired and swept these.
+    Their bytes stay in older snapshots until maintenance expires those and deletes their files.
     """
     session = session_of(context)
     settings = session.settings()
