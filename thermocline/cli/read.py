@@ -210,12 +210,14 @@ def _report(name: str, output: Path | None, point: ReadPoint, as_json: bool) -> 
     if output is None:
         say(f"read point: {point.to_header()}")
         return
-    size = output.stat().st_size
-    show(
-        document | {"bytes": size},
-        Text(f"{output}: {size:,} bytes\nread point: {point.to_header()}"),
-        as_json,
-    )
+    size, words = size_of(output)
+    show(document | {"bytes": size}, Text(f"{output}{words}\nread point: {point.to_header()}"), as_json)
+
+
+def size_of(output: Path) -> tuple[int | None, str]:
+    """Of a file that was written, in words as well; a pipe or a device has none."""
+    size = output.stat().st_size if output.is_file() else None
+    return size, "" if size is None else f": {size:,} bytes"
 
 
 def parse_key(words: Sequence[str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from thermocline.cli.file_format import coding_of, format_of
 from thermocline.cli.output import counted, say, show, show_error, table
-from thermocline.cli.read import file_or_stdout
+from thermocline.cli.read import file_or_stdout, size_of
 from thermocline.cli.session import AsJson, session_of
 from thermocline.cli.sql_formats import ENCODERS, json_document, rows_of, text_of
 from thermocline.cli.stopping import orderly_end
@@ -114,10 +114,10 @@ def _write(answer: Answer, output: Path, as_json: bool) -> None:
     with file_or_stdout(output) as sink:
         for chunk in compressed(ENCODERS[chosen](answer.schema, counting()), coding):
             sink.write(chunk)
-    size = output.stat().st_size
+    size, words = size_of(output)
     points = {name: point.to_dict() for name, point in answer.read_points.items()}
     document = {"path": str(output), "rows": rows, "bytes": size, "read_points": points}
-    show(document, Text(f"{output}: {counted(rows, 'row')}, {size:,} bytes"), as_json)
+    show(document, Text(f"{counted(rows, 'row')} in {output}{words}"), as_json)
 
 
 def _show(answer: Answer) -> None:
