@@ -171,7 +171,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     settings: Any = SimpleNamespace(hot_bytes_max=1 << 30)
     source: Any = SimpleNamespace(log=kafka.log_now, tail=kafka.tail)
     follower: Any = SimpleNamespace(
-        newest=PublishedSnapshot(DEFINITION, snapshot(1, START), SOURCE), problem=None
+        has_looked=True, newest=PublishedSnapshot(DEFINITION, snapshot(1, START), SOURCE), problem=None
     )
     stop = threading.Event()
     tailer = Tailer(settings, "profiles", tmp_path, follower, source, SystemClock(), stop.wait)

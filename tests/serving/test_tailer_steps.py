@@ -34,7 +34,7 @@ class Stepped:
     def __init__(self, folder: Path) -> None:
         self.kafka = Kafka()
         self.clock = ManualClock()
-        self.follower: Any = SimpleNamespace(newest=None, problem=None)
+        self.follower: Any = SimpleNamespace(newest=None, problem=None, has_looked=True)
         self._folder = folder
         self.commit(snapshot(1, START))
         self.tailer = self._started()
