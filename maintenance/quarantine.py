@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from maintenance.expiry import EXPIRED_AT_ONCE_MAX, KeepRule, expirable
 from maintenance.orphans import remove_orphans
 from maintenance.sweep import may_delete_files, sweep
+from thermocline.errors import TableMissing
 from thermocline.iceberg.expired import ExpiryNote, forget_history, write_note
 from thermocline.iceberg.leases import leased_snapshots
 
@@ -32,7 +33,11 @@ def tend_quarantine(
     ``load`` gives the companion table as it is then. It may be written to meanwhile. Raises what ``load``, a
     commit, `sweep` and `remove_orphans` raise; the next call does what is left.
     """
-    table, now_ms = load(), clock.now_ms()
+    now_ms = clock.now_ms()
+    try:
+        table = load()
+    except TableMissing:  # as ingest says itself where it needs it
+        return
     while may_delete_files(table) and _expire(table, kept_seconds, now_ms):
         table = load()
     sweep(load, int(1000 * files_seconds), clock)
