@@ -215,6 +215,8 @@ def test_a_statement_neither_writes_nor_leaves_the_database(
     ids=["before its first row", "between two rows"],
 )
 def test_ctrl_c_ends_a_statement_that_computes(private_world: SimpleNamespace, statement: str) -> None:
+    # A shell starts what it runs in the background with SIGINT ignored.
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     interrupt = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))
     interrupt.start()
     try:
@@ -222,6 +224,7 @@ def test_ctrl_c_ends_a_statement_that_computes(private_world: SimpleNamespace, s
             rows_of(private_world, statement)
     finally:
         interrupt.cancel()
+        signal.signal(signal.SIGINT, previous)
 
 
 def test_more_memory_than_allowed_is_named(private_world: SimpleNamespace) -> None:
