@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -56,8 +56,7 @@ def main() -> int:
     try:
         wanted = fingerprint()
         if not (STAMP.is_file() and STAMP.read_text() == wanted and fits(version_of(str(PYTHON)))):
-            if STAMP.exists():  # it is neither of these locks before the end
-                STAMP.unlink()
+            STAMP.unlink(missing_ok=True)  # it says nothing of an environment that is half made
             make_environment()
             STAMP.write_text(wanted)
         make_ready_for_java()
@@ -183,7 +182,7 @@ def install(*arguments: str) -> None:
     run([str(uv), "pip", "install", "--python", str(PYTHON), *arguments], ADVICE, settings_of_pip())
 
 
-@cache
+@lru_cache(maxsize=None)  # noqa: UP033  (Python 3.8 has no cache)
 def settings_of_pip() -> dict[str, str]:
     """Where packages come from by the settings of pip, as uv is told it; what is set for uv itself stays."""
     found: dict[str, str] = {"UV_SYSTEM_CERTS": "true"}
