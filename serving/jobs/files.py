@@ -6,15 +6,16 @@ import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from pyiceberg.io.pyarrow import PyArrowFileIO
-
 from thermocline.iceberg.catalog_properties import store_properties
 from thermocline.iceberg.files import listed_folder, parts_of, read_file, write_file
+from thermocline.iceberg.shared_io import SharedFileIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
+
+    from pyiceberg.io.pyarrow import PyArrowFileIO
 
     from thermocline.settings import CatalogSettings
 
@@ -118,7 +119,7 @@ class ObjectFiles(JobFiles):
 
 def store_io(catalog: CatalogSettings) -> PyArrowFileIO:
     """Reaches object stores, by the keys in the catalog's properties or in the machine's environment."""
-    return PyArrowFileIO(store_properties(catalog))
+    return SharedFileIO(store_properties(catalog))
 
 
 def replace_file(path: Path, content: bytes) -> None:

@@ -81,6 +81,7 @@ _PYICEBERG_S3: Final = {
     "s3.connect-timeout": str(STORE_CONNECT_SECONDS),
     "s3.request-timeout": str(STORE_ANSWER_SECONDS),
     "s3.retry-strategy-impl": "thermocline.iceberg.store_retries.PatientRetries",
+    "py-io-impl": "thermocline.iceberg.shared_io.SharedFileIO",
 }
 _JAVA_S3: Final = {
     "http-client.apache.connection-timeout-ms": str(STORE_CONNECT_SECONDS * 1000),
