@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ingest.accounting import bad_by_stage
-from ingest.quarantine import keep_files, read_files
+from ingest.quarantine import keep_files, read_files, renew
 from thermocline.errors import BadRecord, ThermoclineError, TooManyBadRecords
 from thermocline.iceberg.files import delete_files
 from thermocline.kafka.dead_letters import DeadLetter, send_dead_letters
@@ -87,6 +87,7 @@ def settle_bad_records(
         TooManyBadRecords: the batch has more than the table bears.
         CatalogUnreachable: they could not be kept in quarantine, or not be read for the dead-letter topic.
         KafkaUnreachable: not all of them could be written to the dead-letter topic.
+        TableMissing: the quarantine table was dropped.
         TopicMissing: the dead-letter topic does not exist.
         DeadLetterRefused: the dead-letter topic will never take one of them.
     """
@@ -97,6 +98,7 @@ def settle_bad_records(
         check_bearable(policy, reports)  # safety: breakers
         # The letters first: while they can't be sent, the quarantine would grow with each attempt.
         if paths and policy.dead_letter_topic is not None:
+            renew(quarantine)  # with its access to the store, which may have ended
             letters = (dead_letter(policy.table, row) for row in read_files(quarantine.io, paths))
             send_dead_letters(client_config, policy.table, policy.dead_letter_topic, letters)
     except ThermoclineError:

@@ -30,6 +30,7 @@ from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import DataFile, Deletes
 from thermocline.iceberg.rows import moved_rows, rows_schema
 from thermocline.iceberg.tombstones import NO_TOMBSTONES, Tombstones
+from thermocline.process.clock import SystemClock
 from thermocline.rules.definition import KEY, TOMBSTONE
 from thermocline.rules.fold import fold
 from thermocline.rules.keys import buckets
@@ -216,7 +217,9 @@ class _Merging:
         self, io: FileIO, definition: LiveTable, deleted: dict[str, BitMap], records: pa.Table
     ) -> None:
         self._io, self._definition, self._deleted = io, definition, deleted
-        self._before_ms = forgotten_before_ms(definition, records) if definition.sequence_by else 0
+        self._before_ms = 0
+        if definition.sequence_by:
+            self._before_ms = forgotten_before_ms(definition, records, SystemClock().now_ms())
 
     def merged(self, files: Sequence[DataFile], rows: pa.Table) -> tuple[pa.Table, tuple[DataFile, ...]]:
         """The rows with those of the files that are merged, sorted by key, and these files."""

@@ -117,6 +117,14 @@ class Committer:
         """The epoch that this owner commits under; 0 before ownership was taken."""
         return self._epoch
 
+    def renew(self, seen: Table) -> None:
+        """Go on with what the catalog grants of the store by now; ``seen`` is the table loaded anew.
+
+        Raises `TableMissing` and `CatalogUnreachable`.
+        """
+        self._seen = seen
+        self._store.renew()
+
     def take_ownership(
         self, epoch_seen: int, epoch_floor: int = 0, onto: Onto | Rewrite | None = None
     ) -> Outcome:

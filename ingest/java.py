@@ -33,6 +33,8 @@ _logger = logging.getLogger(__name__)
 
 # Enough for a catalog and one table's metadata.
 _HEAP = "-Xmx512m"
+# A terminal's Ctrl-C and systemd's SIGTERM go to children, too: it would end in the middle of a commit.
+_WITHOUT_SIGNALS = ("/bin/sh", "-c", 'trap "" INT TERM; exec "$@"', "sh")
 # A JVM without work ends in a fraction of a second.
 _END_SECONDS_MAX = 10.0
 
@@ -158,7 +160,15 @@ class _SmallJvm:
         options = [_HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         # Not by py4j's launcher, which loses the process of a JVM that does not come up.
         self._process = subprocess.Popen(
-            [*java, *options, "py4j.GatewayServer", "--die-on-broken-pipe", "--enable-auth", "0"],
+            [
+                *_WITHOUT_SIGNALS,
+                *java,
+                *options,
+                "py4j.GatewayServer",
+                "--die-on-broken-pipe",
+                "--enable-auth",
+                "0",
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -9,7 +9,7 @@ owner lands, and on a networked JDBC catalog a lost answer makes it delete the m
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,9 +32,10 @@ class JavaMetadata:
     A call takes some 0.2 ms, so a map comes over whole, as JSON.
     """
 
-    def __init__(self, jvm: Any, table: Any) -> None:
+    def __init__(self, jvm: Any, load: Callable[[], Any]) -> None:
         self.jvm = jvm
-        self.table = table
+        self._load = load
+        self.table = load()
 
     def start(self) -> Start:
         """The newest metadata: opening a transaction refreshes."""
@@ -82,6 +83,10 @@ class JavaMetadata:
         """A snapshot of the table as it was read last."""
         with _java_errors():
             return self._stored(self.table.snapshot(snapshot_id))
+
+    def renew(self) -> None:
+        """An object of Java has its access to the store for as long as it lives."""
+        self.table = self._load()
 
     def is_in_history(self, snapshot_id: int) -> bool:
         """Whether main leads back to it, in the table as it was read last."""

@@ -81,6 +81,10 @@ class MetadataStore(Protocol):
         """A snapshot of the table, whether it is part of main's history or not. Raises `MetadataError`."""
         ...
 
+    def renew(self) -> None:
+        """Load the table anew, with what the catalog grants of the store. Raises a `ThermoclineError`."""
+        ...
+
     def is_in_history(self, snapshot_id: int) -> bool:
         """Whether main's current snapshot is that one or follows it. Raises `MetadataError`."""
         ...

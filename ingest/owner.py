@@ -422,6 +422,7 @@ class Owner:
             raise OwnerLost(table=self._name, epoch_ours=self.committer.epoch, epoch_found=state.epoch)
         # A dead JVM looks like a catalog that does not answer, and would be waited out for ever.
         self.engine.check()
+        self.committer.renew(self.table)
         if rewrite is not None:
             done = landed(self.committer.take_over(rewrite))
             say_taken_over(self._name, rewrite, done.snapshot_id)

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ingest.commit import Committer, Outcome, Rejected, landed
@@ -127,6 +128,7 @@ class Claim:
     def look_again(self) -> None:
         """Take the table as it is now, where an owner lives whose end is waited for."""
         self.table = load_table(self.table.catalog, self.name, self.definition.identifier)
+        self.lease.io = self.table.io
         self.definition = definition_of(self.table, self.name)
         self.epoch_seen, self.rewrite = epoch_of(self.table.properties, self.name), None
 
@@ -156,7 +158,8 @@ class Claim:
         self.table = load_table(self.table.catalog, self.name, self.definition.identifier)
         self.definition = definition_of(self.table, self.name)
         catalog = JavaCatalog(jvm, self.settings.catalog)
-        store = JavaMetadata(jvm, catalog.load(self.definition.identifier, self.definition.name))
+        load = partial(catalog.load, self.definition.identifier, self.definition.name)
+        store = JavaMetadata(jvm, load)
         committer = Committer(store, self.name, self.definition.version, self.table)
         log = log or Log(self.settings.kafka)
         taken = self.take_as(committer, onto)

@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.exceptions import CommitFailedException, RESTError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    RESTError,
+)
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io.pyarrow import parquet_files_to_data_files
 from pyiceberg.schema import Schema
@@ -33,7 +38,7 @@ from pyiceberg.types import (
 from pyroaring import BitMap64
 from sqlalchemy.exc import SQLAlchemyError
 
-from thermocline.errors import CatalogUnreachable, first_line
+from thermocline.errors import CatalogUnreachable, TableMissing, first_line
 from thermocline.failpoints import failstep
 from thermocline.iceberg.catalog import load_table
 from thermocline.iceberg.files import open_input
@@ -79,6 +84,7 @@ KEEP_ATTEMPTS_MAX = 3
 READ_ROWS_MAX = 100
 # How the catalog and the store of the files say that they can't be asked, or give half of an answer.
 _AWAY = (SQLAlchemyError, RESTError, CommitFailedException, OSError, pa.ArrowException)
+_SUFFIX = "_quarantine"
 # What the columns beside key, value and headers are called.
 PLACE_COLUMNS = ("topic", "topic_id", "partition", "offset")
 
@@ -113,7 +119,7 @@ class SeenRecords:
 
 def quarantine_identifier(identifier: str) -> str:
     """The companion table's name in the catalog."""
-    return f"{identifier}_quarantine"
+    return f"{identifier}{_SUFFIX}"
 
 
 def create_quarantine(catalog: Catalog, identifier: str) -> None:
@@ -171,10 +177,23 @@ def write_quarantine_file(io: FileIO, location: str, records: Iterable[pa.Table]
     return path
 
 
+def renew(quarantine: Table) -> None:
+    """Load the companion table anew. Raises `TableMissing` and `CatalogUnreachable`."""
+    try:
+        quarantine.refresh()
+    except (NoSuchTableError, NoSuchNamespaceError) as error:
+        *_, name = quarantine.name()
+        identifier = ".".join(quarantine.name())
+        raise TableMissing(table=name.removesuffix(_SUFFIX), identifier=identifier) from error
+    except _AWAY as error:
+        raise CatalogUnreachable(uri=quarantine.location(), detail=first_line(error)) from error
+
+
 def keep_files(quarantine: Table, paths: Sequence[str]) -> None:
     """Make written files part of the companion table.
 
-    Raises `CatalogUnreachable`; then they may be part of it nevertheless, when the answer was lost.
+    Raises `TableMissing` and `CatalogUnreachable`; after the latter they may be part of it nevertheless, when
+    the answer was lost.
     """
     try:
         for _ in range(KEEP_ATTEMPTS_MAX - 1):
@@ -225,12 +244,12 @@ def remove(quarantine: Table, settled: SeenRecords) -> None:
 
     Files that hold other records too are written anew without them. Older snapshots of the companion table
     keep what they hold until maintenance has expired and swept them.
-    Raises `CatalogUnreachable`; then a later call does it.
+    Raises `TableMissing` and `CatalogUnreachable`; after the latter, a later call does it.
     """
     if not len(settled):
         return
+    renew(quarantine)
     try:
-        quarantine.refresh()
         with failstep("replay.remove"), quarantine.transaction() as transaction:
             rewritten: list[str] = []
             with transaction.update_snapshot().overwrite() as overwrite:
@@ -249,7 +268,7 @@ def remove(quarantine: Table, settled: SeenRecords) -> None:
 
 
 def _add(quarantine: Table, paths: Sequence[str]) -> None:
-    quarantine.refresh()
+    renew(quarantine)
     if not KEPT_SMALL.items() <= quarantine.properties.items():  # created before these were set
         with quarantine.transaction() as transaction:
             transaction.set_properties(KEPT_SMALL)

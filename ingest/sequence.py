@@ -63,12 +63,14 @@ def _rows_at(
         yield from rows_at(io, hit.file.path, positions, definition.sequence_by)
 
 
-def forgotten_before_ms(definition: LiveTable, records: pa.Table) -> int:
+def forgotten_before_ms(definition: LiveTable, records: pa.Table, now_ms: int) -> int:
     """Deletes that were appended before may be forgotten, by the time of the oldest of a batch's records.
 
-    By the log's time alone: ingest that is behind by days forgets as if it were not.
+    By the log's time: ingest that is behind by days forgets as if it were not. A time in the future counts as
+    now, so a producer whose clock is fast can't make it forget more.
     """
     oldest_ms = int(pc.min(records.column(_TIME)).cast(pa.int64()).as_py()) // 1000
+    oldest_ms = min(oldest_ms, now_ms)  # safety: sequence-future-time
     return oldest_ms - definition.tombstone_retention_hours * _HOUR_MS
 
 

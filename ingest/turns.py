@@ -102,6 +102,7 @@ class IngestedTable:
             return False
         _logger.warning("will try again", extra=fields(table=self.name, code=error.code, detail=str(error)))
         self.due_at, self.upkeep_at = self.clock.monotonic() + RETRY_SECONDS, inf
+        self._opening = None  # with its access to the store, which may have ended
         if self.owner is not None:
             self.owner.must_reload = True
         return True

@@ -215,13 +215,17 @@ def test_an_owner_takes_what_it_may_do_in_the_store_anew_after_an_outage(
     topic.send((APP, "u1", "plan"), "granted")
     topic.flush()
     owner.task = replace(owner.task, io=Expired())
-    owner.lease.io = owner.task.io
+    owner.lease.io = owner.committer._seen.io = owner.task.io
+    java = java_store(owner.committer)
+    expired = java.table
     with pytest.raises(StorageFailed):
         owner.step()
     owner.must_reload = True  # as whoever runs it says after each error that it waits out
     owner.catch_up(threading.Event())
     assert table_rows(rival_stack)[APP, "u1", "plan"] == "granted"
     owner.lease.renew()
+    assert not isinstance(owner.committer._seen.io, Expired)
+    assert java.table is not expired
 
 
 def test_an_owner_whose_lease_another_one_took_ends_without_a_batch(

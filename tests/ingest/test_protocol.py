@@ -94,6 +94,9 @@ class Scripted:
         self.snapshots.append(snapshot)
         self.properties |= properties
 
+    def renew(self) -> None:
+        pass
+
     def refresh(self) -> None:
         if self.refresh_fails is not None:
             raise self.refresh_fails

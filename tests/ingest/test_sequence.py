@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -114,6 +115,17 @@ def test_a_delete_is_remembered_for_as_long_as_the_table_says(tmp_path: Path) ->
     table.run(records_of(DEFINITION, [(1, 8, "late"), (2, 8, "late")], 20, 2 * HOUR_MS + 1))
     assert rows_of(table)[1] == (8, "late")
     assert 2 not in rows_of(table)
+
+
+def test_no_delete_is_forgotten_for_a_producer_whose_clock_is_fast(tmp_path: Path) -> None:
+    """Method: all records of each batch seem to come ten years from now, and each batch merges files."""
+    table = OneBucketTable(tmp_path, DEFINITION)
+    now_ms = time.time_ns() // 1_000_000
+    table.run(records_of(DEFINITION, [(1, 9, None)], 0, now_ms))
+    for offset in range(1, 9):
+        table.run(records_of(DEFINITION, [(1 + offset, 1, "new")], offset, now_ms + 87_600 * HOUR_MS))
+    table.run(records_of(DEFINITION, [(1, 8, "late")], 9, now_ms))
+    assert 1 not in rows_of(table)
 
 
 def test_a_delete_may_come_before_what_it_deletes(tmp_path: Path) -> None:

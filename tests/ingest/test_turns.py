@@ -17,6 +17,7 @@ from thermocline.errors import (
     KafkaUnreachable,
     OffsetsGone,
     OwnerLost,
+    StorageFailed,
     TableHeld,
     ThermoclineError,
 )
@@ -188,6 +189,23 @@ def test_a_table_that_another_process_owns_is_waited_for_by_a_standby_alone(
     else:
         assert isinstance(table.error, TableHeld)
         assert not calls
+
+
+def test_a_standby_opens_its_table_anew_where_the_store_refuses_it() -> None:
+    """Goal: what a catalog granted of the store when it began to stand by may have ended long ago."""
+    clock, calls = ManualClock(), list[str]()
+    owner: Any = FakeOwner(clock, "a", calls)
+
+    def refused() -> bool:
+        raise StorageFailed(table="a", detail="the token has expired")
+
+    ended: Any = SimpleNamespace(claim=SimpleNamespace(lease=SimpleNamespace(is_free=refused)))
+    openings: list[Any] = [FakeOpening([], []), ended]
+    opener = Opener(openings.pop, lambda _: owner)
+    table = IngestedTable("a", clock, opener, is_standby=True, waits_out=True)
+    Turns([table], clock).follow(Stop(clock, clock.monotonic() + 100))
+    assert table.error is None
+    assert calls.count("a") > 5
 
 
 def test_a_standby_that_lost_its_table_stands_by_again() -> None:

@@ -108,6 +108,9 @@ class FakeMetadataStore:
         if answer:
             raise NoAnswer("connection reset")
 
+    def renew(self) -> None:
+        """Nothing was granted that could end."""
+
     def refresh(self) -> None:
         """The questions below are about the newest metadata."""
         self._load()

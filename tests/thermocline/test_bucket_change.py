@@ -117,6 +117,9 @@ def test_no_second_change_begins_before_the_first_has_ended() -> None:
     shrunk = with_buckets(ended, 4, {16: 9})
     assert (shrunk.buckets, shrunk.buckets_written) == (4, 4)
     assert list(problems_of_buckets(shrunk, 2, {16: 1, 4: 3}))
+    remembers = replace(table_of(8), sequence_by=("version",))  # its files are never rewritten for it
+    assert list(problems_of_buckets(remembers, 4, {16: 1, 8: 3})) == []
+    assert list(problems_of_buckets(remembers, 16, {16: 1, 8: 3}))
 
 
 def test_the_unit_is_raised_only_when_no_file_is_in_the_way() -> None:

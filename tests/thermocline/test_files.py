@@ -63,7 +63,7 @@ class Lake:
         create_java_table(java_catalog, self.definition, self._change())
         self.java_table = java_catalog.load(self.definition.identifier)
         seen = load_table(self.catalog, "profiles", "app.profiles")
-        self.committer = Committer(JavaMetadata(jvm, self.java_table), "profiles", 1, seen)
+        self.committer = Committer(JavaMetadata(jvm, lambda: self.java_table), "profiles", 1, seen)
         taken = self.committer.take_ownership(0)
         assert isinstance(taken, Landed)
         self.snapshot_id = taken.snapshot_id

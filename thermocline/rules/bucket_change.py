@@ -34,7 +34,9 @@ def problems_of_buckets(current: LiveTable, wanted: int, files: Mapping[int, int
     before = current.buckets_written
     if wanted == before:
         return
-    if left := _left(current, files):  # safety: one-bucket-change-at-a-time
+    # A table that remembers deletes keeps the files that it has: only batches join them.
+    are_kept = current.sequence_by and before % wanted == 0
+    if not are_kept and (left := _left(current, files)):  # safety: one-bucket-change-at-a-time
         yield (
             f"buckets can't become {wanted} while the change to {before} is under way: {left:,} files are "
             "left to rewrite. Ingest with maintenance enabled, or `maintain run`, rewrites them; `maintain "
