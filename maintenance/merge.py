@@ -39,7 +39,7 @@ BYTES_IN_MEMORY: Final = 256 << 20
 SORTED_ROWS_MAX: Final = 2_000_000
 """Sorted at once, of a file that is not in key order; also no more than `BYTES_IN_MEMORY`."""
 _ROWS_READ: Final = 8 * ROW_GROUP_ROWS
-"""At once, of what is to be sorted."""
+"""At once, of a file: rows may be longer than those before them."""
 
 ORIGIN: Final = pa.schema([("_source", pa.int32()), ("_position", pa.int64())])
 """Where a row comes from: the index of its file, and its position there."""
@@ -100,16 +100,14 @@ class _Source:
     def opened(self, share: float, until_the_end: ExitStack) -> Iterator[_Run]:
         """The runs, each with its share of what may be in memory."""
         if self.is_sorted:
-            rows_at_once = _rows_of(share, self.row_bytes)
-            yield _Run(self._pieces(rows_at_once), rows_at_once)
+            yield _Run(self._pieces(_rows_read(share, self.row_bytes)), share)
             return
         pieces = self._pieces(min(_ROWS_READ, self._sorted_rows))
         folder = Path(until_the_end.enter_context(TemporaryDirectory(prefix="thermocline-rewrite-")))
         for number, rows in enumerate(_joined(pieces, self._sorted_rows)):
             path = folder / f"{number}.arrow"
-            rows_at_once = _rows_of(share, rows.nbytes / rows.num_rows)
-            _write(path, rows.sort_by(KEY), rows_at_once)
-            yield _Run(_read(path), rows_at_once)
+            _write(path, rows.sort_by(KEY), _rows_read(share, rows.nbytes / rows.num_rows))
+            yield _Run(_read(path), share)
 
     def _pieces(self, rows_at_once: int) -> Iterator[pa.Table]:
         deleted = read_deletes(self.io, self.file.deletes) if self.file.deletes is not None else None
@@ -119,11 +117,11 @@ class _Source:
 
 
 class _Run:
-    """Rows in key order, some of which are in memory."""
+    """Rows in key order, some of which are in memory: a share of what may be, and up to a piece more."""
 
-    def __init__(self, pieces: Iterator[pa.Table], rows_at_once: int) -> None:
+    def __init__(self, pieces: Iterator[pa.Table], share: float) -> None:
         self._pieces = pieces
-        self._rows_at_once = rows_at_once
+        self._share = share
         self.rows = pa.table({})
         self._fill()
 
@@ -143,14 +141,20 @@ class _Run:
         return taken
 
     def _fill(self) -> None:
-        """Never fewer rows than are read at once, so that a step goes far in all files together."""
-        while self.rows.num_rows < self._rows_at_once and (rows := next(self._pieces, None)) is not None:
+        """Always the whole share, so that a step goes far in all files together."""
+        while self._has_room and (rows := next(self._pieces, None)) is not None:
             self.rows = pa.concat_tables([self.rows, rows]) if self.rows.num_rows else rows
 
+    @property
+    def _has_room(self) -> bool:
+        rows: int = self.rows.num_rows
+        size: int = self.rows.nbytes
+        return rows < self._share * ROWS_IN_MEMORY and size < self._share * BYTES_IN_MEMORY
 
-def _rows_of(share: float, row_bytes: float) -> int:
-    """How many rows of that size are a share of what may be in memory."""
-    return max(int(share * min(ROWS_IN_MEMORY, BYTES_IN_MEMORY / row_bytes)), 1)
+
+def _rows_read(share: float, row_bytes: float) -> int:
+    """At once, where rows have about that size: no more than the share of what may be in memory."""
+    return max(int(min(_ROWS_READ, share * ROWS_IN_MEMORY, share * BYTES_IN_MEMORY / row_bytes)), 1)
 
 
 def _joined(pieces: Iterator[pa.Table], rows_at_least: int) -> Iterator[pa.Table]:

@@ -1,6 +1,6 @@
 """The rows of one data file: in order, where they belong, and from records of their batch.
 
-Only key and provenance columns are read, a bounded number of row groups at a time.
+Only key and provenance columns are read, a bounded number of rows at a time.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from verify.current_files import StoredFile
     from verify.origins import Mask, Origins
 
-# Row groups read at once: with keys of 60 bytes some 4 MB.
-_GROUPS_AT_ONCE: Final = 64
+# With keys of 60 bytes some 4 MB.
+_ROWS_AT_ONCE: Final = 65_536
 # What reading a file raises that is damaged, or that another writer filled with columns of its own.
 UNREADABLE: Final = (OSError, ValueError, KeyError, AssertionError, pa.ArrowException, msgspec.MsgspecError)
 
@@ -180,13 +180,25 @@ def _parts(io: FileIO, definition: LiveTable, file: StoredFile) -> Iterator[_Par
     start = 0
     with open_input(io, file.path) as source:
         parquet = pq.ParquetFile(source, pre_buffer=True)
-        groups = range(parquet.num_row_groups)
-        for first in range(0, len(groups), _GROUPS_AT_ONCE):
-            rows = parquet.read_row_groups(groups[first : first + _GROUPS_AT_ONCE], columns=columns)
-            if not rows.num_rows:
-                continue
-            low, high = np.searchsorted(positions, [start, start + rows.num_rows])
-            is_live = np.full(rows.num_rows, deleted is not None)
-            is_live[positions[low:high] - start] = False
-            yield _Part(start, rows, encode_table(definition, rows), is_live)
-            start += rows.num_rows
+        for groups in _groups(parquet.metadata):
+            for batch in parquet.iter_batches(_ROWS_AT_ONCE, row_groups=groups, columns=columns):
+                rows = pa.Table.from_batches([batch])
+                low, high = np.searchsorted(positions, [start, start + rows.num_rows])
+                is_live = np.full(rows.num_rows, deleted is not None)
+                is_live[positions[low:high] - start] = False
+                yield _Part(start, rows, encode_table(definition, rows), is_live)
+                start += rows.num_rows
+
+
+def _groups(footer: pq.FileMetaData) -> Iterator[list[int]]:
+    """The row groups that are fetched at once: small ones together, as a store answers slowly."""
+    some: list[int] = []
+    count = 0
+    for group in range(footer.num_row_groups):
+        some.append(group)
+        count += footer.row_group(group).num_rows
+        if count >= _ROWS_AT_ONCE:
+            yield some
+            some, count = [], 0
+    if count:
+        yield some
