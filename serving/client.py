@@ -11,14 +11,12 @@ import msgspec
 
 from serving.encode import END_OF_STREAM, FORMATS, PROBLEM_TYPE
 from serving.selection import Wanted
+from thermocline.client.requests import STREAM_TIMEOUT_SECONDS, TIMEOUT_SECONDS
 from thermocline.client.streams import READ_POINT
 from thermocline.errors import InternalError, ServerUnreachable, ThermoclineError, all_errors
 from thermocline.rules.read_point import ReadPoint
 
-# An answer may wait for Thermocline-Read-After (10 s by default).
-TIMEOUT_SECONDS: Final = 60.0
-# The first chunk waits for the extracts before it, and for changes also until the log has been read.
-STREAM_TIMEOUT: Final = httpx.Timeout(TIMEOUT_SECONDS, read=900.0)
+STREAM_TIMEOUT: Final = httpx.Timeout(TIMEOUT_SECONDS, read=STREAM_TIMEOUT_SECONDS)
 CHUNK_BYTES: Final = 1 << 20
 
 

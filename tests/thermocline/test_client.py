@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from thermocline.client import (
     Answer,
     AsyncClient,
     Client,
+    ExtractJob,
     JobFailed,
     NotReady,
     Problem,
@@ -32,6 +34,7 @@ from thermocline.client import (
     Unreachable,
     errors,
 )
+from thermocline.client.requests import STREAM_TIMEOUT_SECONDS
 from thermocline.client.retries import retry_after_seconds
 
 URL = "http://server"
@@ -487,13 +490,58 @@ def test_a_download_with_another_checksum_is_no_file(tmp_path: Path) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         if request.url.path.endswith("/one"):
             return httpx.Response(200, json=_job())
+        if request.url.path.endswith("/manifest.json"):
+            return httpx.Response(200, json={"id": "one"})
         return httpx.Response(206, stream=httpx.ByteStream(content[10:]))
 
     with Client(URL, transport=httpx.MockTransport(answer)) as client:
         job = client.extract_job("profiles", "one")
         with pytest.raises(StreamCut, match="checksum"):
             client.download_extract(job, tmp_path)
-    assert not any(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == [".manifest.json.partial"]
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_folder_has_the_files_of_one_job_alone(tmp_path: Path, is_whole: bool) -> None:
+    """Goal: no file of yesterday's job, whole or begun, is taken for one of today's, which has fewer."""
+    today, only = _job(), "bucket-00000.csv"
+    today |= {"id": "two", "files": [one for one in today["files"] if one["name"] == only]}
+    manifests = {one["id"]: {"id": one["id"], "files": one["files"]} for one in (_job(), today)}
+    fails = False
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        *_, job_id, _, name = request.url.path.split("/")
+        if name == "manifest.json":
+            return httpx.Response(200, json=manifests[job_id])
+        if fails and name != only:
+            return httpx.Response(404, text="no such page")
+        return httpx.Response(200, stream=httpx.ByteStream(CONTENTS[name]))
+
+    (tmp_path / "notes.txt").write_text("mine")
+    with Client(URL, transport=httpx.MockTransport(answer)) as client:
+        yesterday = ExtractJob.of(_job())
+        fails = not is_whole
+        with nullcontext() if is_whole else pytest.raises(StreamCut):
+            client.download_extract(yesterday, tmp_path)
+        (tmp_path / ".bucket-00003.csv.partial").write_bytes(b"half")
+        client.download_extract(ExtractJob.of(today), tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {only, "manifest.json", "notes.txt"}
+    assert json.loads((tmp_path / "manifest.json").read_bytes())["id"] == "two"
+
+
+def test_an_extract_may_wait_longer_than_a_lookup() -> None:
+    """An extract waits for others, for the log to be read, or for a row that matches."""
+    found: dict[str, float] = {}
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        found[request.url.path.rpartition("/")[2]] = request.extensions["timeout"]["read"]
+        return _problem("table-missing", 404)
+
+    with Client(URL, timeout_seconds=7, transport=httpx.MockTransport(answer)) as client:
+        for ask in (lambda: client.lookup("t", id=1), lambda: client.extract("t")):
+            with pytest.raises(Problem):
+                ask()
+    assert found == {"rows": 7, "extract": STREAM_TIMEOUT_SECONDS}
 
 
 def test_a_job_that_failed_says_why() -> None:

@@ -46,7 +46,7 @@ def start(
 ) -> None:
     """Start an extract as files, one per bucket, all at one read point.
 
-    Example: `thermocline jobs start profiles --id nightly`
+    Example: `thermocline jobs start profiles --id nightly-2026-12-01`
     """
     names = [column.strip() for column in columns.split(",")] if columns else None
     with _client(url) as client:
@@ -91,7 +91,7 @@ def fetch(
     """Wait for a job and download its files, continuing after a broken connection.
 
     Keeps what was already downloaded: if a fetch fails, run the same command again. Each file appears when
-    it is complete; manifest.json is the last.
+    it is complete; manifest.json is the last. Deletes files of another job that were fetched into DIR before.
     """
     with _client(url) as client, _progress() as progress:
         task = progress.add_task("waiting", total=None)

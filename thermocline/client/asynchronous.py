@@ -12,7 +12,17 @@ import anyio.to_thread
 import httpx
 
 from thermocline.client.answers import Answer, KeyValue, ReadAfter, ReadPoint, Refused
-from thermocline.client.requests import TIMEOUT_SECONDS, Call, Reply, Requests, Steps, Wait, Wanted, is_answer
+from thermocline.client.requests import (
+    TIMEOUT_SECONDS,
+    Call,
+    Reply,
+    Requests,
+    Steps,
+    Wait,
+    Wanted,
+    is_answer,
+    timeout_of,
+)
 from thermocline.client.retries import DEFAULT, Retries
 from thermocline.client.streams import (
     ARROW,
@@ -48,6 +58,7 @@ class AsyncClient:
     ) -> None:
         """As `Client`."""
         self._requests = Requests(url.rstrip("/"), retries)
+        self._timeout_seconds = timeout_seconds
         self._http = httpx.AsyncClient(
             base_url=self._requests.url, timeout=timeout_seconds, headers=headers, transport=transport
         )
@@ -149,7 +160,12 @@ class AsyncClient:
             await anyio.sleep(step.seconds)
             return None
         request = self._http.build_request(
-            step.method, step.path, params=step.params or None, json=step.json, headers=step.headers
+            step.method,
+            step.path,
+            params=step.params or None,
+            json=step.json,
+            headers=step.headers,
+            timeout=timeout_of(step, self._timeout_seconds),
         )
         try:
             response = await self._http.send(request, stream=step.is_streamed)

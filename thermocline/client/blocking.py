@@ -12,9 +12,19 @@ from uuid import uuid4
 import httpx
 
 from thermocline.client.answers import Answer, KeyValue, ReadAfter, ReadPoint, Refused
-from thermocline.client.downloads import awaited, download
-from thermocline.client.jobs import MANIFEST, ExtractJob
-from thermocline.client.requests import TIMEOUT_SECONDS, Call, Reply, Requests, Steps, Wait, Wanted, is_answer
+from thermocline.client.downloads import awaited, download, only_files_of
+from thermocline.client.jobs import ExtractJob
+from thermocline.client.requests import (
+    TIMEOUT_SECONDS,
+    Call,
+    Reply,
+    Requests,
+    Steps,
+    Wait,
+    Wanted,
+    is_answer,
+    timeout_of,
+)
 from thermocline.client.retries import DEFAULT, Retries
 from thermocline.client.streams import (
     ARROW,
@@ -39,8 +49,9 @@ T = TypeVar("T")
 class Client:
     """One server, by its URL. For any threads; to be closed.
 
-    ``timeout_seconds`` is for each attempt to connect and for each pause within an answer. ``headers`` go
-    with each request. All methods raise `ClientError`.
+    ``timeout_seconds`` is for each attempt to connect and for each pause within an answer; an extract, which
+    may have to wait for others or for a row that matches, has at least 15 minutes for the pauses. ``headers``
+    go with each request. All methods raise `ClientError`.
     """
 
     def __init__(
@@ -54,6 +65,7 @@ class Client:
     ) -> None:
         """``transport``: httpx's, where its default doesn't do, as for certificates of your own."""
         self._requests = Requests(url.rstrip("/"), retries)
+        self._timeout_seconds = timeout_seconds
         self._http = httpx.Client(
             base_url=self._requests.url, timeout=timeout_seconds, headers=headers, transport=transport
         )
@@ -192,16 +204,15 @@ class Client:
         """Brings the files of a complete job into a folder, and then its manifest; where the files are.
 
         A broken connection is gone on with where it was, and so is an earlier call that did not end. Each
-        file appears when it is whole, by its checksum.
+        file appears when it is whole, by its checksum. Files of another job, brought there earlier, are
+        deleted first.
 
         Raises:
             StreamCut: the connection failed too often.
         """
-        paths = download(self._http, job, folder, self._requests.retries, progress or (lambda _: None))
-        partial = folder / f".{MANIFEST}.partial"
-        partial.write_bytes(self._run(self._requests.extract_manifest(job)))
-        partial.replace(folder / MANIFEST)
-        return paths
+        manifest = self._run(self._requests.extract_manifest(job))
+        with only_files_of(manifest, folder):
+            return download(self._http, job, folder, self._requests.retries, progress or (lambda _: None))
 
     def refused(self, table: str, *, limit: int = 100) -> Refused:
         """The records that the table can't take and that aren't committed yet."""
@@ -234,7 +245,12 @@ class Client:
             time.sleep(step.seconds)
             return None
         request = self._http.build_request(
-            step.method, step.path, params=step.params or None, json=step.json, headers=step.headers
+            step.method,
+            step.path,
+            params=step.params or None,
+            json=step.json,
+            headers=step.headers,
+            timeout=timeout_of(step, self._timeout_seconds),
         )
         try:
             response = self._http.send(request, stream=step.is_streamed)

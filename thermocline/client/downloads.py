@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,7 +15,7 @@ from urllib.parse import quote
 import httpx
 
 from thermocline.client.errors import ClientError, StreamCut, problem_of
-from thermocline.client.jobs import JOB_OVER, ExtractJob, JobFailed, JobFile
+from thermocline.client.jobs import JOB_OVER, MANIFEST, ExtractJob, JobFailed, JobFile
 from thermocline.client.requests import BUSY
 from thermocline.client.retries import Retries, retry_after_seconds
 
@@ -51,13 +53,44 @@ def download(
     Raises:
         StreamCut: the connection failed too often in a row without a byte between.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     url = f"/v1/tables/{quote(job.table, safe='')}/extracts/{job.id}/files/"
     done = 0
     for file in job.files:
         _File(http, url, file, folder, retries).fetch(lambda so_far, done=done: progress(done + so_far))  # type: ignore[misc]
         done += file.bytes
     return [folder / file.name for file in job.files]
+
+
+@contextmanager
+def only_files_of(manifest: bytes, folder: Path) -> Iterator[None]:
+    """A folder for the files of this manifest, which appears there at the end.
+
+    What an earlier download brought of another one is deleted, so that no file of it is taken for one of
+    these. Of the same one, it is kept.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    complete, partial = folder / MANIFEST, _partial(folder, MANIFEST)
+    if complete.exists() and complete.read_bytes() != manifest:
+        complete.replace(partial)
+    if partial.exists() and (other := partial.read_bytes()) != manifest:
+        for name in _names(other):
+            (folder / name).unlink(missing_ok=True)  # safety: download-one-job
+            _partial(folder, name).unlink(missing_ok=True)
+    partial.write_bytes(manifest)
+    yield
+    partial.replace(complete)
+
+
+def _names(manifest: bytes) -> list[str]:
+    """The files that a manifest names; none where it is half of one, or not a job's."""
+    try:
+        return [Path(one["name"]).name for one in json.loads(manifest)["files"]]
+    except (ValueError, LookupError, TypeError):
+        return []
+
+
+def _partial(folder: Path, name: str) -> Path:
+    return folder / f".{name}.partial"
 
 
 class _Refused(Exception):
@@ -77,7 +110,7 @@ class _File:
         self._url = url + file.name
         self._file = file
         self._path = folder / file.name
-        self._partial = folder / f".{file.name}.partial"
+        self._partial = _partial(folder, file.name)
         self._retries = retries
 
     def fetch(self, progress: Callable[[int], None]) -> None:

@@ -32,8 +32,10 @@ from thermocline.client.streams import READ_POINT
 
 # As many as a server takes at once.
 ENTITIES_MAX: Final = 1_000
-# An answer may wait for read_after (10 s by default), an extract for a seal and for others before it.
+# An answer may wait for read_after (10 s by default).
 TIMEOUT_SECONDS: Final = 60.0
+# An extract waits for those before it, for the log to be read, and for a row that matches.
+STREAM_TIMEOUT_SECONDS: Final = 900.0
 PROBLEM_TYPE: Final = "application/problem+json"
 ANSWER_TYPE: Final = "application/json"
 READ_AFTER: Final = "Thermocline-Read-After"
@@ -188,6 +190,12 @@ def is_answer(call: Call, response: httpx.Response) -> bool:
         READ_POINT in response.headers if call.is_streamed else _type_of(response).startswith(ANSWER_TYPE)
     )
     return response.is_success and is_ours
+
+
+def timeout_of(call: Call, seconds: float) -> httpx.Timeout:
+    """What the call's connection may take to do the next step; ``seconds`` are of any call."""
+    read_seconds = max(seconds, STREAM_TIMEOUT_SECONDS) if call.is_streamed else seconds
+    return httpx.Timeout(seconds, read=read_seconds)
 
 
 def _type_of(response: httpx.Response) -> str:
