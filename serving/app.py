@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -327,7 +328,7 @@ def create_app(tables: Tables, settings: ServingSettings, io: PyArrowFileIO | No
     api.include_router(jobs)
     api.include_router(operations)
     definitions = {table.name: table.definition for table in tables}
-    api.openapi = lambda: described(api, definitions)  # type: ignore[method-assign]
+    api.openapi = cache(lambda: described(api, definitions))  # type: ignore[method-assign]
     return Requests(api, DirectLookups(tables).body)
 
 

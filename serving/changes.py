@@ -56,8 +56,8 @@ class Changes(Extract):
         self.schema = self.schema.append(pa.field(CHANGE_TYPE, pa.string(), nullable=False))
         self.columns = (*self.columns, Column(CHANGE_TYPE, ColumnType.parse("string"), 0))
 
-    def _prepared(self, bucket: int, fetched_folder: Path) -> _BucketRows:
-        return replace(super()._prepared(bucket, fetched_folder), changed=self._changed_keys(bucket))
+    def _prepared(self, bucket: int, folder: Path) -> _BucketRows:
+        return replace(super()._prepared(bucket, folder), changed=self._changed_keys(bucket))
 
     def _bucket(
         self, connection: duckdb.DuckDBPyConnection, prepared: _BucketRows

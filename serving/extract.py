@@ -33,7 +33,7 @@ from serving.compatibility import incompatibility
 from serving.encode import READ_POINT_METADATA
 from serving.fetched import fetched, own_folder
 from serving.hot.scan import PAYLOAD
-from serving.storage import storage_named
+from serving.storage import failures_noted, storage_named
 from serving.where.expression import expression_of
 from thermocline.errors import NotReady
 from thermocline.failpoints import failpoint
@@ -56,6 +56,9 @@ if TYPE_CHECKING:
 
 # Large enough that the cost per batch doesn't show, small enough that a few in flight are a few megabytes.
 BATCH_ROWS: Final = 65_536
+# As the rows are stored, compressed: of long rows a batch has fewer.
+_BATCH_BYTES: Final = 16 << 20
+_LONG_BATCH_ROWS: Final = 2_048
 # A bucket's hot keys and deleted positions, and DuckDB's own buffers; beyond it DuckDB spills to disk.
 MEMORY_LIMIT: Final = "256MB"
 # More would take the cores from lookups and from encoding.
@@ -163,7 +166,7 @@ class Extract:
         Raises:
             StorageFailed: a disk or the store of the table's files failed.
         """
-        with storage_named(self.table, *DUCKDB_STORAGE_ERRORS):
+        with storage_named(self.table, *DUCKDB_STORAGE_ERRORS), failures_noted(self._cold.reader):
             limit = self._selection.limit
             if limit == 0:
                 return
@@ -185,7 +188,7 @@ class Extract:
                 yield bucket, self._counted(rows)
 
     def _counted(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with storage_named(self.table, *DUCKDB_STORAGE_ERRORS):
+        with storage_named(self.table, *DUCKDB_STORAGE_ERRORS), failures_noted(self._cold.reader):
             for batch in rows:
                 self.rows += batch.num_rows
                 yield batch
@@ -199,28 +202,26 @@ class Extract:
         failpoint("extract.begin")
         buckets = [*filter(self._selection.keys.has_bucket, range(self._definition.buckets))]
         with (
-            duckdb.connect(config=self._config()) as connection,
-            own_folder(self._spill_folder) as fetched_folder,
+            own_folder(self._spill_folder) as folder,
+            duckdb.connect(config=_config(folder)) as connection,
             ThreadPoolExecutor(1) as ahead,
         ):
-            upcoming: Future[_BucketRows] = ahead.submit(self._prepared, buckets[0], fetched_folder)
+            upcoming: Future[_BucketRows] = ahead.submit(self._prepared, buckets[0], folder)
             for bucket, following in zip(buckets, [*buckets[1:], None], strict=True):
                 if self._is_abandoned:
                     return
                 failpoint("extract.bucket")
                 prepared = upcoming.result()
                 if following is not None:
-                    upcoming = ahead.submit(self._prepared, following, fetched_folder)
+                    upcoming = ahead.submit(self._prepared, following, folder)
                 yield bucket, self._bucket(connection, prepared)
-                rmtree(fetched_folder / str(bucket), ignore_errors=True)
+                rmtree(folder / str(bucket), ignore_errors=True)
 
-    def _prepared(self, bucket: int, fetched_folder: Path) -> _BucketRows:
+    def _prepared(self, bucket: int, folder: Path) -> _BucketRows:
         """What a bucket needs before it can be read: also what takes long, as it is done ahead."""
         files_of = self._cold.index.buckets.get(bucket, ())
         wanted = [file for file in files_of if self._selection.keys.may_be_in(file.sparse)]
-        places = fetched(
-            self._cold.reader.io, [file.data.path for file in wanted], fetched_folder / str(bucket)
-        )
+        places = fetched(self._cold.reader.io, [file.data.path for file in wanted], folder / str(bucket))
         return _BucketRows(wanted, places, self._hot_rows(bucket))
 
     def abandon(self) -> None:
@@ -231,18 +232,6 @@ class Extract:
         """Lets go of the snapshot and the generations. May be repeated."""
         self._hot.close()
         self._on_close()
-
-    def _config(self) -> dict[str, str | bool | int | float | list[str]]:
-        return {
-            "threads": THREADS,
-            "memory_limit": MEMORY_LIMIT,
-            "preserve_insertion_order": False,
-            "python_enable_replacements": False,
-            "temp_directory": str(self._spill_folder),
-            # Nothing is fetched from anywhere while a request waits.
-            "autoinstall_known_extensions": False,
-            "autoload_known_extensions": False,
-        }
 
     def _bucket(
         self, connection: duckdb.DuckDBPyConnection, prepared: _BucketRows
@@ -264,7 +253,7 @@ class Extract:
             cold = f"SELECT * FROM ({' UNION ALL '.join(selects)}) c"  # noqa: S608  # all names are ours
             if hot.keys.num_rows:  # safety: overlay-extract
                 cold += f" ANTI JOIN hot USING ({self._named(self._definition.identity)})"
-            yield from self._given(connection.sql(cold))
+            yield from self._given(connection.sql(cold), _batch_rows(wanted))
         yield from self._hot_matches(connection, hot.rows)
 
     def _hot_matches(
@@ -278,12 +267,14 @@ class Extract:
         for batch in rows:
             yield from self._given(connection.from_arrow(pa.table(batch.columns, names)))
 
-    def _given(self, relation: duckdb.DuckDBPyRelation) -> Iterator[pa.RecordBatch]:
+    def _given(
+        self, relation: duckdb.DuckDBPyRelation, batch_rows: int = BATCH_ROWS
+    ) -> Iterator[pa.RecordBatch]:
         """Of overlaid rows, or of hot ones, those that are wanted, with the columns that are."""
         # Not before the overlay: it would show the cold row of a key whose last record does not match.
         if self._matches is not None:
             relation = relation.filter(self._matches)
-        yield from self._conform(relation.project(self._named(self._selection.columns)))
+        yield from self._conform(relation.project(self._named(self._selection.columns)), batch_rows)
 
     def _unsurpassed(
         self, connection: duckdb.DuckDBPyConnection, wanted: Sequence[ColdFile], winners: pa.Table
@@ -351,9 +342,9 @@ class Extract:
         """The names of the columns in the queries."""
         return ", ".join(self._names[name] for name in columns)
 
-    def _conform(self, relation: duckdb.DuckDBPyRelation) -> Iterator[pa.RecordBatch]:
+    def _conform(self, relation: duckdb.DuckDBPyRelation, batch_rows: int) -> Iterator[pa.RecordBatch]:
         # A connection takes no other query while a result is open, also one that the caller gave up.
-        with relation.to_arrow_reader(BATCH_ROWS) as reader:
+        with relation.to_arrow_reader(batch_rows) as reader:
             for batch in reader:
                 if batch.num_rows:
                     arrays = [
@@ -412,6 +403,24 @@ class Extract:
         }
         arrays = [_cast(values[field.name], field.type) for field in self._read_schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self._read_schema)
+
+
+def _batch_rows(files: Sequence[ColdFile]) -> int:
+    rows, size = sum(file.data.rows for file in files), sum(file.data.bytes for file in files)
+    return max(_LONG_BATCH_ROWS, min(BATCH_ROWS, _BATCH_BYTES * rows // max(size, 1)))
+
+
+def _config(folder: Path) -> dict[str, str | bool | int | float | list[str]]:
+    return {
+        "threads": THREADS,
+        "memory_limit": MEMORY_LIMIT,
+        "preserve_insertion_order": False,
+        "python_enable_replacements": False,
+        "temp_directory": str(folder / "duckdb"),
+        # Nothing is fetched from anywhere while a request waits.
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+    }
 
 
 def _alike(files: Iterable[ColdFile]) -> Iterator[list[ColdFile]]:

@@ -72,8 +72,8 @@ def fill_until(
         feed.take([chunk], Seam({(chunk.topic, chunk.partition): chunk.offsets[-1] + 1}), {})
         if tier.hot_bytes >= hot_bytes_max:
             raise HotBytesExceeded(table=definition.name, limit_bytes=hot_bytes_max)
-        if not tier.has_disk_for(0):
-            free = f"{DISK_FREE_BYTES_MIN >> 20} MB"
+        if not tier.has_disk_for(DISK_FREE_BYTES_MIN):  # sooner than tailers on the same disk pause
+            free = f"{2 * DISK_FREE_BYTES_MIN >> 20} MB"
             raise NotReady(
                 table=definition.name, detail=f"the disk of {tier.folder} has less than {free} free"
             )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FETCHES_MAX: Final = 4
 """At the same time, of one extract: one connection brings some 50 MB/s, a quarter of what DuckDB reads."""
 
-_FOLDER: Final = "fetched-"
+_FOLDER: Final = "extract-"
 
 
 def fetched(io: FileIO, paths: Iterable[str], folder: Path) -> dict[str, str]:
@@ -46,15 +46,16 @@ def fetched(io: FileIO, paths: Iterable[str], folder: Path) -> dict[str, str]:
 
 @contextmanager
 def own_folder(parent: Path) -> Iterator[Path]:
-    """A folder for one reader's copies, which need not exist; it goes at the end.
+    """A new folder for the files of one extract, in one that need not exist; it goes at the end.
 
-    Readers beside it, also in other processes, have other files of the same names. Gone are then also the
+    Extracts beside it, also in other processes, have other files of the same names. Gone are then also the
     folders of processes that died.
     """
     folder = parent / f"{_FOLDER}{os.getpid()}-{uuid4().hex}"  # safety: fetched-apart
     for other in parent.glob(f"{_FOLDER}*"):
         if _has_ended(int(other.name.removeprefix(_FOLDER).partition("-")[0])):
             rmtree(other, ignore_errors=True)
+    folder.mkdir(parents=True)
     try:
         yield folder
     finally:

@@ -23,11 +23,13 @@ from serving import measures
 from serving.answer import RowJson
 from serving.compatibility import incompatibility
 from serving.entity_rows import NO_ENTITY_ROWS, NO_ROWS, EntityRows, joined
-from serving.storage import STORAGE_ERRORS, storage_failed, storage_named
+from serving.storage import STORAGE_ERRORS, failures_noted, storage_failed, storage_named
 from thermocline.bounded import Bounded
 from thermocline.errors import NotReady
 from thermocline.failpoints import failpoint
+from thermocline.iceberg.files import local_path
 from thermocline.iceberg.read_counts import ReadCounts
+from thermocline.iceberg.shared_io import is_same_access
 from thermocline.process.logs import fields
 from thermocline.rules.fold import loses, overlay
 from thermocline.rules.read_point import ReadPoint
@@ -60,6 +62,9 @@ WARM_SECONDS_MAX: Final = 2.0
 
 # In one answer, or one of each partition; the route of refused records gives more.
 REFUSED_SHOWN_MAX: Final = 20
+
+# Each time, the catalog is asked for the table.
+RENEW_SECONDS: Final = 30.0
 
 Hits = Mapping[bytes, "HotRow | None"]
 
@@ -143,9 +148,10 @@ class TableReader:
     """Answers lookups of one table from a hot tier and the newest published cold index.
 
     ``snapshots`` is where its cold indexes are published. ``is_filled`` tells whether the hot tier has
-    reached the log's ends as of its start; it is asked until it says so once. ``tailer_problem`` says what
-    keeps the hot tier from being read, for whoever is refused. ``look`` and ``end`` belong to
-    one thread, ``refresh`` to one; the others to any. ``counts`` is what was asked for, ``count`` adds to it.
+    reached the log's ends as of its start; of each tier it is asked until it says so once.
+    ``tailer_problem`` says what keeps the hot tier from being read, for whoever is refused. ``look`` and
+    ``end`` belong to one thread, ``refresh`` to one; the others to any. ``counts`` is what was asked for,
+    ``count`` adds to it.
     """
 
     def __init__(
@@ -165,10 +171,12 @@ class TableReader:
         self._stale_after_seconds = stale_after_seconds
         self._is_filled = is_filled
         self._tailer_problem = tailer_problem
-        self._was_filled = False
+        self._filled_tier: int | None = None
         self._hot: HotReader | None = None
-        self._stamp: Any = None
+        self._stamp: Any = None  # of the index that answers are given from
+        self._latest: tuple[Any, ColdIndex | None] | None = None  # by its stamp, the last one that was loaded
         self._cold: ColdSide | None = None
+        self._renew_at = -math.inf
         self._reached: _Reached | None = None
         self._point_numbers = count()
         self.counts = ReadCounts(clock.now_ms())
@@ -196,18 +204,21 @@ class TableReader:
     def refresh(self) -> bool:
         """Moves to the newest published snapshot that the hot tier fits; whether it moved. Reads files.
 
-        Raises:
+        Raises what the store and the catalog raise, and:
             NotReady: the tailer has not begun.
         """
         failpoint("reader.refresh")
         if self._hot is None:
             self._hot = self._open_hot()
         self._hot.refresh()
+        self._renew_reader()
         stamp = self._snapshots.stamp()
         if stamp is None or stamp == self._stamp:
             return False
         before = self._cold
-        index = self._snapshots.latest(before.index if before else None)
+        if self._latest is None or self._latest[0] != stamp:
+            self._latest = stamp, self._snapshots.latest(before.index if before else None)
+        index = self._latest[1]
         if index is None or (before and index is before.index):
             self._stamp = stamp
             return False
@@ -215,12 +226,23 @@ class TableReader:
         if before and self._misfit(index) is not None and self._misfit(before.index) is None:
             return False  # tried again at the next call: the hot tier is being rebuilt
         side = self._side(index, before)
-        if before and not _is_same_log(index, before.index):
-            self._was_filled = False  # what it had reached was the other log's end  # safety: filled-again
         failpoint("reader.switch")
         self._cold = side
-        self._stamp = stamp
+        self._stamp, self._latest = stamp, None
         return True
+
+    def _renew_reader(self) -> None:
+        """Another one after a failure, if the catalog grants something else of the store by now."""
+        side, now = self._cold, self._clock.monotonic()
+        if side is None or not side.reader.has_failed or local_path(side.index.location) is not None:
+            return
+        if now >= self._renew_at:
+            self._renew_at = now + RENEW_SECONDS
+            reader = self._snapshots.reader()
+            if not is_same_access(reader.io, side.reader.io):
+                reader.warm([*side.index.files])
+                self._cold = replace(side, reader=reader)  # safety: reader-renewed
+            side.reader.has_failed = False
 
     def is_behind(self) -> bool:
         """Whether a newer snapshot is published than the one that answers are given from."""
@@ -333,7 +355,9 @@ class TableReader:
         known = self.cached_rows(cold, entity)
         if known is not None:
             return known
-        return self._cached(cold, entity, cold.reader.entity_rows(cold.index, entity, cold.rows.cold))
+        with failures_noted(cold.reader):
+            rows = cold.reader.entity_rows(cold.index, entity, cold.rows.cold)
+        return self._cached(cold, entity, rows)
 
     def _cached(self, cold: ColdSide, entity: Entity, rows: EntityRows) -> EntityRows:
         key = cold.index.fingerprints[entity.bucket], entity.prefix
@@ -402,7 +426,8 @@ class TableReader:
         else:
             reader = self._snapshots.reader()
             known = set()
-        reader.warm([file for file in index.files if _warmed(file) not in known])
+        with failures_noted(reader):
+            reader.warm([file for file in index.files if _warmed(file) not in known])
         if before and before.index.definition_json == index.definition_json:  # safety: form-again
             form = before.rows
         else:
@@ -446,9 +471,11 @@ class TableReader:
 
     def _check_fit(self, index: ColdIndex, view: HotView) -> None:
         problem = incompatibility(index, view)
-        if problem is None and not self._was_filled:
-            self._was_filled = self._is_filled()
-            problem = None if self._was_filled else "the hot tier is still reading the log up to its end"
+        if problem is None and view.tier != self._filled_tier:  # safety: filled-again
+            if self._is_filled():
+                self._filled_tier = view.tier
+            else:
+                problem = "the hot tier is still reading the log up to its end"
         if problem is not None:
             raise self.not_ready(problem)
 

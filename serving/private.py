@@ -25,6 +25,7 @@ from serving.encode import encoded
 from serving.entity import entity_of
 from serving.extract import Extract
 from serving.feed import fill_until
+from serving.fetched import own_folder
 from serving.hot.pinned import PinnedHot, hold
 from serving.hot.tier import HotTier
 from serving.hot.view import HotReader
@@ -138,7 +139,6 @@ def changes(settings: Settings, table: str, wanted: Wanted) -> Extract:
     """
     with ExitStack() as on_error:
         within = settings.serving.state_dir / table / SPILL
-        within.mkdir(parents=True, exist_ok=True)
         private = on_error.enter_context(opened(settings, table, since=wanted.since, within=within))
         on_close = ExitStack()
         extract = private.stream(wanted, private.folder / SPILL, on_close.close)
@@ -303,7 +303,7 @@ def _filled(
     name = definition.name
     since = place.since
     start = _of_places(state.seam if since is None else since.point.seam, ends)
-    folder = Path(until_the_end.enter_context(TemporaryDirectory(prefix=FOLDER_PREFIX, dir=within)))
+    folder = until_the_end.enter_context(own_folder(within) if within else _temporary_folder())
     publish(folder / COLD, table, definition, state)
     tier = HotTier.open(folder / HOT, definition, start, clock, source=source_of(table, state))
     until_the_end.callback(tier.close)
@@ -323,6 +323,12 @@ def _filled(
     )
     reader.refresh()
     return Private(definition, folder, reader, hot)
+
+
+@contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    with TemporaryDirectory(prefix=FOLDER_PREFIX) as folder:
+        yield Path(folder)
 
 
 def _of_places(offsets: Seam, places: Seam) -> Seam:

@@ -11,6 +11,7 @@ import http.client
 import logging
 import multiprocessing
 import os
+import resource
 import signal
 import socket
 import sys
@@ -81,6 +82,7 @@ def serve(settings: Settings, log_level: logs.Level = "info", log_json: bool = F
         peers_of(serving.trino, "")
         held.enter_context(_held(serving.state_dir, settings.tables))
         entitle("serve")
+        _raise_open_files_max()
         definitions = load_definitions(settings)
         for name in definitions:
             forget_status(serving.state_dir / name)
@@ -334,6 +336,12 @@ def _become_child(log_level: logs.Level, log_json: bool, stop: Callable[[], obje
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=follow, name="follow parent", daemon=True).start()
+
+
+def _raise_open_files_max() -> None:
+    """As far as the system allows: a process keeps each data file of its tables' snapshots open."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 @contextmanager

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from serving.extract import BATCH_ROWS
+from serving.layout import SPILL
 from serving.private import FOLDER_PREFIX, opened_together
 from serving.selection import Wanted
 from serving.storage import storage_failed
@@ -108,7 +109,6 @@ class LiveRows(ds.Dataset):  # type: ignore[misc]
         """``columns``: those SQL sees. ``failure``: what a scan raised, of which DuckDB gives the text."""
         self._table = table
         self._schema = schema_of(table.definition, columns)
-        self._numbers = count()
         self.name = table.definition.name
         self.failure: BaseException | None = None
         self.read_point = self._extract(columns[:1]).read_point
@@ -146,8 +146,7 @@ class LiveRows(ds.Dataset):  # type: ignore[misc]
         return pa.schema([self._schema.field(name) for name in columns])
 
     def _extract(self, columns: Sequence[str], where: Predicate | None = None) -> Extract:
-        spill_folder = self._table.folder / f"scan-{next(self._numbers)}"  # DuckDB's: two can't share one
-        return self._table.stream(Wanted(columns, where), spill_folder)
+        return self._table.stream(Wanted(columns, where), self._table.folder / SPILL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import lmdb
 
 from thermocline.errors import StorageFailed
+
+if TYPE_CHECKING:
+    from serving.cold.index import ColdRows
 
 # What files, object stores and LMDB raise. DuckDB's are named where DuckDB is known.
 STORAGE_ERRORS: Final = (OSError, lmdb.Error)
@@ -20,6 +23,16 @@ def storage_failed(table: str, error: Exception) -> StorageFailed:
     number = error.errno if isinstance(error, OSError) else None
     detail = type(error).__name__ if number is None else os.strerror(number)
     return StorageFailed(table=table, detail=detail)
+
+
+@contextmanager
+def failures_noted(reader: ColdRows) -> Iterator[None]:
+    """What the block raises of `STORAGE_ERRORS` is noted at the reader, which then is renewed."""
+    try:
+        yield
+    except STORAGE_ERRORS:
+        reader.has_failed = True
+        raise
 
 
 @contextmanager

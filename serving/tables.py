@@ -113,6 +113,14 @@ class ServedTable:
             return self._definition
 
     @property
+    def location(self) -> str | None:
+        """The table's, by the snapshot that is served; None before the first one."""
+        try:
+            return self._reader.cold.index.location
+        except NotReady:
+            return None
+
+    @property
     def reader(self) -> TableReader:
         """What answers lookups. Raises as ``check_exists``."""
         self.check_exists()

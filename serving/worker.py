@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from serving import measures
 from serving.cold.threads import ReadingThreads
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from serving.cold.reader import Entity
     from serving.entity_rows import EntityRows, JsonRows
     from serving.lookup import Look, TableReader
-    from serving.tables import Tables
+    from serving.tables import ServedTable, Tables
     from thermocline.settings import ServingSettings
 
 # A new snapshot or a status of the tailer is noticed within this; each look is one stat call per table.
@@ -54,6 +56,18 @@ STORE_READS_MAX: Final = 4
 COLD_WAITING_MAX: Final = 1_000
 
 
+@dataclass(slots=True)
+class _Place:
+    """This machine, or a bucket of a store: one that does not answer holds up no tables in others.
+
+    ``waiting`` counts the entities whose rows are waited for.
+    """
+
+    reads: ReadingThreads
+    refreshes: ReadingThreads
+    waiting: int = 0
+
+
 class Worker:
     """One per API process; all methods run on the event loop, and none reads a file there."""
 
@@ -63,13 +77,10 @@ class Worker:
         # One makes a part, another one may still close an extract that is over.
         self.extract_threads = ThreadPoolExecutor(2 * settings.extracts_max, "extract")
         self.extract_slots = ExtractSlots(settings)
-        names = (table.name for table in tables)
+        names = [table.name for table in tables]
         self.jobs = stores(settings, names, SystemClock(), io)
         self._read_after_seconds_max = settings.read_after_seconds_max
-        self._local_reads = ReadingThreads(LOCAL_READS_MAX)
-        self._store_reads = ReadingThreads(STORE_READS_MAX)
-        self._refreshes = ReadingThreads(1)
-        self._cold_waiting = 0
+        self._places: dict[str | None, _Place] = {}
         self._has_refreshed = asyncio.Event()
 
     async def refreshed(self, seconds_max: float) -> None:
@@ -80,18 +91,25 @@ class Worker:
     async def refresh_forever(self) -> None:
         """Keeps every table at its newest snapshot. A failure is logged and tried again."""
         refreshes = Refreshes()
-        pause_seconds = max(REFRESH_SECONDS, sum(1 for _ in self.tables) / REFRESHES_PER_SECOND)
-        while True:
-            for table in self.tables:
+        waiting = {table.name for table in self.tables}
+        pause_seconds = max(REFRESH_SECONDS, len(waiting) / REFRESHES_PER_SECOND)
+
+        async def refresh_forever(table: ServedTable) -> None:
+            while True:
                 with refreshes.of(table.name):
-                    await self._refreshes.run(table.refresh)
-            self._has_refreshed.set()
-            await asyncio.sleep(pause_seconds)
+                    await self._place_of(table.location).refreshes.run(table.refresh)
+                waiting.discard(table.name)
+                if not waiting:
+                    self._has_refreshed.set()
+                await asyncio.sleep(pause_seconds)
+
+        await asyncio.gather(*map(refresh_forever, self.tables))
 
     def close(self) -> None:
         """Ends the threads and lets go of the tables."""
-        for threads in (self._local_reads, self._store_reads, self._refreshes):
-            threads.close()
+        for place in self._places.values():
+            place.reads.close()
+            place.refreshes.close()
         self.extract_threads.shutdown(cancel_futures=True)
         self.tables.close()
 
@@ -116,16 +134,25 @@ class Worker:
                 with storage_named(reader.name):
                     return [reader.cold_rows(look.cold, entity) for entity in entities]
 
-            if self._cold_waiting >= COLD_WAITING_MAX:  # safety: lookups-bounded
+            place = self._place_of(look.cold.index.location)
+            if place.waiting >= COLD_WAITING_MAX:  # safety: lookups-bounded
                 raise LookupsBusy(table=reader.name, waiting_max=COLD_WAITING_MAX)
-            self._cold_waiting += len(entities)
-            is_local = local_path(look.cold.index.location) is not None
+            place.waiting += len(entities)
             try:
-                cold = await (self._local_reads if is_local else self._store_reads).run(read)
+                cold = await place.reads.run(read)
             finally:
-                self._cold_waiting -= len(entities)
+                place.waiting -= len(entities)
         reader.count(entities)
         return look, reader.overlay(look, cold)
+
+    def _place_of(self, location: str | None) -> _Place:
+        """Where a table is; tables of which that is not known yet are in a place of their own."""
+        is_local = location is not None and local_path(location) is not None
+        bucket = "" if is_local else location and urlsplit(location).netloc
+        if bucket not in self._places:
+            reads = ReadingThreads(LOCAL_READS_MAX if is_local else STORE_READS_MAX)
+            self._places[bucket] = _Place(reads, ReadingThreads(1))
+        return self._places[bucket]
 
     async def read_after(self, reader: TableReader, text: str | None) -> Mapping[tuple[str, int], int]:
         """Waits, within the bound, until an answer includes the records that a request names; gives these.

@@ -8,8 +8,7 @@ for.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from serving import measures
@@ -77,7 +76,11 @@ class RowsAhead:
                 self._reader = self._snapshots.reader()
             if oldest != self._oldest:
                 self._oldest, self._done = oldest, set()
-            self._fill(self._reader, index, is_stopped)
+            try:
+                self._fill(self._reader, index, is_stopped)
+            except STORAGE_ERRORS:
+                self._reader = None  # with its access to the store, which may have ended
+                raise
         if not is_stopped():
             self._settled = stamp, oldest
 
@@ -90,14 +93,14 @@ class RowsAhead:
             file = files[name]
             if file.sparse.is_sorted:
                 is_whole = True
-                for batch in _batches(reader.ready_entities(index, file, to_json)):
+                for batch in self._batches(reader.ready_entities(index, file, to_json)):
                     if is_stopped() or not self._has_room_for(rows):
                         return
                     is_whole &= self._write(batch)
                 if is_whole:
                     self._store.mark_whole(file_key(index, file), self._oldest)
             self._done.add(name)
-        reader.keep_only(())  # each file is read once
+            reader.keep_only(())  # each file is read once
 
     def _write(self, batch: Sequence[ReadyEntity]) -> bool:
         """Whether the store takes all of them."""
@@ -107,6 +110,19 @@ class RowsAhead:
         self._bytes += sum(_bytes_of(key, value) for key, value, _ in batch)
         measures.ROWS_AHEAD.labels(self.name).inc(rows)
         return are_all_taken
+
+    def _batches(self, entities: Iterable[ReadyEntity]) -> Iterator[list[ReadyEntity]]:
+        """As many as any file of the store has room for."""
+        batch: list[ReadyEntity] = []
+        size = 0.0
+        for entity in entities:
+            batch.append(entity)
+            size += _bytes_of(*entity[:2])
+            if len(batch) == BATCH_ENTRIES or size >= self._store.batch_bytes_max:
+                yield batch
+                batch, size = [], 0.0
+        if batch:
+            yield batch
 
     def _has_room_for(self, rows: int) -> bool:
         """By what those so far took."""
@@ -138,11 +154,6 @@ def run_ahead(settings: Settings, names: Sequence[str], stop: threading.Event) -
                     log.info("rows could not be made ready; tried again", extra=extra)
                 failing.add(table.name)
         stop.wait(RETRY_SECONDS if failing else POLL_SECONDS)
-
-
-def _batches(entities: Iterator[ReadyEntity]) -> Iterator[list[ReadyEntity]]:
-    while batch := list(islice(entities, BATCH_ENTRIES)):
-        yield batch
 
 
 def _bytes_of(key: bytes, value: bytes) -> float:

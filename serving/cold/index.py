@@ -78,7 +78,12 @@ class ColdIndex:
 
 
 class ColdRows(Protocol):
-    """What reads the rows of an index's files."""
+    """What reads the rows of an index's files.
+
+    ``has_failed``: the store refused it something, or did not answer (`failures_noted`).
+    """
+
+    has_failed: bool
 
     @property
     def io(self) -> FileIO:

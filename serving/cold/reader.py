@@ -123,6 +123,7 @@ class ColdReader:
     def __init__(self, io: FileIO, store: RowStore | None = None, table: str = "") -> None:
         """``store`` keeps what is read of entities; ``table`` is the name that this is counted by."""
         self.io = io
+        self.has_failed = False
         self._store = store
         # Finding a metric by its labels costs as much as counting.
         self._rows_found, self._rows_read = (

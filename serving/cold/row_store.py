@@ -63,11 +63,12 @@ class RowStore:
     """
 
     def __init__(self, folder: Path, table: str, bytes_max: int) -> None:
-        """``bytes_max`` is what all its files may take."""
+        """``bytes_max`` is what all its files may take. Any one has room for ``batch_bytes_max`` at once."""
         self._folder = folder
         self._table = table
         self.bytes_max = bytes_max
         self._file_bytes = bytes_max // GENERATIONS
+        self.batch_bytes_max = self._file_bytes // ENTRY_SHARE_MAX
         self._generations: tuple[tuple[int, Environment], ...] = ()  # the newest first
         self._waiting: Queue[Entry | None] = Queue(WAITING_MAX)
         self._is_failing = False
@@ -153,7 +154,7 @@ class RowStore:
         self._thread.join(STOP_SECONDS)
 
     def _takes(self, key: bytes, value: bytes) -> bool:
-        return len(key) <= STORED_KEY_BYTES_MAX and len(value) <= self._file_bytes // ENTRY_SHARE_MAX
+        return len(key) <= STORED_KEY_BYTES_MAX and len(value) <= self.batch_bytes_max
 
     def _work(self) -> None:
         while not self._stop.is_set():
@@ -170,7 +171,7 @@ class RowStore:
     def _next_batch(self) -> list[Entry | None]:
         """What waits, up to what fits any file; empty after a while without anything."""
         batch: list[Entry | None] = []
-        left = self._file_bytes // ENTRY_SHARE_MAX
+        left = self.batch_bytes_max
         try:
             while len(batch) < BATCH_MAX and left > 0:
                 entry = self._waiting.get_nowait() if batch else self._first()

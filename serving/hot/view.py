@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
@@ -44,10 +44,11 @@ OPENINGS_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class OpenGenerations:
-    """The generations of one manifest, open, oldest first."""
+    """The generations of one manifest, open, oldest first. ``tier`` is another number for another tier."""
 
     manifest: HotManifest
     generations: tuple[Generation, ...]
+    tier: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ class HotReader:
     def close(self) -> None:
         """Lets go of the files; no view can be entered any more."""
         self._extent = None
-        self._opened = OpenGenerations(self._opened.manifest, ())
+        self._opened = replace(self._opened, generations=())
 
     def begin(self) -> tuple[Extent, list[lmdb.Transaction[bytes]]]:
         """A transaction in each generation, newest first, and where they reach. For ``HotView``."""
@@ -138,7 +139,8 @@ class HotReader:
             opened = open_manifest(self._folder, self._table, known)
             if opened.manifest == before.manifest:
                 return False
-            self._opened = opened
+            goes_on = any(generation.name in known for generation in opened.generations)
+            self._opened = replace(opened, tier=before.tier if goes_on else before.tier + 1)
             return True
 
 
@@ -170,6 +172,11 @@ class HotView:
     def end(self) -> Seam:
         """The next offset that is not held, by partition. The same object as long as it is the same."""
         return self._extent.end
+
+    @property
+    def tier(self) -> int:
+        """Another number once nothing is left of the generations of before, as when it was begun anew."""
+        return self._extent.opened.tier
 
     @property
     def source(self) -> str:

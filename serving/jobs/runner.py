@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -22,7 +23,7 @@ from serving.jobs.job import Job, JobFile, Manifest, State
 from serving.jobs.store import JobStore
 from serving.refreshing import Refreshes
 from serving.storage import STORAGE_ERRORS, storage_failed
-from thermocline.errors import NotReady, StateDirUnusable, ThermoclineError
+from thermocline.errors import NotReady, StateDirUnusable, StorageFailed, ThermoclineError
 from thermocline.process.clock import SystemClock
 from thermocline.process.logs import fields
 
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 POLL_SECONDS: Final = 0.2
 # As a worker's: what this process leases follows the newest snapshot, also while a job runs.
 REFRESH_SECONDS: Final = 0.5
+# After a job could not read the table: once, as the store may be back by then.
+AGAIN_SECONDS: Final = 60.0
 # The lowest: lookups have the cores to themselves whenever they want them. No lookup waits for a lock of it.
 NICE: Final = 19
 LOCK: Final = "runner.lock"
@@ -114,6 +117,7 @@ class JobRunner:
         self._clock = clock
         self._retention_ms = retention_ms
         self._stop = stop
+        self._again_at: dict[tuple[str, str], float] = {}  # of jobs that could not read the table once
 
     def step(self) -> bool:
         """Clears away, and runs one job; whether there was one that could be run.
@@ -123,7 +127,15 @@ class JobRunner:
         for store in self._stores.values():
             store.recover()
         self._clear_away()
-        return any(self._is_run(store, job) for store, job in self._waiting())
+        unready: set[str] = set()
+        for store, job in self._waiting():
+            again_at = self._again_at.get((job.table, job.id), -math.inf)
+            if job.table in unready or again_at > self._clock.monotonic():
+                continue
+            if self._is_run(store, job):
+                return True
+            unready.add(job.table)
+        return False
 
     def _clear_away(self) -> None:
         """What is not wanted any more, but for a job that is being run: that ends by itself."""
@@ -153,19 +165,17 @@ class JobRunner:
         except ThermoclineError as error:
             store.end(job, State.FAILED, f"[{error.code}] {error.what}")
             return True
-        job = store.save(
-            msgspec.structs.replace(
-                job,
-                state=State.RUNNING,
-                read_point=extract.read_point.to_dict(),
-                buckets=table.definition.buckets,
-                location=store.new_location(job),
+        with closing(extract):
+            job = store.save(
+                msgspec.structs.replace(
+                    job,
+                    state=State.RUNNING,
+                    read_point=extract.read_point.to_dict(),
+                    buckets=table.definition.buckets,
+                    location=store.new_location(job),
+                )
             )
-        )
-        try:
             self._end(store, job, extract)
-        finally:
-            extract.close()
         return True
 
     def _end(self, store: JobStore, job: Job, extract: Extract) -> None:
@@ -178,7 +188,13 @@ class JobRunner:
             # An orderly stop is no fault of the job: the next server makes it, at a read point of its own.
             store.end(job, State.CANCELLED if store.is_cancelled(job) else State.QUEUED)
         except ThermoclineError as error:
-            store.end(job, State.FAILED, f"[{error.code}] {error.what}")
+            place = job.table, job.id
+            if isinstance(error, StorageFailed) and place not in self._again_at:
+                # What the catalog granted of the store may have ended; it is granted anew meanwhile.
+                self._again_at[place] = self._clock.monotonic() + AGAIN_SECONDS
+                store.end(job, State.QUEUED)
+            else:
+                store.end(job, State.FAILED, f"[{error.code}] {error.what}")
         except STORAGE_ERRORS as error:
             failed = storage_failed(job.table, error)
             extra = fields(table=job.table, job=job.id, location=job.location, detail=str(error))

@@ -165,16 +165,22 @@ class JobStore:
             )
 
     def expire(self, before_ms: int) -> None:
-        """Deletes jobs that were over before then, and what creators that died left."""
+        """Deletes jobs that were over before then, and what processes that died left half made or deleted."""
         for job in self._jobs():
             if job.state.is_over and job.changed_ms < before_ms:
                 if self._are_deleted(job):
-                    shutil.rmtree(self._folder(job.id))
+                    self._remove(self._folder(job.id))
                 else:
                     self.save(job)  # it is tried again once as much time has passed
         for folder in self._root.glob(f"{_NEW}*"):
             if folder.stat().st_mtime * 1000 < before_ms:
                 shutil.rmtree(folder)
+
+    def _remove(self, folder: Path) -> None:
+        """Deletes a folder, of which no part is ever left where a job's folder is."""
+        removed = self._root / f"{_NEW}{uuid4().hex}"
+        folder.rename(removed)
+        shutil.rmtree(removed)
 
     def _are_deleted(self, job: Job) -> bool:
         """Deletes the job's files; False if the object store fails, which must not hold up other jobs."""

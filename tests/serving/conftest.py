@@ -203,7 +203,7 @@ class World:
         """As much of a PyIceberg table as publishing looks at."""
         return SimpleNamespace(
             io=self.io,
-            location=lambda: str(self.folder),
+            location=lambda: self.data.removesuffix("/data"),
             properties=self.properties,
             metadata=SimpleNamespace(table_uuid=self.table_uuid),
             snapshot_by_id=lambda number: SimpleNamespace(sequence_number=number),

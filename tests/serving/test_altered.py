@@ -212,6 +212,24 @@ def test_records_of_a_log_before_a_new_start_was_accepted_are_not_laid_over(
     assert counts() == [3] * 2 + [1] * 6
 
 
+def test_a_worker_that_was_idle_waits_until_a_tier_begun_anew_has_been_filled(
+    served: tuple[Any, ServedTable],
+) -> None:
+    """Goal: what other workers answered from the tier before, this one does not take back."""
+    world, table = served
+    assert looked_up(table) == {}
+    world.produce({"user": "u0", "slot": 1}, {"count": 1, "price": "1.00"})
+    world.tail()  # and other workers answer it
+    (world.folder / "tailer.json").write_bytes(b'{"caught_up_to_start_ends": false}')
+    world.restart_tailer(world.seam, may_continue=False)
+    table.refresh()
+    with pytest.raises(NotReady, match="up to its end"):
+        looked_up(table)
+    world.tail()
+    (world.folder / "tailer.json").write_bytes(b'{"caught_up_to_start_ends": true}')
+    assert looked_up(table).keys() == {("u0", 1)}
+
+
 def test_files_of_a_narrower_type_are_extracted_beside_wider_ones(
     served: tuple[Any, ServedTable], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import hashlib
 import shutil
 import threading
@@ -19,10 +20,13 @@ from embedded.s3 import LocalS3
 from serving.app import create_app
 from serving.extract import Extract
 from serving.hot.disk import try_lock
+from serving.hot.leases import LEASES
 from serving.jobs.job import Job, JobFile, JobRequest, State
-from serving.jobs.runner import JobRunner, stores
+from serving.jobs.runner import AGAIN_SECONDS, JobRunner, stores
 from serving.jobs.store import JobStore
+from serving.layout import HOT
 from serving.tables import ServedTable, Tables
+from thermocline.errors import StorageFailed
 from thermocline.settings import ServingSettings
 
 JOBS = "/v1/tables/profiles/extracts"
@@ -307,6 +311,26 @@ def test_the_files_of_a_job_that_is_not_complete_are_not_given(served: SimpleNam
     assert (answer.status_code, answer.json()["code"]) == (404, "extract-job-not-found")
 
 
+def test_a_job_whose_record_can_not_be_saved_holds_nothing_of_the_table(
+    served: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: it is tried again every moment, while the disk is full: no lease may be left each time."""
+    served.client.post(JOBS, json={"id": "one"})
+    leases = served.world.folder / HOT / LEASES
+    before = sorted(leases.iterdir())
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(JobStore, "save", full)
+        with pytest.raises(OSError, match="No space"):
+            served.new_runner().step()
+    assert sorted(leases.iterdir()) == before
+    served.new_runner().step()
+    assert served.client.get(f"{JOBS}/one").json()["state"] == "complete"
+
+
 @IN_BOTH_PLACES
 def test_jobs_go_when_their_retention_is_over(served: SimpleNamespace) -> None:
     served.client.post(JOBS, json={"id": "one"})
@@ -320,6 +344,32 @@ def test_jobs_go_when_their_retention_is_over(served: SimpleNamespace) -> None:
     assert served.client.get(f"{JOBS}/one").json()["code"] == "extract-job-not-found"
     assert not (served.world.folder / "jobs" / "profiles" / "one").exists()
     assert not served.store or not served.store.names()
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_job_that_can_not_read_the_table_is_made_again_once(
+    served: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, failures: int
+) -> None:
+    """What a catalog granted of the store may have ended, which only a failure shows."""
+    by_bucket = Extract.by_bucket
+
+    def failing(extract: Extract) -> Iterator[Any]:
+        nonlocal failures
+        failures -= 1
+        if failures >= 0:
+            raise StorageFailed(table="profiles", detail="the token has expired")
+        return by_bucket(extract)
+
+    monkeypatch.setattr(Extract, "by_bucket", failing)
+    ends_well = failures == 1
+    served.client.post(JOBS, json={"id": "one"})
+    runner = served.new_runner()
+    assert runner.step()
+    assert served.client.get(f"{JOBS}/one").json()["state"] == "queued"
+    assert not runner.step()
+    served.world.clock.advance(AGAIN_SECONDS)
+    assert runner.step()
+    assert served.client.get(f"{JOBS}/one").json()["state"] == ("complete" if ends_well else "failed")
 
 
 @pytest.mark.parametrize("served", [IN_A_STORE], indirect=True)

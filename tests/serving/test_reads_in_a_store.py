@@ -19,6 +19,7 @@ from pyarrow.fs import AwsStandardS3RetryStrategy
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from embedded.s3 import LocalS3
+from serving import lookup
 from serving.cold import folder
 from serving.cold.folder import latest
 from serving.cold.reader import ColdReader, Entity
@@ -33,6 +34,7 @@ from tests.tier import quick_or_full
 from thermocline.errors import StorageFailed
 from thermocline.iceberg.catalog_properties import pyiceberg_properties
 from thermocline.iceberg.files import open_input, read_file
+from thermocline.iceberg.shared_io import SharedFileIO
 from thermocline.iceberg.store_retries import READS_MAX, read_whole
 from thermocline.rules.decode import json_row
 from thermocline.settings import CatalogSettings, PassThrough
@@ -73,7 +75,7 @@ def world(new_world: Callable[..., Any], s3: LocalS3, proxy: HttpProxy) -> Any:
 def io_of(s3: LocalS3, proxy: HttpProxy, **more: str) -> PyArrowFileIO:
     """As the product makes it."""
     settings = CatalogSettings(type="rest", uri="http://none", properties=PassThrough(s3.properties | more))
-    return PyArrowFileIO({**pyiceberg_properties(settings), "s3.endpoint": proxy.url})
+    return SharedFileIO({**pyiceberg_properties(settings), "s3.endpoint": proxy.url})
 
 
 def write(world: Any, user: str, keys: Any) -> None:
@@ -257,11 +259,43 @@ def test_what_an_extract_fetched_whose_process_died_is_removed_by_the_next_one(
     world, table = served(replace(PROFILES, buckets=1), io=io_of(s3, proxy), data=s3.location(uuid4().hex))
     ended = subprocess.Popen(["true"])
     ended.wait()
-    left, others = (world.folder / "spill" / f"fetched-{pid}-x" for pid in (ended.pid, os.getpid()))
+    left, others = (world.folder / "spill" / f"extract-{pid}-x" for pid in (ended.pid, os.getpid()))
     left.mkdir(parents=True)
     others.mkdir()
     extracted(table)
     assert [*world.folder.glob("spill/*")] == [others]
+
+
+def test_what_a_catalog_grants_of_the_store_is_taken_anew_once_it_has_ended(
+    served: Callable[..., Any],
+    s3: LocalS3,
+    proxy: HttpProxy,
+    seed: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: where a catalog vends credentials, a server goes on when these end: at a read, and a commit."""
+    monkeypatch.setattr(lookup, "RENEW_SECONDS", 0.0)
+    chance = random.Random(seed)
+    world, table = served(replace(PROFILES, buckets=2), io=io_of(s3, proxy), data=s3.location(uuid4().hex))
+    for step, meets_end in enumerate((extracted, ServedTable.refresh)):
+        write_random(world, chance, step)
+        world.commit()
+        world.publish()
+        if step == 0:
+            table.refresh()
+        table.reader.cold.reader.io = Expired()
+        with pytest.raises((StorageFailed, PermissionError)):
+            meets_end(table)
+        table.refresh()
+        check_reads(world, table)
+        assert not table.reader.is_behind()
+
+
+class Expired(PyArrowFileIO):
+    """What a catalog granted for a while only."""
+
+    def new_input(self, location: str) -> Any:
+        raise PermissionError(f"{location}: the token has expired")
 
 
 @pytest.mark.full

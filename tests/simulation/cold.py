@@ -84,6 +84,7 @@ class FakeColdRows:
 
     def __init__(self, io: FakeIO) -> None:
         self.io: Any = io
+        self.has_failed = False
         self._opened: dict[str, Any] = {}
 
     def rows(self, index: ColdIndex, entity: Entity) -> dict[bytes, Row]:

@@ -246,9 +246,9 @@ class NotReady(RequestError):
 class LookupsBusy(RequestError):
     """Too many lookups are waiting for rows that are in files.
 
-    Each API process lets a limited number of entities wait for files; those whose rows are in memory are
-    still answered. A longer queue would only delay every answer, including those that nobody waits for any
-    more.
+    Each API process lets a limited number of entities wait for files of the same disk or bucket; those whose
+    rows are in memory are still answered. A longer queue would only delay every answer, including those that
+    nobody waits for any more.
 
     Nothing was read. Ask again in a moment. If it keeps happening, raise serving.workers or add servers.
     """
