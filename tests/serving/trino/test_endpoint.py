@@ -45,6 +45,7 @@ def asked(served: Callable[..., Any]) -> Iterator[tuple[Any, TrinoTable, Queries
     trino = TrinoTable(table, world.folder, SystemClock(), 5.0)
     trino.refresh()
     queries = Queries(an_endpoint(trino), hot_table(world.definition), world.newest)
+    SystemClock().sleep(0.002)  # a query of the same millisecond would be taken for one of before
     yield world, trino, queries
     trino.close()
 
