@@ -33,7 +33,7 @@ _logger = logging.getLogger(__name__)
 
 # Enough for a catalog and one table's metadata.
 _HEAP = "-Xmx512m"
-# A terminal's Ctrl-C and systemd's SIGTERM go to children, too: it would end in the middle of a commit.
+# A terminal's Ctrl-C and systemd's SIGTERM go to children, too: the JVM would end in the middle of a commit.
 _WITHOUT_SIGNALS = ("/bin/sh", "-c", 'trap "" INT TERM; exec "$@"', "sh")
 # A JVM without work ends in a fraction of a second.
 _END_SECONDS_MAX = 10.0
