@@ -17,6 +17,7 @@ from thermocline.errors import RangeIncomplete, ThermoclineError
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.files import DataFile, delete_files
 from thermocline.kafka.log import OffsetRange
+from thermocline.process.memory import return_freed_memory
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -67,6 +68,7 @@ def reader(task: ReadTask, ranges: Sequence[Sequence[OffsetRange]]) -> Reader:
         for batch in ids:
             for index in batch.column("id").to_pylist():
                 yield from run_read_task(task, ranges[index])
+                return_freed_memory()
 
     return read
 
@@ -98,6 +100,7 @@ def writer(task: ReadTask, data_location: str, files: Callable[[], Mapping[int, 
             if said is None:
                 raise
             return _result(REPORT_BUCKET, msgspec.msgpack.encode([ReadReport([], said)]))
+        return_freed_memory()
         return _result(bucket, msgspec.msgpack.encode(done))
 
     return write

@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from thermocline.errors import EngineFailed
+from thermocline.process.memory import return_freed_memory
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
@@ -79,3 +80,4 @@ def _serve(connection: Connection) -> None:
                 connection.send((pickle.loads(task)(), None))  # noqa: S301  made by our parent a moment ago
             except Exception as error:  # noqa: BLE001  whatever it is, it is raised by the future
                 connection.send((None, error))
+            return_freed_memory()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -211,7 +211,7 @@ async def extract(
     floor = table.reader.end()
     refused = table.reader.refused_up_to(included)
     return ExtractResponse(
-        table.name, lambda: table.extract(wanted, floor), format_name, coding, worker, refused
+        table.name, partial(table.extract, wanted, floor), format_name, coding, worker, refused
     )
 
 

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from serving import measures
 from serving.encode import FORMATS, Chunk, encoded
+from serving.feed import Abandoned
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -41,12 +42,13 @@ class ExtractResponse(Response):
     def __init__(
         self,
         table: str,
-        open_extract: Callable[[], Extract],
+        open_extract: Callable[[Callable[[], bool]], Extract],
         format_name: str,
         coding: str | None,
         worker: Worker,
         refused: Sequence[Refused],
     ) -> None:
+        """``open_extract`` is told how to ask whether the caller has left; it may then raise `Abandoned`."""
         super().__init__(media_type=FORMATS[format_name].media_type)
         del self.headers["content-length"]
         if coding is not None:
@@ -73,7 +75,10 @@ class ExtractResponse(Response):
 
     async def _stream(self, gone: asyncio.Task[None], send: Send) -> None:
         loop = asyncio.get_running_loop()
-        extract = await loop.run_in_executor(self._threads, self._open_extract)
+        try:
+            extract = await loop.run_in_executor(self._threads, self._open_extract, gone.done)
+        except Abandoned:
+            return
         chunks = encoded(extract, self._format_name, self._coding)
         take = partial(loop.run_in_executor, self._threads, next, chunks, None)
         upcoming = take()

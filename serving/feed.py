@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from serving.hot.tier import DISK_FREE_BYTES_MIN
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from serving.hot.tier import HotTier
     from thermocline.rules.definition import LiveTable
     from thermocline.schemas.registry import SchemaRegistry
+
+
+class Abandoned(Exception):
+    """Nobody waits any more for what is read."""
 
 
 class Feed:
@@ -49,6 +53,7 @@ def fill_until(
     ends: Seam,
     hot_bytes_max: int,
     registry: SchemaRegistry | None = None,
+    is_abandoned: Callable[[], bool] = lambda: False,
 ) -> frozenset[tuple[str, int]]:
     """Reads [start, ends) into a private tier and seals it; ``ends`` were asked of the log just now.
 
@@ -56,6 +61,7 @@ def fill_until(
     by the seal. Gives the partitions with gaps: not each of their offsets came as a record.
 
     Raises:
+        Abandoned: ``is_abandoned``, asked again and again, said so.
         HotBytesExceeded: it is more than may be held.
         NotReady: the disk is nearly full.
         OffsetsGone: the log no longer reaches back to the start.
@@ -68,6 +74,8 @@ def fill_until(
     ranges = [OffsetRange(topic, p, start.get((topic, p)), end) for topic, p, end in ends.items()]
     missing = {(part.topic, part.partition): part.end - part.first for part in ranges}
     for chunk in read_ranges(client_config, ranges, definition.name, clock):
+        if is_abandoned():
+            raise Abandoned
         missing[chunk.topic, chunk.partition] -= len(chunk.offsets)
         feed.take([chunk], Seam({(chunk.topic, chunk.partition): chunk.offsets[-1] + 1}), {})
         if tier.hot_bytes >= hot_bytes_max:

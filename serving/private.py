@@ -128,18 +128,20 @@ def extract(
         return private.extract(wanted, format_name, sink, progress, coding)
 
 
-def changes(settings: Settings, table: str, wanted: Wanted) -> Extract:
+def changes(settings: Settings, table: str, wanted: Wanted, is_abandoned: Callable[[], bool]) -> Extract:
     """What changed since the wanted read point, as of now. To be closed, with all that it is read from.
 
     A server's: what it reads of the log is below its state folder, which has room for as much.
 
     Raises:
+        Abandoned: ``is_abandoned`` said so while the log was read.
         ChangesUnknown: that can't be told (any more).
         ThermoclineError: what is wanted is wrong, a source is away, or the log does not fit the table.
     """
     with ExitStack() as on_error:
         within = settings.serving.state_dir / table / SPILL
-        private = on_error.enter_context(opened(settings, table, since=wanted.since, within=within))
+        reading = opened(settings, table, None, wanted.since, within, is_abandoned)
+        private = on_error.enter_context(reading)
         on_close = ExitStack()
         extract = private.stream(wanted, private.folder / SPILL, on_close.close)
         on_close.push(on_error.pop_all())
@@ -211,19 +213,20 @@ def opened(
     at: ReadPoint | None = None,
     since: ReadPoint | None = None,
     within: Path | None = None,
+    is_abandoned: Callable[[], bool] = lambda: False,
 ) -> Iterator[Private]:
     """The table as of now, or as of ``at``, for as long as the block runs.
 
     Its hot side begins at the snapshot's seam; as of now, it may begin at that of an earlier read point. It
     is in a temporary folder of its own: of the system's, or ``within`` one.
 
-    Raises what ``extract`` raises.
+    Raises what ``extract`` raises, and `Abandoned`.
     """
     with ExitStack() as until_the_end:
         with storage_named(name):
             place = _placed(settings, name, at, until_the_end, since)
             ends = place.log_ends if at is None else at.end
-            private = _filled(settings, place, ends, until_the_end, within)
+            private = _filled(settings, place, ends, until_the_end, within, is_abandoned)
         yield private
 
 
@@ -296,7 +299,12 @@ def _placed(
 
 
 def _filled(
-    settings: Settings, place: _Place, ends: Seam, until_the_end: ExitStack, within: Path | None = None
+    settings: Settings,
+    place: _Place,
+    ends: Seam,
+    until_the_end: ExitStack,
+    within: Path | None = None,
+    is_abandoned: Callable[[], bool] = lambda: False,
 ) -> Private:
     clock = SystemClock()
     table, definition, state = place.table, place.definition, place.state
@@ -309,7 +317,7 @@ def _filled(
     until_the_end.callback(tier.close)
     pin = hold(folder / HOT, name, state.snapshot_id, state.seam, clock)
     until_the_end.callback(pin.release)
-    _fill(tier, definition, state, place.at, place.log, settings, start, ends)
+    _fill(tier, place, settings, start, ends, is_abandoned)
     if since is not None:
         since.check(definition, place.log)  # safety: since-after-reading
     hot = until_the_end.enter_context(pin.open(SEAL_WAIT_SECONDS))
@@ -340,15 +348,14 @@ def _of_places(offsets: Seam, places: Seam) -> Seam:
 
 def _fill(
     tier: HotTier,
-    definition: LiveTable,
-    state: SnapshotState,
-    at: ReadPoint | None,
-    log: Log,
+    place: _Place,
     settings: Settings,
     start: Seam,
     ends: Seam,
+    is_abandoned: Callable[[], bool],
 ) -> None:
     """Reads [start, ends); as of now, on to newer ends while compaction may have dropped what was there."""
+    definition, state, at, log = place.definition, place.state, place.at, place.log
     for _ in range(READS_MAX):
         gaps = fill_until(
             tier,
@@ -358,6 +365,7 @@ def _fill(
             ends,
             settings.serving.hot_bytes_max,
             settings.registry.client(),
+            is_abandoned,
         )
         # Still so: it is the table's log, and no tombstone is missing; nor what a later record replaced.
         log_ends = _checked_ends(definition, state, at, log)  # safety: private-after-reading

@@ -22,6 +22,7 @@ from serving.answer import age_or_none
 from serving.cold.folder import ColdFolder
 from serving.cold.row_store import RowStore
 from serving.extract import Extract
+from serving.feed import Abandoned
 from serving.file_version import file_version
 from serving.hot.leases import ReaderLease
 from serving.hot.pinned import hold
@@ -56,7 +57,8 @@ SEAL_WAIT_SECONDS: Final = 5.0
 COUNTED_MS: Final = 600_000
 """So long a worker counts lookups and extracts before it leaves the counts beside the table."""
 
-OpenChanges = Callable[["Wanted"], Extract]
+IsAbandoned = Callable[[], bool]
+OpenChanges = Callable[["Wanted", IsAbandoned], Extract]
 LeaveCounts = Callable[[str, ReadCounts, int], None]
 """Takes the table's location, the counts, and until when they were made, in milliseconds since 1970."""
 
@@ -154,13 +156,14 @@ class ServedTable:
         with suppress(NotReady):
             self._count(self._reader.cold.index.location)
 
-    def extract(self, wanted: Wanted, floor: Seam) -> Extract:
+    def extract(self, wanted: Wanted, floor: Seam, is_abandoned: IsAbandoned = lambda: False) -> Extract:
         """Begins an extract of the newest snapshot and all that is hot now; waits for a seal.
 
         ``floor`` is what ``reader.end()`` said, which refuses as a lookup does: an extract reaches at least
         as far as a lookup of that moment.
 
         Raises:
+            Abandoned: ``is_abandoned`` said so before it began.
             BadParameter: as `Selection.of`.
             ChangesUnknown: what changed since the wanted read point can't be told (any more).
             NotReady: there is no snapshot yet, or no seal came in time, or the hot tier is being read again
@@ -168,8 +171,10 @@ class ServedTable:
             StorageFailed: a disk fails or is full.
         """
         if wanted.since is not None:
-            return self._changes(wanted, floor)
+            return self._changes(wanted, floor, is_abandoned)
         for attempt in range(PIN_ATTEMPTS):
+            if is_abandoned():
+                raise Abandoned
             try:
                 with storage_named(self.name):
                     return self._extract(wanted, floor)
@@ -271,12 +276,12 @@ class ServedTable:
             on_error.pop_all()
         return extract
 
-    def _changes(self, wanted: Wanted, floor: Seam) -> Extract:
+    def _changes(self, wanted: Wanted, floor: Seam, is_abandoned: IsAbandoned) -> Extract:
         """Read from table and log, since the hot tier doesn't reach back to an earlier seam."""
         assert self._open_changes is not None
         self.check_exists()
         self._reader.counts.extracts += 1
-        extract = self._open_changes(wanted)
+        extract = self._open_changes(wanted, is_abandoned)
         if not extract.read_point.end.at_least(floor):
             extract.close()
             raise NotReady(table=self.name, detail="the log ends before earlier answers did")

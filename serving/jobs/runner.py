@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
@@ -18,6 +19,7 @@ import msgspec
 import pyarrow as pa
 
 from serving.encode import encoded
+from serving.feed import Abandoned
 from serving.hot.disk import try_lock
 from serving.jobs.job import Job, JobFile, Manifest, State
 from serving.jobs.store import JobStore
@@ -47,10 +49,6 @@ NICE: Final = 19
 LOCK: Final = "runner.lock"
 
 log = logging.getLogger(__name__)
-
-
-class _Interrupted(Exception):
-    """The job is not wanted any more, or the server is told to stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +157,13 @@ class JobRunner:
         """Runs a job; False where its table can't be read yet, so that it waits on."""
         try:
             table = self._tables[job.table]
-            extract = table.extract(job.request.wanted, table.reader.end())
+            is_abandoned = partial(self._is_abandoned, store, job)
+            extract = table.extract(job.request.wanted, table.reader.end(), is_abandoned)
         except NotReady:
             return False
+        except Abandoned:
+            self._end_abandoned(store, job)
+            return True
         except ThermoclineError as error:
             store.end(job, State.FAILED, f"[{error.code}] {error.what}")
             return True
@@ -184,9 +186,8 @@ class JobRunner:
         try:
             job = self._written(store, job, extract)
             job = store.publish(job, _manifest(job, extract))
-        except _Interrupted:
-            # An orderly stop is no fault of the job: the next server makes it, at a read point of its own.
-            store.end(job, State.CANCELLED if store.is_cancelled(job) else State.QUEUED)
+        except Abandoned:
+            self._end_abandoned(store, job)
         except ThermoclineError as error:
             place = job.table, job.id
             if isinstance(error, StorageFailed) and place not in self._again_at:
@@ -219,8 +220,16 @@ class JobRunner:
         return msgspec.structs.replace(job, buckets_done=job.buckets)
 
     def _check_wanted(self, store: JobStore, job: Job) -> None:
-        if self._stop.is_set() or store.is_cancelled(job):
-            raise _Interrupted
+        if self._is_abandoned(store, job):
+            raise Abandoned
+
+    def _is_abandoned(self, store: JobStore, job: Job) -> bool:
+        """Whether it is not wanted any more, or the server is told to stop."""
+        return self._stop.is_set() or store.is_cancelled(job)
+
+    def _end_abandoned(self, store: JobStore, job: Job) -> None:
+        # An orderly stop is no fault of the job: the next server makes it, at a read point of its own.
+        store.end(job, State.CANCELLED if store.is_cancelled(job) else State.QUEUED)
 
     def _file(
         self, store: JobStore, job: Job, bucket: int, extract: Extract, batches: Iterator[pa.RecordBatch]

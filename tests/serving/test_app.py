@@ -24,6 +24,7 @@ from serving.app import create_app
 from serving.client import Client
 from serving.encode import FORMATS
 from serving.extract import Extract
+from serving.feed import Abandoned
 from serving.lookup import TableReader
 from serving.requests import BODY_BYTES_MAX
 from serving.selection import Wanted
@@ -553,6 +554,41 @@ def test_an_extract_ends_when_its_caller_leaves_before_any_row_is_found(
     _streamed(served, receive, send)
     assert served.world.definition.buckets > len(read) == 1
     assert _leases(served) == before
+
+
+def test_an_extract_ends_when_its_caller_leaves_while_the_log_is_read(
+    served: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What changed since a read point is read from the log, which takes as long as it likes."""
+    reading, ended = threading.Event(), threading.Event()
+
+    def read_the_log(_: Any, wanted: Any, floor: Any, is_abandoned: Callable[[], bool]) -> Extract:
+        reading.set()
+        deadline = time.monotonic() + 30
+        while not is_abandoned() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        ended.set()
+        raise Abandoned
+
+    messages = [{"type": "http.request", "body": b"", "more_body": False}]
+
+    async def receive() -> Any:
+        if messages:
+            return messages.pop()
+        await asyncio.to_thread(reading.wait, 30)
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        raise AssertionError(message)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ServedTable, "extract", read_the_log)
+        for _ in range(ServingSettings().extracts_max + 1):
+            messages = [{"type": "http.request", "body": b"", "more_body": False}]
+            ended.clear()
+            _streamed(served, receive, send)
+            assert ended.is_set()
+    assert served.client.post("/v1/tables/profiles/extract").status_code == 200
 
 
 def test_lookups_beyond_the_bound_are_refused_while_others_wait(

@@ -14,7 +14,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from serving import private
-from serving.feed import fill_until
+from serving.feed import Abandoned, fill_until
+from serving.layout import SPILL
 from serving.selection import Wanted
 from tests.manual_clock import ManualClock
 from tests.partition_spec import partition_spec_of
@@ -447,12 +448,29 @@ def test_changes_are_those_of_all_records_from_the_seam_of_the_read_point_on(
     _, second = _extracted(private_world)
     assert _changed(private_world, second) == hot  # given again, since they are not committed yet
     world.produce(_profile("u9"), None)
-    extract = private.changes(private_world.settings, "profiles", Wanted(since=second))
+    extract = private.changes(private_world.settings, "profiles", Wanted(since=second), lambda: False)
     folder = extract._spill_folder.parent
     assert sum(batch.num_rows for batch in extract.batches()) == 3
     assert folder.exists()
     extract.close()
     assert not folder.exists()
+
+
+def test_changes_that_nobody_waits_for_any_more_are_not_read_on(private_world: SimpleNamespace) -> None:
+    _, point = _extracted(private_world)
+    private_world.world.produce(_profile("u0"), _value("hot"))
+    private_world.world.produce(_profile("u1"), _value("hot"), partition=1)
+    asked: list[bool] = []
+
+    def is_abandoned() -> bool:
+        asked.append(True)
+        return len(asked) == 2
+
+    before = {path.name for path in private_world.settings.serving.state_dir.rglob("*")}
+    with pytest.raises(Abandoned):
+        private.changes(private_world.settings, "profiles", Wanted(since=point), is_abandoned)
+    after = {path.name for path in private_world.settings.serving.state_dir.rglob("*")}
+    assert after - before <= {"profiles", SPILL}
 
 
 def _with_more(**summary: str) -> Callable[[SimpleNamespace, ReadPoint], ReadPoint]:
