@@ -208,6 +208,7 @@ def test_with_partial_updates_a_row_that_got_another_key_is_bad_without_all_of_i
         {"sizes": list(UNAVAILABLE.encode())},
         {"owners": ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]},
         {"labels": {UNAVAILABLE: UNAVAILABLE}},
+        {"name": json.dumps({UNAVAILABLE: UNAVAILABLE}, separators=(",", ":"))},
         {"notes": [UNAVAILABLE]},
         {"notes": {UNAVAILABLE: UNAVAILABLE}},
         {"notes": list(UNAVAILABLE.encode())},

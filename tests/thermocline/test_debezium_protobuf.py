@@ -128,10 +128,10 @@ def test_each_operation_gives_the_row_after_it_or_its_end() -> None:
     ("value", "stage", "why"),
     [
         (event("t"), Stage.DECODE, "TRUNCATE"),
-        (event("m"), Stage.DECODE, "op is none of"),
+        (event("m"), Stage.DECODE, "op is not one of"),
         (event("c"), Stage.DECODE, "without the row"),
-        (body(2), Stage.DECODE, "op is none of"),
-        (body(3, ts_ms=1), Stage.DECODE, "op is none of"),
+        (body(2), Stage.DECODE, "op is not one of"),
+        (body(3, ts_ms=1), Stage.DECODE, "op is not one of"),
         (b"", Stage.DECODE, "is empty"),
         (event("c", row())[:-1], Stage.DECODE, "not Protobuf by its schema"),
         (framed(9, b"\x00"), Stage.DECODE, "no schema has the id 9"),

@@ -62,6 +62,8 @@ VALUE = {
         optional("active", "boolean"),
         optional("tags", {"type": "array", "items": ["null", "string"]}),
         optional("extra", meant("string", "io.debezium.data.Json")),
+        optional("days", {"type": "array", "items": ["null", meant("int", "io.debezium.time.Date")]}),
+        optional("notes", {"type": "array", "items": ["null", meant("string", "io.debezium.data.Json")]}),
     ],
     "connect.name": "shop.public.customers.Value",
 }
@@ -222,10 +224,10 @@ def test_what_is_not_exactly_the_columns_type_is_bad(column: str, type_: Any, va
     ("value", "stage", "why"),
     [
         (event("t"), Stage.DECODE, "TRUNCATE"),
-        (event("m"), Stage.DECODE, "op is none of"),
+        (event("m"), Stage.DECODE, "op is not one of"),
         (event("c"), Stage.DECODE, "without the row"),
-        (body(3, {"ts_ms": 1}), Stage.DECODE, "op is none of"),
-        (body(4, {"status": "BEGIN", "id": "571"}), Stage.DECODE, "op is none of"),
+        (body(3, {"ts_ms": 1}), Stage.DECODE, "op is not one of"),
+        (body(4, {"status": "BEGIN", "id": "571"}), Stage.DECODE, "op is not one of"),
         (body(5, {"op": 1}), Stage.DECODE, "_op"),
         (event("c", row())[:-3], Stage.DECODE, "ends before"),
         (event("c", row()) + b"\x00", Stage.DECODE, "follow its end"),
@@ -241,6 +243,18 @@ def test_what_is_no_change_of_one_row_is_bad(value: bytes, stage: Stage, why: st
     assert [(bad.index, bad.stage) for bad in decoded.bad] == [(1, stage)]
     assert why in decoded.bad[0].reason
     assert decoded.good == [0, 2]
+
+
+def test_arrays_of_dates_and_of_json_that_the_event_leaves_out_are_not_taken_for_values() -> None:
+    columns = {"id": "int", "days": "list<date>", "notes": "list<json>"}
+    decoded = decode(
+        event("u", row(days=[0, 95], notes=["{}"])),
+        event("u", row(days=list(UNAVAILABLE.encode()))),
+        event("u", row(notes=[UNAVAILABLE])),
+        columns=columns,
+    )
+    assert decoded.columns["days"] == [[date(1970, 1, 1), date(1970, 4, 6)]]
+    assert [(bad.index, bad.stage) for bad in decoded.bad] == [(1, Stage.CONTRACT), (2, Stage.CONTRACT)]
 
 
 def test_an_array_that_the_event_leaves_out_is_not_taken_for_its_items() -> None:

@@ -15,6 +15,7 @@ from thermocline.rules.decode import Stage, decoder_for
 from thermocline.rules.definition import LiveTable
 
 FUZZED, FUZZED_FULL = 5_000, 200_000
+DEEP = json.loads("[" * 600 + "]" * 600)
 KEY = b'{"database":"shop","table":"users","pk.id":7}'
 
 
@@ -57,6 +58,7 @@ def test_each_type_gives_the_row_after_it_or_its_end() -> None:
         (event("insert", [1]), Stage.DECODE),
         (b"[]", Stage.DECODE),
         (event("insert", {"name": 5}), Stage.CONTRACT),
+        (event("insert", {"name": "Ann"}, old=DEEP), Stage.DECODE),
     ],
 )
 def test_what_is_no_change_of_one_row_is_bad(value: bytes, stage: Stage) -> None:

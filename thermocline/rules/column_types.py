@@ -335,7 +335,7 @@ def _with_epoch(of: ColumnType, epoch: str) -> ColumnType:
         hint = '; within it, times as numbers are spelled "timestamptz epoch ms"' if of.fields else ""
         raise ValueError(f"an epoch belongs to {' and '.join(EPOCHS)}, not to {of}{hint}")
     if epoch not in known:
-        raise ValueError(f'the epoch "{epoch}" is none of {", ".join(known)}')
+        raise ValueError(f'the epoch "{epoch}" is not one of {", ".join(known)}')
     return ColumnType(of.kind, epoch=known[known.index(epoch)])
 
 

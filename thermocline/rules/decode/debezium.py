@@ -13,6 +13,7 @@ import base64
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import date, timedelta
 from hashlib import md5
 from itertools import compress
 from typing import Any, Final, NamedTuple
@@ -25,6 +26,7 @@ from thermocline.rules.decode.absent import with_nulls
 from thermocline.rules.decode.envelopes import Parts, Rows
 from thermocline.rules.decode.formats import PRESENCE, UNSET, Format, Refusals
 from thermocline.rules.decode.framing import VALUE_HEADER, heads_in
+from thermocline.rules.decode.json_documents import refused_as_a_whole
 from thermocline.rules.decode.json_object import REFUSALS
 from thermocline.rules.decode.payload import json_row
 from thermocline.rules.decode.record import Bad, Stage
@@ -40,6 +42,8 @@ UNAVAILABLE: Final = "__debezium_unavailable_value"
 _UNAVAILABLE_UUID: Final = str(
     UUID(bytes=md5(UNAVAILABLE.encode(), usedforsecurity=False).digest(), version=3)
 )
+# Of an hstore that is given as JSON.
+_UNAVAILABLE_MAP: Final = json.dumps({UNAVAILABLE: UNAVAILABLE}, separators=(",", ":"))
 _UNAVAILABLE_TEXTS: Final = frozenset({UNAVAILABLE, base64.b64encode(UNAVAILABLE.encode()).decode()})
 _UNAVAILABLE_BYTES: Final = (
     *(text.encode() for text in (*_UNAVAILABLE_TEXTS, _UNAVAILABLE_UUID)),
@@ -56,17 +60,23 @@ _OP: Final = "_op"  # no column has such a name
 # Of arrays and maps, too; an array of numbers has those of the text's bytes.
 _UNAVAILABLE_SHAPES: Final[list[Any]] = [
     [_UNAVAILABLE_UUID],
+    _UNAVAILABLE_MAP,
     *(
         shape
         for text in sorted(_UNAVAILABLE_TEXTS)
         for shape in (text, [text], {text: text}, list(text.encode()))
     ),
 ]
+# Once read by a schema, an array of numbers may be one of dates, and an array of JSON has it as JSON.
+_UNAVAILABLE_TYPED: Final[list[Any]] = [
+    [(date(1970, 1, 1) + timedelta(days=day)).isoformat() for day in UNAVAILABLE.encode()],
+    [json.dumps(UNAVAILABLE)],
+]
 _UNAVAILABLE_JSON: Final = frozenset(
-    json.dumps(shape, separators=(",", ":")) for shape in _UNAVAILABLE_SHAPES
+    json.dumps(shape, separators=(",", ":")) for shape in (*_UNAVAILABLE_SHAPES, *_UNAVAILABLE_TYPED)
 )
 _UNAVAILABLE_VALUES: Final[dict[Kind, frozenset[Any]]] = {
-    Kind.STRING: frozenset({UNAVAILABLE}),
+    Kind.STRING: frozenset({UNAVAILABLE, _UNAVAILABLE_MAP}),
     Kind.BINARY: frozenset({UNAVAILABLE.encode()}),
     Kind.JSON: _UNAVAILABLE_JSON,
 }
@@ -110,8 +120,9 @@ class JsonDebeziumEnvelope:
         bad: list[Bad] = []
         absent: dict[int, tuple[str, ...]] = {}
         events: list[bytes | None] = []
+        refused = dict(refused_as_a_whole([value or b"" for value in values]))
         for index, value in enumerate(values):
-            event, row, op, problem = self._opened(value) if value else _Opened()
+            event, row, op, problem = self._opened(value, refused.get(index)) if value else _Opened()
             events.append(event)
             if row is not None and (missing := self._missing(row)):
                 if self._is_partial and op == _UPDATE:  # safety: debezium-unavailable-new
@@ -125,7 +136,9 @@ class JsonDebeziumEnvelope:
             deletes.append(row is None and problem is None)
         return Parts(self._keys.open(keys), rows, deletes, bad, absent, events)
 
-    def _opened(self, value: bytes) -> _Opened:
+    def _opened(self, value: bytes, refused: str | None) -> _Opened:
+        if refused:
+            return _Opened(problem=(Stage.DECODE, f"not a change event: {refused}"))
         try:
             event = self._event(value)
             if event.op is None and bytes(event.payload) != b"null":
@@ -241,7 +254,7 @@ def _problem(op: str | None, has_row: bool) -> str:
     if op == _DELETE:
         return ""
     if op not in _UPSERTS:
-        return "not a change event: op is none of c, r, u, d, t"
+        return "not a change event: op is not one of c, r, u, d, t"
     return "" if has_row else f"a change event with op {op}, and without the row after it"
 
 

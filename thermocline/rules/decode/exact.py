@@ -39,7 +39,7 @@ def decimal_of(unscaled: bytes, scale: int) -> Decimal:
 def finite(number: float) -> float:
     """A number that every read path can give."""
     if not isfinite(number):  # safety: avro-finite
-        raise ValueError(f"{number} is none of the numbers that JSON, and so an answer, can have")
+        raise ValueError(f"{number} can't be written in JSON, so no answer could have it")
     return number
 
 

@@ -21,7 +21,7 @@ from thermocline.rules.decode.framing import HeadOf, no_heads
 from thermocline.rules.decode.json_object import REFUSALS, JsonObject
 from thermocline.rules.definition import Column
 
-__all__ = ["NESTING_MAX", "JsonDocuments"]
+__all__ = ["NESTING_MAX", "JsonDocuments", "refused_as_a_whole"]
 
 NESTING_MAX: Final = 500
 """Levels of arrays and objects. Parsers that recurse give up near 1,000, sooner when called from deep below;
@@ -50,26 +50,27 @@ class JsonDocuments:
     ) -> dict[str, list[Any]]:
         """See `Documents`."""
         documents = [b"{}" if text is None else text for text in texts]
-        as_a_whole = dict(_refused_as_a_whole(documents))
+        as_a_whole = {index: (None, why) for index, why in refused_as_a_whole(documents)}
         columns = self._object.read(documents, refused)
         refused.update(as_a_whole)
         return columns
 
 
-def _refused_as_a_whole(texts: Sequence[bytes]) -> Iterator[tuple[int, tuple[None, str]]]:
+def refused_as_a_whole(texts: Sequence[bytes]) -> Iterator[tuple[int, str]]:
+    """The documents that no reader is given, whatever they hold, and why."""
     # An ASCII byte in between neither ends nor begins a character: all together are UTF-8 where each is.
     if not _is_utf8(b"\n".join(texts)):
         for index, text in enumerate(texts):
             if not _is_utf8(text):
-                yield index, (None, "not UTF-8")
+                yield index, "not UTF-8"
     # Each level takes two bytes, so that a short document can't be deep.
     if max(map(len, texts), default=0) <= min(2 * NESTING_MAX, NAME_LENGTH_MAX):
         return
     for index, text in enumerate(texts):
         if len(text) > 2 * NESTING_MAX and _nesting(text) > NESTING_MAX:
-            yield index, (None, f"nested more than {NESTING_MAX} levels deep")
+            yield index, f"nested more than {NESTING_MAX} levels deep"
         elif len(text) > NAME_LENGTH_MAX and _name_length(text) > NAME_LENGTH_MAX:
-            yield index, (None, f"a field's name is longer than {NAME_LENGTH_MAX:,} UTF-16 code units")
+            yield index, f"a field's name is longer than {NAME_LENGTH_MAX:,} UTF-16 code units"
 
 
 def _is_utf8(text: bytes) -> bool:

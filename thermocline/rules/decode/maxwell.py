@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from thermocline.rules.decode.envelopes import Parts
+from thermocline.rules.decode.json_documents import refused_as_a_whole
 from thermocline.rules.decode.json_object import REFUSALS
 from thermocline.rules.decode.record import Bad, Stage
 from thermocline.rules.headers import HeadersOf
@@ -39,16 +40,19 @@ class MaxwellEnvelope:
         rows: list[bytes | None] = []
         deletes: list[bool] = []
         bad: list[Bad] = []
+        refused = dict(refused_as_a_whole([value or b"" for value in values]))
         for index, value in enumerate(values):
-            row, problem = self._row(value) if value else (None, "")
+            row, problem = self._row(value, refused.get(index)) if value else (None, "")
             if problem:
                 bad.append(Bad(index, Stage.DECODE, problem))
             rows.append(row)
             deletes.append(row is None and not problem)
         return Parts(keys, rows, deletes, bad)
 
-    def _row(self, value: bytes) -> tuple[bytes | None, str]:
+    def _row(self, value: bytes, refused: str | None) -> tuple[bytes | None, str]:
         """The row after the change, None where it is gone; and what is wrong."""
+        if refused:
+            return None, f"not a change event: {refused}"
         try:
             event = self._event(value)
         except REFUSALS as error:
@@ -59,6 +63,6 @@ class MaxwellEnvelope:
         if event.type not in _UPSERTS:  # safety: maxwell-type
             return (
                 None,
-                "not a change of one row: its type is none of insert, update, delete, bootstrap-insert",
+                "not a change of one row: its type is not one of insert, update, delete, bootstrap-insert",
             )
         return (None, f"a change of type {event.type}, and without its row") if row == b"null" else (row, "")

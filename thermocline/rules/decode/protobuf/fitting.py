@@ -108,7 +108,7 @@ def symbol(number: int, symbols: Mapping[int, str]) -> str:
     """The name of an enum's number."""
     found = symbols.get(number)
     if found is None:  # safety: protobuf-enum
-        raise ValueError(f"the number {number} is none of its enum's")
+        raise ValueError(f"the number {number} is not in its enum")
     return found
 
 

@@ -46,7 +46,7 @@ def check_closed_enum(message: Any, field: Any) -> None:
     """Raises `ValueError` where a field has a number that its closed enum lacks, which the library hides."""
     for unknown in UnknownFieldSet(message):
         if unknown.field_number == field.number:  # safety: protobuf-closed-enum
-            raise ValueError("a number is none of its enum's")
+            raise ValueError("a number is not in its enum")
 
 
 def _taker(field: Any, known: dict[str, Take]) -> Take:
