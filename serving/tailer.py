@@ -40,6 +40,7 @@ from thermocline.errors import (
     StorageFailed,
     ThermoclineError,
     TombstonesGone,
+    TopicForbidden,
 )
 from thermocline.failpoints import failpoint, failstep
 from thermocline.kafka.log import CONSUME_RECORDS_MAX
@@ -209,7 +210,7 @@ class Tailer:
         assert self._tier is not None
         self._check_log(newest)
         self._tail = self._source.tail(self._tier.end)
-        self._recover()
+        self._recover(self._tail)
 
     def _leave_log(self) -> None:
         if self._tail is not None:
@@ -389,7 +390,7 @@ class Tailer:
                 chunks = tail.poll(self.idle_seconds)
             silence = tail.silence()
             if silence is None:
-                self._recover()
+                self._recover(tail)
             else:
                 self._note(silence, silence.cause)
             positions, reached = tail.positions(), tail.reached_end_at()
@@ -434,10 +435,14 @@ class Tailer:
             log.error("the %s; answers are getting older", subject, extra=extra)
         self._problem = problem
 
-    def _recover(self) -> None:
+    def _recover(self, tail: Tail) -> None:
         # That the log answers says nothing of the registry; the records that it held back come again.
-        if not isinstance(self._problem, RegistryUnreachable):
-            self._recovered()
+        match self._problem:
+            case RegistryUnreachable():
+                return
+            case TopicForbidden(topic=topic) if not tail.has_read(topic):
+                return
+        self._recovered()
 
     def _recovered(self) -> None:
         problem, self._problem = self._problem, None

@@ -24,6 +24,7 @@ from thermocline.kafka.log import (
     OffsetRange,
     OpenTransaction,
     TopicConfig,
+    TopicFacts,
     read_ranges,
 )
 from thermocline.kafka.tail import Tail
@@ -222,6 +223,19 @@ def test_a_topic_says_how_long_its_tombstones_live(broker: LocalKafka, settings:
         "kept": TopicConfig(is_compacted=False, delete_retention_ms=86_400_000, is_log_append_time=True),
         "compacted": TopicConfig(is_compacted=True, delete_retention_ms=60_000, is_log_append_time=False),
     }
+
+
+def test_a_tail_hears_that_its_topic_was_deleted(broker: LocalKafka, settings: KafkaSettings) -> None:
+    """Though another one of its topics goes on answering."""
+    for topic in ("deleted", "left"):
+        broker.create_topic(topic, 1)
+    tail = Tail(settings.client_config(), Seam.of({"deleted": {0: 0}, "left": {0: 0}}))
+    wait_for(lambda: not tail.poll(0.05) and len(tail.facts()) == 2)
+    left = tail.facts()["left"]
+    broker.delete_topic("deleted")
+    wait_for(lambda: not tail.poll(0.05) and tail.facts()["deleted"] == TopicFacts("", 0))
+    assert tail.facts()["left"] == left
+    tail.close()
 
 
 def test_a_topic_that_is_not_there_yet_is_waited_for_a_little(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.manual_clock import ManualClock
-from thermocline.errors import CatalogUnreachable, KafkaUnreachable
+from thermocline.errors import CatalogUnreachable, DeadLetterRefused, KafkaUnreachable
 from thermocline.kafka import dead_letters
 from thermocline.kafka.dead_letters import DELIVERY_STALL_SECONDS, DeadLetter, _Sending, send_dead_letters
 
@@ -33,6 +33,13 @@ def test_only_the_time_in_which_something_is_outstanding_counts_as_a_stall() -> 
         sending._wait()
     sending.abandon()
     assert sending.unacknowledged == 0
+
+
+def test_a_letter_that_the_queue_never_takes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(dead_letters._PRODUCER_CONFIG, "queue.buffering.max.kbytes", 1)
+    sending = _Sending(NOWHERE, "profiles", "letters", ManualClock())
+    with pytest.raises(DeadLetterRefused, match="profiles/0@8"):
+        sending.send(DeadLetter(b"k", bytes(5_000), (), "profiles/0@8"))
 
 
 @pytest.mark.parametrize("error", [KafkaUnreachable, CatalogUnreachable])

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
 from tests.manual_clock import ManualClock
-from thermocline.kafka.log import TopicConfig, config_of
+from thermocline.errors import TopicForbidden
+from thermocline.kafka import log as log_module
+from thermocline.kafka.log import Log, OffsetRange, TopicConfig, config_of, read_ranges
 from thermocline.kafka.tail import SILENCE_SECONDS_MAX, Tail
 from thermocline.rules.seam import Seam
+from thermocline.settings import KafkaSettings
 
 
 def test_what_a_broker_leaves_out_is_taken_for_the_most_careful_reading() -> None:
@@ -34,3 +44,32 @@ def test_a_tail_of_brokers_that_never_answer_is_silent() -> None:
     assert silence is not None, "that nobody listened ends no silence"
     assert "127.0.0.1:9" in silence.what
     tail.close()
+
+
+def test_a_topic_that_the_user_may_not_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The consumer hears of it once, and then nothing more of the topic; other errors pass."""
+    config: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:9"}
+    said = [
+        SimpleNamespace(topic=lambda: "t", partition=lambda: 0, error=lambda code=code: KafkaError(code))
+        for code in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    ]
+    monkeypatch.setattr(log_module, "take", lambda *_: said)
+    with pytest.raises(TopicForbidden, match="topic t"):
+        list(read_ranges(config, [OffsetRange("t", 0, 0, 5)]))
+
+    probes = SimpleNamespace(ends=list, facts=dict)
+    reader = SimpleNamespace(take=lambda *_: said, probes=probes, close=lambda: None)
+    tail = Tail(config, Seam({("t", 0): 0}), reader=reader)
+    assert tail.poll(0) == []
+    with pytest.raises(TopicForbidden, match="topic t"):
+        tail.poll(0)
+    assert not tail.has_read("t")
+
+
+def test_a_topic_that_the_user_may_not_describe_is_named() -> None:
+    log = Log(KafkaSettings(bootstrap_servers="127.0.0.1:9"))
+    refused = Future[Any]()
+    refused.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
+    with pytest.raises(TopicForbidden, match="topic t"):
+        log._answer(refused, "t")
+    assert log._entries_of(refused, "t") is None  # a configuration is read as carefully as can be

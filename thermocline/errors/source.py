@@ -35,6 +35,26 @@ class KafkaUnreachable(SourceError):
     detail: str
 
 
+class TopicForbidden(SourceError):
+    """Kafka doesn't let its user read a topic of the table.
+
+    The user of [kafka.client] needs the rights READ and DESCRIBE on each topic of the table.
+
+    Waiting loses no records, as long as the topic keeps them: the table stays as last committed, and ingest
+    continues from its seam. Servers answer from what they hold, mark their answers as stale, and try again.
+    """
+
+    code = "topic-forbidden"
+    retryable = True
+    _what = "the user of [kafka.client] may not read the topic {topic}."
+    _state = "the table and its seam are as last committed; reading continues from there."
+    _cause = "{detail}"
+    _next = f"{SAME_COMMAND}      (once the user has READ and DESCRIBE on the topic; safe to repeat)"
+
+    topic: str
+    detail: str
+
+
 class RegistryUnreachable(SourceError):
     """The schema registry didn't return a record's schema.
 
@@ -62,8 +82,7 @@ class TopicMissing(SourceError):
 
     Its name is misspelt, this is another cluster, or the topic hasn't been created yet. Thermocline never
     creates topics on your cluster, since partitions and retention are the producers' decision (only the
-    broker of `thermocline dev` gets the configured topics). A topic that the user may not describe also
-    counts as missing.
+    broker of `thermocline dev` gets the configured topics).
 
     Nothing was written. Create the topic, or correct `topics` or `kafka.bootstrap_servers`, and repeat the
     command.
@@ -139,8 +158,8 @@ class TopicCompacted(SourceError):
     Compaction keeps the newest record of a key and drops earlier ones. With `partial_updates = true`, a
     record may leave columns as an earlier one set them; with `sequence_by`, an earlier record may be the one
     that wins. If the earlier record is dropped before it is read, nothing shows that. So such a table is
-    neither created on a compacted topic nor read from one. (A topic that the user may not describe is assumed
-    to be compacted.)
+    neither created on a compacted topic nor read from one. (A topic whose configuration the user may not
+    describe is assumed to be compacted.)
 
     Set `cleanup.policy=delete` on the topic, with a `retention.ms` that is longer than ingest is ever behind.
     What was compacted before is gone: have the producer send whole rows once, or create the table with a
@@ -168,8 +187,9 @@ class TombstonesGone(Resumable, SourceError):
     Compaction keeps the newest record of a key for ever, but a tombstone only for `delete.retention.ms`. A
     reader that is further behind than that may never see that a row was deleted, and would keep the row. So
     ingest stops if records are waiting and the table last contained the whole log longer ago than that. (A
-    topic that the user may not describe is assumed to be compacted, with Kafka's default of one day. A
-    `delete.retention.ms` below ten minutes counts as ten minutes, since a batch can take that long.)
+    topic whose configuration the user may not describe is assumed to be compacted, with Kafka's default of
+    one day. A `delete.retention.ms` below ten minutes counts as ten minutes, since a batch can take that
+    long.)
 
     The table is complete up to its seam; nothing was written. No upsert is lost. `thermocline ingest
     accept-gap`, with each topic and its time repeated as facts (the error prints the whole command),

@@ -21,8 +21,8 @@ from thermocline.process.clock import Clock, SystemClock
 DELIVERY_STALL_SECONDS = 30.0
 # How long one call waits for acknowledgements, so that a stall is noticed between calls.
 _POLL_SECONDS = 0.2
-# What waits for acknowledgements: bad records are few, and their batch is held back by them.
-_QUEUE_KBYTES_MAX = 65_536
+# What waits for acknowledgements: more than the largest record that Kafka's client reads by its defaults.
+_QUEUE_KBYTES_MAX = 131_072
 
 _PRODUCER_CONFIG: dict[str, Any] = {
     "enable.idempotence": True,
@@ -135,7 +135,12 @@ class _Sending:
                 on_delivery=lambda error, _: self._on_delivery(error, place),
             )
             self.unacknowledged += 1
-        except BufferError:
+        except BufferError as error:
+            if not self.unacknowledged:  # alone it is more than the queue takes
+                detail = f"it is larger than {_QUEUE_KBYTES_MAX >> 10} MiB"
+                raise DeadLetterRefused(
+                    table=self._table, topic=self._topic, record=place, detail=detail
+                ) from error
             return False
         except KafkaException as error:
             self._failed = self._failed or (error.args[0], place)

@@ -26,7 +26,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, tho
     OffsetSpec,
 )
 
-from thermocline.errors import ConfigInvalid, KafkaUnreachable, OffsetsGone, RangeIncomplete, TopicMissing
+from thermocline.errors import (
+    ConfigInvalid,
+    KafkaUnreachable,
+    OffsetsGone,
+    RangeIncomplete,
+    TopicForbidden,
+    TopicMissing,
+)
 from thermocline.failpoints import failpoint
 from thermocline.kafka.admin import admin_client
 from thermocline.process.clock import Clock, SystemClock
@@ -85,7 +92,6 @@ _NOT_SETTLED = (
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.UNKNOWN_TOPIC_ID,
 )
-# A user may read a topic and not describe its configuration.
 _NOT_ALLOWED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -331,11 +337,8 @@ class Log:
     def _entries_of(self, future: Future[Any], topic: str) -> dict[str, str | None] | None:
         try:
             entries = self._answer(future, topic)
-        except KafkaUnreachable as error:
-            cause = error.__cause__
-            if isinstance(cause, KafkaException) and cause.args[0].code() in _NOT_ALLOWED:
-                return None
-            raise
+        except TopicForbidden:
+            return None
         return {name: entry.value for name, entry in entries.items()}
 
     def _offsets(
@@ -386,14 +389,26 @@ class Log:
             failpoint("log.request")
             return future.result(timeout=REQUEST_TIMEOUT_SECONDS + 1)
         except KafkaException as error:
-            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            if is_topic_missing(error):
                 raise TopicMissing(topic=topic, bootstrap_servers=self._bootstrap_servers) from None
+            if topic and is_forbidden(error.args[0]):
+                raise TopicForbidden(topic=topic, detail=error.args[0].str()) from error
             raise self._unreachable(error.args[0].str()) from error
         except TimeoutError as error:
             raise self._unreachable(f"no answer within {REQUEST_TIMEOUT_SECONDS:.0f} s") from error
 
     def _unreachable(self, detail: str) -> KafkaUnreachable:
         return KafkaUnreachable(bootstrap_servers=self._bootstrap_servers, detail=detail)
+
+
+def is_topic_missing(error: BaseException) -> bool:
+    """Whether a broker said that it has no such topic."""
+    return isinstance(error, KafkaException) and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
+def is_forbidden(error: KafkaError) -> bool:
+    """Whether a broker said that the user may not do that."""
+    return error.code() in _NOT_ALLOWED
 
 
 def _passes_soon(error: TopicMissing | KafkaUnreachable) -> bool:
@@ -467,6 +482,8 @@ def _sort_out(
             reached = message.offset()
         elif error.code() == OFFSET_OUT_OF_LOG:
             raise offsets_gone(consumer, table, *place, positions[place])
+        elif is_forbidden(error):
+            raise TopicForbidden(topic=message.topic(), detail=error.str())
         else:
             continue  # a broker that is away for a moment; the stall bound ends it when it stays away
         has_progressed = has_progressed or reached > positions[place]

@@ -33,6 +33,8 @@ __all__ = ["SharedConsumer"]
 LISTEN_SECONDS: Final = 0.05
 # Handed to a tail and not taken yet; what comes on top is one answer of the consumer, within its own bound.
 WAITING_BYTES_MAX: Final = 8 << 20
+# Of small records, what they take as objects counts.
+WAITING_RECORDS_MAX: Final = 50_000
 # All tails of a process together ask for their ends about this often.
 END_PROBES_PER_SECOND: Final = 25
 # The thread answers between two polls; a longer silence is a fault of ours.
@@ -148,7 +150,7 @@ class SharedConsumer:
             if share is not None:  # or of a tail that ended meanwhile
                 parts.setdefault(share, []).append(message)
         for share, part in parts.items():
-            if share.put(part) > WAITING_BYTES_MAX and not share.is_paused:
+            if share.put(part) and not share.is_paused:
                 share.is_paused = True
                 self._consumer.pause([TopicPartition(*place) for place in share.places])
 
@@ -165,14 +167,14 @@ class Share:
         self._waiting_bytes = 0
         self._changed = threading.Condition()
 
-    def put(self, messages: list[Message]) -> int:
-        """Adds what came; how many bytes wait now."""
+    def put(self, messages: list[Message]) -> bool:
+        """Adds what came; whether more waits now than may."""
         more_bytes = sum(len(message.value() or b"") + len(message.key() or b"") for message in messages)
         with self._changed:
             self._waiting += messages
             self._waiting_bytes += more_bytes
             self._changed.notify()
-            return self._waiting_bytes
+            return self._waiting_bytes > WAITING_BYTES_MAX or len(self._waiting) > WAITING_RECORDS_MAX
 
     def take(self, records_max: int, timeout_seconds: float) -> list[Message]:
         """What was handed over, as soon as there is any; not more at once than is wanted."""

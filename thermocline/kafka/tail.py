@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from confluent_kafka import OFFSET_INVALID, IsolationLevel, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from thermocline.errors import KafkaUnreachable, OffsetsGone
+from thermocline.errors import KafkaUnreachable, OffsetsGone, TopicForbidden
 from thermocline.kafka.admin import admin_client
 from thermocline.kafka.log import (
     CONSUME_RECORDS_MAX,
@@ -26,6 +26,8 @@ from thermocline.kafka.log import (
     RecordChunk,
     TopicFacts,
     consumer_of,
+    is_forbidden,
+    is_topic_missing,
     offsets_gone,
     take,
 )
@@ -90,6 +92,8 @@ class Tail:
         self._reached_end_at: dict[Place, float] = {}
         self._reader = reader or OwnReader(client_config, start, self._clock)
         self._facts: dict[str, TopicFacts] = {}
+        self._read: set[str] = set()
+        self._forbidden: TopicForbidden | None = None
         self._bootstrap_servers = str(client_config["bootstrap.servers"])
         self._polled_at = self._heard_at = self._clock.monotonic()
 
@@ -97,23 +101,16 @@ class Tail:
         """The next records, a chunk a partition, offsets ascending; empty when nothing came in time.
 
         A broker that is away does not raise: nothing comes, and `reached_end_at` grows old.
-        Raises `OffsetsGone` when the log was cut beyond a partition's position.
+        Raises `OffsetsGone` when the log was cut beyond a partition's position, and `TopicForbidden`, once
+        what came before that was taken.
         """
+        if self._forbidden is not None:
+            raise self._forbidden
         now = self._clock.monotonic()
         if now - self._polled_at > LISTENING_GAP_SECONDS_MAX:
             self._heard_at += now - self._polled_at  # nobody listened, so nothing could be heard
         self._polled_at = now
-        records: dict[Place, list[Message]] = {}
-        for message in self._reader.take(records_max, timeout_seconds):
-            place = (message.topic(), message.partition())
-            error = message.error()
-            if error is None:
-                records.setdefault(place, []).append(message)
-                self._positions[place] = message.offset() + 1
-            elif error.code() == PARTITION_END:
-                self._positions[place] = max(self._positions[place], message.offset())
-            elif error.code() == OFFSET_OUT_OF_LOG:
-                raise self._reader.gone(self._table, place, self._positions[place])
+        records = self._sorted(self._reader.take(records_max, timeout_seconds))
         probes = self._reader.probes
         ends, facts = probes.ends(), probes.facts()
         for place, end, asked_at in ends:
@@ -123,6 +120,25 @@ class Tail:
         if records or ends or facts:
             self._heard_at = self._clock.monotonic()
         return [RecordChunk.of(*place, read) for place, read in records.items()]
+
+    def _sorted(self, messages: list[Message]) -> dict[Place, list[Message]]:
+        """The records by partition; moves the positions."""
+        records: dict[Place, list[Message]] = {}
+        for message in messages:
+            place = (message.topic(), message.partition())
+            error = message.error()
+            if error is None:
+                records.setdefault(place, []).append(message)
+                self._positions[place] = message.offset() + 1
+                self._read.add(place[0])
+            elif error.code() == PARTITION_END:
+                self._positions[place] = max(self._positions[place], message.offset())
+                self._read.add(place[0])
+            elif error.code() == OFFSET_OUT_OF_LOG:
+                raise self._reader.gone(self._table, place, self._positions[place])
+            elif is_forbidden(error):
+                self._forbidden = TopicForbidden(topic=place[0], detail=error.str())
+        return records
 
     def silence(self) -> KafkaUnreachable | None:
         """The error, where no broker has answered anything for a while; `poll` goes on all the same."""
@@ -145,6 +161,10 @@ class Tail:
     def facts(self) -> dict[str, TopicFacts]:
         """What the cluster last said of the topics: other facts mean another topic, or one that has grown."""
         return dict(self._facts)
+
+    def has_read(self, topic: str) -> bool:
+        """Whether the broker gave a record of the topic, or said that there is none yet."""
+        return topic in self._read
 
     def close(self) -> None:
         """Leaves the broker; positions stay readable."""
@@ -199,14 +219,24 @@ class Probes:
         asked_at, answers = self._ends.answers()
         return [
             ((place.topic, place.partition), found.offset, asked_at)
-            for place, found in answers
-            if found.offset != OFFSET_INVALID
+            for place, answer in answers
+            if not answer.exception() and (found := answer.result()).offset != OFFSET_INVALID
         ]
 
     def facts(self) -> dict[str, TopicFacts]:
-        """The facts of the topics, where a question for them was answered since the last call."""
-        _, answers = self._facts.answers()
-        return {topic: TopicFacts(str(f.topic_id), len(f.partitions)) for topic, f in answers}
+        """The facts of the topics, where a question for them was answered since the last call.
+
+        A topic that is not there has no id and no partitions.
+        """
+        found: dict[str, TopicFacts] = {}
+        for topic, answer in self._facts.answers()[1]:
+            error = answer.exception()
+            if error is None:
+                facts = answer.result()
+                found[topic] = TopicFacts(str(facts.topic_id), len(facts.partitions))
+            elif is_topic_missing(error):
+                found[topic] = TopicFacts("", 0)
+        return found
 
     def _ask_ends(self) -> dict[Any, Future[Any]]:
         asked = {TopicPartition(*place): LATEST for place in self._places}
@@ -229,8 +259,8 @@ class _Question:
         self._asked_at = float("-inf")
         self._pending: dict[Any, Future[Any]] = {}
 
-    def answers(self) -> tuple[float, list[tuple[Any, Any]]]:
-        """When it was asked, and what came back without an error since the last call."""
+    def answers(self) -> tuple[float, list[tuple[Any, Future[Any]]]]:
+        """When it was asked, and what came back since the last call."""
         if not self._pending:
             if self._clock.monotonic() - self._asked_at >= self._seconds:
                 self._asked_at = self._clock.monotonic()
@@ -238,6 +268,5 @@ class _Question:
             return self._asked_at, []
         if not all(future.done() for future in self._pending.values()):
             return self._asked_at, []
-        answered = [(of, future.result()) for of, future in self._pending.items() if not future.exception()]
-        self._pending = {}
+        answered, self._pending = list(self._pending.items()), {}
         return self._asked_at, answered
