@@ -107,6 +107,11 @@ class Loader(Protocol):
         ...
 
 
+def look_seconds(tables: int) -> float:
+    """How long after one look at a table the next follows in a process that follows so many."""
+    return max(FOLLOW_SECONDS, tables / LOOKS_PER_SECOND)
+
+
 class Follower:
     """Knows the newest published snapshot, and what is wrong with the catalog if something is.
 
@@ -121,7 +126,7 @@ class Follower:
         self._table = table
         self._loader = loader
         self._publisher = publisher
-        self._seconds = max(FOLLOW_SECONDS, tables / LOOKS_PER_SECOND)
+        self._seconds = look_seconds(tables)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="follower", daemon=True)
 

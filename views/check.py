@@ -88,7 +88,7 @@ def check_topics(settings: Settings, facts: TableFacts) -> Iterator[ViewCheck]:
         yield ViewCheck("records", f"{unreadable}: only the view of the rows as committed is made")
     interval_ms = round(settings.table(facts.definition.name).commit_interval_seconds * 1000)
     shortest_ms = INTERVALS_KEPT_MIN * interval_ms
-    if facts.definition.has_key:
+    if facts.definition.has_key and not is_served:
         yield _transactions(facts)
     for topic in facts.definition.topics:
         config, retention = facts.configs[topic], facts.retentions[topic]
@@ -97,7 +97,7 @@ def check_topics(settings: Settings, facts: TableFacts) -> Iterator[ViewCheck]:
             return _alter(settings, topic, setting) if is_bad else ""
 
         kept = retention.kept_ms
-        costs = list(_costs_of_producers_times(facts, topic))
+        costs = [] if is_served else list(_costs_of_producers_times(facts, topic))
         yield ViewCheck(
             f"{topic}: message.timestamp.type",
             "LogAppendTime" if config.is_log_append_time else ": ".join(["CreateTime", *costs]),
@@ -109,9 +109,10 @@ def check_topics(settings: Settings, facts: TableFacts) -> Iterator[ViewCheck]:
             fix(f"retention.ms={KEPT_MS_ADVISED}", kept is not None and kept < shortest_ms),
         )
         limited = retention.is_limited_by_size
+        limit = "limited" if is_served else "limited: views end soon after ingest does"
         yield ViewCheck(
             f"{topic}: retention.bytes",
-            "limited: views end soon after ingest does" if limited else "no limit",
+            limit if limited else "no limit",
             fix("retention.bytes=-1", limited),
         )
         if retention.compaction_lag_ms is None:
@@ -155,7 +156,7 @@ def _costs_of_producers_times(facts: TableFacts, topic: str) -> Iterator[str]:
 
 
 def check_trino(settings: Settings, name: str, format_version: int, trino: Trino) -> Iterator[ViewCheck]:
-    """Whether Trino answers, reads such tables, and has both catalogs and a table for each topic.
+    """Whether Trino answers, reads such tables, and has the catalogs and a table for each topic.
 
     Raises `TrinoUnreachable`.
     """
@@ -167,7 +168,7 @@ def check_trino(settings: Settings, name: str, format_version: int, trino: Trino
     yield ViewCheck("Trino", f"answers at {trino.url}, version {version}")
     yield from _format_version(format_version, version)
     catalogs = {row[0] for row in trino.rows("SHOW CATALOGS")}
-    for catalog in (views.lake, views.kafka):
+    for catalog in (views.lake, views.kafka, *([views.server] if views.hot == "server" else [])):
         is_there = catalog in catalogs
         yield ViewCheck(
             f"catalog {catalog}", "there" if is_there else "not there", "" if is_there else advice

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import BadParameter, OffsetsGone, PartitionsShrunk, ReadPointGone, ViewForeign
 from thermocline.iceberg.catalog import definition_of, state_of
+from thermocline.kafka.log import TIMESTAMP_MS_MAX
 from thermocline.process.clock import iso_time
 from thermocline.rules.identity import beyond_since_ms, check_source
 from views.facts import TableFacts
@@ -59,6 +60,8 @@ def pin_view(
     standing_id = before.snapshot_id if before else None
     hold(table, view, point.snapshot_id, planned.until_ms, clock.now_ms(), standing_id)
     trino.rows(planned.statement, view)
+    if planned.until_ms is None:  # nobody renews it: until the view is dropped, which there is by now
+        hold(table, view, point.snapshot_id, TIMESTAMP_MS_MAX, clock.now_ms())
     return planned
 
 

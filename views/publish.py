@@ -133,11 +133,15 @@ class ViewPublisher:
         definition, state = definition_of(table, self.name), current_state(table, self.name)
         modes = list(modes_of(self.settings.table(self.name), definition, self.settings.views.hot))
         planned = [cold_view(self.settings, definition, state.snapshot_id)] if Mode.COLD in modes else []
-        live: Mapping[Mode, PlannedView | ThermoclineError]
+        live: Mapping[Mode, PlannedView | ThermoclineError] = {}
+        failure: ThermoclineError | None = None
         try:
-            live = live_views(self.settings, self._look(table), self.trino.answering_servers())
+            if modes != [Mode.COLD]:
+                live = live_views(self.settings, self._look(table), self.trino.answering_servers())
         except STOPS as error:
             live = {mode: error for mode in modes if mode is not Mode.COLD}
+        except ThermoclineError as error:  # the log or the server is away: the cold view needs neither
+            failure = error
         planned += [one for one in live.values() if isinstance(one, PlannedView)]
         stops = {mode: one for mode, one in live.items() if isinstance(one, ThermoclineError)}
         # safety: views-withdrawn
@@ -145,6 +149,8 @@ class ViewPublisher:
         verdicts = {one: self._judge(found, one, table) for one in planned}
         for one, what in verdicts.items():
             self._settle(one, what, table, found)
+        if failure is not None:
+            raise failure
         names = {
             what: [_name(one) for one, judged in verdicts.items() if judged is what] for what in ViewAction
         }

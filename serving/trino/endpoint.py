@@ -49,6 +49,8 @@ RESPONSE_BYTES_MAX: Final = 16 << 20
 
 RESPONSE_ROWS_MAX: Final = 65_536
 """More in a page are no faster."""
+ROOMS_TRIED: Final = 4
+"""Rows are larger than what a query reads of them."""
 
 log = logging.getLogger(__name__)
 
@@ -268,6 +270,8 @@ class Endpoint:
             place = _Place(place.bucket + 1)
             rows = self._rows_of(snapshot, state, part, part.buckets[place.bucket])
         count = min(RESPONSE_ROWS_MAX, len(rows) - place.row)
+        if count:  # of large rows not many times as many as there is room for
+            count = min(count, max(1, ROOMS_TRIED * bytes_max * len(rows) // max(rows.nbytes, 1)))
         blocks = _blocks(snapshot, rows.slice(place.row, count), columns, split.scan)
         while sum(map(len, blocks)) > bytes_max:  # safety: trino-response-bytes
             if count <= 1:

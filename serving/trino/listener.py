@@ -23,6 +23,8 @@ FRAME_BYTES_MAX: Final = 4 << 20
 """Of a call: a condition with thousands of values."""
 IDLE_SECONDS: Final = 300.0
 """Without a call; Trino opens a connection again."""
+HANDSHAKE_SECONDS: Final = 10.0
+"""Of TLS, before which nobody knows who it is."""
 _LENGTH: Final = Struct(">I")
 
 
@@ -72,9 +74,10 @@ class _Connection(socketserver.BaseRequestHandler):
             return
         try:
             self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.request.settimeout(IDLE_SECONDS)
+            self.request.settimeout(HANDSHAKE_SECONDS)
             if self.server.tls is not None:  # here, so that a client that is slow to begin holds up no other
                 self.request = self.server.tls.wrap_socket(self.request, server_side=True)
+            self.request.settimeout(IDLE_SECONDS)
             while (message := self._frame()) is not None:
                 reply = self.server.reply(message)
                 self.request.sendall(_LENGTH.pack(len(reply)) + reply)

@@ -7,9 +7,11 @@ import socket
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from math import ceil
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
+from serving.follower import FOLLOW_SECONDS, look_seconds
 from serving.layout import HOT, SERVER_NAME
 from serving.refreshing import Refreshes
 from serving.tables import ServedTable, open_tables
@@ -18,7 +20,7 @@ from serving.trino.listener import Listener, tls_of
 from serving.trino.peers import peers_of
 from serving.trino.pins import Pins
 from serving.trino.snapshots import NamedSnapshot, NamedSnapshots
-from thermocline.errors import LiveViewRefused, NotReady
+from thermocline.errors import LiveViewRefused, NotReady, TableMissing
 from thermocline.process.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -33,15 +35,26 @@ __all__ = ["TrinoTable", "run_endpoint"]
 
 REFRESH_SECONDS: Final = 0.1
 """As API workers look for new snapshots."""
+REFRESHES_PER_SECOND: Final = 200
+"""Of all tables together, where there are many."""
+STOP_SECONDS: Final = 2.0
+"""For refreshes that are under way when the process is told to stop."""
 
 
 class TrinoTable:
     """A served table with what queries of Trino hold of it."""
 
-    def __init__(self, served: ServedTable, folder: Path, clock: Clock, stale_after_seconds: float) -> None:
-        """``folder`` is the table's own, in the state folder."""
+    def __init__(
+        self,
+        served: ServedTable,
+        folder: Path,
+        clock: Clock,
+        stale_after_seconds: float,
+        look_seconds: float = FOLLOW_SECONDS,
+    ) -> None:
+        """``folder`` is the table's own, in the state folder; its follower looks every ``look_seconds``."""
         self.name = served.name
-        self.snapshots = NamedSnapshots(served.name, folder / HOT, clock)
+        self.snapshots = NamedSnapshots(served.name, folder / HOT, clock, look_seconds)
         self.pins = Pins(served.name, self._take, clock)
         self._served = served
         self._stale_after_seconds = stale_after_seconds
@@ -50,8 +63,15 @@ class TrinoTable:
         """Moves to the newest snapshot, and lets go of what no query needs. Reads files."""
         self.pins.tend()
         self._served.refresh()
-        with suppress(NotReady):
+        with suppress(NotReady, TableMissing):
             self.snapshots.add(NamedSnapshot.of(self._served.reader.cold.index))
+
+    def follow(self, stop: threading.Event, seconds: float) -> None:
+        """Refreshes every so many seconds until told to stop."""
+        refreshes = Refreshes()
+        while not stop.wait(seconds):
+            with refreshes.of(self.name):
+                self.refresh()
 
     def close(self) -> None:
         """Lets go of everything."""
@@ -85,18 +105,26 @@ def run_endpoint(
 ) -> None:
     """Answers Trino at a bound socket until told to stop."""
     clock, serving = SystemClock(), settings.serving
+    seconds = look_seconds(ceil(len(definitions) / serving.tailers))
     tables = [
-        TrinoTable(served, serving.state_dir / served.name, clock, serving.stale_after_seconds)
+        TrinoTable(served, serving.state_dir / served.name, clock, serving.stale_after_seconds, seconds)
         for served in open_tables(settings, definitions)
+    ]
+    # One each: a store that does not answer holds up its own tables alone.
+    pause_seconds = max(REFRESH_SECONDS, len(tables) / REFRESHES_PER_SECOND)
+    followed = [
+        threading.Thread(target=table.follow, args=(stop, pause_seconds), name="refresh", daemon=True)
+        for table in tables
     ]
     endpoint = Endpoint(tables, peers_of(serving.trino, own_name(serving.state_dir)))
     with Listener(bound, endpoint.reply, tls_of(serving.trino)) as listener:
         threading.Thread(target=listener.serve_forever, name="trino", daemon=True).start()
-        refreshes = Refreshes()
-        while not stop.wait(REFRESH_SECONDS):
-            for table in tables:
-                with refreshes.of(table.name):
-                    table.refresh()
+        for thread in followed:
+            thread.start()
+        stop.wait()
         listener.shutdown()
+    deadline = clock.monotonic() + STOP_SECONDS
+    for thread in followed:
+        thread.join(max(0.0, deadline - clock.monotonic()))
     for table in tables:
         table.close()

@@ -7,6 +7,7 @@ So of a condition only values of the leading key columns count, which make few r
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -166,4 +167,5 @@ def _exact(ranges: Sequence[Mapping[int, Any]], kind: Kind) -> Iterator[Any]:
     for one in ranges:
         low, high = one[1], one[2]
         if 1 in low and low == high and low[2] == _EXACTLY:
-            yield value_in(low[1], kind)
+            with suppress(OverflowError):  # a date that no row can have
+                yield value_in(low[1], kind)

@@ -25,8 +25,10 @@ __all__ = ["NamedSnapshot", "NamedSnapshots"]
 
 GRACE_SECONDS: Final = 300.0
 """After its replacement: a few commits, the longest that most queries take, and little memory."""
-WAIT_SECONDS: Final = 5.0
-"""For a snapshot that a view names and that is not known here yet: the catalog is asked every second."""
+WAIT_SECONDS: Final = 3.0
+"""For a snapshot that a view names and that is not known here yet, beyond two looks at the catalog."""
+WAIT_SECONDS_MAX: Final = 20.0
+"""Less than servers wait for each other's answers."""
 LOOK_AGAIN_SECONDS: Final = 0.05
 
 
@@ -57,11 +59,12 @@ class NamedSnapshot:
 class NamedSnapshots:
     """Those of one table. For any threads; ``add`` for one."""
 
-    def __init__(self, table: str, folder: Path, clock: Clock) -> None:
-        """``folder`` is the hot tier's."""
+    def __init__(self, table: str, folder: Path, clock: Clock, look_seconds: float) -> None:
+        """``folder`` is the hot tier's; the catalog is asked every ``look_seconds``."""
         self._table = table
         self._folder = folder
         self._clock = clock
+        self._wait_seconds = min(WAIT_SECONDS + 2 * look_seconds, WAIT_SECONDS_MAX)
         self._known: dict[int, NamedSnapshot] = {}
         self._replaced_at: dict[int, float] = {}
         self._lease: ReaderLease | None = None
@@ -91,7 +94,7 @@ class NamedSnapshots:
         Raises:
             LiveViewRefused: it was replaced too long ago, or before this server started.
         """
-        deadline = self._clock.monotonic() + WAIT_SECONDS
+        deadline = self._clock.monotonic() + self._wait_seconds
         while (found := self._known.get(snapshot_id)) is None:
             if self._clock.monotonic() >= deadline:
                 detail = (
@@ -109,9 +112,10 @@ class NamedSnapshots:
         Raises:
             LiveViewRefused: no snapshot of it is known.
         """
-        deadline = self._clock.monotonic() + WAIT_SECONDS
+        deadline = self._clock.monotonic() + self._wait_seconds
         while True:
-            for one in list(self._known.values()):
+            # The newest first: of a table that was dropped and created again, older ones are another table's.
+            for one in reversed(list(self._known.values())):
                 if one.definition.version == version:
                     return one.definition
             if self._clock.monotonic() >= deadline:

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from thermocline.cli.publishing import drop_with_table, publish_once, published
+from thermocline.errors import TopicMissing
 from thermocline.process.metrics import REGISTRY
 from thermocline.settings import CatalogSettings, KafkaSettings, Settings, TableSettings, ViewsSettings
+from views.publication import Publication
+from views.publish import PublishRound
 
 
 def settings_of(folder: Path, enabled: bool) -> Settings:
@@ -49,6 +52,15 @@ def test_what_was_not_done_is_said_with_its_command(
     said = capsys.readouterr().err
     assert "thermocline views publish lost" in said
     assert "thermocline views drop lost" in said
+
+
+def test_views_that_were_withdrawn_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = TopicMissing(topic="lost", bootstrap_servers="127.0.0.1:1")
+    monkeypatch.setattr(Publication, "__call__", lambda _: PublishRound(1, stop=stop))
+    publish_once(settings_of(tmp_path, enabled=True), "lost")
+    assert "[topic-missing]" in capsys.readouterr().err
 
 
 def test_nobody_is_asked_where_views_are_not_enabled(

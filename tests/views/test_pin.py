@@ -57,6 +57,8 @@ def test_without_a_hot_record_it_needs_no_log(world: World) -> None:
     planned = pin(world, ReadPoint(snapshot_id, at(10), at(10)))
     assert planned.until_ms is None
     assert "kafka" not in planned.statement
+    until_ms = world.lease("app.t_at_x")[str(snapshot_id)]
+    assert until_ms > world.clock.now_ms() + 365 * DAY_MS  # nobody renews it
 
 
 def test_on_a_compacted_topic_it_ends_before_compaction_may_take_its_records(world: World) -> None:

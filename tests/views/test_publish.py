@@ -32,6 +32,7 @@ from thermocline.iceberg.catalog import open_catalog
 from thermocline.kafka.log import OpenTransaction, TopicConfig
 from thermocline.process.metrics import REGISTRY
 from thermocline.rules.definition import LiveTable
+from thermocline.rules.hot_columns import GROUP
 from thermocline.rules.seam import Seam
 from thermocline.settings import CatalogSettings, KafkaSettings, Settings, TableSettings, ViewsSettings
 from views.drop import drop_views
@@ -129,6 +130,27 @@ def test_records_that_are_not_committed_change_no_unbounded_view(world: World) -
     publisher.publish()
     world.log.log_ends = at(1000)
     assert publisher.publish().replaced == ()
+
+
+def test_the_cold_view_needs_no_server_and_no_log(world: World) -> None:
+    """Method: Trino refuses the question which servers answer, as it does while none listens."""
+    served = world.settings.views.model_copy(update={"hot": "server"})
+    world.settings = world.settings.model_copy(update={"views": served})
+    snapshot_id = world.commit(10)
+    world.trino.before_look.append(lambda: world.trino.hooks.append(_no_server))
+    log: Any = world.log
+    trino = world.trino.client(served)
+    publisher = ViewPublisher(world.settings, "t", world.catalog, log, trino, world.clock)
+    with pytest.raises(TrinoRefused):
+        publisher.publish()
+    assert set(world.trino.comments) == {COLD.removeprefix("app.")}
+    assert world.published(COLD).snapshot_id == snapshot_id
+    assert str(snapshot_id) in world.lease(COLD)
+
+
+def _no_server(sql: str) -> None:
+    assert GROUP in sql
+    raise trino_error("no server answers")
 
 
 def test_a_commit_replaces_all_of_them(world: World) -> None:

@@ -41,8 +41,10 @@ def publish_once(settings: Settings, name: str) -> None:
     from thermocline.process.clock import SystemClock
     from views.publication import Publication
 
-    with _softly(f"its views are older; next: {command(f'views publish {name}')}"):
-        Publication(settings, name, SystemClock())()
+    with _softly(f"its views are older, or withdrawn; next: {command(f'views publish {name}')}"):
+        done = Publication(settings, name, SystemClock())()
+        if done.stop is not None:
+            raise done.stop
 
 
 def drop_with_table(settings: Settings, name: str) -> None:

@@ -1,0 +1,43 @@
+"""Which snapshots the endpoint knows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serving.trino.snapshots import WAIT_SECONDS, NamedSnapshot, NamedSnapshots
+from tests.manual_clock import ManualClock
+from thermocline.errors import LiveViewRefused
+from thermocline.rules.seam import Seam
+
+
+@pytest.fixture
+def snapshots(tmp_path: Path) -> NamedSnapshots:
+    return NamedSnapshots("profiles", tmp_path, ManualClock(), look_seconds=4.0)
+
+
+def named(snapshot_id: int, definition: Any) -> NamedSnapshot:
+    return NamedSnapshot(snapshot_id, Seam(), "source", 0, definition, "")
+
+
+def test_a_table_that_was_created_again_has_its_new_definition(
+    snapshots: NamedSnapshots, new_world: Any
+) -> None:
+    """Both have the version 1, and snapshots of the old one are known for a while."""
+    old = new_world().definition
+    new = replace(old, columns=old.columns[:-1])
+    snapshots.add(named(1, old))
+    assert snapshots.definition(old.version) is old
+    snapshots.add(named(2, new))
+    assert snapshots.definition(old.version) is new
+    snapshots.close()
+
+
+def test_a_snapshot_is_waited_for_as_long_as_two_looks_at_the_catalog_take(snapshots: NamedSnapshots) -> None:
+    began = snapshots._clock.monotonic()
+    with pytest.raises(LiveViewRefused):
+        snapshots.named(7)
+    assert snapshots._clock.monotonic() - began >= WAIT_SECONDS + 2 * 4.0
