@@ -312,7 +312,6 @@ def create_app(tables: Tables, settings: ServingSettings, io: PyArrowFileIO | No
         description=_DESCRIPTION,
         redoc_url=None,
         lifespan=lifespan,
-        strict_content_type=False,
     )
     api.state.worker = worker
     api.router.add_api_route(

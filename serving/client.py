@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Final, Self
@@ -13,8 +14,9 @@ from serving.encode import END_OF_STREAM, FORMATS, PROBLEM_TYPE
 from serving.selection import Wanted
 from thermocline.client.requests import STREAM_TIMEOUT_SECONDS, TIMEOUT_SECONDS
 from thermocline.client.streams import READ_POINT
-from thermocline.errors import InternalError, ServerUnreachable, ThermoclineError, all_errors
-from thermocline.rules.read_point import ReadPoint
+from thermocline.errors import BadParameter, InternalError, ServerUnreachable, ThermoclineError, all_errors
+from thermocline.rules.read_point import HEADER as READ_AFTER
+from thermocline.rules.read_point import ReadPoint, parse_read_after
 
 STREAM_TIMEOUT: Final = httpx.Timeout(TIMEOUT_SECONDS, read=STREAM_TIMEOUT_SECONDS)
 CHUNK_BYTES: Final = 1 << 20
@@ -25,7 +27,8 @@ class Client:
 
     def __init__(self, url: str, transport: httpx.BaseTransport | None = None) -> None:
         self._url = url.rstrip("/")
-        self._http = httpx.Client(base_url=self._url, timeout=TIMEOUT_SECONDS, transport=transport)
+        with self._reached():
+            self._http = httpx.Client(base_url=self._url, timeout=TIMEOUT_SECONDS, transport=transport)
 
     def lookup(
         self, table: str, parameters: Mapping[str, str], read_after: str | None = None
@@ -33,10 +36,11 @@ class Client:
         """One entity's or one row's answer, as the server's JSON says it.
 
         Raises:
+            BadParameter: something is not valid text.
             ServerUnreachable: nobody answers there.
             ThermoclineError: the server's own error.
         """
-        headers = {"Thermocline-Read-After": read_after} if read_after else {}
+        headers = _headers(read_after)
         with self._reached():
             response = self._http.get(f"/v1/tables/{table}/rows", params=dict(parameters), headers=headers)
         self._check(response)
@@ -50,7 +54,7 @@ class Client:
 
         Raises what ``lookup`` raises; an entity without rows is none of it.
         """
-        headers = {"Thermocline-Read-After": read_after} if read_after else {}
+        headers = _headers(read_after)
         with self._reached():
             path = f"/v1/tables/{table}/rows:batch"
             response = self._http.post(path, json={"entities": list(entities)}, headers=headers)
@@ -90,8 +94,10 @@ class Client:
         body = _body(wanted or Wanted())
         path = f"/v1/tables/{table}/extract"
         received, tail = 0, b""
-        stream = self._http.stream("POST", path, json=body, headers=accept, timeout=STREAM_TIMEOUT)
-        with self._reached(), stream as response:
+        with (
+            self._reached(),
+            self._http.stream("POST", path, json=body, headers=accept, timeout=STREAM_TIMEOUT) as response,
+        ):
             if response.is_error:
                 response.read()
             self._check(response, is_ours=READ_POINT in response.headers)
@@ -121,6 +127,8 @@ class Client:
         except (httpx.TransportError, httpx.InvalidURL) as error:
             detail = str(error) or type(error).__name__
             raise ServerUnreachable(url=self._url, detail=detail) from error
+        except UnicodeEncodeError as error:  # what a shell gave
+            raise BadParameter(name="request", problem="a value is not valid UTF-8") from error
 
     def _check(self, response: httpx.Response, is_ours: bool | None = None) -> None:
         """``is_ours``: whether a success is a server's of ours; by default, if it is JSON."""
@@ -135,6 +143,13 @@ class Client:
         raise ServerUnreachable(url=self._url, detail=detail)
 
 
+def _headers(read_after: str | None) -> dict[str, str]:
+    if not read_after:
+        return {}
+    parse_read_after(read_after)
+    return {READ_AFTER: read_after}
+
+
 def _body(wanted: Wanted) -> dict[str, object]:
     since = wanted.since and wanted.since.to_dict()
     fields = {"columns": wanted.columns, "where": wanted.where, "limit": wanted.limit, "since": since}
@@ -142,13 +157,21 @@ def _body(wanted: Wanted) -> dict[str, object]:
 
 
 def error_of(problem: Mapping[str, Any]) -> ThermoclineError:
-    """The server's error as the same error here, where its facts came along."""
+    """The server's error as the same error here, where its facts came along.
+
+    What a server keeps to itself of the cause is in its log.
+    """
     code, facts = str(problem.get("code")), problem.get("facts")
     error_class = all_errors().get(code)
     if error_class is not None and isinstance(facts, dict):
+        untold = {
+            field.name: "the server's log tells it"
+            for field in dataclasses.fields(error_class)  # type: ignore[arg-type]
+            if field.name not in facts and f"{{{field.name}}}" in error_class._cause  # noqa: SLF001
+        }
         try:
             facts |= {name: problem[name] for name in error_class.members}
-            return error_class(**{name: _fact(value) for name, value in facts.items()})
+            return error_class(**untold, **{name: _fact(value) for name, value in facts.items()})
         except (TypeError, KeyError):  # of another release
             pass
     return InternalError(detail=f"{code}: {problem.get('detail')}", where="the server")

@@ -62,7 +62,8 @@ _seconds_of = cache(REQUEST_SECONDS.labels)
 def problem_response(error: ThermoclineError, instance: str) -> Response:
     """An error as an HTTP answer; ``instance`` is the path that was asked for.
 
-    What concerns the caller's request comes with its typed facts, so that a client can rebuild the error.
+    Its typed facts come along, so that a client can rebuild the error; the whole cause, where it concerns the
+    caller's request.
     """
     headers: dict[str, str] = {}
     if isinstance(error, MethodNotAllowed):
@@ -70,9 +71,13 @@ def problem_response(error: ThermoclineError, instance: str) -> Response:
     if error.retryable:
         headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
     problem = error.to_problem(instance)
-    if isinstance(error, (RequestError, StorageFailed)):
-        problem["facts"] = {name: fact for name, fact in error.facts().items() if name not in error.members}
+    problem["facts"] = {n: fact for n, fact in _facts_of(error).items() if n not in error.members}
     return Response(msgspec.json.encode(problem), error.http_status, headers, PROBLEM_TYPE)
+
+
+def _facts_of(error: ThermoclineError) -> dict[str, Any]:
+    """Those that callers are told."""
+    return error.facts() if isinstance(error, RequestError) else error.facts_told()
 
 
 class Requests:
@@ -158,8 +163,11 @@ def _problem_of(error: Exception, scope: Scope, request_id: str) -> ThermoclineE
         return _of_validation(error)
     where = f"{scope['method']} {scope['path']}"
     if isinstance(error, ThermoclineError):
-        if error.http_status >= SERVER_ERROR and (not error.retryable or isinstance(error, StorageFailed)):
-            cause = str(error.__cause__ or "") or None
+        is_kept = _facts_of(error) != error.facts()
+        if error.http_status >= SERVER_ERROR and (
+            is_kept or not error.retryable or isinstance(error, StorageFailed)
+        ):
+            cause = error.cause or str(error.__cause__ or "") or None
             extra = fields(code=error.code, path=where, detail=error.what, cause=cause)
             log.error("request failed", extra=extra)
         return error

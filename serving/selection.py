@@ -70,7 +70,7 @@ class Selection:
 def _check_changes(definition: LiveTable, columns: Sequence[str], limit: int | None) -> None:
     """Makes sure that all changes are given, and each with its key. Raises `BadParameter`."""
     if limit is not None:
-        raise BadParameter(name="limit", problem="some of the changes are no use; leave limit or since out")
+        raise BadParameter(name="limit", problem="it can't be combined with since")
     for name in definition.key:
         if name not in columns:
             problem = f"with since, it names every key column, and {name} is missing"

@@ -66,7 +66,7 @@ def serve(settings: Settings, log_level: logs.Level = "info", log_json: bool = F
 
     Raises:
         ConfigInvalid: other machines could reach it, and the configuration doesn't allow that.
-        PortTaken: another process listens there.
+        PortTaken: it can't listen there.
         StateDirUnusable: the state folder can't be written, or another server holds it.
         ThermoclineError: the catalog can't be reached, or a table is not there or not ours.
     """
@@ -368,7 +368,7 @@ def _reserved(host: str, port: int) -> socket.socket:
             address = alone.getsockname()
         return _bound(address, socket.SO_REUSEPORT)
     except OSError as error:
-        raise PortTaken(host=host, port=port) from error
+        raise PortTaken.of(host, port, error) from error
 
 
 def _bound(address: tuple[Any, ...], *options: int) -> socket.socket:

@@ -174,7 +174,7 @@ class _Statement:
         try:
             text.encode()
         except UnicodeEncodeError as error:  # what a shell gave
-            raise SqlRefused(problem="the statement is no UTF-8") from error
+            raise SqlRefused(problem="the statement is not valid UTF-8") from error
         with self.failing_by_name():
             found = connection.extract_statements(text)
         if len(found) != 1:

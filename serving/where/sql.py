@@ -74,7 +74,7 @@ def parse_where(definition: LiveTable, text: str) -> Predicate:
         _check_depth(text)
         return _Reader(definition).condition(sqlglot.parse_one(text, into=exp.Condition), 0)
     except UnicodeEncodeError as error:
-        raise _refused("it is no UTF-8") from error
+        raise _refused("it is not valid UTF-8") from error
     except SqlglotError as error:
         raise _refused(f"it can't be read as SQL{_place_of(error)}; {ALLOWED}") from error
     except RecursionError as error:  # a long chain of signs is a deep tree, also to show

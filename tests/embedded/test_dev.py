@@ -198,5 +198,7 @@ def test_a_port_taken_by_another_is_named(folder: Path) -> None:
         with typed(folder, "--port", str(port)) as command:
             out, err = command.communicate(timeout=TIMEOUT_SECONDS)
     assert (command.returncode, out) == (2, "")
-    assert err.startswith(f"Error [port-taken]: 127.0.0.1:{port} is in use by another process.")
+    assert err.startswith(
+        f"Error [port-taken]: can't listen on 127.0.0.1:{port}: it is in use by another process."
+    )
     assert list((folder.parent / "tmp").iterdir()) == []

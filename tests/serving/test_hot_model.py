@@ -29,6 +29,7 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tier, "DISK_FREE_BYTES_MIN", 0)
     monkeypatch.setattr(merge, "STEP_RECORDS", 7)
     monkeypatch.setattr(scan, "BLOCK_RECORDS", 11)
+    monkeypatch.setattr(scan, "BLOCK_BYTES_MAX", 300)
 
 
 class World:

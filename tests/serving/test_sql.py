@@ -161,7 +161,7 @@ def test_provenance_is_there_for_those_who_name_it(private_world: SimpleNamespac
         ),
         ("SELECT 1; SELECT 2", "one statement at a time"),
         (" ", "there is no statement"),
-        ("SELECT '\udcff'", "no UTF-8"),
+        ("SELECT '\udcff'", "not valid UTF-8"),
     ],
 )
 def test_a_mistake_is_one_sentence_with_its_place(

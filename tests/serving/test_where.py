@@ -368,7 +368,7 @@ def test_a_limit_gives_so_many_rows_and_reads_no_further(
         ("count = " + "- " * 1_000 + "1", "levels deep"),
         ("count" + "::int" * 3_000, "levels deep"),
         ("count = 1" + " % 2" * 4_000, "levels deep"),
-        ("text = '\udcff'", "no UTF-8"),
+        ("text = '\udcff'", "not valid UTF-8"),
         ("flag OR " * 5_000 + "flag", f"at most {LENGTH_MAX:,}"),
     ],
 )

@@ -606,6 +606,44 @@ def test_a_key_that_is_not_text_is_refused(call: Call, serving: Any, word: str) 
     assert "[bad-parameter]" in err
 
 
+def test_what_is_no_text_or_no_url_is_refused_before_a_server_is_asked(call: Call) -> None:
+    nobody = ("--url", "http://127.0.0.1:1")
+    for words, code in (
+        (("extract", "profiles", "--where", "id = '\udcff'", "--format", "csv", *nobody), "bad-parameter"),
+        (("lookup", "profiles", "id=1", "--read-after", "pröfiles/0@7", *nobody), "bad-parameter"),
+        (("lookup", "profiles", "id=1", "--url", "http://127.0.0.1:abc"), "server-unreachable"),
+        (("jobs", "list", "profiles", "--url", "http://[::1"), "server-unreachable"),
+    ):
+        exit_code, _, err = call(*words)
+        assert (exit_code, code in err) == (2 if code == "bad-parameter" else 3, True), err
+
+
+SHOWN = """
+from thermocline.cli.entry import main
+sys.argv[1:] = ["config", "show"]
+main()
+"""
+STREAMED = """
+from thermocline.cli.read import file_or_stdout
+with file_or_stdout(None) as sink:
+    sink.write(b"x")
+"""
+
+
+@pytest.mark.parametrize("script", [SHOWN, STREAMED], ids=["shown", "streamed"])
+def test_a_full_disk_below_stdout_is_no_bug(script: str, tmp_path: Path) -> None:
+    """In a process of its own, whose end would write what is left once more."""
+    (tmp_path / "thermocline.toml").write_text(CONFIG.format(port=1))
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-c", f"import sys{script}"],
+            cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False,
+        )  # fmt: skip
+    assert ended.returncode == (2 if script is SHOWN else 1), ended.stderr
+    assert "No space left" in ended.stderr
+    assert script is STREAMED or "Exception ignored" not in ended.stderr
+
+
 REFUSED = {"topic": "profiles", "partition": 0, "offset": 7, "stage": "contract", "reason": "id is no int"}
 
 

@@ -383,6 +383,7 @@ def _stream(rows: pa.Table) -> bytes:
     return sink.getvalue()
 
 
+OURS = {"Thermocline-Read-Point": json.dumps(POINT)}
 CONTENTS = {"bucket-00000.csv": b"key\n" + b"abc\n" * 50_000, "bucket-00003.csv": b"key\nxyz\n"}
 
 
@@ -438,7 +439,9 @@ def test_a_download_goes_on_where_its_connection_broke_off(tmp_path: Path) -> No
         start = int(request.headers.get("Range", "bytes=0-")[6:-1])
         if start:
             assert request.headers["If-Range"].strip('"') == hashlib.sha256(CONTENTS[name]).hexdigest()
-        return httpx.Response(206 if start else 200, stream=_Cut(CONTENTS[name][start:], 60_000))
+        return httpx.Response(
+            206 if start else 200, headers=OURS, stream=_Cut(CONTENTS[name][start:], 60_000)
+        )
 
     retries = Retries(attempts_max=2, wait_seconds_first=0.0)
     with Client(URL, retries=retries, transport=httpx.MockTransport(answer)) as client:
@@ -455,6 +458,37 @@ def test_a_download_goes_on_where_its_connection_broke_off(tmp_path: Path) -> No
     assert paths[0].read_bytes() == CONTENTS[paths[0].name]
 
 
+@pytest.mark.parametrize("status", [200, 302])
+def test_a_page_that_is_not_the_servers_takes_nothing_away(tmp_path: Path, status: int) -> None:
+    """What an earlier attempt left of a file is gone on with once the proxy lets requests through again."""
+    name, content = next(iter(CONTENTS.items()))
+    partial = tmp_path / f".{name}.partial"
+    partial.write_bytes(content[:10])
+    page = httpx.Response(status, headers={"Location": "/login"}, html="<html>log in</html>")
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        is_manifest = request.url.path.endswith("/manifest.json")
+        return httpx.Response(200, json={"id": "one"}) if is_manifest else page
+
+    with (
+        Client(URL, transport=httpx.MockTransport(answer)) as client,
+        pytest.raises(StreamCut, match=f"it answered {status}"),
+    ):
+        client.download_extract(ExtractJob.of(_job()), tmp_path)
+    assert partial.read_bytes() == content[:10]
+
+
+def test_a_url_that_is_none_and_a_password_in_one() -> None:
+    with pytest.raises(Unreachable, match="not a valid URL"):
+        Client("http://127.0.0.1:abc")
+    error = Unreachable("https://user:secret@host:1", "nobody is there")
+    assert str(error) == "no Thermocline server answers at https://host:1: nobody is there"
+
+
+def test_patience_has_no_end_of_its_own() -> None:
+    assert Retries(attempts_max=10**6, seconds_max=1e9).wait_seconds(2_000, 0.0, None) <= 5  # type: ignore[operator]
+
+
 def test_a_download_waits_for_a_server_that_is_busy(tmp_path: Path) -> None:
     """As other requests do: also for a proxy's word, and no longer than it may."""
     busy = [
@@ -468,7 +502,9 @@ def test_a_download_waits_for_a_server_that_is_busy(tmp_path: Path) -> None:
             return httpx.Response(200, json=_job())
         if name == "manifest.json":
             return httpx.Response(200, json={"id": "one"})
-        return busy.pop() if busy else httpx.Response(200, stream=httpx.ByteStream(CONTENTS[name]))
+        return (
+            busy.pop() if busy else httpx.Response(200, headers=OURS, stream=httpx.ByteStream(CONTENTS[name]))
+        )
 
     retries = Retries(attempts_max=3, wait_seconds_first=0.0)
     with Client(URL, retries=retries, transport=httpx.MockTransport(answer)) as client:
@@ -492,7 +528,7 @@ def test_a_download_with_another_checksum_is_no_file(tmp_path: Path) -> None:
             return httpx.Response(200, json=_job())
         if request.url.path.endswith("/manifest.json"):
             return httpx.Response(200, json={"id": "one"})
-        return httpx.Response(206, stream=httpx.ByteStream(content[10:]))
+        return httpx.Response(206, headers=OURS, stream=httpx.ByteStream(content[10:]))
 
     with Client(URL, transport=httpx.MockTransport(answer)) as client:
         job = client.extract_job("profiles", "one")
@@ -515,7 +551,7 @@ def test_a_folder_has_the_files_of_one_job_alone(tmp_path: Path, is_whole: bool)
             return httpx.Response(200, json=manifests[job_id])
         if fails and name != only:
             return httpx.Response(404, text="no such page")
-        return httpx.Response(200, stream=httpx.ByteStream(CONTENTS[name]))
+        return httpx.Response(200, headers=OURS, stream=httpx.ByteStream(CONTENTS[name]))
 
     (tmp_path / "notes.txt").write_text("mine")
     with Client(URL, transport=httpx.MockTransport(answer)) as client:

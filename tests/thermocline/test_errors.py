@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import pickle
 import re
 import typing
@@ -11,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from serving.client import error_of
+from serving.problems import problem_response
 from thermocline import errors
 from thermocline.cli.entry import all_commands
-from thermocline.errors import ExitCode, ThermoclineError, all_errors, first_line
+from thermocline.errors import ExitCode, RequestError, ThermoclineError, all_errors, first_line
 
 EXAMPLES = {
     str: "profiles",
@@ -63,6 +66,18 @@ def test_a_pickle_keeps_class_facts_and_words(error: type[ThermoclineError]) -> 
     again = pickle.loads(pickle.dumps(made))
     assert type(again) is error
     assert (again.facts(), str(again), again.next) == (made.facts(), str(made), made.next)
+
+
+@pytest.mark.parametrize("error", ALL, ids=lambda error: error.code)
+def test_a_client_has_the_servers_error_without_what_the_server_keeps_to_itself(
+    error: type[ThermoclineError],
+) -> None:
+    made = example(error)
+    again = error_of(json.loads(bytes(problem_response(made, "/v1").body)))
+    assert type(again) is error
+    assert (again.what, again.state, again.next) == (made.what, made.state, made.next)
+    if not isinstance(made, RequestError) and "{detail}" in error._cause:
+        assert "server's log" in again.cause
 
 
 @pytest.mark.parametrize("error", ALL, ids=lambda error: error.code)

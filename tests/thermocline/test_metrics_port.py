@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import urllib.request
 from collections.abc import Iterator
@@ -38,6 +39,11 @@ def test_a_port_that_is_taken_is_named(listener: socket.socket) -> None:
     port = listener.getsockname()[1]
     with pytest.raises(PortTaken, match=str(port)), metrics_served(port):
         pass
+
+
+def test_an_address_that_cannot_be_had_is_named_with_the_reason() -> None:
+    error = PortTaken.of("192.0.2.1", 80, OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address"))
+    assert str(error) == "can't listen on 192.0.2.1:80: Cannot assign requested address."
 
 
 def test_without_a_port_nothing_listens() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -33,9 +34,9 @@ from thermocline.cli import (
     views,
 )
 from thermocline.cli.answered import exit_now
-from thermocline.cli.output import show_error
+from thermocline.cli.output import discard_stdout, show_error
 from thermocline.cli.session import Session
-from thermocline.errors import DependencyMissing, ExitCode, InternalError, ThermoclineError
+from thermocline.errors import BadParameter, DependencyMissing, ExitCode, InternalError, ThermoclineError
 from thermocline.process import logs
 from thermocline.text.typed import typed
 
@@ -146,6 +147,10 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _fail(error: ThermoclineError, arguments: Sequence[str], bug: Exception | None = None) -> int:
+    try:
+        sys.stdout.flush()
+    except OSError:  # the end would try it again, and give its own exit code
+        discard_stdout()
     show_error(error, as_json="--json" in arguments, is_log="--log-json" in arguments)
     log.debug("where it came from", exc_info=bug or error)
     if os.environ.get(TRACEBACK_VARIABLE) == "1":
@@ -171,6 +176,8 @@ def _known(error: Exception, arguments: Sequence[str]) -> ThermoclineError:
     if missing in PARTS:
         install = f"pip install 'thermocline[{PARTS[missing]}]'"
         return DependencyMissing(what_is_missing=f"the Python package {missing}", how_to_get=install)
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return BadParameter(name="output", problem=error.strerror or str(error))
     return InternalError.of(error, f"`{_command_path(arguments)}`")
 
 
@@ -184,6 +191,6 @@ def _command_path(arguments: Sequence[str]) -> str:
 
 
 def _end_quietly() -> int:
-    """The reader of a pipe went away, as ``head`` does; what is left must not be flushed into it at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """The reader of a pipe went away, as ``head`` does."""
+    discard_stdout()
     return READER_GONE

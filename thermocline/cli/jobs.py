@@ -33,7 +33,9 @@ def start(
     name: TableName,
     job_id: Annotated[
         str | None,
-        typer.Option("--id", metavar="JOB", help="Name the job; a repeated start is the same job."),
+        typer.Option(
+            "--id", metavar="JOB", help="Id of the job. Starting again with the same id returns the same job."
+        ),
     ] = None,
     columns: Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")] = None,
     where: Annotated[
@@ -120,6 +122,8 @@ def _client(url: str) -> Iterator[Client]:
             yield client
     except Problem as problem:
         raise error_of(problem.body) from problem
+    except UnicodeEncodeError as error:  # what a shell gave
+        raise BadParameter(name="request", problem="a value is not valid UTF-8") from error
     except Unreachable as error:
         raise ServerUnreachable(url=url, detail=error.detail) from error
     except JobFailed as failed:
@@ -151,7 +155,9 @@ def _show(jobs: list[ExtractJob], as_json: bool, is_list: bool = False) -> None:
         )
         for job in jobs
     ]
-    found: list[dict[str, Any]] = [asdict(job) for job in jobs]
+    found: list[dict[str, Any]] = [
+        asdict(job) | {"read_point": job.read_point and job.read_point.to_dict()} for job in jobs
+    ]
     shown = table(("job", "state", "buckets", "rows", "bytes", "problem or location"), rows)
     text = shown if jobs else Text(counted(0, "job"))
     show({"extracts": found} if is_list else found[0], text, as_json)

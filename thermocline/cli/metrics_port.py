@@ -29,7 +29,7 @@ def metrics_served(port: int | None) -> Iterator[None]:
     """Within the block, the metrics of this process at that port; none where it is None.
 
     Raises:
-        PortTaken: another process listens there.
+        PortTaken: it can't listen there.
     """
     if port is None:
         yield
@@ -41,7 +41,7 @@ def metrics_served(port: int | None) -> Iterator[None]:
     try:
         server, thread = start_http_server(port, _EVERY_INTERFACE, REGISTRY)
     except OSError as error:
-        raise PortTaken(host=_EVERY_INTERFACE, port=port) from error
+        raise PortTaken.of(_EVERY_INTERFACE, port, error) from error
     try:
         yield
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -39,6 +40,11 @@ def show(document: object, text: RenderableType, as_json: bool) -> None:
         sys.stdout.write(json_text(document, indent=2) + "\n")
     else:
         _console(to_stderr=False).print(text)
+
+
+def discard_stdout() -> None:
+    """What is left for stdout must not be flushed into it at exit: it would fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def say(text: str) -> None:

@@ -157,7 +157,7 @@ def extract(  # noqa: PLR0913, PLR0917  (a command has as many options)
     read = _reader(context, name, wanted, chosen, coding, at, url)
     is_shown = output is None and sys.stdout.isatty()
     if is_shown and chosen not in TEXTS:
-        raise BadParameter(name="-o", problem="name a file, or pipe: these bytes are not for a terminal")
+        raise BadParameter(name="-o", problem="this format is binary: give -o PATH, or redirect the output")
     shown = _progress(url is not None, is_hidden=is_shown)
     with orderly_end(), file_or_stdout(output) as sink, shown as progress:
         point = read(sink, progress)
@@ -271,8 +271,13 @@ def _age(answer: Mapping[str, Any]) -> str:
 def file_or_stdout(output: Path | None) -> Iterator[BinaryIO]:
     """A file that appears when it is complete, or stdout."""
     if output is None:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        try:
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise BadParameter(name="stdout", problem=error.strerror or str(error)) from error
         return
     if not output.parent.is_dir():
         raise BadParameter(name="-o", problem=f"the folder {output.parent} does not exist")

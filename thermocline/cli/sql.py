@@ -17,7 +17,7 @@ from thermocline.cli.read import file_or_stdout, size_of
 from thermocline.cli.session import AsJson, session_of
 from thermocline.cli.sql_formats import ENCODERS, json_document, rows_of, text_of
 from thermocline.cli.stopping import orderly_end
-from thermocline.errors import BadParameter, ThermoclineError
+from thermocline.errors import BadParameter, SqlRefused, ThermoclineError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,7 +65,10 @@ def sql(
     settings = session_of(context).settings()
     given = statement if statement is not None else command
     if given is None and not sys.stdin.isatty():
-        given = sys.stdin.read()
+        try:
+            given = sys.stdin.read()
+        except UnicodeDecodeError as error:
+            raise SqlRefused(problem="the statement is not valid UTF-8") from error
     if given is not None:
         _run(settings, given, output, as_csv, as_json)
         return
@@ -90,9 +93,9 @@ def _run(settings: Settings, text: str, output: Path | None, as_csv: bool, as_js
         if output is not None:
             _write(answer, output, as_json)
         elif as_csv:
-            for chunk in ENCODERS["csv"](answer.schema, answer.batches()):
-                sys.stdout.buffer.write(chunk)
-            sys.stdout.buffer.flush()
+            with file_or_stdout(None) as sink:
+                for chunk in ENCODERS["csv"](answer.schema, answer.batches()):
+                    sink.write(chunk)
         elif as_json:
             sys.stdout.writelines(json_document(answer))
         else:

@@ -76,8 +76,8 @@ def status(
     """Check all components; show each table's seam and lag.
 
     Answers within about three seconds even if a source hangs, so it can serve as a probe. Exit codes:
-    0 healthy; 3 a source is unavailable; 40 ingest of a table must stop; 1 the server is stale, not ready,
-    or does not serve a table.
+    0 healthy; 3 a source is unavailable; 2 a table or topic does not exist; 1 the server is stale, not ready,
+    or does not serve a table. If ingest of a table stopped, the exit code of its error, such as 40.
     """
     report = _report(session_of(context).settings(), set(without or ()))
     show(report, _described(report), as_json)

@@ -18,6 +18,7 @@ from thermocline.client.errors import ClientError, StreamCut, problem_of
 from thermocline.client.jobs import JOB_OVER, MANIFEST, ExtractJob, JobFailed, JobFile
 from thermocline.client.requests import BUSY
 from thermocline.client.retries import Retries, retry_after_seconds
+from thermocline.client.streams import READ_POINT
 
 if TYPE_CHECKING:
     from thermocline.client.blocking import Client
@@ -147,7 +148,7 @@ class _File:
         if size:
             headers |= {"Range": f"bytes={size}-", "If-Range": f'"{self._file.sha256}"'}
         with self._http.stream("GET", self._url, headers=headers) as response:
-            if response.is_error:
+            if not response.is_success or READ_POINT not in response.headers:
                 response.read()
                 failure = self._failure(response)
                 if failure.retryable:
@@ -165,7 +166,7 @@ class _File:
     def _failure(self, response: httpx.Response) -> ClientError:
         if response.headers.get("Content-Type", "").startswith("application/problem+json"):
             return problem_of(response.json())
-        stranger = self._cut(f"it answered {response.status_code}")
+        stranger = self._cut(f"it answered {response.status_code}, and not as a Thermocline server does")
         stranger.retryable = response.status_code in BUSY
         return stranger
 

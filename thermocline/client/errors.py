@@ -14,10 +14,13 @@ ClientError
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from thermocline.client.answers import Answer
+
+_PASSWORD: Final = re.compile(r"://[^/]*@")
 
 
 class ClientError(Exception):
@@ -33,8 +36,8 @@ class Unreachable(ClientError):
     retryable = True
 
     def __init__(self, url: str, detail: str) -> None:
-        super().__init__(f"no Thermocline server answers at {url}: {detail}")
-        self.url = url
+        self.url = _PASSWORD.sub("://", url)
+        super().__init__(f"no Thermocline server answers at {self.url}: {detail}")
         self.detail = detail
 
 

@@ -86,6 +86,13 @@ class Requests:
     url: str
     retries: Retries
 
+    def __post_init__(self) -> None:
+        """Raises `Unreachable` for what is no URL."""
+        try:
+            httpx.URL(self.url)
+        except httpx.InvalidURL as error:  # which may quote a password
+            raise Unreachable(self.url, "it is not a valid URL") from error
+
     def lookup(
         self, table: str, entity: Mapping[str, KeyValue], read_after: ReadAfter | None
     ) -> Steps[Answer]:

@@ -28,7 +28,7 @@ class Retries:
         """
         if attempts >= self.attempts_max:
             return None
-        doubled = min(self.wait_seconds_first * 2 ** (attempts - 1), self.wait_seconds_max)
+        doubled = min(self.wait_seconds_first * 2 ** min(attempts - 1, 60), self.wait_seconds_max)
         # Spread, so that clients that failed together don't come back together.
         wait = max(doubled * random.uniform(0.5, 1.0), retry_after or 0.0)
         return wait if elapsed + wait <= self.seconds_max else None

@@ -107,7 +107,7 @@ class Decoder:
 def format_of(name: str) -> tuple[str, bytes]:
     """The media type and the end mark of a format. Raises `ValueError`."""
     if name not in FORMATS:
-        raise ValueError(f'"{name}" is none of the formats {", ".join(FORMATS)}')
+        raise ValueError(f'"{name}" is not one of the formats {", ".join(FORMATS)}')
     return FORMATS[name]
 
 

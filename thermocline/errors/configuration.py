@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+from typing import Self
+
 from thermocline.errors.root import ExitCode, Listing, ThermoclineError
 
 
@@ -151,19 +154,28 @@ class PurgeRefused(ConfigurationError):
 
 
 class PortTaken(ConfigurationError):
-    """The server's port is in use.
+    """A process can't listen on its port.
 
-    A server may be running already: `thermocline status` says what answers there.
+    The port is in use, and a server may be running already: `thermocline status` says what answers there. Or
+    the address is not one of this machine's, or a port below 1024 takes a right that the process lacks.
 
-    No data was touched. Stop the other process, or choose another port.
+    No data was touched. Stop the other process, or choose another address or port.
     """
 
     code = "port-taken"
-    _what = "{host}:{port} is in use by another process."
+    _what = "can't listen on {host}:{port}: {detail}."
     _next = "thermocline status      (shows what answers there; or choose another port)"
 
     host: str
     port: int
+    detail: str = "it is in use by another process"
+
+    @classmethod
+    def of(cls, host: str, port: int, error: OSError) -> Self:
+        """From what the system says."""
+        if error.errno == errno.EADDRINUSE:
+            return cls(host=host, port=port)
+        return cls(host=host, port=port, detail=error.strerror or str(error))
 
 
 class StateDirUnusable(ConfigurationError):
