@@ -74,7 +74,8 @@ COMMIT_SECONDS: Final = Histogram(
 )
 INTERVAL_SECONDS: Final = Gauge(
     "thermocline_ingest_commit_interval_seconds",
-    "The table's commit_interval_seconds setting. Exported only while the process owns the table.",
+    "Time between commits, in seconds: the table's commit_interval_seconds setting, multiplied by 4 "
+    "while maintenance is far behind. Exported only while the process owns the table.",
     _TABLE,
     registry=REGISTRY,
 )
@@ -154,7 +155,7 @@ def opened(
     table: str, interval_seconds: float, settled: Sequence[Settled], files: FilesByBucket, at_ms: int
 ) -> None:
     """An owner took the table at that time, and settled these commits of owners before."""
-    INTERVAL_SECONDS.labels(table).set(interval_seconds)
+    commits_expected(table, interval_seconds)
     LAST_COMMIT.labels(table).set(at_ms / 1000)
     OWNED.labels(table).set(at_ms / 1000)
     LAST_STEP.labels(table).set(at_ms / 1000)
@@ -166,6 +167,11 @@ def opened(
     for outcome in _RECORD_OUTCOMES:
         RECORDS.labels(table, outcome)
     measure_table(table, files)
+
+
+def commits_expected(table: str, interval_seconds: float) -> None:
+    """From now on, a table that changes has a commit in each interval of that length."""
+    INTERVAL_SECONDS.labels(table).set(interval_seconds)
 
 
 def closed(table: str) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from ingest import measures
 from thermocline.errors import CommitRejected, InternalError, OwnerLost, TableHeld, ThermoclineError
 from thermocline.process.logs import fields
 
@@ -152,6 +153,7 @@ class IngestedTable:
         self._rejections = 0
         owner.maintain()
         interval_seconds = owner.settings.commit_interval_seconds * owner.upkeep.slowdown
+        measures.commits_expected(self.name, interval_seconds)
         self.due_at = started_at + interval_seconds
         if is_behind:
             self.due_at = self.clock.monotonic()

@@ -8,6 +8,8 @@ COPY requirements/build.txt requirements/serving.txt requirements/
 RUN pip install --require-hashes -r requirements/build.txt \
     && pip install --require-hashes --no-build-isolation -r requirements/serving.txt
 COPY pyproject.toml README.md LICENSE ./
+COPY ingest ingest
+COPY maintenance maintenance
 COPY serving serving
 COPY thermocline thermocline
 COPY verify verify

@@ -383,7 +383,7 @@ class Extract:
         return _HotRows(pa.concat_tables([keys, partial_keys]), rows, below)
 
     def _keys_and_rows(self, winners: pa.Table) -> tuple[pa.Table, list[pa.RecordBatch]]:
-        batches = winners.to_batches(BATCH_ROWS)
+        batches = winners.to_batches(_rows_at_once(winners.num_rows, winners.nbytes))
         keys = [self._keys(batch) for batch in batches]
         rows = [self._live_rows(*parts) for parts in zip(batches, keys, strict=True)]
         return pa.Table.from_batches(keys, self._key_schema), rows
@@ -407,7 +407,12 @@ class Extract:
 
 def _batch_rows(files: Sequence[ColdFile]) -> int:
     rows, size = sum(file.data.rows for file in files), sum(file.data.bytes for file in files)
-    return max(_LONG_BATCH_ROWS, min(BATCH_ROWS, _BATCH_BYTES * rows // max(size, 1)))
+    return max(_LONG_BATCH_ROWS, _rows_at_once(rows, size))
+
+
+def _rows_at_once(rows: int, size: int) -> int:
+    """Of so many rows with so many bytes."""
+    return max(1, min(BATCH_ROWS, _BATCH_BYTES * rows // max(size, 1)))
 
 
 def _config(folder: Path) -> dict[str, str | bool | int | float | list[str]]:

@@ -78,6 +78,7 @@ class ExtractResponse(Response):
         try:
             extract = await loop.run_in_executor(self._threads, self._open_extract, gone.done)
         except Abandoned:
+            measures.EXTRACTS.labels(self._table, "broken off").inc()
             return
         chunks = encoded(extract, self._format_name, self._coding)
         take = partial(loop.run_in_executor, self._threads, next, chunks, None)

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 PAYLOAD: Final = "payload"
 # Bounds what there is as Python objects at a time; larger blocks are no faster.
 BLOCK_RECORDS: Final = 65_536
+BLOCK_BYTES_MAX: Final = 1 << 30
 MICROSECONDS: Final = 1_000  # in a millisecond
 
 _BINARY: Final = pa.large_binary()
@@ -164,11 +165,12 @@ def _laid_together(
             seam.get((topics[topic], p)) for topic, p in (PLACE.unpack(k[PLACE_START:]) for k, _ in block)
         ]
         whole = [resolved(*one, first, newest_first) for one, first in zip(block, firsts, strict=True)]
-        yield (
-            pa.array([key for key, _ in block], _BINARY),
-            pa.array([value for value, _ in whole], _BINARY),
-            pa.array([[partial[place] for place in kept] for _, kept in whole], ABSENT_NAMES.type),
-        )
+        for part in _parts([value for value, _ in whole]):
+            yield (
+                pa.array([key for key, _ in block[part]], _BINARY),
+                pa.array([value for value, _ in whole[part]], _BINARY),
+                pa.array([[partial[place] for place in kept] for _, kept in whole[part]], ABSENT_NAMES.type),
+            )
 
 
 def _blocks(transaction: lmdb.Transaction[bytes], bucket: int) -> Iterator[tuple[pa.Array, pa.Array]]:
@@ -184,8 +186,19 @@ def _blocks(transaction: lmdb.Transaction[bytes], bucket: int) -> Iterator[tuple
                 break
             keys.append(key)
             values.append(value)
-        yield pa.array(keys, _BINARY), pa.array(values, _BINARY)
+        for part in _parts(values):
+            yield pa.array(keys[part], _BINARY), pa.array(values[part], _BINARY)
         is_more = len(keys) == BLOCK_RECORDS and cursor.next()
+
+
+def _parts(values: Sequence[bytes], first: int = 0) -> Iterator[slice]:
+    """Parts whose values are no more bytes than an array of views reaches; mostly one."""
+    if len(values) > 1 and sum(map(len, values)) > BLOCK_BYTES_MAX:
+        half = len(values) // 2
+        yield from _parts(values[:half], first)
+        yield from _parts(values[half:], first + half)
+    else:
+        yield slice(first, first + len(values))
 
 
 def _records(

@@ -53,11 +53,11 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     def check(self) -> None:
         """Raises `BadParameter` for a format that there is not, or that isn't compressed."""
         if self.format not in FORMATS:
-            raise BadParameter(name="format", problem=f'"{self.format}" is none of {", ".join(FORMATS)}')
+            raise BadParameter(name="format", problem=f'"{self.format}" is not one of {", ".join(FORMATS)}')
         if self.compression is None:
             return
         if self.compression not in CODINGS:
-            problem = f'"{self.compression}" is none of {", ".join(CODINGS)}'
+            problem = f'"{self.compression}" is not one of {", ".join(CODINGS)}'
             raise BadParameter(name="compression", problem=problem)
         if not FORMATS[self.format].is_text:
             raise BadParameter(name="compression", problem="it is for csv and jsonl only")

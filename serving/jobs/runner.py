@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
@@ -19,7 +18,6 @@ import msgspec
 import pyarrow as pa
 
 from serving.encode import encoded
-from serving.feed import Abandoned
 from serving.hot.disk import try_lock
 from serving.jobs.job import Job, JobFile, Manifest, State
 from serving.jobs.store import JobStore
@@ -49,6 +47,10 @@ NICE: Final = 19
 LOCK: Final = "runner.lock"
 
 log = logging.getLogger(__name__)
+
+
+class _Interrupted(Exception):
+    """The job is not wanted any more, or the server is told to stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,13 +159,9 @@ class JobRunner:
         """Runs a job; False where its table can't be read yet, so that it waits on."""
         try:
             table = self._tables[job.table]
-            is_abandoned = partial(self._is_abandoned, store, job)
-            extract = table.extract(job.request.wanted, table.reader.end(), is_abandoned)
+            extract = table.extract(job.request.wanted, table.reader.end())
         except NotReady:
             return False
-        except Abandoned:
-            self._end_abandoned(store, job)
-            return True
         except ThermoclineError as error:
             store.end(job, State.FAILED, f"[{error.code}] {error.what}")
             return True
@@ -186,8 +184,9 @@ class JobRunner:
         try:
             job = self._written(store, job, extract)
             job = store.publish(job, _manifest(job, extract))
-        except Abandoned:
-            self._end_abandoned(store, job)
+        except _Interrupted:
+            # An orderly stop is no fault of the job: the next server makes it, at a read point of its own.
+            store.end(job, State.CANCELLED if store.is_cancelled(job) else State.QUEUED)
         except ThermoclineError as error:
             place = job.table, job.id
             if isinstance(error, StorageFailed) and place not in self._again_at:
@@ -220,16 +219,8 @@ class JobRunner:
         return msgspec.structs.replace(job, buckets_done=job.buckets)
 
     def _check_wanted(self, store: JobStore, job: Job) -> None:
-        if self._is_abandoned(store, job):
-            raise Abandoned
-
-    def _is_abandoned(self, store: JobStore, job: Job) -> bool:
-        """Whether it is not wanted any more, or the server is told to stop."""
-        return self._stop.is_set() or store.is_cancelled(job)
-
-    def _end_abandoned(self, store: JobStore, job: Job) -> None:
-        # An orderly stop is no fault of the job: the next server makes it, at a read point of its own.
-        store.end(job, State.CANCELLED if store.is_cancelled(job) else State.QUEUED)
+        if self._stop.is_set() or store.is_cancelled(job):
+            raise _Interrupted
 
     def _file(
         self, store: JobStore, job: Job, bucket: int, extract: Extract, batches: Iterator[pa.RecordBatch]

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import msgspec
 
+from serving.file_version import file_version
 from serving.jobs.files import CANCEL, JOB, MANIFEST, FolderFiles, ObjectFiles, replace_file
 from serving.jobs.job import ID_FORM, Job, JobRequest, Manifest, State
 from thermocline.errors import BadParameter, ExtractJobDiffers, ExtractJobNotFound, ExtractsBusy
@@ -54,6 +55,7 @@ class JobStore:
         self._objects = objects
         self._clock = clock
         self._unfinished_max = unfinished_max
+        self._read: dict[Path, tuple[object, Job]] = {}  # records, with their files' versions
 
     def create(self, job_id: str | None, request: JobRequest) -> Job:
         """A new job, or the one that has this id already and asks for the same.
@@ -198,9 +200,17 @@ class JobStore:
         log.warning(message, extra=detail)
 
     def _jobs(self) -> Iterator[Job]:
+        read: dict[Path, tuple[object, Job]] = {}
         for path in self._root.glob(f"[!.]*/{JOB}"):
             with suppress(FileNotFoundError):  # expired meanwhile
-                yield msgspec.json.decode(path.read_bytes(), type=Job)
+                version = file_version(path)
+                known = self._read.get(path)
+                if known is None or known[0] != version:
+                    known = version, msgspec.json.decode(path.read_bytes(), type=Job)
+                if known[1].state.is_over:  # the many; others are changed all the time
+                    read[path] = known
+                yield known[1]
+        self._read = read
 
     def _check_room(self) -> None:
         unfinished = sum(not job.state.is_over for job in self._jobs())

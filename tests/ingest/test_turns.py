@@ -21,6 +21,7 @@ from thermocline.errors import (
     TableHeld,
     ThermoclineError,
 )
+from thermocline.process.metrics import REGISTRY
 
 
 class Stop(threading.Event):
@@ -93,6 +94,15 @@ def test_a_turn_that_takes_no_longer_than_it_may_delays_no_batch(turn_seconds: f
     Turns([table_of(owner)], clock).follow(Stop(clock, began + 35))
     assert batches == pytest.approx([0, 10, 20, 30])
     assert calls.count("upkeep of a") >= 30 / (TURN_SECONDS + turn_seconds) - 6
+
+
+def test_the_interval_that_alerts_go_by_is_longer_while_maintenance_is_behind() -> None:
+    clock = ManualClock()
+    owner = FakeOwner(clock, "slowed", [], step_seconds=0.0)
+    owner.upkeep = SimpleNamespace(slowdown=4.0)
+    Turns([table_of(owner)], clock).follow(Stop(clock, clock.monotonic() + 100))
+    assert REGISTRY.get_sample_value("thermocline_ingest_commit_interval_seconds", {"table": "slowed"}) == 40
+    assert owner.calls.count("slowed") == 3
 
 
 def test_a_table_that_is_always_behind_gets_no_more_batches_than_any_other_that_is() -> None:

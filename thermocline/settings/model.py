@@ -242,7 +242,7 @@ class TrinoEndpointSettings(_Section):
     certificate_file: Path | None = None
     key_file: Path | None = None
     client_ca_file: Path | None = None
-    servers: tuple[_Address, ...] = ()
+    servers: Annotated[tuple[_Address, ...], BeforeValidator(_names)] = ()
     address: _Address | None = None
 
     @model_validator(mode="after")
