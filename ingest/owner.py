@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings, TableSettings
 
-# Batches in a row that were lost to a rewrite by others: somebody rewrites the table all the time.
+# Met in a row, by batches or while one was looked at: somebody rewrites the table all the time.
 REWRITES_MAX = 5
 
 _logger = logging.getLogger(__name__)
@@ -424,7 +424,13 @@ class Owner:
         self.engine.check()
         self.committer.renew(self.table)
         if rewrite is not None:
-            done = landed(self.committer.take_over(rewrite))
+            try:
+                done = landed(self.committer.take_over(rewrite))
+            except ForeignSnapshot:  # another one came while this was looked at
+                self.rewrites_met += 1
+                if self.rewrites_met > REWRITES_MAX:
+                    raise
+                return self._reload()
             say_taken_over(self._name, rewrite, done.snapshot_id)
             state = replace(state, snapshot_id=done.snapshot_id)
         of_files = state.snapshot_id if rewrite is None else rewrite.snapshot_id

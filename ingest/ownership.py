@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ingest.commit import Committer, Outcome, Rejected, landed
 from ingest.java import JavaCatalog, small_jvm
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings
+
+LOOKS_MAX: Final = 5
+"""At rewrites by others that come one after the other while the table is being taken."""
 
 _logger = logging.getLogger(__name__)
 
@@ -207,15 +210,19 @@ class Claim:
             raise
 
     def _taken(self, committer: Committer, onto: Onto | None) -> Outcome:
-        outcome = committer.take_ownership(self.epoch_seen, self.lease.epoch_floor, onto or self.rewrite)
-        if onto is not None or not (
-            isinstance(outcome, Rejected) and isinstance(outcome.error, ForeignSnapshot)
-        ):
-            return outcome
-        # What came since the table was read is looked at in its turn, once.
-        self.table = load_table(self.table.catalog, self.name, self.definition.identifier)
-        self.state()
-        return committer.take_ownership(self.epoch_seen, self.lease.epoch_floor, self.rewrite)
+        def take() -> Outcome:
+            return committer.take_ownership(self.epoch_seen, self.lease.epoch_floor, onto or self.rewrite)
+
+        outcome = take()
+        for _ in range(LOOKS_MAX):
+            is_foreign = isinstance(outcome, Rejected) and isinstance(outcome.error, ForeignSnapshot)
+            if onto is not None or not is_foreign:
+                break
+            # What came since the table was read is looked at in its turn.
+            self.table = load_table(self.table.catalog, self.name, self.definition.identifier)
+            self.state()
+            outcome = take()
+        return outcome
 
 
 def say_taken_over(name: str, rewrite: Rewrite, snapshot_id: int) -> None:

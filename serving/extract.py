@@ -206,15 +206,18 @@ class Extract:
             duckdb.connect(config=_config(folder)) as connection,
             ThreadPoolExecutor(1) as ahead,
         ):
+            is_ahead = self._selection.limit is None  # else the next bucket may never be needed
             upcoming: Future[_BucketRows] = ahead.submit(self._prepared, buckets[0], folder)
             for bucket, following in zip(buckets, [*buckets[1:], None], strict=True):
                 if self._is_abandoned:
                     return
                 failpoint("extract.bucket")
                 prepared = upcoming.result()
-                if following is not None:
+                if following is not None and is_ahead:
                     upcoming = ahead.submit(self._prepared, following, folder)
                 yield bucket, self._bucket(connection, prepared)
+                if following is not None and not is_ahead:
+                    upcoming = ahead.submit(self._prepared, following, folder)
                 rmtree(folder / str(bucket), ignore_errors=True)
 
     def _prepared(self, bucket: int, folder: Path) -> _BucketRows:

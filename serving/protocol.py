@@ -99,6 +99,8 @@ class LookupProtocol(HttpToolsProtocol):
             data = data[length:]
         if data and self._has_room_for(data):
             super().data_received(data)
+            if self.timeout_keep_alive_task is None and self._awaited is None and self._is_idle():
+                self._look_again_after(self.timeout_keep_alive)  # a blank line, which ended uvicorn's timer
 
     def on_message_begin(self) -> None:
         """A request's first byte."""
@@ -169,6 +171,9 @@ class LookupProtocol(HttpToolsProtocol):
             or self.root_path
             or self._is_at_limit()  # safety: direct-limit
         )
+
+    def _is_idle(self) -> bool:
+        return not (self._is_within_request or _is_pending(self.cycle) or self.transport.is_closing())
 
     def _is_at_limit(self) -> bool:
         limit = self.limit_concurrency

@@ -80,7 +80,7 @@ class Worker:
         names = [table.name for table in tables]
         self.jobs = stores(settings, names, SystemClock(), io)
         self._read_after_seconds_max = settings.read_after_seconds_max
-        self._places: dict[str | None, _Place] = {}
+        self._places: dict[str, _Place] = {}
         self._has_refreshed = asyncio.Event()
 
     async def refreshed(self, seconds_max: float) -> None:
@@ -97,7 +97,7 @@ class Worker:
         async def refresh_forever(table: ServedTable) -> None:
             while True:
                 with refreshes.of(table.name):
-                    await self._place_of(table.location).refreshes.run(table.refresh)
+                    await self._place_of(table.location, table.name).refreshes.run(table.refresh)
                 waiting.discard(table.name)
                 if not waiting:
                     self._has_refreshed.set()
@@ -134,7 +134,7 @@ class Worker:
                 with storage_named(reader.name):
                     return [reader.cold_rows(look.cold, entity) for entity in entities]
 
-            place = self._place_of(look.cold.index.location)
+            place = self._place_of(look.cold.index.location, reader.name)
             if place.waiting >= COLD_WAITING_MAX:  # safety: lookups-bounded
                 raise LookupsBusy(table=reader.name, waiting_max=COLD_WAITING_MAX)
             place.waiting += len(entities)
@@ -145,14 +145,20 @@ class Worker:
         reader.count(entities)
         return look, reader.overlay(look, cold)
 
-    def _place_of(self, location: str | None) -> _Place:
-        """Where a table is; tables of which that is not known yet are in a place of their own."""
-        is_local = location is not None and local_path(location) is not None
-        bucket = "" if is_local else location and urlsplit(location).netloc
-        if bucket not in self._places:
-            reads = ReadingThreads(LOCAL_READS_MAX if is_local else STORE_READS_MAX)
-            self._places[bucket] = _Place(reads, ReadingThreads(1))
-        return self._places[bucket]
+    def _place_of(self, location: str | None, table: str) -> _Place:
+        """Where a table is; one of which that is not known yet is in a place of its own."""
+        if location is None:
+            return self._place(f"table {table}", 0)
+        if unknown := self._places.pop(f"table {table}", None):
+            unknown.refreshes.close()
+        if local_path(location) is not None:
+            return self._place("", LOCAL_READS_MAX)
+        return self._place(urlsplit(location).netloc, STORE_READS_MAX)
+
+    def _place(self, name: str, reads_max: int) -> _Place:
+        if name not in self._places:
+            self._places[name] = _Place(ReadingThreads(reads_max), ReadingThreads(1))
+        return self._places[name]
 
     async def read_after(self, reader: TableReader, text: str | None) -> Mapping[tuple[str, int], int]:
         """Waits, within the bound, until an answer includes the records that a request names; gives these.

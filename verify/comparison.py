@@ -213,7 +213,8 @@ class Verification:
             except RowsUnreadable as error:
                 self._leave_out(bucket, read, error.__cause__ or error)
             if hot is not None:
-                staging.add(HOT, self._kept(definition, unpacked(definition, hot.scan(bucket, reading.seam))))
+                for rows in unpacked(definition, hot.scan(bucket, reading.seam)):
+                    staging.add(HOT, self._kept(definition, rows))
             self.progress(ROWS, bucket + 1, definition.buckets)
         if self._unread:
             staging.leave_out(self._unread)

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Difference", "extract_findings", "hot_findings", "unpacked"]
 
+PIECE_BYTES: Final = 64 << 20
+"""Of the hot tier's winners, unpacked at a time."""
 _PAYLOAD: Final = "payload"
 _TOPIC, _PARTITION, _OFFSET, _TIMESTAMP = PROVENANCE
 _WINNERS: Final = "winners"
@@ -101,8 +103,17 @@ def hot_findings(staging: Staging, end: Seam) -> Iterator[Difference]:
         yield Difference(finding, key, origin)
 
 
-def unpacked(definition: LiveTable, scanned: pa.Table) -> pa.Table:
-    """Winners of the hot tier with their values as columns; a tombstone's are null, and absent ones."""
+def unpacked(definition: LiveTable, scanned: pa.Table) -> Iterator[pa.Table]:
+    """Winners of the hot tier with their values as columns; a tombstone's are null, and absent ones.
+
+    In pieces of a bounded size.
+    """
+    rows = max(1, PIECE_BYTES * scanned.num_rows // max(scanned.nbytes, 1))
+    for first in range(0, max(scanned.num_rows, 1), rows):
+        yield _unpacked(definition, scanned.slice(first, rows))
+
+
+def _unpacked(definition: LiveTable, scanned: pa.Table) -> pa.Table:
     keys = scanned.column(KEY).combine_chunks().cast(pa.binary())
     is_live = pc.invert(scanned.column(TOMBSTONE)).combine_chunks()
     names = [column.name for column in definition.value_columns]

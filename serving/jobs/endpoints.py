@@ -147,6 +147,8 @@ async def file(
         headers["ETag"] = f'"{found.sha256}"'
     media_type = JSON if found is None else _media_type(job)
     if isinstance(files, FolderFiles):
+        if not await asyncio.to_thread((files.folder / name).is_file):  # cancelled just now
+            raise ExtractJobNotFound(table=job.table, job=f"{id}/{name}")
         return FileResponse(files.folder / name, headers=headers, media_type=media_type)
     with storage_named(job.table):
         if found is None:

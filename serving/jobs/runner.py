@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
     from serving.extract import Extract
-    from serving.tables import Tables
+    from serving.tables import ServedTable, Tables
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import Column
     from thermocline.settings import ServingSettings
@@ -88,7 +88,8 @@ def run_jobs(tables: Tables, settings: ServingSettings, io: PyArrowFileIO, stop:
     assert root is not None
     by_table = stores(settings, (table.name for table in tables), clock, io)
     with _held(root):
-        threading.Thread(target=_refresh, args=(tables, stop), name="refresh", daemon=True).start()
+        for table in tables:  # a thread each: a store that does not answer holds up its tables alone
+            threading.Thread(target=_refresh, args=(table, stop), name="refresh", daemon=True).start()
         retention_ms = round(settings.extract_jobs_retention_hours * 3_600_000)
         runner = JobRunner(tables, by_table, clock, retention_ms, stop)
         while not stop.is_set():
@@ -271,10 +272,9 @@ def _held(root: Path) -> IO[bytes]:
     return lock
 
 
-def _refresh(tables: Tables, stop: threading.Event) -> None:
+def _refresh(table: ServedTable, stop: threading.Event) -> None:
     refreshes = Refreshes()
     while not stop.is_set():
-        for table in tables:
-            with refreshes.of(table.name):
-                table.refresh()
+        with refreshes.of(table.name):
+            table.refresh()
         stop.wait(REFRESH_SECONDS)

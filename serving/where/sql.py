@@ -243,16 +243,53 @@ _SPELLED: Final[Mapping[Kind, str]] = {
 
 
 def _check_depth(text: str) -> None:
-    """Refuses what would take a parser, which calls itself for each level, too deep."""
-    depth = signs = 0
+    """Refuses what would take a parser, which calls itself for each level, too deep.
+
+    Or too long: what stands in brackets behind a type, as in a call, is parsed twice, and so is what stands
+    in brackets behind a type in it. No condition has a call.
+    """
+    signs = 0
+    open_calls: list[bool] = []
+    before: TokenType | None = None
     for token in sqlglot.tokenize(text):
-        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
-        signs = signs + 1 if token.token_type in _PREFIXES else 0
-        if max(depth, signs) > DEPTH_MAX:
+        kind = token.token_type
+        if kind in _OPENING:
+            open_calls.append(kind is not TokenType.L_PAREN or before not in _BEFORE_PARENTHESES)
+        elif kind in _CLOSING and open_calls:
+            open_calls.pop()
+        signs = signs + 1 if kind in _PREFIXES else 0
+        if max(len(open_calls), signs) > DEPTH_MAX:
             raise _too_deep()
+        if sum(open_calls) > CALLS_MAX:
+            raise _refused(f"it has calls within calls; {ALLOWED}")
+        before = kind
 
 
+CALLS_MAX: Final = 3
+"""Within each other."""
 _PREFIXES: Final = (TokenType.NOT, TokenType.DASH, TokenType.PLUS)
+_OPENING: Final = (TokenType.L_PAREN, TokenType.L_BRACKET)
+_CLOSING: Final = (TokenType.R_PAREN, TokenType.R_BRACKET)
+_BEFORE_PARENTHESES: Final = (
+    None,
+    TokenType.L_PAREN,
+    TokenType.COMMA,
+    TokenType.NOT,
+    TokenType.AND,
+    TokenType.OR,
+    TokenType.IN,
+    TokenType.EQ,
+    TokenType.NEQ,
+    TokenType.LT,
+    TokenType.LTE,
+    TokenType.GT,
+    TokenType.GTE,
+    TokenType.LIKE,
+    TokenType.BETWEEN,
+    TokenType.IS,
+    TokenType.DASH,
+    TokenType.PLUS,
+)
 
 
 def _joined(node: exp.Expr) -> Iterator[exp.Expr]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from ingest import owner as owner_module
+from ingest.commit import Landed, Rejected
 from ingest.owner import REWRITES_MAX, Owner
 from ingest.turns import IngestedTable
 from thermocline.errors import ForeignSnapshot
 from thermocline.process.clock import SystemClock
+from thermocline.rules.seam import Seam
 
 
 def owner_that_meets(monkeypatch: pytest.MonkeyPatch, met: list[bool], is_rewrite: bool) -> Owner:
@@ -64,3 +68,52 @@ def test_a_rewrite_that_only_maintenance_met_is_taken_over_before_the_next_batch
     table.maintain()
     assert owner.must_reload
     assert table.due_at <= owner.clock.monotonic()
+
+
+@pytest.mark.parametrize("count", [1, REWRITES_MAX, REWRITES_MAX + 1])
+def test_a_rewrite_that_comes_while_another_is_looked_at_is_looked_at_in_its_turn(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """Engines land a rewrite in parts, while a large one takes minutes to be looked at."""
+
+    @dataclass(frozen=True)
+    class State:
+        snapshot_id: int
+        epoch: int = 1
+        io: object = None
+
+    error = ForeignSnapshot(table="t", snapshot_id=1, detail="another writer made it")
+    outcomes = [*[Rejected(error)] * count, Landed(7, Seam())]
+    looks: list[object] = []
+    table = SimpleNamespace(io=None, catalog=None)
+
+    def stands(*_: Any) -> tuple[State, Any]:
+        looks.append(1)
+        return State(len(looks)), SimpleNamespace(snapshot_id=len(looks))
+
+    monkeypatch.setattr(owner_module, "load_table", lambda *_: table)
+    monkeypatch.setattr(owner_module, "standing", stands)
+    monkeypatch.setattr(owner_module, "say_taken_over", lambda *_: None)
+    monkeypatch.setattr(owner_module, "Position", SimpleNamespace(of=lambda state, _: state))
+    owner = Owner.__new__(Owner)
+    fields: dict[str, Any] = {
+        "table": table,
+        "definition": SimpleNamespace(name="t", identifier="app.t"),
+        "lease": SimpleNamespace(check=lambda: None, renew_or_warn=lambda: None),
+        "task": State(0),
+        "engine": SimpleNamespace(check=lambda: None),
+        "committer": SimpleNamespace(epoch=1, renew=lambda _: None, take_over=lambda _: outcomes.pop(0)),
+        "live_files": lambda *_: None,
+        "must_reload": True,
+        "rewrites_met": 0,
+    }
+    for name, value in fields.items():
+        setattr(owner, name, value)
+    if count > REWRITES_MAX:
+        with pytest.raises(ForeignSnapshot):
+            owner._reload()
+        return
+    assert owner._reload()
+    assert len(looks) == count + 1
+    assert owner.position == State(7)  # type: ignore[comparison-overlap]
+    assert not owner.must_reload

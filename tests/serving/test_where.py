@@ -368,6 +368,8 @@ def test_a_limit_gives_so_many_rows_and_reads_no_further(
         ("count = " + "- " * 1_000 + "1", "levels deep"),
         ("count" + "::int" * 3_000, "levels deep"),
         ("count = 1" + " % 2" * 4_000, "levels deep"),
+        ("varchar(" * 30 + "count" + ")" * 30 + " = 1", "calls within calls"),
+        ("count = " + "array[" * 30 + "1" + "]" * 30, "calls within calls"),
         ("text = '\udcff'", "not valid UTF-8"),
         ("flag OR " * 5_000 + "flag", f"at most {LENGTH_MAX:,}"),
     ],

@@ -594,3 +594,18 @@ def test_a_schema_where_none_is_read_by_it_is_a_problem() -> None:
     assert "key_schema_file is given" in str(refused.value)
     with pytest.raises(ConfigInvalid, match="schema_framed"):
         events({"a": "int"}, None, schema_framed=True)
+
+
+def test_bytes_alone_are_bad_where_a_serializer_named_their_schema() -> None:
+    """Java's writes them without their length: the first byte would be taken for it."""
+
+    def read(value: bytes, schema: str | None) -> Decoded:
+        table = LiveTable.build(
+            name="t", identifier="app.t", topics=["t"], key=[], key_from="value", format="avro",
+            columns={"a": "binary"}, value_schema=schema,
+        )  # fmt: skip
+        return decoder_for(table, Registered({1: "bytes"})).decode([None], [value])
+
+    assert read(b"\x04ab", '"bytes"').columns["a"] == [b"ab"]
+    (bad,) = read(framed(1, b"\x04ab"), None).bad
+    assert (bad.stage, "bytes alone" in bad.reason) == (Stage.DECODE, True)

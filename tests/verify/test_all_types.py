@@ -197,7 +197,7 @@ def test_the_hot_tier_and_an_extract_are_what_the_log_says(tmp_path: Path, chang
     for missing in (0, 1):
         with staged(20) as staging:
             staging.add(STORED, rows)
-            staging.add(HOT, unpacked(DEFINITION, scanned))
+            staging.add(HOT, *unpacked(DEFINITION, scanned))
             staging.add(EXTRACT, shown.slice(missing))
             staging.reduce_log()
             assert staging.count(HOT) == 20

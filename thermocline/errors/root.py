@@ -123,8 +123,14 @@ class ThermoclineError(Exception):
         return _rebuild, (type(self), self.facts())
 
 
+_MISSPELT_MAX: Final = 200
+"""Characters of a name; to compare long ones takes long, and a caller chooses how long."""
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``; did you mean "x"?`` with the known word that is closest, or nothing when none is close."""
+    if len(word) > _MISSPELT_MAX:
+        return ""
     closest = difflib.get_close_matches(word, list(known), n=1)
     return f'; did you mean "{closest[0]}"?' if closest else ""
 
