@@ -506,6 +506,20 @@ def test_a_connection_whose_body_came_after_its_answer_is_ended_when_it_was_idle
     asyncio.run(drive())
 
 
+@pytest.mark.parametrize("asked", [PLAIN.encode(), b"GET /v1/tables HTTP/1.1\r\nhost: h\r\n\r\n"])
+def test_a_blank_line_leaves_a_connection_as_idle_as_it_was(served: SimpleNamespace, asked: bytes) -> None:
+    async def drive() -> None:
+        connection = Connection(LookupProtocol, served.app, timeout_keep_alive=600)
+        await connection.send(asked)
+        connection.protocol.timeout_keep_alive = 0
+        await connection.send(b"\r\n")
+        async with asyncio.timeout(60):
+            await connection.wire.closed.wait()
+        connection.protocol.connection_lost(None)
+
+    asyncio.run(drive())
+
+
 def test_only_a_connection_that_was_not_asked_since_its_timer_was_set_is_ended(
     served: SimpleNamespace,
 ) -> None:
