@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # Row groups read at once, unpacked: a quarter of a million rows of 200 bytes, and of rows of a megabyte no
 # more than one row group.
 _BYTES_AT_ONCE = 64 << 20
+# However little it takes packed: a value that repeats is written once, and is there for each row unpacked.
+_GROUP_BYTES_MIN = _BYTES_AT_ONCE // 128
 
 
 def rows_at(
@@ -37,7 +39,7 @@ def rows_at(
         names = [name for name in columns if name in parquet.schema_arrow.names]
         for some in together(
             np.unique(group_of).tolist(),
-            lambda group: parquet.metadata.row_group(group).total_byte_size,
+            lambda group: max(parquet.metadata.row_group(group).total_byte_size, _GROUP_BYTES_MIN),
             _BYTES_AT_ONCE,
         ):
             begin, end = np.searchsorted(group_of, [some[0], some[-1] + 1]).tolist()

@@ -20,7 +20,7 @@ from tests.ingest.one_bucket import DEFINITION, IO, Key, OneBucketTable, Record,
 from thermocline.bounded import Bounded
 from thermocline.iceberg.data_file import ROW_GROUP_ROWS, write_data_file
 from thermocline.iceberg.deletes import read_deletes
-from thermocline.iceberg.files import DataFile, Deletes
+from thermocline.iceberg.files import DataFile, Deletes, local_path
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import encode_one
 
@@ -108,6 +108,31 @@ def test_a_large_file_is_read_a_bounded_number_of_row_groups_at_a_time(
     (found,) = probed(table, *(key_of(number) for number in wanted)).values()
     assert [len(groups or []) for groups, _ in reads.calls] == [7, 7, 6]
     assert found == list(wanted)
+
+
+def test_a_row_group_that_another_writer_made_large_is_read_in_pieces(
+    table: OneBucketTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Method: the file's rows are written again, in one row group and without an index."""
+    count = 20 * ROW_GROUP_ROWS - 5
+    table.upsert(rows(0, count))
+    path = local_path(table.files[0][0].path)
+    stored = pq.read_table(path, partitioning=None)
+    pq.write_table(stored.replace_schema_metadata(None), path, row_group_size=count)
+    Worker(monkeypatch).enter()
+    monkeypatch.setattr(module, "GROUPS_AT_ONCE", 7)
+    held: list[int] = []
+    hits = module._hits
+
+    def counted(stored: pa.ChunkedArray, keys: pa.Array) -> Any:
+        held.append(len(stored))
+        return hits(stored, keys)
+
+    monkeypatch.setattr(module, "_hits", counted)
+    (found,) = probed(table, *(key_of(number) for number in range(0, count, 100))).values()
+    assert found == list(range(0, count, 100))
+    assert sum(held) == count
+    assert max(held) == 7 * ROW_GROUP_ROWS
 
 
 def test_young_files_are_joined_a_bounded_number_of_keys_at_a_time(
