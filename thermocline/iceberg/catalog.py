@@ -10,11 +10,17 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog import load_catalog as load_pyiceberg_catalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTError
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, NotInstalledError, RESTError
 from pyiceberg.table.snapshots import ancestors_of
 from sqlalchemy.exc import SQLAlchemyError
 
-from thermocline.errors import CatalogUnreachable, ForeignSnapshot, TableMissing, first_line
+from thermocline.errors import (
+    CatalogUnreachable,
+    DependencyMissing,
+    ForeignSnapshot,
+    TableMissing,
+    first_line,
+)
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog_properties import pyiceberg_properties, sqlite_path
 from thermocline.rules.definition import LiveTable
@@ -99,7 +105,7 @@ def open_catalog(settings: CatalogSettings, may_create: bool = False) -> Catalog
     """The catalog, through PyIceberg.
 
     An SQLite file that does not exist is an error unless ``may_create``: connecting would make an empty one.
-    Raises `CatalogUnreachable`.
+    Raises `CatalogUnreachable` and `DependencyMissing`.
     """
     sqlite = sqlite_path(settings.uri)
     if sqlite is not None:
@@ -107,6 +113,9 @@ def open_catalog(settings: CatalogSettings, may_create: bool = False) -> Catalog
     try:
         failpoint("catalog.open")
         return load_pyiceberg_catalog(settings.name, **pyiceberg_properties(settings))
+    except NotInstalledError as error:
+        what = f"the Python package of a catalog of type {settings.type}"
+        raise DependencyMissing(what_is_missing=what, how_to_get=str(error)) from error
     except (*_CATALOG_ERRORS, ValueError) as error:
         raise _unreachable(settings.uri, error) from error
 
