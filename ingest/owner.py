@@ -20,7 +20,7 @@ from ingest.files_by_bucket import FilesByBucket, live_files, with_held
 from ingest.lease import OwnerLease
 from ingest.open_transactions import Standstill, warn
 from ingest.opening import Opening, agreed
-from ingest.ownership import say_taken_over
+from ingest.ownership import REWRITES_MAX, say_taken_over
 from ingest.plan import (
     Batch,
     Mark,
@@ -61,9 +61,6 @@ if TYPE_CHECKING:
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings, TableSettings
-
-# Met in a row, by batches or while one was looked at: somebody rewrites the table all the time.
-REWRITES_MAX = 5
 
 _logger = logging.getLogger(__name__)
 

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings
 
-LOOKS_MAX: Final = 5
-"""At rewrites by others that come one after the other while the table is being taken."""
+REWRITES_MAX: Final = 5
+"""By others, met in a row, by batches or while one was looked at: somebody rewrites all the time."""
 
 _logger = logging.getLogger(__name__)
 
@@ -214,7 +214,7 @@ class Claim:
             return committer.take_ownership(self.epoch_seen, self.lease.epoch_floor, onto or self.rewrite)
 
         outcome = take()
-        for _ in range(LOOKS_MAX):
+        for _ in range(REWRITES_MAX):
             is_foreign = isinstance(outcome, Rejected) and isinstance(outcome.error, ForeignSnapshot)
             if onto is not None or not is_foreign:
                 break

@@ -204,23 +204,17 @@ def _in_row_groups(
         rows_max = _groups_at_once(keys) * ROW_GROUP_ROWS
         for some in together(groups, lambda group: index.rows[group], rows_max):
             places, first = _rows_of(index, some), 0
-            for rows in _pieces(parquet, some, list(definition.identity), rows_max):
+            columns = list(definition.identity)
+            if len(places) <= rows_max:
+                pieces = iter([parquet.read_row_groups(some, columns=columns, use_threads=False)])
+            else:  # of one that another writer made large
+                pieces = parquet.iter_batches(rows_max, row_groups=some, columns=columns, use_threads=False)
+            for rows in pieces:
                 found, indexes = _hits(pa.chunked_array([encode_table(definition, rows)]), keys)
                 positions.append(places[first + found])
                 key_indexes.append(indexes)
                 first += rows.num_rows
     return Replaced(file, np.concatenate(positions), np.concatenate(key_indexes), None)
-
-
-def _pieces(
-    parquet: pq.ParquetFile, groups: list[int], columns: list[str], rows_max: int
-) -> Iterator[pa.Table]:
-    """The rows of some row groups; those of one that another writer made large, in several pieces."""
-    if sum(parquet.metadata.row_group(group).num_rows for group in groups) <= rows_max:
-        yield parquet.read_row_groups(groups, columns=columns, use_threads=False)
-        return
-    for batch in parquet.iter_batches(rows_max, row_groups=groups, columns=columns, use_threads=False):
-        yield pa.Table.from_batches([batch])
 
 
 def _groups_at_once(keys: pa.Array) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Final, Self
@@ -164,11 +163,7 @@ def error_of(problem: Mapping[str, Any]) -> ThermoclineError:
     code, facts = str(problem.get("code")), problem.get("facts")
     error_class = all_errors().get(code)
     if error_class is not None and isinstance(facts, dict):
-        untold = {
-            field.name: "the server's log tells it"
-            for field in dataclasses.fields(error_class)  # type: ignore[arg-type]
-            if field.name not in facts and f"{{{field.name}}}" in error_class._cause  # noqa: SLF001
-        }
+        untold = dict.fromkeys(error_class.kept() - facts.keys(), "the server's log tells it")
         try:
             facts |= {name: problem[name] for name in error_class.members}
             return error_class(**untold, **{name: _fact(value) for name, value in facts.items()})

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from serving import measures
 from serving.encode import FORMATS, Chunk, encoded
-from serving.feed import Abandoned
+from serving.feed import Abandoned, IsAbandoned
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class ExtractResponse(Response):
     def __init__(
         self,
         table: str,
-        open_extract: Callable[[Callable[[], bool]], Extract],
+        open_extract: Callable[[IsAbandoned], Extract],
         format_name: str,
         coding: str | None,
         worker: Worker,

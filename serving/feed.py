@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from thermocline.schemas.registry import SchemaRegistry
 
 
+IsAbandoned = Callable[[], bool]
+"""Asked again and again while something is read for somebody."""
+
+
 class Abandoned(Exception):
     """Nobody waits any more for what is read."""
 
@@ -53,7 +57,7 @@ def fill_until(
     ends: Seam,
     hot_bytes_max: int,
     registry: SchemaRegistry | None = None,
-    is_abandoned: Callable[[], bool] = lambda: False,
+    is_abandoned: IsAbandoned = lambda: False,
 ) -> frozenset[tuple[str, int]]:
     """Reads [start, ends) into a private tier and seals it; ``ends`` were asked of the log just now.
 

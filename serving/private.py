@@ -24,7 +24,7 @@ from serving.cold.manifest import source_of
 from serving.encode import encoded
 from serving.entity import entity_of
 from serving.extract import Extract
-from serving.feed import fill_until
+from serving.feed import IsAbandoned, fill_until
 from serving.fetched import own_folder
 from serving.hot.pinned import PinnedHot, hold
 from serving.hot.tier import HotTier
@@ -128,7 +128,7 @@ def extract(
         return private.extract(wanted, format_name, sink, progress, coding)
 
 
-def changes(settings: Settings, table: str, wanted: Wanted, is_abandoned: Callable[[], bool]) -> Extract:
+def changes(settings: Settings, table: str, wanted: Wanted, is_abandoned: IsAbandoned) -> Extract:
     """What changed since the wanted read point, as of now. To be closed, with all that it is read from.
 
     A server's: what it reads of the log is below its state folder, which has room for as much.
@@ -213,7 +213,7 @@ def opened(
     at: ReadPoint | None = None,
     since: ReadPoint | None = None,
     within: Path | None = None,
-    is_abandoned: Callable[[], bool] = lambda: False,
+    is_abandoned: IsAbandoned = lambda: False,
 ) -> Iterator[Private]:
     """The table as of now, or as of ``at``, for as long as the block runs.
 
@@ -304,7 +304,7 @@ def _filled(
     ends: Seam,
     until_the_end: ExitStack,
     within: Path | None = None,
-    is_abandoned: Callable[[], bool] = lambda: False,
+    is_abandoned: IsAbandoned = lambda: False,
 ) -> Private:
     clock = SystemClock()
     table, definition, state = place.table, place.definition, place.state
@@ -352,7 +352,7 @@ def _fill(
     settings: Settings,
     start: Seam,
     ends: Seam,
-    is_abandoned: Callable[[], bool],
+    is_abandoned: IsAbandoned,
 ) -> None:
     """Reads [start, ends); as of now, on to newer ends while compaction may have dropped what was there."""
     definition, state, at, log = place.definition, place.state, place.at, place.log

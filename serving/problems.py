@@ -77,7 +77,8 @@ def problem_response(error: ThermoclineError, instance: str) -> Response:
 
 def _facts_of(error: ThermoclineError) -> dict[str, Any]:
     """Those that callers are told."""
-    return error.facts() if isinstance(error, RequestError) else error.facts_told()
+    kept = frozenset[str]() if isinstance(error, RequestError) else error.kept()
+    return {name: fact for name, fact in error.facts().items() if name not in kept}
 
 
 class Requests:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
 from thermocline.process.logs import fields
+
+if TYPE_CHECKING:
+    import threading
+
+# With many tables each is looked at less often: a look takes some 0.1 ms. Records are read at each request.
+REFRESHES_PER_SECOND: Final = 200
 
 log = logging.getLogger(__name__)
 
@@ -28,3 +35,17 @@ class Refreshes:
             self._failing.add(table)
         else:
             self._failing.discard(table)
+
+
+def pause_between(seconds: float, tables: int) -> float:
+    """How long after one refresh of a table the next follows, at least so many seconds."""
+    return max(seconds, tables / REFRESHES_PER_SECOND)
+
+
+def refresh_until(stop: threading.Event, table: str, refresh: Callable[[], None], seconds: float) -> None:
+    """Refreshes a table every so many seconds until told to stop."""
+    refreshes = Refreshes()
+    while not stop.is_set():
+        with refreshes.of(table):
+            refresh()
+        stop.wait(seconds)

@@ -22,7 +22,7 @@ from serving.answer import age_or_none
 from serving.cold.folder import ColdFolder
 from serving.cold.row_store import RowStore
 from serving.extract import Extract
-from serving.feed import Abandoned
+from serving.feed import Abandoned, IsAbandoned
 from serving.file_version import file_version
 from serving.hot.leases import ReaderLease
 from serving.hot.pinned import hold
@@ -57,7 +57,6 @@ SEAL_WAIT_SECONDS: Final = 5.0
 COUNTED_MS: Final = 600_000
 """So long a worker counts lookups and extracts before it leaves the counts beside the table."""
 
-IsAbandoned = Callable[[], bool]
 OpenChanges = Callable[["Wanted", IsAbandoned], Extract]
 LeaveCounts = Callable[[str, ReadCounts, int], None]
 """Takes the table's location, the counts, and until when they were made, in milliseconds since 1970."""

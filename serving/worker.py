@@ -16,7 +16,7 @@ from serving.cold.threads import ReadingThreads
 from serving.extract_slots import ExtractSlots
 from serving.jobs.job import State
 from serving.jobs.runner import stores
-from serving.refreshing import Refreshes
+from serving.refreshing import Refreshes, pause_between
 from serving.storage import storage_named
 from thermocline.errors import LookupsBusy, ReadAfterTimeout
 from thermocline.iceberg.files import local_path
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 # A new snapshot or a status of the tailer is noticed within this; each look is one stat call per table.
 REFRESH_SECONDS: Final = 0.1
-# With many tables each is looked at less often: a look takes some 0.1 ms. Records are read at each request.
-REFRESHES_PER_SECOND: Final = 200
 # The tailer commits every 20 ms; looking twice as often costs a waiting request microseconds.
 READ_AFTER_POLL_SECONDS: Final = 0.01
 # A partition that a topic gains is read within about two seconds. One that isn't by then does not exist.
@@ -92,7 +90,7 @@ class Worker:
         """Keeps every table at its newest snapshot. A failure is logged and tried again."""
         refreshes = Refreshes()
         waiting = {table.name for table in self.tables}
-        pause_seconds = max(REFRESH_SECONDS, len(waiting) / REFRESHES_PER_SECOND)
+        pause_seconds = pause_between(REFRESH_SECONDS, len(waiting))
 
         async def refresh_forever(table: ServedTable) -> None:
             while True:

@@ -21,7 +21,7 @@ from serving.encode import encoded
 from serving.hot.disk import try_lock
 from serving.jobs.job import Job, JobFile, Manifest, State
 from serving.jobs.store import JobStore
-from serving.refreshing import Refreshes
+from serving.refreshing import refresh_until
 from serving.storage import STORAGE_ERRORS, storage_failed
 from thermocline.errors import NotReady, StateDirUnusable, StorageFailed, ThermoclineError
 from thermocline.process.clock import SystemClock
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
     from serving.extract import Extract
-    from serving.tables import ServedTable, Tables
+    from serving.tables import Tables
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import Column
     from thermocline.settings import ServingSettings
@@ -89,7 +89,8 @@ def run_jobs(tables: Tables, settings: ServingSettings, io: PyArrowFileIO, stop:
     by_table = stores(settings, (table.name for table in tables), clock, io)
     with _held(root):
         for table in tables:  # a thread each: a store that does not answer holds up its tables alone
-            threading.Thread(target=_refresh, args=(table, stop), name="refresh", daemon=True).start()
+            work = (stop, table.name, table.refresh, REFRESH_SECONDS)
+            threading.Thread(target=refresh_until, args=work, name="refresh", daemon=True).start()
         retention_ms = round(settings.extract_jobs_retention_hours * 3_600_000)
         runner = JobRunner(tables, by_table, clock, retention_ms, stop)
         while not stop.is_set():
@@ -270,11 +271,3 @@ def _held(root: Path) -> IO[bytes]:
     if lock is None:
         raise StateDirUnusable(path=str(root), detail="another server is using it")
     return lock
-
-
-def _refresh(table: ServedTable, stop: threading.Event) -> None:
-    refreshes = Refreshes()
-    while not stop.is_set():
-        with refreshes.of(table.name):
-            table.refresh()
-        stop.wait(REFRESH_SECONDS)

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from serving.follower import FOLLOW_SECONDS, look_seconds
 from serving.layout import HOT, SERVER_NAME
-from serving.refreshing import Refreshes
+from serving.refreshing import pause_between, refresh_until
 from serving.tables import ServedTable, open_tables
 from serving.trino.endpoint import Endpoint
 from serving.trino.listener import Listener, tls_of
@@ -35,8 +35,6 @@ __all__ = ["TrinoTable", "run_endpoint"]
 
 REFRESH_SECONDS: Final = 0.1
 """As API workers look for new snapshots."""
-REFRESHES_PER_SECOND: Final = 200
-"""Of all tables together, where there are many."""
 STOP_SECONDS: Final = 2.0
 """For refreshes that are under way when the process is told to stop."""
 
@@ -65,13 +63,6 @@ class TrinoTable:
         self._served.refresh()
         with suppress(NotReady, TableMissing):
             self.snapshots.add(NamedSnapshot.of(self._served.reader.cold.index))
-
-    def follow(self, stop: threading.Event, seconds: float) -> None:
-        """Refreshes every so many seconds until told to stop."""
-        refreshes = Refreshes()
-        while not stop.wait(seconds):
-            with refreshes.of(self.name):
-                self.refresh()
 
     def close(self) -> None:
         """Lets go of everything."""
@@ -111,9 +102,14 @@ def run_endpoint(
         for served in open_tables(settings, definitions)
     ]
     # One each: a store that does not answer holds up its own tables alone.
-    pause_seconds = max(REFRESH_SECONDS, len(tables) / REFRESHES_PER_SECOND)
+    pause_seconds = pause_between(REFRESH_SECONDS, len(tables))
     followed = [
-        threading.Thread(target=table.follow, args=(stop, pause_seconds), name="refresh", daemon=True)
+        threading.Thread(
+            target=refresh_until,
+            args=(stop, table.name, table.refresh, pause_seconds),
+            name="refresh",
+            daemon=True,
+        )
         for table in tables
     ]
     endpoint = Endpoint(tables, peers_of(serving.trino, own_name(serving.state_dir)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,19 @@ def probed(table: OneBucketTable, *keys: Key) -> dict[str, list[int]]:
     return {hit.file.path: hit.positions.tolist() for hit in hits}
 
 
+def sizes_joined(monkeypatch: pytest.MonkeyPatch, size_of: Callable[[pa.ChunkedArray], int]) -> list[int]:
+    """Of the stored keys that are held at once, as they are joined with those of the batch."""
+    sizes: list[int] = []
+    hits = module._hits
+
+    def counted(stored: pa.ChunkedArray, keys: pa.Array) -> Any:
+        sizes.append(size_of(stored))
+        return hits(stored, keys)
+
+    monkeypatch.setattr(module, "_hits", counted)
+    return sizes
+
+
 def key_of(number: int) -> Key:
     return (1, f"u{number:06}", "plan")
 
@@ -121,14 +134,7 @@ def test_a_row_group_that_another_writer_made_large_is_read_in_pieces(
     pq.write_table(stored.replace_schema_metadata(None), path, row_group_size=count)
     Worker(monkeypatch).enter()
     monkeypatch.setattr(module, "GROUPS_AT_ONCE", 7)
-    held: list[int] = []
-    hits = module._hits
-
-    def counted(stored: pa.ChunkedArray, keys: pa.Array) -> Any:
-        held.append(len(stored))
-        return hits(stored, keys)
-
-    monkeypatch.setattr(module, "_hits", counted)
+    held = sizes_joined(monkeypatch, len)
     (found,) = probed(table, *(key_of(number) for number in range(0, count, 100))).values()
     assert found == list(range(0, count, 100))
     assert sum(held) == count
@@ -142,14 +148,7 @@ def test_young_files_are_joined_a_bounded_number_of_keys_at_a_time(
     for number in range(9):
         table.upsert(rows(600 * number, 600 * (number + 1)))
     monkeypatch.setattr(module, "GROUPS_AT_ONCE", 2)
-    joined: list[int] = []
-    hits = module._hits
-
-    def counted(stored: pa.ChunkedArray, keys: pa.Array) -> Any:
-        joined.append(len(stored))
-        return hits(stored, keys)
-
-    monkeypatch.setattr(module, "_hits", counted)
+    joined = sizes_joined(monkeypatch, len)
     found = probed(table, *(key_of(600 * number + number) for number in range(9)))
     assert joined == [1800, 1800, 1800]
     assert [found[file.path] for file in table.files[0]] == [[number] for number in range(9)]
@@ -166,14 +165,7 @@ def test_of_long_keys_fewer_are_held_at_once(
     keys = [(1, f"u{number:06}{'x' * 1_000}", "plan") for number in range(files * count)]
     for first in range(0, len(keys), count):
         table.upsert([(number, keys[number], "gold") for number in range(first, first + count)])
-    held: list[int] = []
-    hits = module._hits
-
-    def counted(stored: pa.ChunkedArray, wanted: pa.Array) -> Any:
-        held.append(stored.nbytes)
-        return hits(stored, wanted)
-
-    monkeypatch.setattr(module, "_hits", counted)
+    held = sizes_joined(monkeypatch, lambda stored: stored.nbytes)
     found = probed(table, *keys[::100])
     assert len(held) == 6
     assert max(held) < 1_100 * ROW_GROUP_ROWS

@@ -10,7 +10,8 @@ import pytest
 
 from ingest import owner as owner_module
 from ingest.commit import Landed, Rejected
-from ingest.owner import REWRITES_MAX, Owner
+from ingest.owner import Owner
+from ingest.ownership import REWRITES_MAX
 from ingest.turns import IngestedTable
 from thermocline.errors import ForeignSnapshot
 from thermocline.process.clock import SystemClock

@@ -573,7 +573,7 @@ def test_an_extract_ends_when_its_caller_leaves_while_the_log_is_read(
         ended.set()
         raise Abandoned
 
-    messages = [{"type": "http.request", "body": b"", "more_body": False}]
+    messages: list[dict[str, Any]] = []
 
     async def receive() -> Any:
         if messages:
@@ -587,7 +587,8 @@ def test_an_extract_ends_when_its_caller_leaves_while_the_log_is_read(
     with monkeypatch.context() as patched:
         patched.setattr(ServedTable, "extract", read_the_log)
         for _ in range(ServingSettings().extracts_max + 1):
-            messages = [{"type": "http.request", "body": b"", "more_body": False}]
+            messages.append({"type": "http.request", "body": b"", "more_body": False})
+            reading.clear()
             ended.clear()
             _streamed(served, receive, send)
             assert ended.is_set()

@@ -86,14 +86,12 @@ class ThermoclineError(Exception):
         names = [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
         return {name: getattr(self, name) for name in names}
 
-    def facts_told(self) -> dict[str, Any]:
-        """The facts without those of the cause alone, which may quote other software's inner workings."""
-        said = self._what + self._state + self._next
-        return {
-            name: fact
-            for name, fact in self.facts().items()
-            if f"{{{name}}}" not in self._cause or f"{{{name}}}" in said
-        }
+    @classmethod
+    def kept(cls) -> frozenset[str]:
+        """The facts of the cause alone, which may quote other software's inner workings."""
+        said = cls._what + cls._state + cls._next
+        names = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        return frozenset(name for name in names if f"{{{name}}}" in cls._cause and f"{{{name}}}" not in said)
 
     def to_problem(self, instance: str) -> dict[str, object]:
         """The body of an ``application/problem+json`` answer; ``instance`` is the request's path or id.
