@@ -157,7 +157,7 @@ class PortTaken(ConfigurationError):
     """A process can't listen on its port.
 
     The port is in use, and a server may be running already: `thermocline status` says what answers there. Or
-    the address is not one of this machine's, or a port below 1024 takes a right that the process lacks.
+    the address is not one of this machine's, or a port below 1024 needs a permission that the process lacks.
 
     No data was touched. Stop the other process, or choose another address or port.
     """

@@ -36,9 +36,9 @@ class KafkaUnreachable(SourceError):
 
 
 class TopicForbidden(SourceError):
-    """Kafka doesn't let its user read a topic of the table.
+    """The Kafka user may not read a topic of the table.
 
-    The user of [kafka.client] needs the rights READ and DESCRIBE on each topic of the table.
+    The user of [kafka.client] needs the permissions READ and DESCRIBE on each topic of the table.
 
     Waiting loses no records, as long as the topic keeps them: the table stays as last committed, and ingest
     continues from its seam. Servers answer from what they hold, mark their answers as stale, and try again.

@@ -114,7 +114,7 @@ def open_catalog(settings: CatalogSettings, may_create: bool = False) -> Catalog
         failpoint("catalog.open")
         return load_pyiceberg_catalog(settings.name, **pyiceberg_properties(settings))
     except NotInstalledError as error:
-        what = f"the Python package of a catalog of type {settings.type}"
+        what = f"the Python package for a catalog of type {settings.type}"
         raise DependencyMissing(what_is_missing=what, how_to_get=str(error)) from error
     except (*_CATALOG_ERRORS, ValueError) as error:
         raise _unreachable(settings.uri, error) from error
