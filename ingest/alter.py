@@ -13,7 +13,7 @@ from ingest.change import TableChange
 from ingest.commit import landed
 from ingest.content_files import partition_specs
 from ingest.ownership import own_table
-from ingest.progress import offsets_of
+from ingest.progress import new_topics
 from thermocline.errors import AlterationRefused
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog import current_state, definition_of, open_table
@@ -23,7 +23,6 @@ from thermocline.kafka.log import Log
 from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.definition import BUCKET_FIELD
 from thermocline.rules.identity import check_identity, check_not_compacted
-from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -77,12 +76,8 @@ def _planned(table: Table, current: LiveTable, wanted: LiveTable) -> Alteration:
 
 def _commit(owned: Owned, planned: Alteration, start: str) -> None:
     state, definition = owned.state, planned.definition
-    new = offsets_of(owned.log, planned.topics, start) if planned.topics else Seam()
-    facts = owned.log.describe(planned.topics) if planned.topics else {}
     change = replace(
-        TableChange.carrying_on(state),
-        seam=state.seam.merged_max(new),
-        topic_ids={**state.topic_ids, **{topic: fact.topic_id for topic, fact in facts.items()}},
+        TableChange.carrying_on(state).reading(new_topics(owned.log, planned.topics, start)),
         alter=_altering(owned.jvm, owned.definition, planned),
         definition=definition,
     )

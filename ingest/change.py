@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from ingest.accounting import Accounting
@@ -22,12 +22,12 @@ from thermocline.iceberg.catalog import (
     SUMMARY_TOPIC_IDS,
     SUMMARY_WATERMARK,
 )
+from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from ingest.bucket_task import BucketResult
     from thermocline.rules.definition import LiveTable
     from thermocline.rules.identity import Fed
-    from thermocline.rules.seam import Seam
 
 
 ChangeKind = Literal["row-delta", "rewrite", "manifests"]
@@ -78,6 +78,12 @@ class TableChange:
         """
         return cls(at.seam, at.cluster_id, at.topic_ids, at.watermark_ms, at.drained_ms)
 
+    def reading(self, new: NewTopics) -> TableChange:
+        """The same, after which these topics are read, too."""
+        return replace(
+            self, seam=self.seam.merged_max(new.starts), topic_ids={**self.topic_ids, **new.topic_ids}
+        )
+
     def paths(self) -> list[str]:
         """The files that were written for it, each once."""
         return written_paths(self.files)
@@ -88,16 +94,26 @@ class TableChange:
 
 
 @dataclass(frozen=True, slots=True)
+class NewTopics:
+    """Topics that a snapshot knows nothing of: their ids, and from where each partition is to be read."""
+
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    starts: Seam = field(default_factory=Seam)
+
+
+@dataclass(frozen=True, slots=True)
 class Onto:
     """A snapshot of ours that shall be the current one again, ``over`` the one that is, and notes of that.
 
-    ``definition`` is the table's from then on; None leaves it.
+    ``new`` are the topics that the table has had since. ``definition`` is the table's from then on; None
+    leaves it.
     """
 
     snapshot_id: int
     over: int
     summary: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
+    new: NewTopics = field(default_factory=NewTopics)
     definition: LiveTable | None = None
 
 

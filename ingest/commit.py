@@ -215,7 +215,7 @@ class Committer:
             return _Plan(state.snapshot_id, state.seam, epoch_seen), TableChange.carrying_on(state)
         parent = self._kept(onto.snapshot_id)
         change = replace(
-            TableChange.carrying_on(self._state_of(parent)),
+            TableChange.carrying_on(self._state_of(parent)).reading(onto.new),
             summary=onto.summary,
             properties=onto.properties,
             onto=parent.snapshot_id,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from ingest.change import NewTopics
 from ingest.open_transactions import warn
 from ingest.plan import FIRST_RECORDS_MAX, Batch, plan_batch, records_max_of, with_new_partitions
 from thermocline.errors import ForeignSnapshot
@@ -110,6 +111,14 @@ def offsets_of(log: Log, topics: Sequence[str], where: str) -> Seam:
     if where == "latest":
         return log.ends(topics)
     return log.offsets_at(topics, int(datetime.fromisoformat(where).timestamp() * 1000))
+
+
+def new_topics(log: Log, topics: Sequence[str], start: str) -> NewTopics:
+    """The topics as they are now, to be read from ``start`` on, as `offsets_of` takes it."""
+    if not topics:
+        return NewTopics()
+    ids = {topic: facts.topic_id for topic, facts in log.describe(topics).items()}
+    return NewTopics(ids, offsets_of(log, topics, start))
 
 
 def _table_and_log(settings: Settings, name: str) -> tuple[LiveTable, SnapshotState, Log]:

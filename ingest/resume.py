@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ingest.change import Onto, TableChange
 from ingest.commit import landed
 from ingest.ownership import Owned, own_table
-from ingest.progress import offsets_of
+from ingest.progress import new_topics, offsets_of
 from thermocline.errors import (
     ClusterReplaced,
     FactsDiffer,
@@ -38,6 +38,7 @@ from thermocline.iceberg.catalog import (
     current_state,
     definition_of,
     open_table,
+    state_of,
 )
 from thermocline.iceberg.files import plan_files, store_named
 from thermocline.iceberg.rewrite import standing
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
+    from ingest.change import NewTopics
     from ingest.lease import Say
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
@@ -154,7 +156,8 @@ def rebase_onto(
 ) -> Accepted | None:
     """Go on from the newest snapshot that carries a seam, giving up what others wrote after it.
 
-    One commit does it and keeps a note of it; what somebody writes meanwhile makes it fail. None where the
+    One commit does it and keeps a note of it; what somebody writes meanwhile makes it fail. Topics that the
+    table has had since that snapshot are read from ``start`` on, as when they were added. None where the
     table can be continued as it is. Raises what `accept_gap` raises.
     """
     given = (*facts, f"onto={snapshot_id}")
@@ -164,15 +167,16 @@ def rebase_onto(
     found = (*foreign.tokens, f"onto={foreign.onto}")
     if sorted(given) != sorted(found):
         raise _differ(name, foreign, given, found)
+    table = open_table(settings, name)
+    new = _new_since(settings, table, snapshot_id, name)
     accepted = Accepted(
         code=foreign.code,
         facts=found,
         at=iso_time(clock.now_ms()),
         seam_before={},
-        seam_after={},
+        seam_after=new.starts.to_dict(),
         given_up=foreign.given_up,
     )
-    table = open_table(settings, name)
     entry, entries = accepted.entry(), table.properties.get(ACCEPTED_PROPERTY, "[]")
     onto = Onto(
         snapshot_id,
@@ -182,6 +186,7 @@ def rebase_onto(
             ACCEPTED_PROPERTY: with_entry(entries, entry),
             TOMBSTONES_PROPERTY: "{}",  # what it says is of a seam that lay further on
         },
+        new=new,
         definition=_definition_for(table, snapshot_id, name),  # safety: rebase-fits-unit
     )
     try:
@@ -192,6 +197,15 @@ def rebase_onto(
         if newer is None or newer.tokens == foreign.tokens:
             raise
         raise _differ(name, newer, given, (*newer.tokens, f"onto={newer.onto}")) from None
+
+
+def _new_since(settings: Settings, table: Table, snapshot_id: int, name: str) -> NewTopics:
+    """The table's topics that a snapshot knows nothing of: they were added after it."""
+    snapshot = table.snapshot_by_id(snapshot_id)
+    assert snapshot is not None, "it was found a moment ago"
+    known = state_of(snapshot, name).topic_ids
+    added = [topic for topic in definition_of(table, name).topics if topic not in known]
+    return new_topics(Log(settings.kafka), added, settings.table(name).start)
 
 
 def _definition_for(table: Table, snapshot_id: int, name: str) -> LiveTable | None:

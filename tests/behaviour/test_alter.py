@@ -23,7 +23,7 @@ from serving import private
 from serving.client import Client
 from tests.behaviour.topic import APP, Topic
 from thermocline.errors import AlterationRefused, DefinitionDiffers, ExitCode
-from thermocline.iceberg.catalog import find_table, load_table, open_catalog
+from thermocline.iceberg.catalog import current_state, find_table, load_table, open_catalog
 from thermocline.rules.decode import json_row
 from thermocline.rules.definition import PROVENANCE
 from thermocline.settings import load_settings
@@ -398,9 +398,17 @@ def test_columns_that_another_program_changed_are_met_before_field_ids_part(
 
 
 def test_a_topic_that_is_added_is_read_from_its_start(
-    story: Owner, stack: Stack, told: Told, server: Command, new_owner: Callable[[Stack], Owner]
+    story: Owner,
+    stack: Stack,
+    told: Told,
+    server: Command,
+    new_owner: Callable[[Stack], Owner],
+    spark: SparkSession,
 ) -> None:
+    """Also after another program rolled the table back to before it was added."""
     story.lease.release()
+    table = load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}")
+    before = current_state(table, TABLE).snapshot_id
     stack.kafka.create_topic(MORE, 1)
     more = Topic(stack.settings.kafka, MORE)
     more.send_raw(json.dumps({"app_id": APP, "user_id": "u9", "key": "k"}).encode(), b'{"value":"more"}')
@@ -412,14 +420,21 @@ def test_a_topic_that_is_added_is_read_from_its_start(
     path = f"/v1/tables/{TABLE}/rows?app_id={APP}&user_id=u9"
     stack.wait_for(lambda: bool(stack.get(path)[1].get("rows")), "the server reads the new topic", server)
     owner = new_owner(stack)
-    owner.catch_up(threading.Event())
-    assert owner.position.seam == owner.log.ends([TOPIC, MORE])
-    rows = (
-        load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}").scan().to_arrow().to_pylist()
-    )
-    assert [row["value"] for row in rows if row["user_id"] == "u9"] == ["more"]
-    assert len(rows) == len(told.rows()) + 1
-    owner.lease.release()
+    for is_rolled_back in (False, True):
+        owner.catch_up(threading.Event())
+        assert owner.position.seam == owner.log.ends([TOPIC, MORE])
+        table = load_table(open_catalog(stack.settings.catalog), TABLE, f"app.{TABLE}")
+        rows = table.scan().to_arrow().to_pylist()
+        assert [row["value"] for row in rows if row["user_id"] == "u9"] == ["more"]
+        assert len(rows) == len(told.rows()) + 1
+        assert current_state(table, TABLE).topic_ids.keys() == {TOPIC, MORE}
+        owner.lease.release()
+        if not is_rolled_back:
+            spark.sql(f"CALL altered.system.rollback_to_snapshot('app.{TABLE}', {before})").collect()
+            facts = ("--fact", f"current={before}", "--onto", str(before))
+            code, said = exit_code(stack, "ingest", "rebase", TABLE, *facts)
+            assert (code, f"the seam is {MORE}/0@0" in said) == (ExitCode.DONE, True), said
+            owner = new_owner(stack)
 
 
 @pytest.mark.local_files

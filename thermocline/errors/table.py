@@ -93,7 +93,9 @@ class ForeignSnapshot(Resumable, TableError):
     Nothing was written. Only Thermocline should commit to the table. `thermocline ingest rebase`, with the
     current snapshot repeated as a fact and `--onto` (the error prints the whole command), continues from the
     newest snapshot that has a seam. It discards what others wrote after it, since their rows have no place in
-    the log, and reads the log from there again. If there is no such snapshot, create a new table.
+    the log, and reads the log from there again; topics that were added since are read from `start` on. If
+    `thermocline quarantine replay` made a discarded snapshot, replay those records again. If there is no
+    snapshot with a seam, create a new table.
     """
 
     code = "foreign-snapshot"
