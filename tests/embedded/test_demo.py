@@ -371,5 +371,5 @@ def test_without_trinos_client_the_demo_says_how_to_get_it_before_anything_start
     monkeypatch.delitem(sys.modules, "views.trino_client", raising=False)
     monkeypatch.setitem(sys.modules, "trino", None)
     assert run(["demo", "--trino"]) == 2
-    assert "pip install 'thermocline[views]'" in capsys.readouterr().err
+    assert "pip install '.[views]'" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

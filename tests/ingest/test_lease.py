@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,16 @@ def test_an_owner_of_this_machine_that_has_ended_is_not_waited_for(
     assert lease.epoch_floor == 7
     process.wait()
     assert holder.has_ended()
+
+
+def test_an_owner_that_neither_ends_nor_renews_is_gone() -> None:
+    renewed_ms = int(datetime.fromisoformat(ELSEWHERE.renewed).timestamp() * 1000)
+    for seconds, is_gone in ((0, False), (59, False), (61, True)):
+        assert ELSEWHERE.is_gone(renewed_ms + 1000 * seconds) == is_gone
+        assert not replace(ELSEWHERE, ended=ELSEWHERE.renewed).is_gone(renewed_ms + 1000 * seconds)
+    here = replace(Holder.this_process(30.0), renewed=ELSEWHERE.renewed)
+    assert replace(here, process_started="1").is_gone(renewed_ms), "it is seen at once on its own machine"
+    assert not here.is_gone(renewed_ms)
 
 
 def test_another_process_with_the_id_of_the_owner_is_not_taken_for_it() -> None:

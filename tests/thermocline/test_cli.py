@@ -35,14 +35,14 @@ from thermocline.cli.entry import PARTS, all_commands
 from thermocline.cli.read import file_or_stdout
 from thermocline.cli.status import _exit_code, _lag
 from thermocline.cli.stopping import stop_event
-from thermocline.errors import ExitCode, KafkaUnreachable, TableHeld, all_errors
+from thermocline.errors import DependencyMissing, ExitCode, KafkaUnreachable, TableHeld, all_errors
 from thermocline.iceberg.catalog import SnapshotState, open_catalog
 from thermocline.kafka.log import Log
 from thermocline.process.clock import SystemClock
 from thermocline.rules.alteration import Alteration
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
-from thermocline.settings import Settings, load_settings
+from thermocline.settings import CatalogSettings, Settings, load_settings
 from thermocline.text.typed import as_typed, typed
 
 Call = Callable[..., tuple[int, str, str]]
@@ -167,7 +167,9 @@ def test_ctrl_c_ends_a_command_with_130(call: Call, serving: Any) -> None:
     assert call("lookup", "profiles", "id=1")[0] == 130
 
 
-def test_a_missing_part_of_the_installation_is_named_with_how_to_get_it(call: Call, serving: Any) -> None:
+def test_a_missing_part_of_the_installation_is_named_with_how_to_get_it(
+    call: Call, serving: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def without_lmdb(*_: object) -> object:
         raise ModuleNotFoundError("No module named 'lmdb'", name="lmdb")
 
@@ -175,7 +177,12 @@ def test_a_missing_part_of_the_installation_is_named_with_how_to_get_it(call: Ca
     code, _, err = call("lookup", "profiles", "id=1")
     assert code == 2
     assert "the Python package lmdb is required" in err
-    assert "pip install 'thermocline[serving]'" in err
+    assert "pip install '.[serving]'" in err
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "psycopg", None)
+        with pytest.raises(DependencyMissing, match="psycopg") as missing:
+            open_catalog(CatalogSettings(uri="postgresql://localhost/lake", warehouse="s3://lake"))
+    assert "postgres" in missing.value.how_to_get
 
 
 @pytest.mark.parametrize(
@@ -509,6 +516,10 @@ def test_a_table_that_cannot_go_on_is_the_exit_code_where_everything_answers() -
     assert _exit_code(report) == 1, "the server does not serve a table"
     report["server"]["status"]["tables"]["b"] = {"ready": True, "stale": False}
     assert _exit_code(report) == 0
+    report["trino"] = {"error": {"code": "dependency-missing"}}
+    assert _exit_code(report) == 0, "it is not Trino that fails"
+    report["tables"][0]["owner"] = {"is_gone": True}
+    assert _exit_code(report) == 1, "nobody ingests any more"
     report["tables"][0]["error"] = {"exit_code": 40}
     assert _exit_code(report) == 40
     report["tables"][1]["unanswered"] = True

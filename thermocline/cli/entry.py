@@ -174,8 +174,7 @@ def _refuse(error: typer.TyperException, arguments: Sequence[str]) -> int:
 def _known(error: Exception, arguments: Sequence[str]) -> ThermoclineError:
     missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if missing in PARTS:
-        install = f"pip install 'thermocline[{PARTS[missing]}]'"
-        return DependencyMissing(what_is_missing=f"the Python package {missing}", how_to_get=install)
+        return DependencyMissing.of_extra(f"the Python package {missing}", PARTS[missing])
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return BadParameter(name="output", problem=error.strerror or str(error))
     return InternalError.of(error, f"`{_command_path(arguments)}`")

@@ -15,21 +15,25 @@ from rich.text import Text
 
 from thermocline.cli.file_format import Format
 from thermocline.cli.output import counted, show, table
-from thermocline.cli.session import AsJson, TableName
-from thermocline.errors import BadParameter
+from thermocline.cli.session import AsJson, TableName, session_of
+from thermocline.errors import BadParameter, ConfigFileMissing
 
 if TYPE_CHECKING:
     from thermocline.client import Client, ExtractJob
 
 app = typer.Typer(no_args_is_help=True, help="Let a server write extracts to files.")
 
-ServerUrl = Annotated[str, typer.Option(metavar="URL", help="The server.")]
+ServerUrl = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="The server. Default: that of the configuration, else port 8080 here."),
+]
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 
 @app.command()
-def start(
+def start(  # noqa: PLR0913, PLR0917  (a command has as many options)
+    context: typer.Context,
     name: TableName,
     job_id: Annotated[
         str | None,
@@ -43,7 +47,7 @@ def start(
     ] = None,
     format: Annotated[Format, typer.Option(help="Format of the files.")] = Format.PARQUET,  # noqa: A002
     compression: Annotated[str | None, typer.Option(help="Compress csv or jsonl: gzip or zstd.")] = None,
-    url: ServerUrl = DEFAULT_URL,
+    url: ServerUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """Start an extract as files, one per bucket, all at one read point.
@@ -51,7 +55,7 @@ def start(
     Example: `thermocline jobs start profiles --id nightly-2026-12-01`
     """
     names = [column.strip() for column in columns.split(",")] if columns else None
-    with _client(url) as client:
+    with _client(context, url) as client:
         job = client.start_extract(
             name, job_id=job_id, format=format, columns=names, where=where, compression=compression
         )
@@ -59,35 +63,40 @@ def start(
 
 
 @app.command("list")
-def list_(name: TableName, url: ServerUrl = DEFAULT_URL, as_json: AsJson = False) -> None:
+def list_(context: typer.Context, name: TableName, url: ServerUrl = None, as_json: AsJson = False) -> None:
     """List a table's jobs, oldest first."""
-    with _client(url) as client:
+    with _client(context, url) as client:
         jobs = client.extract_jobs(name)
     _show(jobs, as_json, is_list=True)
 
 
 @app.command()
-def status(name: TableName, job_id: JobId, url: ServerUrl = DEFAULT_URL, as_json: AsJson = False) -> None:
+def status(
+    context: typer.Context, name: TableName, job_id: JobId, url: ServerUrl = None, as_json: AsJson = False
+) -> None:
     """Show a job's progress."""
-    with _client(url) as client:
+    with _client(context, url) as client:
         job = client.extract_job(name, job_id)
     _show([job], as_json)
 
 
 @app.command()
-def cancel(name: TableName, job_id: JobId, url: ServerUrl = DEFAULT_URL, as_json: AsJson = False) -> None:
+def cancel(
+    context: typer.Context, name: TableName, job_id: JobId, url: ServerUrl = None, as_json: AsJson = False
+) -> None:
     """Cancel a job, or delete the files of one that is over."""
-    with _client(url) as client:
+    with _client(context, url) as client:
         job = client.cancel_extract(name, job_id)
     _show([job], as_json)
 
 
 @app.command()
 def fetch(
+    context: typer.Context,
     name: TableName,
     job_id: JobId,
     folder: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for the files.")],
-    url: ServerUrl = DEFAULT_URL,
+    url: ServerUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """Wait for a job and download its files, continuing after a broken connection.
@@ -95,7 +104,7 @@ def fetch(
     Keeps what was already downloaded: if a fetch fails, run the same command again. Each file appears when
     it is complete; manifest.json is the last. Deletes files of another job that were fetched into DIR before.
     """
-    with _client(url) as client, _progress() as progress:
+    with _client(context, url) as client, _progress() as progress:
         task = progress.add_task("waiting", total=None)
         job = client.await_extract(
             name, job_id, progress=lambda job: progress.update(task, description=_stage(job))
@@ -111,12 +120,13 @@ def fetch(
 
 
 @contextmanager
-def _client(url: str) -> Iterator[Client]:
+def _client(context: typer.Context, url: str | None) -> Iterator[Client]:
     """A server's client, with the server's errors as commands have them."""
     from serving.client import error_of
     from thermocline.client import Client, JobFailed, Problem, Unreachable
     from thermocline.errors import ExtractJobFailed, ServerUnreachable
 
+    url = url or _configured_url(context)
     try:
         with Client(url) as client:
             yield client
@@ -131,6 +141,13 @@ def _client(url: str) -> Iterator[Client]:
         raise ExtractJobFailed(
             table=job.table, job=job.id, ended=job.state, problem=job.problem or ""
         ) from failed
+
+
+def _configured_url(context: typer.Context) -> str:
+    try:
+        return session_of(context).settings().serving.url
+    except ConfigFileMissing:
+        return DEFAULT_URL
 
 
 def _stage(job: ExtractJob) -> str:

@@ -24,6 +24,7 @@ from thermocline.cli.status_views import ask_trino, rows_of, views_of
 from thermocline.cli.table import snapshot_document
 from thermocline.errors import (
     CatalogUnreachable,
+    DependencyMissing,
     ExitCode,
     KafkaUnreachable,
     ServerUnreachable,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from thermocline.kafka.log import Log, OpenTransaction
     from thermocline.rules.seam import Seam
-    from thermocline.settings import CatalogSettings, ServingSettings, Settings
+    from thermocline.settings import CatalogSettings, Settings
     from views.trino_client import Trino
 
 # A probe's own timeout is seldom shorter than three seconds, and starting takes half a second of them.
@@ -71,15 +72,20 @@ class StatusSource(StrEnum):
 def status(
     context: typer.Context,
     without: Annotated[list[StatusSource] | None, typer.Option(help="Skip this source. Repeatable.")] = None,
+    url: Annotated[
+        str | None, typer.Option(metavar="URL", help="The server to ask. Default: that of the configuration.")
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Check all components; show each table's seam and lag.
 
     Answers within about three seconds even if a source hangs, so it can serve as a probe. Exit codes:
     0 healthy; 3 a source is unavailable; 2 a table or topic does not exist; 1 the server is stale, not ready,
-    or does not serve a table. If ingest of a table stopped, the exit code of its error, such as 40.
+    or does not serve a table, or the process that ingested a table is gone without having been stopped. If
+    ingest of a table stopped with an error, the exit code of that error, such as 40.
     """
-    report = _report(session_of(context).settings(), set(without or ()))
+    settings = session_of(context).settings()
+    report = _report(settings, set(without or ()), url or settings.serving.url)
     show(report, _described(report), as_json)
     return _exit_code(report)
 
@@ -88,7 +94,7 @@ def _exit_code(report: dict[str, Any]) -> int:
     problems: list[int] = [entry["error"]["exit_code"] for entry in report["tables"] if "error" in entry]
     stopped = {entry.get("owner", {}).get("stopped_by") for entry in report["tables"] if "error" not in entry}
     problems += [error.exit_code for code, error in all_errors().items() if code in stopped]
-    is_away = any("error" in report[source] for source in StatusSource if source in report)
+    is_away = any(_is_away(report[source]) for source in StatusSource if source in report)
     if (
         is_away
         or ExitCode.UNAVAILABLE in problems
@@ -97,6 +103,8 @@ def _exit_code(report: dict[str, Any]) -> int:
         return ExitCode.UNAVAILABLE
     if problems:
         return max(problems)
+    if any(entry.get("owner", {}).get("is_gone") for entry in report["tables"]):
+        return ExitCode.BAD_ANSWER
     if "server" in report:
         served = _served_tables(report["server"])
         answers = [served.get(entry["table"], {}) for entry in report["tables"]]
@@ -105,7 +113,12 @@ def _exit_code(report: dict[str, Any]) -> int:
     return ExitCode.DONE
 
 
-def _report(settings: Settings, without: AbstractSet[StatusSource]) -> dict[str, Any]:
+def _is_away(source: dict[str, Any]) -> bool:
+    """Whether it did not answer; one that can't be asked from here, for want of a package, is not away."""
+    return "error" in source and source["error"]["code"] != DependencyMissing.code
+
+
+def _report(settings: Settings, without: AbstractSet[StatusSource], server_url: str) -> dict[str, Any]:
     """What could be found out, and the error of each source that is unavailable."""
     # Imported first, all of them: that takes a second on a slow machine, and is not the sources' silence.
     from thermocline.iceberg.catalog import open_catalog
@@ -118,13 +131,13 @@ def _report(settings: Settings, without: AbstractSet[StatusSource]) -> dict[str,
     questions: dict[StatusSource, Callable[[], tuple[Any, dict[str, Any]]]] = {
         StatusSource.KAFKA: lambda: _ask_kafka(settings, Log),
         StatusSource.CATALOG: lambda: _ask_catalog(settings, open_catalog),
-        StatusSource.SERVER: lambda: (None, _ask_server(settings.serving)),
+        StatusSource.SERVER: lambda: (None, _ask_server(server_url)),
     }
     if settings.views.enabled:
         questions[StatusSource.TRINO] = lambda: ask_trino(settings)
     asked = {source: ask for source, ask in questions.items() if source not in without}
     answers = answered(asked, deadline - TABLES_SECONDS_MIN)
-    found = {source: answers.get(source) or _silent(settings, source) for source in asked}
+    found = {source: answers.get(source) or _silent(settings, server_url, source) for source in asked}
     log, catalog, trino = (
         found[source][0] if source in found else None
         for source in (StatusSource.KAFKA, StatusSource.CATALOG, StatusSource.TRINO)
@@ -146,7 +159,7 @@ def _report(settings: Settings, without: AbstractSet[StatusSource]) -> dict[str,
     }
 
 
-def _silent(settings: Settings, source: StatusSource) -> tuple[None, dict[str, Any]]:
+def _silent(settings: Settings, server_url: str, source: StatusSource) -> tuple[None, dict[str, Any]]:
     """What is said of a source that has not answered in time."""
     detail = f"no answer within {ANSWER_SECONDS_MAX - TABLES_SECONDS_MIN:g} s"
     servers, uri = settings.kafka.bootstrap_servers, settings.catalog.shown()["uri"]
@@ -154,10 +167,7 @@ def _silent(settings: Settings, source: StatusSource) -> tuple[None, dict[str, A
         StatusSource.KAFKA: (KafkaUnreachable(bootstrap_servers=servers, detail=detail), servers),
         StatusSource.CATALOG: (CatalogUnreachable(uri=uri, detail=detail), uri),
         StatusSource.TRINO: (TrinoUnreachable(url=settings.views.url, detail=detail), settings.views.url),
-        StatusSource.SERVER: (
-            ServerUnreachable(url=settings.serving.url, detail=detail),
-            settings.serving.url,
-        ),
+        StatusSource.SERVER: (ServerUnreachable(url=server_url, detail=detail), server_url),
     }[source]
     return None, {"at": at, "error": error_document(error)}
 
@@ -181,8 +191,7 @@ def _ask_catalog(
         return None, answer | {"error": error_document(error)}
 
 
-def _ask_server(serving: ServingSettings) -> dict[str, Any]:
-    url = serving.url
+def _ask_server(url: str) -> dict[str, Any]:
     try:
         with urllib.request.urlopen(f"{url}/status", timeout=SERVER_TIMEOUT_SECONDS) as response:  # noqa: S310
             return {"at": url, "status": json.loads(response.read(ANSWER_BYTES_MAX))}
@@ -209,6 +218,7 @@ def _look(
         loaded = load_table(open_catalog(settings.catalog), name, entry["identifier"])
         if (holder := holder_of(loaded.io, loaded.location())) is not None:
             entry["owner"] = {fact: getattr(holder, fact) for fact in OWNER_FACTS}
+            entry["owner"]["is_gone"] = holder.is_gone(SystemClock().now_ms())
         # Before anything that may fail: whoever looks why wants to see what was done before.
         entry["accepted"] = json.loads(loaded.properties.get(ACCEPTED_PROPERTY, "[]"))[-ACCEPTED_SHOWN_MAX:]
         state = current_state(loaded, name)
@@ -295,9 +305,8 @@ def _served(server: dict[str, Any]) -> Iterator[tuple[object, ...]]:
 
 def _source(source: dict[str, Any]) -> str:
     if "error" in source:
-        return (
-            f"unavailable [{source['error']['code']}] {source['error']['cause'] or source['error']['what']}"
-        )
+        error, word = source["error"], "unavailable" if _is_away(source) else "not asked"
+        return f"{word} [{error['code']}] {error['cause'] or error['what']}"
     if "cluster_id" in source:
         return f"answers, cluster {source['cluster_id']}"
     if "version" in source:
@@ -318,7 +327,8 @@ def _remark(entry: dict[str, Any]) -> str:
     if "lag" not in entry:
         return "Kafka was not asked, or does not answer"
     outside, new = entry["lag"]["outside_log"], entry["lag"]["new_partitions"]
-    remarks = [f"the log does not hold the seam of {', '.join(outside)}"] if outside else []
+    remarks = _unowned(owner)
+    remarks += [f"the log does not hold the seam of {', '.join(outside)}"] if outside else []
     remarks += [f"new: {', '.join(new)}"] if new else []
     remarks += [
         f"[transaction-open] {one['partition']}: a transaction open since offset {one['begins_at']:,} "
@@ -329,6 +339,13 @@ def _remark(entry: dict[str, Any]) -> str:
         f"accepted {one['at']}: {one['code']} {' '.join(one['facts'])}" for one in entry["accepted"][-1:]
     ]
     return "; ".join(remarks)
+
+
+def _unowned(owner: dict[str, Any]) -> list[str]:
+    if owner.get("is_gone"):
+        process = f"process {owner['pid']} on {owner['host']}"
+        return [f"ingest is gone: {process} last renewed its lease at {owner['renewed']}"]
+    return [f"no owner since {owner['ended']}"] if owner.get("ended") else []
 
 
 def _first_line(text: str) -> str:

@@ -23,8 +23,7 @@ def ask_trino(settings: Settings) -> tuple[Trino | None, dict[str, Any]]:
     try:
         from views.trino_client import Trino
     except ModuleNotFoundError:  # as where only serving is installed: the rest is told
-        install = "pip install 'thermocline[views]'"
-        missing = DependencyMissing(what_is_missing="the Python package trino", how_to_get=install)
+        missing = DependencyMissing.of_extra("the Python package trino", "views")
         return None, answer | {"error": error_document(missing)}
     try:
         trino = Trino(settings.views)

@@ -211,3 +211,9 @@ class DependencyMissing(ConfigurationError):
 
     what_is_missing: str
     how_to_get: str
+
+    @classmethod
+    def of_extra(cls, what_is_missing: str, extra: str) -> Self:
+        """What an optional part of the installation has. A package index has another program of our name."""
+        how_to_get = f"pip install '.[{extra}]'      (in a checkout of Thermocline)"
+        return cls(what_is_missing=what_is_missing, how_to_get=how_to_get)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -114,6 +115,9 @@ def open_catalog(settings: CatalogSettings, may_create: bool = False) -> Catalog
         failpoint("catalog.open")
         return load_pyiceberg_catalog(settings.name, **pyiceberg_properties(settings))
     except NotInstalledError as error:
+        if settings.type == "sql" and sqlite is None and find_spec("psycopg") is None:
+            # PyIceberg names another driver, which SQLAlchemy does not take for such an address.
+            raise DependencyMissing.of_extra("the Python package psycopg", "postgres") from error
         what = f"the Python package for a catalog of type {settings.type}"
         raise DependencyMissing(what_is_missing=what, how_to_get=str(error)) from error
     except (*_CATALOG_ERRORS, ValueError) as error:

@@ -10,6 +10,7 @@ import uuid
 from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import fields as fields_of
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -85,6 +86,16 @@ class Holder:
         started = _started(self.pid)
         is_known = bool(started and self.process_started)
         return started is None or (is_known and started != self.process_started)
+
+    def is_gone(self, now_ms: int) -> bool:
+        """Whether it has not ended by its own word, and does not live: as after a kill, or a lost machine.
+
+        Of another machine, its lease says so, by the clocks of both: it is given twice its time.
+        """
+        if self.ended or not self.renewed:
+            return False
+        renewed_ms = datetime.fromisoformat(self.renewed).timestamp() * 1000
+        return self.has_ended() or now_ms - renewed_ms > 2000 * self.lease_seconds
 
 
 def holder_of(io: FileIO, location: str) -> Holder | None:

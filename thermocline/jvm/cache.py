@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from thermocline.errors import DependencyMissing
+
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
     """Gives `THERMOCLINE_CACHE` where it is set, else `thermocline` in the platform's cache folder.
@@ -26,6 +28,21 @@ def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 @contextmanager
+def writable(folder: Path) -> Iterator[None]:
+    """What fails in the block, because that folder of the cache can't be made or written to, says so.
+
+    As for a user without a home, or in a container whose file system is read-only.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise DependencyMissing(
+            what_is_missing=f"a cache folder that can be written to ({folder}: {error.strerror or error})",
+            how_to_get="set THERMOCLINE_CACHE to a folder that this user may write to",
+        ) from error
+
+
+@contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
     """One process at a time fills a folder of the cache; the others wait, and find it filled."""
     with (folder / "lock").open("w") as lock:
@@ -39,11 +56,12 @@ def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
     Safe in several processes at once, and after an interruption.
     """
     if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with alone_in(folder.parent):
-            if not folder.exists():
-                unfinished = folder.with_name(f"{folder.name}.unfinished")  # safety: cache-unfinished
-                shutil.rmtree(unfinished, ignore_errors=True)
-                make(unfinished)
-                unfinished.replace(folder)
+        with writable(folder):
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with alone_in(folder.parent):
+                if not folder.exists():
+                    unfinished = folder.with_name(f"{folder.name}.unfinished")  # safety: cache-unfinished
+                    shutil.rmtree(unfinished, ignore_errors=True)
+                    make(unfinished)
+                    unfinished.replace(folder)
     return folder

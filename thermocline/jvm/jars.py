@@ -21,7 +21,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from thermocline.errors import DependencyMissing
-from thermocline.jvm.cache import alone_in, cache_folder
+from thermocline.jvm.cache import alone_in, cache_folder, writable
 from thermocline.jvm.java import JavaHome, find_java
 from thermocline.jvm.trust import write_trust_store
 
@@ -80,14 +80,16 @@ def jars_of(
         lock: Instead of `jars.lock`.
 
     Raises:
-        DependencyMissing: a jar could not be fetched, or what was fetched is not what the lock names.
+        DependencyMissing: a jar could not be fetched, or what was fetched is not what the lock names, or the
+            cache folder can't be written to.
     """
     jars = locked_jars(lock)[group]
     folder = (cache or cache_folder()) / "jars" / f"{group}-{_digest_of(jars)}"
     if not _is_verified(folder, jars):
-        folder.mkdir(parents=True, exist_ok=True)
-        with alone_in(folder):
-            _complete(folder, group, jars, java, report)
+        with writable(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            with alone_in(folder):
+                _complete(folder, group, jars, java, report)
     return tuple(folder / jar.file_name for jar in jars)
 
 
@@ -252,10 +254,7 @@ def _ivy_jar() -> Path:
         sorted((Path(pyspark.origin).parent / "jars").glob("ivy-*.jar")) if pyspark and pyspark.origin else []
     )
     if not found:
-        raise DependencyMissing(
-            what_is_missing="PySpark, whose Ivy fetches the jars",
-            how_to_get="pip install 'thermocline[ingest]'",
-        )
+        raise DependencyMissing.of_extra("PySpark, whose Ivy fetches the jars", "ingest")
     return found[-1]
 
 

@@ -102,6 +102,16 @@ def test_what_arrived_before_a_failure_is_kept(
     assert repository.asked == [["two-2.0.jar"]]
 
 
+def test_a_cache_that_cannot_be_written_to_is_said_with_the_setting_for_another(
+    repository: Repository, java: JavaHome, tmp_path: Path
+) -> None:
+    """As for a user without a home."""
+    (tmp_path / "a file").touch()
+    with pytest.raises(DependencyMissing, match="a file/jars") as caught:
+        jars_of("group", java=java, cache=tmp_path / "a file")
+    assert "THERMOCLINE_CACHE" in caught.value.next
+
+
 def test_the_committed_lock_names_every_jar_once_with_a_whole_hash() -> None:
     groups = locked_jars()
     assert set(groups) == {*("kafka", "postgresql", "spark", "trino", "s3", "s3-server", "rest-server")}
