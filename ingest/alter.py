@@ -76,8 +76,11 @@ def _planned(table: Table, current: LiveTable, wanted: LiveTable) -> Alteration:
 
 def _commit(owned: Owned, planned: Alteration, start: str) -> None:
     state, definition = owned.state, planned.definition
+    change = TableChange.carrying_on(state)
+    if planned.topics:
+        change = change.reading(new_topics(owned.log, planned.topics, start))
     change = replace(
-        TableChange.carrying_on(state).reading(new_topics(owned.log, planned.topics, start)),
+        change,
         alter=_altering(owned.jvm, owned.definition, planned),
         definition=definition,
     )

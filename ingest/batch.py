@@ -31,7 +31,9 @@ class BatchResult:
     buckets: tuple[BucketResult, ...]
 
 
-def gather(results: Iterable[tuple[int, bytes]], planned: Sequence[OffsetRange], io: FileIO) -> BatchResult:
+def gather(
+    results: Iterable[tuple[int, bytes]], planned: Sequence[OffsetRange], io: FileIO, quarantine_io: FileIO
+) -> BatchResult:
     """The batch's result from its tasks' results, (bucket, encoded); reports have a bucket of their own.
 
     When this raises, the files that the tasks wrote are deleted: no commit will name them.
@@ -51,8 +53,8 @@ def gather(results: Iterable[tuple[int, bytes]], planned: Sequence[OffsetRange],
     try:
         _check(reports, planned)
     except ThermoclineError:
-        kept = [path for report in reports for path in report.quarantine_files]
-        delete_files(io, [*written_paths(buckets), *kept])
+        delete_files(io, written_paths(buckets))
+        delete_files(quarantine_io, [path for report in reports for path in report.quarantine_files])
         raise
     return BatchResult(tuple(reports), tuple(buckets))
 
@@ -95,11 +97,9 @@ def writer(task: ReadTask, data_location: str, files: Callable[[], Mapping[int, 
         some = [] if encoded is None else msgspec.msgpack.decode(encoded, type=list[DataFile])
         try:
             done = run_bucket_task(task.io, task.definition, data_location, bucket, some, records)
-        except Exception as error:
-            said = reported(task, error)
-            if said is None:
-                raise
-            return _result(REPORT_BUCKET, msgspec.msgpack.encode([ReadReport([], said)]))
+        except Exception as error:  # noqa: BLE001  whatever it is, the files of other buckets are to go
+            report = ReadReport([], reported(task, error))
+            return _result(REPORT_BUCKET, msgspec.msgpack.encode([report]))
         return_freed_memory()
         return _result(bucket, msgspec.msgpack.encode(done))
 

@@ -25,9 +25,9 @@ from ingest.tiers import files_to_merge
 from ingest.unchanged import Mask, unchanged_keys
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.data_file import WrittenFile, write_data_file
-from thermocline.iceberg.deletes import write_deletes
+from thermocline.iceberg.deletes import deletes_paths, write_deletes
 from thermocline.iceberg.file_buckets import FileBucket
-from thermocline.iceberg.files import DataFile, Deletes
+from thermocline.iceberg.files import DataFile, Deletes, deleted_on_error
 from thermocline.iceberg.rows import moved_rows, rows_schema
 from thermocline.iceberg.tombstones import NO_TOMBSTONES, Tombstones
 from thermocline.process.clock import SystemClock
@@ -131,20 +131,24 @@ def run_bucket_task(
     stem = f"{data_location}/bucket={bucket}/{uuid.uuid4()}"  # safety: attempts-have-files-of-their-own
     added: list[WrittenFile] = []
     removed: list[DataFile] = []
-    for part, its_files, its_rows in _by_part(definition, bucket, files, rows):
-        is_touched = its_rows.num_rows or any(file.path in deleted for file in its_files)
-        if is_touched and not is_replay:
-            its_rows, merged = merging.merged(its_files, its_rows)  # noqa: PLW2901
-            removed += merged
-        if its_rows.num_rows:
-            path = f"{stem}-{part.number}.parquet"
-            added.append(write_data_file(io, path, definition, its_rows, part))
-            if added[-1].tombstones:  # rows that nobody is to see
-                deleted[path] = BitMap.deserialize(added[-1].tombstones)  # safety: sequence-tombstones-hidden
-                parts[path] = part
-            # safety: kept-keys-are-those-that-were-written
-            keep_keys(path, its_rows.column(KEY).combine_chunks())
-    deletes = write_deletes(io, stem, definition.format_version, deleted)
+    with deleted_on_error(io) as begun:
+        for part, its_files, its_rows in _by_part(definition, bucket, files, rows):
+            is_touched = its_rows.num_rows or any(file.path in deleted for file in its_files)
+            if is_touched and not is_replay:
+                its_rows, merged = merging.merged(its_files, its_rows)  # noqa: PLW2901
+                removed += merged
+            if its_rows.num_rows:
+                path = f"{stem}-{part.number}.parquet"
+                begun.append(path)
+                added.append(write_data_file(io, path, definition, its_rows, part))
+                if added[-1].tombstones:  # rows that nobody is to see
+                    # safety: sequence-tombstones-hidden
+                    deleted[path] = BitMap.deserialize(added[-1].tombstones)
+                    parts[path] = part
+                # safety: kept-keys-are-those-that-were-written
+                keep_keys(path, its_rows.column(KEY).combine_chunks())
+        begun.extend(deletes_paths(stem, definition.format_version, len(deleted)))
+        deletes = write_deletes(io, stem, definition.format_version, deleted)
     for path, written in deletes.items():
         keep_deletes(written, deleted[path])
     failpoint("bucket-task.done")

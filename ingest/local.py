@@ -59,7 +59,8 @@ class LocalEngine:
             raise EngineFailed(
                 engine="the local engine", detail=f"{type(error).__name__}: {error}"
             ) from error
-        return gather(results, [planned for some in ranges for planned in some], task.io)
+        planned = [one for some in ranges for one in some]
+        return gather(results, planned, task.io, task.quarantine_io)
 
     def start(self, task: Callable[[], T]) -> Future[T]:
         """See `ingest.engine.Engine`."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.bad_records import BadRecordsPolicy, check_dead_letter_topic
 from ingest.ownership import Claim
-from ingest.quarantine import open_quarantine
+from ingest.quarantine import reopen_quarantine
 from thermocline.errors import DefinitionDiffers
 from thermocline.kafka.log import Log
 from thermocline.rules.identity import check_log
@@ -53,7 +53,7 @@ class Opening:
         check_log(name, state, log, definition, clock.now_ms())
         policy = BadRecordsPolicy.of(definition, settings.table(name))
         check_dead_letter_topic(policy, log)
-        quarantine = open_quarantine(claim.table.catalog, name, definition.identifier)
+        quarantine = reopen_quarantine(claim.table.catalog, name, definition.identifier)
         client_config, registry = settings.kafka.client_config(), settings.registry.client()
         return cls(settings, claim, log, client_config, registry, policy, quarantine)
 

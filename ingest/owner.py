@@ -33,6 +33,7 @@ from ingest.plan import (
 )
 from ingest.position import Position
 from ingest.progress import is_note_due
+from ingest.quarantine import renew
 from ingest.read_task import ReadTask
 from thermocline.errors import (
     ExitCode,
@@ -176,18 +177,27 @@ class Owner:
             definition = agreed(owned.definition, settings, name)
             table, state = owned.table, owned.state
             topic_ids, client_config = dict(state.topic_ids), opening.client_config
-            location, registry = opening.quarantine.location(), opening.registry
+            quarantine, registry = opening.quarantine, opening.registry
+            task = ReadTask(
+                definition,
+                client_config,
+                table.io,
+                quarantine.io,
+                quarantine.location(),
+                topic_ids,
+                registry,
+            )
             owner = cls(
                 settings=settings.table(name),
                 definition=definition,
                 log=opening.log,
                 table=table,
-                task=ReadTask(definition, client_config, table.io, location, topic_ids, registry),
+                task=task,
                 engine=engine,
                 ends_engine=False,
                 committer=owned.committer,
                 lease=owned.lease,
-                bad_records=BadRecords(opening.policy, opening.quarantine, client_config),
+                bad_records=BadRecords(opening.policy, quarantine, client_config),
                 position=Position.of(state, live_files(table, state.snapshot_id, name)),
                 clock=clock,
             )
@@ -367,13 +377,11 @@ class Owner:
     def _check_before_commit(self, batch: Batch, accounting: Accounting) -> None:
         self.lease.check()
         failpoint("owner.check")
-        # Retention may have cut the log while it was being read, or the topic made anew: then records could
-        # be missing, or be others.
+        # The topic may have been made anew while it was being read: then the records could be others. What
+        # retention took meanwhile was read: from where it had not been, no task would have got on.
         at, topics = self.position, batch.end.topics
         # safety: beh-identity-after-reading
         check_identity(self._name, at.cluster_id, at.topic_ids, self.log, topics)
-        # safety: beh-starts-after-reading
-        check_against_log(self._name, at.seam, self.log.starts(topics), batch.log_ends)
         check_not_compacted(self.definition, self.log)
         if self.definition.has_key:
             # safety: beh-tombstones-after-reading
@@ -410,7 +418,10 @@ class Owner:
         self.table = load_table(self.table.catalog, self._name, self.definition.identifier)
         # What a catalog grants of the store with a table may have ended, and is granted anew with this one.
         self.lease.io = self.table.io
-        self.task = replace(self.task, io=self.table.io)  # safety: access-anew
+        renew(self.bad_records.quarantine)
+        self.task = replace(  # safety: access-anew
+            self.task, io=self.table.io, quarantine_io=self.bad_records.quarantine.io
+        )
         self.lease.renew_or_warn()  # an epoch as ours may be another's, of a catalog that was restored
         self.lease.check()
         failpoint("owner.reload")

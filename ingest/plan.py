@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from thermocline.kafka.log import OffsetRange
 from thermocline.rules.seam import Seam
 
-# While nobody knows how large the records are: with records of 1 kB some 100 MB, of 100 kB still 10 GB over
-# all tasks, of which each holds 64 MB at a time.
-FIRST_RECORDS_MAX = 100_000
+# While nobody knows how large the records are, which each process learns by its first batch: of 100 kB that
+# is 500 MB, as `batch_bytes_max` is by default. A task holds all records of its bucket.
+FIRST_RECORDS_MAX = 5_000
 
 
 @dataclass(frozen=True, slots=True)

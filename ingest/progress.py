@@ -115,8 +115,6 @@ def offsets_of(log: Log, topics: Sequence[str], where: str) -> Seam:
 
 def new_topics(log: Log, topics: Sequence[str], start: str) -> NewTopics:
     """The topics as they are now, to be read from ``start`` on, as `offsets_of` takes it."""
-    if not topics:
-        return NewTopics()
     ids = {topic: facts.topic_id for topic, facts in log.describe(topics).items()}
     return NewTopics(ids, offsets_of(log, topics, start))
 

@@ -7,6 +7,7 @@ durable before the seam passes it. A crash in between leaves repeats, which read
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -42,6 +43,7 @@ from thermocline.errors import CatalogUnreachable, TableMissing, first_line
 from thermocline.failpoints import failstep
 from thermocline.iceberg.catalog import load_table
 from thermocline.iceberg.files import open_input
+from thermocline.process.logs import fields
 from thermocline.rules.headers import HeadersUnreadable
 
 if TYPE_CHECKING:
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
     from thermocline.rules.decode import Bad
 
 # Version 2: every reader knows it, PyIceberg can append to it, and no row of it is ever deleted alone.
+_logger = logging.getLogger(__name__)
+
 _FORMAT_VERSION = "2"
 # Each batch with bad records is a snapshot, a metadata file that holds all of them, and a manifest.
 KEPT_SMALL = {
@@ -129,6 +133,16 @@ def create_quarantine(catalog: Catalog, identifier: str) -> None:
         _iceberg_schema(),
         properties={"format-version": _FORMAT_VERSION, **KEPT_SMALL},
     )
+
+
+def reopen_quarantine(catalog: Catalog, name: str, identifier: str) -> Table:
+    """The companion of a table that is there; made again, empty, where somebody dropped it alone."""
+    try:
+        return open_quarantine(catalog, name, identifier)
+    except TableMissing:
+        create_quarantine(catalog, identifier)
+        _logger.warning("the quarantine was gone and is made again, empty", extra=fields(table=name))
+        return open_quarantine(catalog, name, identifier)
 
 
 def open_quarantine(catalog: Catalog, name: str, identifier: str) -> Table:

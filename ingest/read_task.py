@@ -6,6 +6,7 @@ Packing before the shuffle spares the JVM every single record. Knows nothing of 
 from __future__ import annotations
 
 import pickle
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from ingest.quarantine import bad_records, write_quarantine_file
-from thermocline.errors import StorageFailed, ThermoclineError, first_line
+from thermocline.errors import EngineFailed, StorageFailed, ThermoclineError, first_line
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.files import delete_files
 from thermocline.kafka.log import OffsetRange, RecordChunk, read_ranges
@@ -35,6 +36,8 @@ PACK_RECORDS_MAX = 200_000
 PACK_BYTES_MAX = 64 << 20
 # Bad records held before they are written: with records of 1 MB, Kafka's default limit, still below 1 GB.
 QUARANTINE_RECORDS_MAX = 1_000
+# Of a bug in a task: where it came from.
+_TRACE_FRAMES = 3
 # The bucket under which a task's report travels with the packed records.
 REPORT_BUCKET = -1
 
@@ -70,11 +73,15 @@ class ReadReport(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """Everything that a read task needs, picklable; ``topic_ids`` is by topic."""
+    """Everything that the tasks of a batch need, picklable; ``topic_ids`` is by topic.
+
+    A catalog may grant access to each table by itself, so the quarantine has its own ``quarantine_io``.
+    """
 
     definition: LiveTable
     client_config: Mapping[str, Any]
     io: FileIO
+    quarantine_io: FileIO
     quarantine_location: str
     topic_ids: Mapping[str, str]
     registry: SchemaRegistry | None = None
@@ -91,23 +98,26 @@ def run_read_task(task: ReadTask, ranges: Sequence[OffsetRange]) -> Iterator[pa.
         yield from _read(task, ranges, report)
         report.covered = [(r.topic, r.partition, r.first, r.end) for r in ranges]
     except BaseException as error:
-        delete_files(task.io, report.quarantine_files)  # no batch will know them
-        report.error = reported(task, error)
-        if report.error is None:
+        delete_files(task.quarantine_io, report.quarantine_files)  # no batch will know them
+        if not isinstance(error, Exception):
             raise
+        report.error = reported(task, error)
         report.quarantine_files = []
     yield _batch([REPORT_BUCKET], [msgspec.msgpack.encode(report)])
 
 
-def reported(task: ReadTask, error: BaseException) -> bytes | None:
-    """What a task's report says of an error that ended it; None where the engine is to say it.
+def reported(task: ReadTask, error: Exception) -> bytes:
+    """What a task's report says of an error that ended it: what other tasks wrote is deleted then.
 
     A disk or a store that fails is waited out. That a file is missing does not pass.
     """
     # safety: tasks-wait-for-stores
     if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
         error = StorageFailed(table=task.definition.name, detail=first_line(error))
-    return pickle.dumps(error) if isinstance(error, ThermoclineError) else None
+    elif not isinstance(error, ThermoclineError):
+        trace = "".join(traceback.format_exception(error, limit=-_TRACE_FRAMES)).strip()
+        error = EngineFailed(engine="ingest", detail=f"{type(error).__name__}: {error}\n{trace}")
+    return pickle.dumps(error)
 
 
 def _read(task: ReadTask, ranges: Sequence[OffsetRange], report: ReadReport) -> Iterator[pa.RecordBatch]:
@@ -121,7 +131,8 @@ def _read(task: ReadTask, ranges: Sequence[OffsetRange], report: ReadReport) -> 
         held_bad.append(bad)
         if _rows(held) >= PACK_RECORDS_MAX or sum(table.nbytes for table in held) >= PACK_BYTES_MAX:
             yield _packed(task.definition, held)
-        if _rows(held_bad) >= QUARANTINE_RECORDS_MAX:
+        is_large = sum(table.nbytes for table in held_bad) >= PACK_BYTES_MAX
+        if _rows(held_bad) >= QUARANTINE_RECORDS_MAX or is_large:
             _quarantine(task, held_bad, report)
     if _rows(held):
         yield _packed(task.definition, held)
@@ -173,7 +184,9 @@ def _stream(records: pa.Table) -> bytes:
 
 
 def _quarantine(task: ReadTask, held_bad: list[pa.Table], report: ReadReport) -> None:
-    report.quarantine_files.append(write_quarantine_file(task.io, task.quarantine_location, held_bad))
+    report.quarantine_files.append(
+        write_quarantine_file(task.quarantine_io, task.quarantine_location, held_bad)
+    )
     held_bad.clear()
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ingest.change import Onto, TableChange
+from ingest.change import NewTopics, Onto, TableChange
 from ingest.commit import landed
 from ingest.ownership import Owned, own_table
 from ingest.progress import new_topics, offsets_of
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-    from ingest.change import NewTopics
     from ingest.lease import Say
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
@@ -205,6 +204,8 @@ def _new_since(settings: Settings, table: Table, snapshot_id: int, name: str) ->
     assert snapshot is not None, "it was found a moment ago"
     known = state_of(snapshot, name).topic_ids
     added = [topic for topic in definition_of(table, name).topics if topic not in known]
+    if not added:
+        return NewTopics()
     return new_topics(Log(settings.kafka), added, settings.table(name).start)
 
 

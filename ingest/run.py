@@ -166,7 +166,7 @@ class _Running:
         return owner
 
     def _started_engine(self) -> Engine:
-        """Started once: where that fails, it fails for all tables."""
+        """Started once: where that fails, or where it dies, it fails for all tables."""
         if self._engine is None:
             try:
                 self._engine = start_engine(self.settings, self.title)
@@ -174,6 +174,8 @@ class _Running:
                 self._engine = error
         if isinstance(self._engine, ThermoclineError):
             raise self._engine
+        # A dead JVM looks like a catalog that does not answer, and would be waited out for ever.
+        self._engine.check()
         return self._engine
 
 

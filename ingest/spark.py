@@ -133,7 +133,8 @@ class SparkEngine:
             finally:
                 shared.destroy()
         results = ((row.bucket, row.result) for row in rows)
-        return gather(results, [planned for some in ranges for planned in some], task.io)
+        planned = [one for some in ranges for one in some]
+        return gather(results, planned, task.io, task.quarantine_io)
 
     def start(self, task: Callable[[], T]) -> Future[T]:
         """A job of one task; on one machine a process of its own, which leaves the cores to batches."""

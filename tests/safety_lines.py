@@ -78,7 +78,6 @@ LINES: Final[dict[str, Line]] = {
     "log-range-stall": Line("a range whose end does not come is an error", ("raise", "return\n                raise"), "behaviour/test_log.py::test_a_range_whose_end_does_not_come_is_no_range_that_was_read"),
     "beh-coverage": Line("a batch that its tasks did not cover is not committed", DROP, "behaviour/test_stops.py::test_a_batch_with_a_hole_is_not_committed", FULL),
     "beh-ends-before-reading": Line("a running ingest sees that the log lost its end", DROP, "behaviour/test_stops.py::test_a_log_that_ends_before_the_seam"),
-    "beh-starts-after-reading": Line("records that retention took while they were read are missed", DROP, "behaviour/test_owner.py::test_a_log_that_is_cut_while_it_is_read_commits_nothing"),
     "beh-identity-after-reading": Line("what was read of a topic made anew meanwhile is not committed", DROP, "behaviour/test_stops.py::test_a_topic_made_again_while_it_is_read_commits_nothing"),
     "beh-tombstones-after-reading": Line("a batch slower than tombstones live is not committed", DROP, "behaviour/test_stops.py::test_a_batch_that_takes_longer_than_tombstones_live_commits_nothing"),
     "beh-first-read": Line("a new table counts its tombstones from when it first read, and not from never", DROP, "behaviour/test_stops.py::test_a_table_that_has_read_nothing_yet_begins_with_the_log_as_it_is"),

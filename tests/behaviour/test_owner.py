@@ -481,22 +481,23 @@ def test_bad_records_are_kept_before_the_batch_that_they_came_with_commits(
     assert snapshot_id(rival_stack) == before
 
 
-def test_a_log_that_is_cut_while_it_is_read_commits_nothing(
-    rival_stack: Stack, new_owner: Callable[[Stack], Owner], monkeypatch: pytest.MonkeyPatch
+def test_what_was_read_is_committed_though_retention_took_it_meanwhile(
+    rival_stack: Stack, new_owner: Callable[[Stack], Owner]
 ) -> None:
+    """Goal: an owner that is as far behind as the topic keeps records gets away from the log's start."""
     owner = new_owner(rival_stack)
     owner.catch_up(threading.Event())
     topic = Topic(rival_stack.settings.kafka, TOPIC)
     topic.send((APP, "cut", "plan"), "x")
     topic.send((APP, "cut", "plan"), "y")
     topic.flush()
-    seam, before = owner.position.seam[TOPIC, 0], snapshot_id(rival_stack)
+    seam = owner.position.seam[TOPIC, 0]
 
     around_batches(owner, after=lambda: cut(rival_stack, seam + 1))
-    with pytest.raises(OffsetsGone):
-        owner.step()
+    owner.step()
 
-    assert snapshot_id(rival_stack) == before
+    assert owner.position.seam[TOPIC, 0] == seam + 2
+    assert table_rows(rival_stack)[APP, "cut", "plan"] == "y"
 
 
 def cut(stack: Stack, offset: int) -> None:

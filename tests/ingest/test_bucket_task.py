@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import urlparse
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
 import ingest.bucket_task
 from ingest.bucket_task import BucketResult, run_bucket_task
 from ingest.files_by_bucket import after_commit, by_bucket
-from ingest.tiers import FANOUT
+from ingest.tiers import FANOUT, MERGED_BYTES_MAX
 from tests.ingest.one_bucket import DEFINITION, IO, Key, OneBucketTable, Record, live_rows, records_of
 from tests.tier import quick_or_full
 from thermocline.iceberg.data_file import ROW_GROUP_ROWS
@@ -155,6 +158,34 @@ def test_a_second_attempt_of_a_task_writes_files_of_its_own(table: OneBucketTabl
     paths = [done.added[0].path for done in (first, second)]
     paths += [deletes.path for done in (first, second) for deletes in done.deletes.values()]
     assert len(set(paths)) == 4
+
+
+@pytest.mark.parametrize(("format_version", "files_made"), [(2, 0), (2, 1), (2, 2), (3, 0), (3, 1)])
+def test_a_task_that_fails_while_it_writes_leaves_no_file(
+    tmp_path: Path, format_version: int, files_made: int
+) -> None:
+    """Each attempt would leave some, until the disk is full. Method: the store ends after so many files."""
+
+    class Full(PyArrowFileIO):
+        made = 0
+
+        def new_output(self, location: str) -> PyArrowFile:
+            self.made += 1
+            if self.made > files_made:
+                Path(urlparse(location).path).touch()  # what was begun
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().new_output(location)
+
+    definition = replace(DEFINITION, format_version=format_version)
+    table = OneBucketTable(tmp_path, definition, merges=False)
+    for offset in range(3):
+        table.upsert([(offset, (1, f"u{offset}", key), "gold") for key in ("plan", "stays")])
+    files = [replace(file, bytes=MERGED_BYTES_MAX + 1) for file in table.files[0]]
+    before = sorted(tmp_path.rglob("*.*"))
+    batch = records_of([(3 + number, (1, f"u{number}", "plan"), "free") for number in range(3)])
+    with pytest.raises(OSError, match="No space"):
+        run_bucket_task(Full(), definition, table.location, 0, files, batch)
+    assert sorted(tmp_path.rglob("*.*")) == before
 
 
 def test_a_table_without_a_key_looks_for_a_record_only_when_it_is_replayed(tmp_path: Path) -> None:

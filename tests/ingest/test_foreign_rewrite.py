@@ -24,7 +24,13 @@ from ingest.files_by_bucket import by_bucket
 from ingest.ownership import Claim
 from tests.ingest.small_ingest import NAME, Ingest, settings_of
 from thermocline.errors import ForeignSnapshot, OwnerLost, StorageFailed
-from thermocline.iceberg.catalog import SUMMARY_TAKEN_OVER, load_table, open_catalog, summary_of
+from thermocline.iceberg.catalog import (
+    SUMMARY_TAKEN_OVER,
+    current_state,
+    load_table,
+    open_catalog,
+    summary_of,
+)
 from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import local_path, plan_files
 from thermocline.iceberg.lineage import Link, lineage
@@ -134,6 +140,9 @@ def test_a_rewrite_is_taken_over_by_the_next_owner(ingest: Ingest) -> None:
     """Method: the files are no longer in the order of keys, and have no index in their footer."""
     ours, seam = ingest.planned
     foreign = rewrite(ingest, backwards)
+    with pytest.raises(ForeignSnapshot) as unproved:
+        current_state(ingest.owned.table.refresh(), NAME)
+    assert unproved.value.next.startswith(f"thermocline ingest run {NAME}\n"), "not to give it up"
 
     ingest.take_over()
 
@@ -191,6 +200,7 @@ def test_a_rewrite_that_is_none_stops_ingest(ingest: Ingest, edit: Edit, words: 
     with pytest.raises(ForeignSnapshot, match=words) as stop:
         ingest.take_over()
     assert (stop.value.snapshot_id, stop.value.onto, stop.value.given_up) == (foreign, ours, (str(foreign),))
+    assert "ingest rebase" in stop.value.next
     assert ingest.java_table().currentSnapshot().snapshotId() == foreign
 
 

@@ -22,6 +22,7 @@ from ingest.quarantine import (
     keep_files,
     open_quarantine,
     read_rows,
+    reopen_quarantine,
     write_quarantine_file,
 )
 from thermocline.cli.entry import run
@@ -68,6 +69,15 @@ def keep(quarantine: Table, offsets: Sequence[int], topic_id: str = "first") -> 
 
 def kept(quarantine: Table) -> list[tuple[str, int]]:
     return sorted((row["topic_id"], row["offset"]) for row in read_rows(quarantine.refresh(), ()))
+
+
+def test_a_companion_table_that_was_dropped_alone_is_made_again(quarantine: Table) -> None:
+    """Else ingest could not go on: the table that it belongs to is there, and is not created twice."""
+    keep(quarantine, [1])
+    quarantine.catalog.drop_table("app.profiles_quarantine")
+    again = reopen_quarantine(quarantine.catalog, "profiles", "app.profiles")
+    keep(again, [2])
+    assert kept(reopen_quarantine(quarantine.catalog, "profiles", "app.profiles")) == [("first", 2)]
 
 
 def test_the_metadata_of_the_companion_table_stays_small(quarantine: Table) -> None:

@@ -6,6 +6,7 @@ import errno
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -14,7 +15,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from ingest import read_task as module
 from ingest.read_task import REPORT_BUCKET, ReadReport, ReadTask, run_read_task
 from tests.ingest.one_bucket import DEFINITION
-from thermocline.errors import KafkaUnreachable, StorageFailed, ThermoclineError
+from thermocline.errors import EngineFailed, KafkaUnreachable, StorageFailed, ThermoclineError
 from thermocline.kafka.log import OffsetRange, RecordChunk
 
 RANGES = [OffsetRange("profiles", 0, 0, 4)]
@@ -32,19 +33,21 @@ class Bare:
     [
         (KafkaUnreachable(bootstrap_servers="x", detail="away"), KafkaUnreachable),
         (OSError(errno.ENOSPC, "No space left on device"), StorageFailed),
-        (FileNotFoundError(errno.ENOENT, "No such file"), None),
-        (MemoryError(), None),
+        (FileNotFoundError(errno.ENOENT, "No such file"), EngineFailed),
+        (MemoryError(), EngineFailed),
+        (KeyboardInterrupt(), None),
     ],
 )
 def test_a_task_that_ends_early_leaves_no_bad_records_behind(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    error: Exception,
+    error: BaseException,
     said: type[ThermoclineError] | None,
 ) -> None:
     """Goal: no quarantine file stays that no table will ever know. Method: the log ends after two chunks.
 
-    A disk that is full is waited out, as brokers that do not answer are.
+    A disk that is full is waited out, as brokers that do not answer are. The quarantine is where only its own
+    access reaches, as where a catalog grants access to single tables.
     """
     written: list[list[Path]] = []
 
@@ -64,7 +67,8 @@ def test_a_task_that_ends_early_leaves_no_bad_records_behind(
 
     monkeypatch.setattr(module, "QUARANTINE_RECORDS_MAX", 2)
     monkeypatch.setattr(module, "read_ranges", chunks)
-    task = ReadTask(DEFINITION, {}, PyArrowFileIO(), tmp_path.as_uri(), {"profiles": "id"})
+    no_access = cast("Any", None)
+    task = ReadTask(DEFINITION, {}, no_access, PyArrowFileIO(), tmp_path.as_uri(), {"profiles": "id"})
     if said is None:
         with pytest.raises(type(error)):
             list(run_read_task(task, RANGES))
@@ -74,7 +78,7 @@ def test_a_task_that_ends_early_leaves_no_bad_records_behind(
         report = msgspec.msgpack.decode(last.column("stream")[0].as_py(), type=ReadReport)
         assert report.error is not None
         told = pickle.loads(report.error)
-        assert (type(told), told.retryable) == (said, True)
+        assert (type(told), told.retryable) == (said, said is not EngineFailed)
         assert (report.covered, report.quarantine_files) == ([], [])
     assert len(written[0]) == 2
     assert list((tmp_path / "data").iterdir()) == []

@@ -82,6 +82,7 @@ def test_a_rewrite_that_comes_while_another_is_looked_at_is_looked_at_in_its_tur
         snapshot_id: int
         epoch: int = 1
         io: object = None
+        quarantine_io: object = None
 
     error = ForeignSnapshot(table="t", snapshot_id=1, detail="another writer made it")
     outcomes = [*[Rejected(error)] * count, Landed(7, Seam())]
@@ -102,6 +103,7 @@ def test_a_rewrite_that_comes_while_another_is_looked_at_is_looked_at_in_its_tur
         "definition": SimpleNamespace(name="t", identifier="app.t"),
         "lease": SimpleNamespace(check=lambda: None, renew_or_warn=lambda: None),
         "task": State(0),
+        "bad_records": SimpleNamespace(quarantine=SimpleNamespace(io=None, refresh=lambda: None)),
         "engine": SimpleNamespace(check=lambda: None),
         "committer": SimpleNamespace(epoch=1, renew=lambda _: None, take_over=lambda _: outcomes.pop(0)),
         "live_files": lambda *_: None,

@@ -6,14 +6,16 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from ingest.run import Beside, _Running
 from ingest.turns import REJECTIONS_MAX, RETRY_SECONDS, TURN_SECONDS, IngestedTable, Opener, Turns
 from tests.manual_clock import ManualClock
 from thermocline.errors import (
     CommitRejected,
+    EngineFailed,
     KafkaUnreachable,
     OffsetsGone,
     OwnerLost,
@@ -231,3 +233,27 @@ def test_a_standby_that_lost_its_table_stands_by_again() -> None:
     assert table.error is None
     assert (first.closed, second.closed) == ([lost], [None])
     assert calls.count("second") > 5
+
+
+def test_a_standby_whose_engine_has_died_ends_instead_of_blaming_the_catalog() -> None:
+    """A process manager starts it again then. Method: the engine dies before the owner ends."""
+
+    class Engine:
+        is_dead = False
+
+        def check(self) -> None:
+            if self.is_dead:
+                raise EngineFailed(engine="Spark", detail="its JVM is gone")
+
+    engine, clock = Engine(), ManualClock()
+    running = _Running(cast("Any", None), clock, Beside(), "t", cast("Any", engine))
+    lease = SimpleNamespace(is_free=lambda: engine.is_dead, watch_seconds=1.0)
+    opening = SimpleNamespace(claim=SimpleNamespace(lease=lease, name="t"))
+    opener = Opener(lambda: cast("Any", opening), running._owner)
+    table = IngestedTable("t", clock, opener, waits_out=True, is_standby=True)
+    Turns([table], clock).follow(Stop(clock, at=clock.monotonic() + 60))
+    assert table.error is None
+
+    engine.is_dead = True
+    Turns([table], clock).follow(threading.Event())
+    assert isinstance(table.error, EngineFailed)

@@ -109,7 +109,8 @@ class FakeEngine:
                 results.append((bucket, msgspec.msgpack.encode(done)))
         except OSError as error:  # a task that fails ends the job, and what it wrote stays
             raise EngineFailed(engine="Spark", detail=str(error)) from error
-        return gather(results, [planned for some in ranges for planned in some], self._io)
+        planned = [one for some in ranges for one in some]
+        return gather(results, planned, self._io, self._io)
 
     def start(self, task: Callable[[], Any]) -> Future[Any]:
         """When a step says so; at once where nothing else runs here."""

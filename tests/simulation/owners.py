@@ -235,6 +235,7 @@ class Process:
         check_log(NAME, state, log, definition, clock.now_ms())
         taken, committer = self.claim()
         policy = BadRecordsPolicy(NAME, taken.definition.on_error, 1.0, None, None)
+        io = cast(Any, world.io)
         quarantine = cast(Any, FakeQuarantine(world.io, world.kept_bad))
         ids = taken.state.topic_ids
         beside = Beside(self) if world.around.is_maintained else None
@@ -246,7 +247,7 @@ class Process:
             definition=taken.definition,
             log=log,
             table=taken.table,
-            task=ReadTask(taken.definition, {}, cast(Any, world.io), QUARANTINE_LOCATION, dict(ids)),
+            task=ReadTask(taken.definition, {}, io, io, QUARANTINE_LOCATION, dict(ids)),
             engine=engine,
             ends_engine=False,
             committer=committer,

@@ -17,6 +17,7 @@ from thermocline.rules.identity import (
     KEPT_MS_MIN,
     check_identity,
     check_log,
+    check_not_compacted,
     check_not_superseded,
     check_tombstones,
 )
@@ -275,7 +276,13 @@ def test_not_longer_behind_than_they_live_nothing_waiting_or_no_compaction_go_on
 
 
 def test_a_topic_whose_configuration_may_not_be_seen_counts_as_compacted() -> None:
-    assert stop_of(Answers(config=config_of({})), LATE) is not None
+    unseen = config_of({})
+    stop = stop_of(Answers(config=unseen), LATE)
+    assert stop is not None
+    assert "if they are not compacted, grant the user of [kafka.client] DESCRIBE_CONFIGS on a" in stop.next
+    with pytest.raises(TopicCompacted, match="may not see whether") as compacted:
+        check_not_compacted(replace(DEFINITION, partial_updates=True), Answers(config=unseen))  # type: ignore[arg-type]
+    assert compacted.value.next.startswith("grant the user of [kafka.client] DESCRIBE_CONFIGS on a, b")
 
 
 def test_a_watermark_counts_only_where_the_broker_sets_the_times() -> None:

@@ -22,6 +22,11 @@ def some(values: Sequence[str], worded: Callable[[str], str] = str) -> str:
     return f"{listed} and {more:,} more" if more > 0 else listed
 
 
+def grant_configs(topics: Sequence[str]) -> str:
+    """What lets us see whether topics are compacted."""
+    return f"grant the user of [kafka.client] DESCRIBE_CONFIGS on {some(topics)}"
+
+
 def ends(spans: Sequence[str]) -> dict[tuple[str, int], int]:
     """The ends of ranges, by (topic, partition)."""
     found = {}

@@ -38,7 +38,8 @@ class KafkaUnreachable(SourceError):
 class TopicForbidden(SourceError):
     """The Kafka user may not read a topic of the table.
 
-    The user of [kafka.client] needs the permissions READ and DESCRIBE on each topic of the table.
+    The user of [kafka.client] needs the permissions READ, DESCRIBE and DESCRIBE_CONFIGS on each topic of the
+    table. Without DESCRIBE_CONFIGS, a topic is assumed to be compacted, with Kafka's defaults.
 
     Waiting loses no records, as long as the topic keeps them: the table stays as last committed, and ingest
     continues from its seam. Servers answer from what they hold, mark their answers as stale, and try again.
@@ -49,7 +50,7 @@ class TopicForbidden(SourceError):
     _what = "the user of [kafka.client] may not read the topic {topic}."
     _state = "the table and its seam are as last committed; reading continues from there."
     _cause = "{detail}"
-    _next = f"{SAME_COMMAND}      (once the user has READ and DESCRIBE on the topic; safe to repeat)"
+    _next = f"{SAME_COMMAND}      (once the user has READ, DESCRIBE and DESCRIBE_CONFIGS on it)"
 
     topic: str
     detail: str
@@ -158,8 +159,8 @@ class TopicCompacted(SourceError):
     Compaction keeps the newest record of a key and drops earlier ones. With `partial_updates = true`, a
     record may leave columns as an earlier one set them; with `sequence_by`, an earlier record may be the one
     that wins. If the earlier record is dropped before it is read, nothing shows that. So such a table is
-    neither created on a compacted topic nor read from one. (A topic whose configuration the user may not
-    describe is assumed to be compacted.)
+    neither created on a compacted topic nor read from one. A topic whose configuration the user may not
+    describe is assumed to be compacted: if it isn't, grant the user DESCRIBE_CONFIGS on it.
 
     Set `cleanup.policy=delete` on the topic, with a `retention.ms` that is longer than ingest is ever behind.
     What was compacted before is gone: have the producer send whole rows once, or create the table with a
@@ -168,17 +169,24 @@ class TopicCompacted(SourceError):
 
     code = "topic-compacted"
     exit_code = ExitCode.STOPPED
-    _what = "table {table} needs all records of a key, and these topics are compacted: {_topics}."
+    _what = "table {table} needs all records of a key, and {_found}."
     _state = "the table is as last committed; nothing was written."
     _cause = "with partial_updates or sequence_by, the last record of a key is not enough to know its row."
-    _next = "set cleanup.policy=delete on them, and run the command again"
+    _next = "{_next_line}, and run the command again"
 
     table: str
     topics: tuple[str, ...]
+    hidden: tuple[str, ...] = ()  # those of them whose configuration the user may not describe
 
     @property
-    def _topics(self) -> str:
-        return places.some(self.topics)
+    def _found(self) -> str:
+        if self.hidden:
+            return f"the user may not see whether these topics are compacted: {places.some(self.hidden)}"
+        return f"these topics are compacted: {places.some(self.topics)}"
+
+    @property
+    def _next_line(self) -> str:
+        return places.grant_configs(self.hidden) if self.hidden else "set cleanup.policy=delete on them"
 
 
 class TombstonesGone(Resumable, SourceError):
@@ -186,10 +194,10 @@ class TombstonesGone(Resumable, SourceError):
 
     Compaction keeps the newest record of a key for ever, but a tombstone only for `delete.retention.ms`. A
     reader that is further behind than that may never see that a row was deleted, and would keep the row. So
-    ingest stops if records are waiting and the table last contained the whole log longer ago than that. (A
+    ingest stops if records are waiting and the table last contained the whole log longer ago than that. A
     topic whose configuration the user may not describe is assumed to be compacted, with Kafka's default of
-    one day. A `delete.retention.ms` below ten minutes counts as ten minutes, since a batch can take that
-    long.)
+    one day: if it isn't, grant the user DESCRIBE_CONFIGS on it. (A `delete.retention.ms` below ten minutes
+    counts as ten minutes, since a batch can take that long.)
 
     The table is complete up to its seam; nothing was written. No upsert is lost. `thermocline ingest
     accept-gap`, with each topic and its time repeated as facts (the error prints the whole command),
@@ -206,12 +214,13 @@ class TombstonesGone(Resumable, SourceError):
     _what = "tombstones may have been compacted away before table {table} read them: {_late}."
     _state = "the table is complete up to its seam; nothing was written."
     _cause = "ingest was behind for longer than delete.retention.ms."
-    _next = "{resume}\nthis continues; rows whose tombstones are gone stay in the table"
+    _next = "{resume}\nthis continues; rows whose tombstones are gone stay in the table{_grant}"
 
     table: str
     topics: tuple[str, ...]
     since: tuple[str, ...]  # ISO times, in the order of the topics
     kept_ms: tuple[int, ...]
+    hidden: tuple[str, ...] = ()  # those of them whose configuration the user may not describe
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -222,6 +231,12 @@ class TombstonesGone(Resumable, SourceError):
     def resume(self) -> str:
         """Accepting that."""
         return places.command("accept-gap", self.table, self.tokens)
+
+    @property
+    def _grant(self) -> str:
+        if not self.hidden:
+            return ""
+        return f"\nif they are not compacted, {places.grant_configs(self.hidden)} instead"
 
     @property
     def _late(self) -> str:

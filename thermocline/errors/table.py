@@ -94,8 +94,8 @@ class ForeignSnapshot(Resumable, TableError):
     current snapshot repeated as a fact and `--onto` (the error prints the whole command), continues from the
     newest snapshot that has a seam. It discards what others wrote after it, since their rows have no place in
     the log, and reads the log from there again; topics that were added since are read from `start` on. If
-    `thermocline quarantine replay` made a discarded snapshot, replay those records again. If there is no
-    snapshot with a seam, create a new table.
+    `thermocline quarantine replay` made a discarded snapshot, its records have left the quarantine, too: have
+    the producer send them again. If there is no snapshot with a seam, create a new table.
     """
 
     code = "foreign-snapshot"
@@ -110,6 +110,7 @@ class ForeignSnapshot(Resumable, TableError):
     detail: str
     onto: int = -1  # the newest snapshot that can be continued; negative when there is none
     given_up: tuple[str, ...] = ()  # the ids of the snapshots that come after it
+    is_rewrite: bool = False  # by what these say of themselves; not proved yet
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -131,6 +132,10 @@ class ForeignSnapshot(Resumable, TableError):
     def _next_lines(self) -> str:
         if not self.resume:
             return f"thermocline table show {self.table}\nthen create a new table"
+        if self.is_rewrite:
+            return (
+                f"thermocline ingest run {self.table}\nit goes on by itself after a rewrite of the same rows"
+            )
         return f"{self.resume}\nthis discards {self._lost}, and reads the log from there"
 
     @property

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog import load_catalog as load_pyiceberg_catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, NotInstalledError, RESTError
-from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.table.snapshots import Operation, ancestors_of
 from sqlalchemy.exc import SQLAlchemyError
 
 from thermocline.errors import (
@@ -247,6 +247,11 @@ def summary_of(snapshot: Snapshot) -> Mapping[str, str]:
     return snapshot.summary.additional_properties if snapshot.summary else {}
 
 
+def is_rewrite(snapshot: Snapshot) -> bool:
+    """Whether a snapshot says that it changed files and no rows, as compaction does."""
+    return snapshot.summary is not None and snapshot.summary.operation == Operation.REPLACE
+
+
 def _check_sqlite(settings: CatalogSettings, path: Path, may_create: bool) -> None:
     if may_create:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -262,7 +267,13 @@ def _counts(summary: Mapping[str, str], prefix: str) -> dict[str, int]:
 
 def _foreign(table: Table, name: str, current: Snapshot, detail: str) -> ForeignSnapshot:
     """With the newest snapshot of main's history that carries a seam, and what comes after it."""
-    onto = next((one for one in ancestors_of(current, table.metadata) if _has_seam(summary_of(one))), None)
+    others: list[Snapshot] = []
+    onto = None
+    for one in ancestors_of(current, table.metadata):
+        if _has_seam(summary_of(one)):
+            onto = one
+            break
+        others.append(one)
     later = [] if onto is None else [one for one in table.snapshots() if _number(one) > _number(onto)]
     return ForeignSnapshot(
         table=name,
@@ -270,6 +281,7 @@ def _foreign(table: Table, name: str, current: Snapshot, detail: str) -> Foreign
         detail=detail,
         onto=-1 if onto is None else onto.snapshot_id,
         given_up=tuple(str(one.snapshot_id) for one in sorted(later, key=_number)),
+        is_rewrite=bool(others) and all(map(is_rewrite, others)),
     )
 
 

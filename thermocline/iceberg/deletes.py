@@ -64,13 +64,21 @@ def write_deletes(
     """
     if not by_file:
         return {}
+    paths = deletes_paths(stem, format_version, len(by_file))
     with failstep("deletes.write"):
         if format_version > 2:
-            return _write_vectors(io, f"{stem}-deletes.puffin", by_file)
+            return _write_vectors(io, paths[0], by_file)
         return {
-            data_file: _write_positions(io, f"{stem}-deletes-{number:04}.parquet", data_file, positions)
-            for number, (data_file, positions) in enumerate(by_file.items())
+            data_file: _write_positions(io, path, data_file, positions)
+            for path, (data_file, positions) in zip(paths, by_file.items(), strict=True)
         }
+
+
+def deletes_paths(stem: str, format_version: int, data_files: int) -> list[str]:
+    """Where `write_deletes` writes the deleted positions of that many data files."""
+    if format_version > 2:
+        return [f"{stem}-deletes.puffin"]
+    return [f"{stem}-deletes-{number:04}.parquet" for number in range(data_files)]
 
 
 def _read_vector(io: FileIO, deletes: Deletes) -> BitMap:

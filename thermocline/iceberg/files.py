@@ -282,6 +282,20 @@ def delete_files(io: FileIO, paths: Iterable[str]) -> int:
     return deleted
 
 
+@contextmanager
+def deleted_on_error(io: FileIO) -> Iterator[list[str]]:
+    """Gives a list for the paths of files, each before it is begun; where the block raises, they are deleted.
+
+    Else each attempt would leave some, until the disk is full.
+    """
+    begun: list[str] = []
+    try:
+        yield begun
+    except BaseException:
+        delete_files(io, begun)
+        raise
+
+
 def place_of(location: str) -> str:
     """A location without its scheme, of which s3 and s3a, or file: and none, mean the same place."""
     _, netloc, path = PyArrowFileIO.parse_location(location)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from thermocline.errors import ThermoclineError, first_line
 from thermocline.iceberg.catalog import (
@@ -17,6 +17,7 @@ from thermocline.iceberg.catalog import (
     SUMMARY_SEAM,
     SUMMARY_TAKEN_OVER,
     SnapshotState,
+    is_rewrite,
     state_of,
 )
 from thermocline.iceberg.expired import history_of
@@ -80,7 +81,7 @@ class Link:
     @property
     def is_rewrite(self) -> bool:
         """Whether it says that it changed files and no rows, as compaction does."""
-        return self.snapshot.summary is not None and self.snapshot.summary.operation == Operation.REPLACE
+        return is_rewrite(self.snapshot)
 
 
 def lineage(table: Table) -> tuple[Link, ...]:

@@ -95,7 +95,7 @@ def standing(table: Table, definition: LiveTable, name: str) -> tuple[SnapshotSt
             check_same_rows(table, definition, ours, others)  # safety: rewrite-is-proved
         except NotARewrite as reason:
             detail = f"{foreign.detail}; it is not taken over: {reason}"
-            raise replace(foreign, detail=detail) from None
+            raise replace(foreign, detail=detail, is_rewrite=False) from None
     return table_state_of(table, ours.snapshot, name), Rewrite(ours.snapshot_id, tuple(ids))
 
 

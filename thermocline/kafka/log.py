@@ -178,11 +178,15 @@ class TopicFacts:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """What a topic's configuration says of how long tombstones live and where timestamps come from."""
+    """What a topic's configuration says of how long tombstones live and where timestamps come from.
+
+    ``is_hidden``: the user may not describe it, so that this is the more careful of what may be.
+    """
 
     is_compacted: bool
     delete_retention_ms: int
     is_log_append_time: bool
+    is_hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +225,7 @@ def config_of(entries: Mapping[str, str | None]) -> TopicConfig:
         is_compacted=policy is None or "compact" in policy.split(","),
         delete_retention_ms=_DELETE_RETENTION_MS if retention is None else int(retention),
         is_log_append_time=entries.get("message.timestamp.type") == "LogAppendTime",
+        is_hidden=policy is None,
     )
 
 

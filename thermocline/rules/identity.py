@@ -58,7 +58,11 @@ def check_not_compacted(definition: LiveTable, log: Log) -> None:
     configs = log.configs(definition.topics) if _needs_every_record(definition) else {}
     compacted = tuple(topic for topic, config in configs.items() if config.is_compacted)
     if compacted:  # safety: partial-compacted
-        raise TopicCompacted(table=definition.name, topics=compacted)
+        raise TopicCompacted(table=definition.name, topics=compacted, hidden=_hidden(configs, compacted))
+
+
+def _hidden(configs: Mapping[str, TopicConfig], topics: Sequence[str]) -> tuple[str, ...]:
+    return tuple(topic for topic in topics if configs[topic].is_hidden)
 
 
 def _needs_every_record(definition: LiveTable) -> bool:
@@ -171,6 +175,7 @@ def check_tombstones(definition: LiveTable, at: Fed, ends: Seam, log: Log, now_m
             topics=tuple(late),
             since=tuple(iso_time(since[topic]) for topic in late),
             kept_ms=tuple(kept_ms(configs[topic]) for topic in late),
+            hidden=_hidden(configs, late),
         )
 
 
