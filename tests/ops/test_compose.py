@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import strictyaml
 
+from serving.server import STOP_SECONDS
 from tests.docs.series import NAME, SERIES
 
 ROOT = Path(__file__).parents[2]
@@ -66,6 +67,12 @@ def test_a_container_that_stays_has_a_health_check_and_others_wait_for_it(name: 
     for other, how in service.get("depends_on", {}).items():
         ends = "service_completed_successfully" if other in ONE_SHOT else "service_healthy"
         assert how["condition"] == ends
+
+
+def test_serving_has_the_time_that_it_needs_to_stop() -> None:
+    grace = re.fullmatch(r"(\d+)s", SERVICES["serving"]["stop_grace_period"])
+    assert grace is not None
+    assert int(grace[1]) > STOP_SECONDS
 
 
 def test_the_three_images_are_built_and_no_others() -> None:
