@@ -177,7 +177,11 @@ def test_prometheus_asks_services_that_there_are_at_ports_that_they_have() -> No
 def test_a_dashboard_asks_for_metrics_that_there_are(path: Path) -> None:
     dashboard = json.loads(path.read_text())
     asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    asked += [variable["query"]["query"] for variable in dashboard["templating"]["list"]]
+    asked += [
+        variable["query"]["query"]
+        for variable in dashboard["templating"]["list"]
+        if variable["type"] == "query"
+    ]
     for expression in asked:
         named = NAME.findall(expression)
         assert named
@@ -190,11 +194,18 @@ def test_a_dashboard_asks_for_metrics_that_there_are(path: Path) -> None:
 
 
 @every_dashboard
-def test_a_dashboard_uses_the_source_that_is_provisioned(path: Path) -> None:
+def test_a_dashboard_asks_the_prometheus_that_is_chosen_whatever_grafana_calls_it(path: Path) -> None:
+    dashboard = json.loads(path.read_text())
+    chosen, *others = dashboard["templating"]["list"]
+    assert (chosen["name"], chosen["type"], chosen["query"]) == ("datasource", "datasource", "prometheus")
+    asked = [part["datasource"] for part in (*dashboard["panels"], *others)]
+    assert all(source == {"type": "prometheus", "uid": "${datasource}"} for source in asked)
+
+
+def test_the_prometheus_of_the_stack_is_the_one_that_dashboards_choose_first() -> None:
     folder = ROOT / "ops" / "grafana" / "provisioning" / "datasources"
     (source,) = strictyaml.load((folder / "prometheus.yml").read_text()).data["datasources"]
-    panels = json.loads(path.read_text())["panels"]
-    assert {panel["datasource"]["uid"] for panel in panels} == {source["uid"]}
+    assert (source["type"], source["isDefault"]) == ("prometheus", "true")
 
 
 def test_every_metric_of_a_table_or_a_server_that_an_alert_asks_for_is_on_a_dashboard() -> None:
