@@ -64,8 +64,9 @@ lock: bootstrap ## Lock the requirements again (ARGS="--upgrade", or ARGS="--upg
 	@$(LOCK) $(ARGS) -o thermocline/jvm/trino_java.txt requirements/trino-java.in
 	@$(LOCK) $(ARGS) -c requirements/build.txt --extra ingest --extra serving --extra postgres --extra views --extra dev \
 		-o requirements/dev.txt pyproject.toml
-	@$(LOCK) -c requirements/dev.txt --extra ingest --extra serving --extra views -o requirements/ingest.txt pyproject.toml
-	@$(LOCK) -c requirements/dev.txt --extra serving -o requirements/serving.txt pyproject.toml
+	@$(LOCK) -c requirements/dev.txt --extra ingest --extra serving --extra postgres --extra views \
+		-o requirements/ingest.txt pyproject.toml
+	@$(LOCK) -c requirements/dev.txt --extra serving --extra postgres -o requirements/serving.txt pyproject.toml
 
 clean: ## Remove .venv and all caches of this clone (the fetched jars stay in the cache folder of the user)
 	@rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

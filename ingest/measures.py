@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter as Counts
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -149,6 +148,7 @@ DEAD_RATIO_MAX: Final = Gauge(
     _TABLE,
     registry=REGISTRY,
 )
+_GAUGES: Final = tuple(metric for metric in globals().values() if isinstance(metric, Gauge))
 
 
 def opened(
@@ -175,10 +175,9 @@ def commits_expected(table: str, interval_seconds: float) -> None:
 
 
 def closed(table: str) -> None:
-    """Nobody in this process owns the table any more: what says that somebody does goes."""
-    for gauge in (INTERVAL_SECONDS, LAST_STEP, LAG_RECORDS):
-        with suppress(KeyError):  # it was not opened whole
-            gauge.remove(table)
+    """Nobody in this process owns the table any more: its gauges go, as they would say for ever what was."""
+    for gauge in _GAUGES:
+        gauge.remove_by_labels({"table": table})
 
 
 def looked(table: str, seam: Seam, ends: Seam) -> None:

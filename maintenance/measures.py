@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from maintenance.journal import Done, Seen
     from maintenance.plan import Plan
 
-__all__ = ["observe"]
+__all__ = ["forget", "observe"]
 
 _TABLE: Final = ("table",)
 
@@ -49,6 +49,7 @@ DEAD_ROWS: Final = _gauge("removed_dead_rows", "Deleted rows that rewrites dropp
 EXPIRED: Final = _gauge("expired_snapshots", "Expired snapshots that were taken out of the table's metadata.")
 SWEPT: Final = _gauge("swept_files", "Files of expired snapshots that were deleted.")
 ORPHANS: Final = _gauge("deleted_orphans", "Orphans that were deleted.")
+_GAUGES: Final = tuple(metric for metric in globals().values() if isinstance(metric, Gauge))
 
 
 def observe(table: str, done: Done, seen: Seen, plan: Plan | None, now_seconds: float) -> None:
@@ -76,3 +77,9 @@ def observe(table: str, done: Done, seen: Seen, plan: Plan | None, now_seconds: 
     EXPIRED.labels(table).set(done.expired)
     SWEPT.labels(table).set(done.swept_files)
     ORPHANS.labels(table).set(done.orphans)
+
+
+def forget(table: str) -> None:
+    """Nobody in this process maintains the table any more."""
+    for gauge in _GAUGES:
+        gauge.remove_by_labels({"table": table})

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from maintenance.cleaning import Cleaning
 from maintenance.expiring import EXPIRED_MIN, expire
 from maintenance.journal import Done, Journal, Seen
-from maintenance.measures import observe
+from maintenance.measures import forget, observe
 from maintenance.plan import Budget
 from maintenance.planning import DEBT_HOURS_MAX, Planning
 from maintenance.rewriting import Rewriting
@@ -61,6 +61,7 @@ class TableUpkeep:
         self.planning = Planning(settings, self.journal, self._thread, debt_hours_max)
         self.rewriting = Rewriting(settings, self.journal, budget or Budget())
         self.cleaning = Cleaning(settings, self.journal, self._thread, orphans_approved)
+        self._measured: str | None = None
 
     @property
     def plan(self) -> Plan | None:
@@ -112,7 +113,7 @@ class TableUpkeep:
 
         Also `MaintenanceBehind`.
         """
-        name = owner.definition.name
+        name = self._measured = owner.definition.name
         self._turn(owner)
         observe(name, self.done, self.seen, self.plan, self.journal.clock.now_ms() / 1000)
         self.planning.check(name)
@@ -120,6 +121,8 @@ class TableUpkeep:
     def close(self) -> None:
         """A rewrite that runs is left alone: its files are named by nothing."""
         self._thread.shutdown(wait=False, cancel_futures=True)
+        if self._measured is not None:
+            forget(self._measured)
 
     def _turn(self, owner: Owning) -> None:
         self.rewriting.land(owner)

@@ -1,4 +1,4 @@
-# Ingest: Spark with its Java, and every jar that the configuration in ops/ needs. Nothing is fetched at run time.
+# Ingest: Spark with its Java, and the jars for S3 and for a catalog in PostgreSQL. Nothing is fetched at run time.
 FROM python:3.11.13-slim-bookworm AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 THERMOCLINE_CACHE=/opt/thermocline/cache
 WORKDIR /src
@@ -18,9 +18,9 @@ COPY verify verify
 COPY views views
 RUN pip install --no-deps --no-build-isolation .
 # A jar counts as checked while its time is the one that was noted, and layers keep whole seconds: so it is noted twice.
-RUN python -m thermocline.jvm spark s3 \
+RUN python -m thermocline.jvm spark s3 postgresql \
     && find /opt/thermocline/cache/jars -name '*.jar' -exec touch -d @0 {} + \
-    && python -m thermocline.jvm spark s3
+    && python -m thermocline.jvm spark s3 postgresql
 
 FROM python:3.11.13-slim-bookworm
 RUN useradd --uid 10001 --user-group --no-create-home thermocline \
@@ -35,4 +35,4 @@ ENV PATH=/opt/thermocline/venv/bin:$PATH \
 WORKDIR /var/lib/thermocline
 USER 10001:10001
 ENTRYPOINT ["thermocline"]
-CMD ["ingest", "run", "profiles", "--metrics-port", "9100"]
+CMD ["ingest", "run", "--metrics-port", "9100"]

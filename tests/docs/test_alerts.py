@@ -15,6 +15,8 @@ from tests.docs.series import NAME, SERIES
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "prometheus" / "thermocline.rules.yml"
 RUNBOOKS = sorted((ROOT / "docs" / "runbooks").iterdir())
+# Prometheus's own metric, of the job that docs/watching.md and ops/prometheus.yml name.
+UP = 'up{job="thermocline"} == 0'
 SELECTOR = re.compile(r"\b(thermocline_\w+)\{(\w+)=")
 
 
@@ -29,11 +31,24 @@ ALERTS = list(alerts())
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: f"{alert['alert']}-{alert['labels']['severity']}")
 def test_an_alert_asks_for_metrics_that_there_are(alert: dict[str, Any]) -> None:
     named = NAME.findall(alert["expr"])
-    assert named
+    assert named or alert["expr"] == UP
     assert not [name for name in named if name not in SERIES]
     assert not [name for name, label in SELECTOR.findall(alert["expr"]) if label not in SERIES[name]]
     assert alert["labels"]["severity"] in ("warning", "critical")
     assert alert["annotations"]["summary"].endswith(".")
+
+
+@pytest.mark.parametrize("path", ["docs/watching.md", "ops/prometheus.yml"])
+def test_the_job_that_an_alert_asks_for_is_the_one_of_the_scrape(path: str) -> None:
+    assert UP in [alert["expr"] for alert in ALERTS]
+    assert "job_name: thermocline\n" in (ROOT / path).read_text()
+
+
+def test_a_table_is_missed_for_days() -> None:
+    """Goal: the alert goes on for as long as an outage that began on a Friday may last."""
+    (alert,) = [one for one in ALERTS if one["alert"] == "ThermoclineIngestNotRunning"]
+    (days,) = re.findall(r"\[(\d+)d\]", alert["expr"])
+    assert int(days) >= 7
 
 
 def test_each_alert_names_a_runbook_and_each_runbook_has_an_alert() -> None:

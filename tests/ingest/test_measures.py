@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from prometheus_client import Gauge
+from prometheus_client.metrics import MetricWrapperBase
 
 from ingest import measures
 from ingest.reconcile import Resolution, Settled
@@ -14,6 +16,7 @@ from tests.simulation.records import NAME
 from tests.simulation.world import BAD, DELETE, UPSERT, Surroundings, World
 from thermocline.iceberg.files import DataFile, Deletes
 from thermocline.process.metrics import REGISTRY
+from thermocline.rules.seam import Seam
 
 
 def sample(metric: str, table: str = NAME, **labels: str) -> float:
@@ -165,3 +168,22 @@ def test_an_owner_that_opens_shows_what_it_met_and_counters_from_0_on() -> None:
         assert REGISTRY.get_sample_value(name, labels) == 0
     measures.opened("opened", 5.0, [], {}, 8_000)
     assert sample("ingest_reconciled_commits", "opened", verdict="landed") == 0
+
+
+def test_a_table_that_is_owned_no_more_leaves_counters_and_no_gauge() -> None:
+    """Goal: no alert goes on, and no dashboard shows, what the table was when its owner ended."""
+    gauges = [metric for metric in vars(measures).values() if isinstance(metric, Gauge)]
+    for table in ("closed", "other"):
+        measures.opened(table, 5.0, [], {}, 7_000)
+        measures.looked(table, Seam({}), Seam({}))
+    assert all(shown(gauge, "closed") for gauge in gauges)
+    measures.closed("closed")
+    assert not any(shown(gauge, "closed") for gauge in gauges)
+    assert all(shown(gauge, "other") for gauge in gauges)
+    assert shown(measures.COMMITS, "closed")
+    measures.closed("never opened")
+
+
+def shown(metric: MetricWrapperBase, table: str) -> int:
+    (found,) = metric.collect()
+    return sum(one.labels["table"] == table for one in found.samples)

@@ -513,6 +513,9 @@ def test_debt_slows_commits_then_stops_them_with_the_command_that_helps(kept: Ke
     assert "maintain run profiles" in behind.value.next
     metrics = REGISTRY.get_sample_value("thermocline_maintenance_debt_seconds", {"table": NAME})
     assert metrics == 25 * 3_600
+    kept.upkeep.close()
+    shown = [one for found in REGISTRY.collect() for one in found.samples if one.labels.get("table") == NAME]
+    assert not [one for one in shown if one.name.startswith("thermocline_maintenance_")]
 
 
 def test_what_others_committed_is_not_planned_for(kept: Kept) -> None:

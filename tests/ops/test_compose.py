@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 import strictyaml
 
+from serving.server import STOP_SECONDS
 from tests.docs.series import NAME, SERIES
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +71,18 @@ def test_a_container_that_stays_has_a_health_check_and_others_wait_for_it(name: 
         assert how["condition"] == ends
 
 
+@every_dockerfile
+def test_no_image_names_a_table_that_another_configuration_may_not_have(path: Path) -> None:
+    tables = tomllib.loads((ROOT / "ops" / "thermocline.toml").read_text())["tables"]
+    assert not [name for name in tables if name in path.read_text()]
+
+
+def test_serving_has_the_time_that_it_needs_to_stop() -> None:
+    grace = re.fullmatch(r"(\d+)s", SERVICES["serving"]["stop_grace_period"])
+    assert grace is not None
+    assert int(grace[1]) > STOP_SECONDS
+
+
 def test_the_three_images_are_built_and_no_others() -> None:
     built = {service["build"]["dockerfile"] for service in SERVICES.values() if "build" in service}
     assert built == {str(path.relative_to(ROOT)) for path in DOCKERFILES}
@@ -75,6 +90,38 @@ def test_the_three_images_are_built_and_no_others() -> None:
     for service in SERVICES.values():
         assert ("build" in service) == service["image"].startswith("thermocline-")
         assert "build" not in service or service["image"].endswith(f":{version}")
+
+
+@pytest.mark.parametrize("name", ["ingest", "serving", "trino"])
+def test_what_takes_as_much_memory_as_there_is_has_a_limit(name: str) -> None:
+    assert re.fullmatch(r"\dg", SERVICES[name]["mem_limit"])
+
+
+def test_the_tables_that_are_not_there_are_created(tmp_path: Path) -> None:
+    """Method: the service's own words, with a `thermocline` that says what there is and notes the rest."""
+    listed = [{"table": name, "exists": name == "b"} for name in ("a", "b", "c")]
+    created = _run_table_service(tmp_path, f"echo '{json.dumps(listed)}'")
+    assert created == (0, ["table create a", "table create c"])
+    assert _run_table_service(tmp_path, f"echo '{json.dumps(listed[1:2])}'") == (0, [])
+    assert _run_table_service(tmp_path, "exit 3") == (1, [])
+    assert _run_table_service(tmp_path, f"echo '{json.dumps(listed)}'", "exit 3") == (3, ["table create a"])
+
+
+def _run_table_service(folder: Path, on_list: str, on_create: str = "") -> tuple[int, list[str]]:
+    """Its exit code, and the commands beside the list."""
+    notes, program, python = (folder / name for name in ("notes", "thermocline", "python"))
+    notes.write_text("")
+    program.write_text(
+        f'#!/bin/sh\nif [ "$2" = list ]; then {on_list}; exit; fi\necho "$@" >> {notes}\n{on_create}\n'
+    )
+    program.chmod(0o755)
+    python.unlink(missing_ok=True)
+    python.symlink_to(sys.executable)
+    words = [word.replace("$$", "$") for word in SERVICES["table"]["entrypoint"]]
+    done = subprocess.run(
+        words, env={"PATH": f"{folder}:/usr/bin:/bin"}, capture_output=True, check=False, timeout=60
+    )
+    return done.returncode, notes.read_text().splitlines()
 
 
 @every_dockerfile
@@ -94,6 +141,13 @@ def test_an_image_installs_what_is_locked_by_hashes_and_nothing_else(path: Path)
         )
     for name in re.findall(r"requirements/(\S+\.txt)", path.read_text()):
         assert "--hash=sha256:" in (ROOT / "requirements" / name).read_text()
+
+
+def test_ingest_and_serving_have_what_a_catalog_in_postgresql_needs() -> None:
+    for name in ("ingest", "serving"):
+        assert "\npsycopg-binary==" in (ROOT / "requirements" / f"{name}.txt").read_text()
+    fetched = re.findall(r"thermocline\.jvm ([^&\n\\]*)", (ROOT / "ops" / "ingest.Dockerfile").read_text())
+    assert [groups.split() for groups in fetched] == [["spark", "s3", "postgresql"]] * 2
 
 
 @every_dockerfile
@@ -123,7 +177,11 @@ def test_prometheus_asks_services_that_there_are_at_ports_that_they_have() -> No
 def test_a_dashboard_asks_for_metrics_that_there_are(path: Path) -> None:
     dashboard = json.loads(path.read_text())
     asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    asked += [variable["query"]["query"] for variable in dashboard["templating"]["list"]]
+    asked += [
+        variable["query"]["query"]
+        for variable in dashboard["templating"]["list"]
+        if variable["type"] == "query"
+    ]
     for expression in asked:
         named = NAME.findall(expression)
         assert named
@@ -136,11 +194,18 @@ def test_a_dashboard_asks_for_metrics_that_there_are(path: Path) -> None:
 
 
 @every_dashboard
-def test_a_dashboard_uses_the_source_that_is_provisioned(path: Path) -> None:
+def test_a_dashboard_asks_the_prometheus_that_is_chosen_whatever_grafana_calls_it(path: Path) -> None:
+    dashboard = json.loads(path.read_text())
+    chosen, *others = dashboard["templating"]["list"]
+    assert (chosen["name"], chosen["type"], chosen["query"]) == ("datasource", "datasource", "prometheus")
+    asked = [part["datasource"] for part in (*dashboard["panels"], *others)]
+    assert all(source == {"type": "prometheus", "uid": "${datasource}"} for source in asked)
+
+
+def test_the_prometheus_of_the_stack_is_the_one_that_dashboards_choose_first() -> None:
     folder = ROOT / "ops" / "grafana" / "provisioning" / "datasources"
     (source,) = strictyaml.load((folder / "prometheus.yml").read_text()).data["datasources"]
-    panels = json.loads(path.read_text())["panels"]
-    assert {panel["datasource"]["uid"] for panel in panels} == {source["uid"]}
+    assert (source["type"], source["isDefault"]) == ("prometheus", "true")
 
 
 def test_every_metric_of_a_table_or_a_server_that_an_alert_asks_for_is_on_a_dashboard() -> None:

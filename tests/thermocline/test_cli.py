@@ -574,6 +574,17 @@ def test_the_lag_includes_partitions_that_the_topic_gained() -> None:
     assert (lag["offsets"], lag["new_partitions"], lag["outside_log"]) == (2 + 6, ["t/1"], [])
 
 
+def test_no_summary_of_a_command_is_cut_short(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: the list of commands says of each what it does, in the 80 columns that help has at most."""
+    monkeypatch.setenv("COLUMNS", "100")
+    groups = [name for name, one in all_commands().commands.items() if hasattr(one, "commands")]
+    assert len(groups) > 5
+    for words in ([], *([name] for name in groups)):
+        listed = call(*words, "--help")[1].partition("\nCommands:\n")[2]
+        assert listed
+        assert "..." not in listed
+
+
 def test_help_shows_what_stands_in_brackets(call: Call) -> None:
     assert "[tables.NAME]" in call("lookup", "--help")[1]
 

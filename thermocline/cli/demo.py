@@ -35,7 +35,10 @@ def demo(  # noqa: PLR0913, PLR0917  (a command has as many options)
     keep: Annotated[bool, typer.Option("--keep", help="Keep everything running until Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Run Thermocline with Kafka, Spark and Iceberg here, generate traffic, and verify the results."""
+    """Run everything here and verify it.
+
+    Starts Kafka, Spark, Iceberg and a server on this machine, and generates traffic.
+    """
     if with_trino:
         # Before anything starts: its client is an optional package.
         import views.trino_client  # noqa: F401

@@ -96,7 +96,13 @@ def global_options(
             metavar="PATH", help="Configuration file. Default: $THERMOCLINE_CONFIG, then ./thermocline.toml."
         ),
     ] = None,
-    log_level: Annotated[logs.Level | None, typer.Option(help="Minimum log level.")] = None,
+    log_level: Annotated[
+        logs.Level | None,
+        typer.Option(
+            help="Minimum log level. Default: info for `serve`, `ingest run` and `views publish --watch`, "
+            "otherwise warning."
+        ),
+    ] = None,
     log_json: Annotated[bool, typer.Option("--log-json", help="Log as JSON, one object per line.")] = False,
 ) -> None:
     """The options of every command."""

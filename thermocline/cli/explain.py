@@ -18,9 +18,10 @@ def explain(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain an error code or a difference that `verify` found, or list all error codes.
+    """Explain an error code.
 
-    Says what happened, what state the data is in, and what to do next.
+    Also explains a difference that `verify` found. Without CODE, lists all error codes. Says what happened,
+    what state the data is in, and what to do next.
     """
     if code is None:
         _list(as_json)

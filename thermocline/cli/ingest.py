@@ -53,11 +53,11 @@ def run(
     metrics_port: MetricsPort = None,
     as_json: AsJson = False,
 ) -> int:
-    """Own tables, and commit the records of their topics. Default: all configured tables.
+    """Take ownership of tables, and commit their topics' records.
 
-    Runs until SIGTERM or Ctrl-C. Only one process owns a table; it also maintains it. If a table stops with
-    an error, the others keep running. At the end, the error is printed, and the exit code is that of the
-    error (of several, the highest).
+    Without TABLE, takes all configured tables. Runs until SIGTERM or Ctrl-C. Only one process owns a table;
+    it also maintains it. If a table stops with an error, the others keep running. At the end, the error is
+    printed, and the exit code is that of the error (of several, the highest).
     """
     if once and standby:
         raise typer.BadParameter("give either --once or --standby")
@@ -161,7 +161,10 @@ def plan(context: typer.Context, name: TableName, as_json: AsJson = False) -> No
 
 @app.command()
 def offsets(context: typer.Context, name: TableName, as_json: AsJson = False) -> None:
-    """Show each partition's offsets, seam, lag and open transactions."""
+    """Show offsets, seam and lag per partition.
+
+    Also names open transactions that hold back records.
+    """
     settings = session_of(context).settings()
     from ingest.progress import offsets as offsets_of
 
@@ -213,9 +216,10 @@ def rebase(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Resume after a topic or cluster was replaced, or after others rolled back or changed the table.
+    """Resume on a replaced log or table.
 
-    Also resumes after the log was truncated. Needs the facts that the error printed.
+    For use after a topic or cluster was replaced, the log was truncated, or others rolled back or changed the
+    table. Needs the facts that the error printed.
     """
     settings = _resuming(context, name)
     from ingest import resume

@@ -99,10 +99,11 @@ def fetch(
     url: ServerUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Wait for a job and download its files, continuing after a broken connection.
+    """Download a job's files; resumable.
 
-    Keeps what was already downloaded: if a fetch fails, run the same command again. Each file appears when
-    it is complete; manifest.json is the last. Deletes files of another job that were fetched into DIR before.
+    Waits until the job is complete, and continues after a broken connection. Keeps what was already
+    downloaded: if a fetch fails, run the same command again. Each file appears when it is complete;
+    manifest.json is the last. Deletes files of another job that were fetched into DIR before.
     """
     with _client(context, url) as client, _progress() as progress:
         task = progress.add_task("waiting", total=None)

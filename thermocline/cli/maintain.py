@@ -32,12 +32,24 @@ BudgetSeconds = Annotated[
         "--budget-seconds",
         metavar="SECONDS",
         min=0,
-        help="Start no rewrite that exceeds this total of seconds.",
+        help="Start no more rewrites once they would take longer than this in total.",
+    ),
+]
+PlannedSeconds = Annotated[
+    float | None,
+    typer.Option(
+        "--budget-seconds", metavar="SECONDS", min=0, help="Leave out rewrites beyond this total time."
     ),
 ]
 BudgetBytes = Annotated[
     str | None,
     typer.Option("--budget-bytes", metavar="SIZE", help="Rewrite at most this much in total, such as 10GB."),
+]
+PlannedBytes = Annotated[
+    str | None,
+    typer.Option(
+        "--budget-bytes", metavar="SIZE", help="Leave out rewrites beyond this total size, such as 10GB."
+    ),
 ]
 
 _OUTCOMES = {
@@ -47,7 +59,7 @@ _OUTCOMES = {
 }
 
 app = typer.Typer(
-    help="Keep a table fast to read: rewrite files, expire snapshots, delete what nothing needs.",
+    help="Rewrite, expire and clean up files. Keeps a table fast to read.",
     no_args_is_help=True,
 )
 
@@ -62,7 +74,8 @@ def run(
         int | None,
         typer.Option(
             metavar="COUNT",
-            help="Allow deleting up to this many orphans, as printed by `maintain orphans`.",
+            help="Approve deleting up to COUNT orphans when there are unusually many; "
+            "`maintain orphans` prints the number.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -104,8 +117,8 @@ def run(
 def plan(
     context: typer.Context,
     name: TableName,
-    budget_seconds: BudgetSeconds = None,
-    budget_bytes: BudgetBytes = None,
+    budget_seconds: PlannedSeconds = None,
+    budget_bytes: PlannedBytes = None,
     as_json: AsJson = False,
 ) -> None:
     """Show worthwhile rewrites, with reasons, gains and costs.

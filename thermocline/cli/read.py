@@ -109,7 +109,7 @@ def extract(  # noqa: PLR0913, PLR0917  (a command has as many options)
         ),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="At most N rows, any of them.")
+        int | None, typer.Option(metavar="N", min=0, help="At most N rows, in no particular order.")
     ] = None,
     format: Annotated[Format | None, typer.Option(help="Default: PATH's extension, else arrow.")] = None,  # noqa: A002
     at: Annotated[
@@ -135,10 +135,11 @@ def extract(  # noqa: PLR0913, PLR0917  (a command has as many options)
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write rows as of one read point to a file or stdout: all, those that match a condition, or changes.
+    """Write a table's rows to a file or stdout.
 
-    Writes an Arrow stream, a Parquet file, CSV or JSON lines. CSV and JSON lines are compressed if PATH ends
-    with .gz or .zst. On failure, no file appears. Output on stdout is complete only if the exit code is 0.
+    All rows as of one read point, those that match a condition, or changes. Writes an Arrow stream, a Parquet
+    file, CSV or JSON lines. CSV and JSON lines are compressed if PATH ends with .gz or .zst. On failure, no
+    file appears. Output on stdout is complete only if the exit code is 0.
 
     Example: `thermocline extract profiles --where "app_id = 7" --limit 10 --format jsonl`
     """

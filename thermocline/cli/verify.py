@@ -38,7 +38,8 @@ def verify(  # noqa: PLR0913, PLR0917  (a command has as many options)
         list[str] | None, typer.Argument(metavar="COLUMN=VALUE", help="Further columns of --entity.")
     ] = None,
     entity: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN=VALUE...", help="Check only this entity.")
+        list[str] | None,
+        typer.Option(metavar="COLUMN=VALUE...", help="Check only this entity: --entity app_id=7 user_id=ada"),
     ] = None,
     sample: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Check only N random entities.")

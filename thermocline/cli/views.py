@@ -145,7 +145,15 @@ def pin(
     context: typer.Context,
     name: TableName,
     at: Annotated[str, typer.Option(metavar="READ_POINT", help="Read point, as printed by `extract`.")],
-    called: Annotated[str, typer.Option("--name", metavar="NAME", help="Name the view TABLE_at_NAME.")] = "",
+    called: Annotated[
+        str,
+        typer.Option(
+            "--name",
+            metavar="NAME",
+            help="Name the view TABLE_at_NAME. Default: the snapshot id and a short hash. "
+            "Lower-case letters, digits and _.",
+        ),
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Create a view fixed at one read point.
