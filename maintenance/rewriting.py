@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from ingest.change import TableChange
 from ingest.commit import Landed, Rejected, Unknown
 from maintenance.compact import CompactionTask
-from maintenance.journal import RETRY_SECONDS
 from maintenance.landing import landing
 from maintenance.planning import Waiting
 from thermocline.errors import CatalogUnreachable, CommitRejected, InternalError
@@ -69,7 +68,6 @@ class Rewriting:
         self._worth_since: dict[int, float] = {}
         self._left_out: frozenset[str] = frozenset()
         self._failures: Counter[int] = Counter()
-        self._failed_in_a_row = 0
 
     def __len__(self) -> int:
         return len(self._queue) + (self.running is not None)
@@ -177,7 +175,7 @@ class Rewriting:
     def _landed(self, compacted: Compacted, seconds: float) -> None:
         self._worth_since.pop(compacted.bucket, None)
         self._failures.pop(compacted.bucket, None)
-        self._failed_in_a_row = 0
+        self._journal.succeeded("rewrite")
         self._journal.hasten("plan")  # there may be more to do
         rows_before = sum(file.rows for file in compacted.inputs)
         self._journal.add(
@@ -214,11 +212,9 @@ class Rewriting:
 
     def _failed(self, task: PlannedTask, error: Exception) -> None:
         """Wait, longer each time: what failed once may fail again, after it has written as much."""
-        self._journal.failed("rewrite", error)
+        wait_seconds = self._journal.failed("rewrite", error, RETRY_SECONDS_MAX)
         self._queue.clear()
         self._failures[task.bucket] += 1
         if self._failures[task.bucket] >= FAILURES_MAX:
             self._left_out |= task.paths
-        wait_seconds = min(RETRY_SECONDS * 2**self._failed_in_a_row, RETRY_SECONDS_MAX)
         self._journal.put_off("plan", wait_seconds)
-        self._failed_in_a_row += 1
