@@ -144,6 +144,26 @@ def test_manifests_are_put_in_order_of_buckets_and_the_table_says_the_same(
     assert kept.upkeep.done.failures == 0
 
 
+def test_manifests_are_put_in_order_though_another_engine_added_a_partition_field(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table's own partition spec is none of ours then; our files go on to have the one that they had."""
+    monkeypatch.setattr(TableUpkeep, "held", lambda _: {file.path for file in kept.ingest.files()})
+    kept.batches(6)
+    kept.ingest.java_table().updateSpec().addField("value").commit()
+    kept.batches(2)
+    change = TableChange.carrying_on(kept.site.position)
+    outcome = kept.site.land(replace(change, kind="manifests", buckets_together={"data": 1, "deletes": 1}))
+    assert isinstance(outcome, Landed)
+    kept.ingest.refresh()
+    table = kept.ingest.owned.table
+    rewritten = [list(_entries(table, one)) for one in _current(table).manifests(table.io)]
+    listed = [{(entry.content, entry.bucket) for entry in some} for some in rewritten]
+    assert sorted(map(sorted, listed)) == [[("data", 0)], [("data", 1)], [(_DELETES, 0)], [(_DELETES, 1)]]
+    kept.batch()
+    assert kept.ingest.rows() == kept.ingest.expected
+
+
 @dataclass(frozen=True)
 class _Entry:
     """What a manifest says of a file, with what it inherits."""
