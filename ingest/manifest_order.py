@@ -38,7 +38,7 @@ class ManifestOrder:
             self._exchange_deletes(update, together)
 
     def _exchange_deletes(self, update: Any, together: int) -> None:
-        """Only those of partition specs of ours, whichever is the table's own: others list no file of ours."""
+        """Only those of our partition specs, whichever the table's own is: others list no file of ours."""
         for buckets, spec_id in Placing.of(self._jvm, self._metadata.specsById()).spec_ids.items():
             self._exchange_deletes_of(update, spec_id, -(-buckets // together), together)
 
