@@ -85,7 +85,9 @@ class TableUpkeep:
     @property
     def is_busy(self) -> bool:
         """Whether something runs, or waits for its turn."""
-        return bool(self.waiting) or any(True for _ in self._futures()) or self.journal.is_due("plan")
+        is_running = bool(self.waiting) or any(True for _ in self._futures())
+        # One commit expires a part of what a neglected table has.
+        return is_running or self.journal.is_due("plan") or self.journal.is_due("expire")
 
     @property
     def is_settled(self) -> bool:

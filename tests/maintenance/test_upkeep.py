@@ -265,6 +265,20 @@ def test_snapshots_leave_first_their_files_much_later_and_what_they_said_stays(g
     assert grown.ingest.rows() == grown.ingest.expected
 
 
+def test_a_round_of_maintenance_goes_on_until_no_more_snapshots_expire(
+    grown: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: `maintain run` does not call a neglected table done. Method: few snapshots expire in a commit."""
+    for module in ("expiry", "expiring"):
+        monkeypatch.setattr(f"maintenance.{module}.EXPIRED_AT_ONCE_MAX", 2)
+    grown.clock.advance(5 * HOURS)
+    grown.turn()
+    while grown.upkeep.is_busy:
+        grown.turn()
+    assert grown.upkeep.done.expired > 4
+    assert len(grown.ingest.owned.table.snapshots()) <= 12  # the newest ten, and fewer than expire at once
+
+
 @pytest.mark.full
 def test_a_snapshot_that_a_view_a_tag_or_another_branch_reads_stays(grown: Kept) -> None:
     table = grown.ingest.owned.table

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
+from pyiceberg.table.snapshots import Operation, Snapshot
 
 from thermocline.errors import ThermoclineError, first_line
 from thermocline.iceberg.catalog import (
@@ -24,7 +25,7 @@ from thermocline.iceberg.expired import history_of
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-__all__ = ["Link", "lineage", "link_of", "whole_lineage"]
+__all__ = ["Link", "ancestors", "lineage", "link_of", "whole_lineage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +84,24 @@ class Link:
         return self.snapshot.summary is not None and self.snapshot.summary.operation == Operation.REPLACE
 
 
-def lineage(table: Table) -> tuple[Link, ...]:
-    """The snapshots of main that the table still holds, oldest first; empty for a table without any."""
-    current = table.current_snapshot()
-    if current is None:
-        return ()
-    return tuple(link_of(one) for one in reversed(list(ancestors_of(current, table.metadata))))
+def ancestors(table: Table) -> Iterator[Snapshot]:
+    """The snapshots of main that the table still holds, newest first.
+
+    PyIceberg's own function looks through all snapshots for each of them.
+    """
+    by_id: dict[int | None, Snapshot] = {one.snapshot_id: one for one in table.snapshots()}
+    at = table.current_snapshot()
+    while at is not None:
+        yield at
+        at = by_id.get(at.parent_snapshot_id)
+
+
+def lineage(table: Table, newest: int | None = None) -> tuple[Link, ...]:
+    """The snapshots of main that the table still holds, oldest first; of these so many of the newest.
+
+    Empty for a table without any.
+    """
+    return tuple(link_of(one) for one in islice(ancestors(table), newest))[::-1]
 
 
 def whole_lineage(table: Table) -> tuple[Link, ...]:
