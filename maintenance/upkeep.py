@@ -127,8 +127,8 @@ class TableUpkeep:
     def _turn(self, owner: Owning) -> None:
         self.rewriting.land(owner)
         self.cleaning.collect()
-        if (plan := self.planning.collect()) is not None:
-            self.rewriting.take(plan)
+        if (planned := self.planning.collect()) is not None:
+            self.rewriting.take(*planned)
         if self.rewriting.running is None:
             self._go_on(owner)
         self._plan_again(owner)

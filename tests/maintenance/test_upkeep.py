@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import math
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
@@ -27,7 +28,7 @@ from maintenance.run import OwnedTable
 from maintenance.sweep import sweep
 from maintenance.upkeep import TableUpkeep
 from tests.ingest.small_ingest import NAME, Ingest, settings_of
-from tests.maintenance.kept import HOURS, SETTINGS, Kept, kept_up, wait_for
+from tests.maintenance.kept import HOURS, SETTINGS, Inline, Kept, kept_up, wait_for
 from thermocline.errors import ForeignSnapshot, MaintenanceBehind
 from thermocline.iceberg.expired import ExpiryNote, expired_snapshots, history_of, waiting_notes
 from thermocline.iceberg.expired import write_note as write_expiry
@@ -222,6 +223,55 @@ def test_a_rewrite_whose_input_left_the_table_is_dropped_and_the_next_one_lands(
         kept.turn()
     assert kept.upkeep.done.rewrites > 0
     assert kept.ingest.rows() == kept.ingest.expected
+
+
+class Ended(PyArrowFileIO):
+    """What a catalog granted of the store, and does not any more."""
+
+    def new_input(self, location: str) -> PyArrowFile:
+        raise PermissionError(f"{location}: the token has expired")
+
+    new_output = new_input
+
+
+def test_rewrites_go_on_when_what_the_catalog_granted_with_the_owners_table_has_ended(grown: Kept) -> None:
+    """Method: the owner has loaded the table long ago, as `maintain run` does for as long as it runs."""
+    grown.ingest.owned.table.io = Ended()
+    for _ in range(8):
+        grown.upkeep.turn(grown.site)
+        wait_for(lambda: grown.upkeep.is_settled)
+        grown.clock.advance(61)
+    assert (grown.upkeep.done.rewrites > 0, grown.upkeep.done.failures) == (True, 0)
+    assert grown.ingest.rows() == grown.ingest.expected
+
+
+def test_files_whose_rewrites_failed_are_rewritten_after_the_owner_has_loaded_the_table_anew(
+    grown: Kept,
+) -> None:
+    """As after an outage of the store, which failed batches, too."""
+
+    def turns(count: int) -> None:
+        for _ in range(count):
+            grown.upkeep.turn(grown.site)
+            wait_for(lambda: grown.upkeep.is_settled)
+            grown.clock.advance(HOURS)
+
+    engine, grown.site.engine = grown.site.engine, Failing(grown.ingest.jvm)
+    turns(20)
+    assert grown.upkeep.rewriting.waiting.left_out
+    grown.site.engine = engine
+    turns(2)
+    assert grown.upkeep.done.rewrites == 0
+    grown.ingest.refresh()
+    turns(6)
+    assert grown.upkeep.done.rewrites > 0
+
+
+class Failing(Inline):
+    """An engine that starts nothing."""
+
+    def start(self, task: Callable[[], Any]) -> Any:
+        raise OSError("no answer")
 
 
 def test_snapshots_leave_first_their_files_much_later_and_what_they_said_stays(grown: Kept) -> None:
