@@ -96,13 +96,14 @@ def settle_bad_records(
     paths = [path for report in in_order for path in report.quarantine_files]
     try:
         check_bearable(policy, reports)  # safety: breakers
+        if paths:
+            renew(quarantine)  # with its access to the store, which may have ended
         # The letters first: while they can't be sent, the quarantine would grow with each attempt.
         if paths and policy.dead_letter_topic is not None:
-            renew(quarantine)  # with its access to the store, which may have ended
             letters = (dead_letter(policy.table, row) for row in read_files(quarantine.io, paths))
             send_dead_letters(client_config, policy.table, policy.dead_letter_topic, letters)
     except ThermoclineError:
-        delete_files(quarantine.io, paths)
+        delete_files(quarantine.io, paths)  # no commit names them: from here on, one may
         raise
     if not paths:
         return

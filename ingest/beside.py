@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 _NICENESS: Final = 10
 """Batches go first where the cores do not suffice."""
+_STOP_SECONDS: Final = 5.0
+"""For temporary files to be removed; a request to a store may take longer, and is not waited for."""
 
 
 class Beside:
@@ -39,11 +41,13 @@ class Beside:
         return self._thread.submit(self._call, task)
 
     def stop(self) -> None:
-        """Ends what runs; what it wrote stays behind, named by nothing."""
+        """Ends what runs; what it wrote into the store stays behind, named by nothing."""
         self._is_stopped = True
         self._thread.shutdown(wait=False, cancel_futures=True)
         if self._process is not None:
             self._process.terminate()
+            self._process.join(_STOP_SECONDS)
+            self._process.kill()
             self._process.join()
 
     def _call(self, task: Callable[[], T]) -> T:
@@ -69,8 +73,15 @@ class Beside:
         return result
 
 
+def _end(*_: object) -> None:
+    """So that what runs removes its temporary files."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise SystemExit(128 + signal.SIGTERM)
+
+
 def _serve(connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to both; the parent ends this one
+    signal.signal(signal.SIGTERM, _end)
     with suppress(OSError):
         os.nice(_NICENESS)
     with suppress(EOFError, ConnectionError):  # the parent has ended

@@ -38,26 +38,27 @@ class ManifestOrder:
             self._exchange_deletes(update, together)
 
     def _exchange_deletes(self, update: Any, together: int) -> None:
-        """Only those of the table's own partition spec: others are of files that are to be rewritten."""
-        spec_id = self._metadata.defaultSpecId()
+        """Only those of our partition specs, whichever the table's own is: others list no file of ours."""
+        for buckets, spec_id in Placing.of(self._jvm, self._metadata.specsById()).spec_ids.items():
+            self._exchange_deletes_of(update, spec_id, -(-buckets // together), together)
+
+    def _exchange_deletes_of(self, update: Any, spec_id: int, groups: int, together: int) -> None:
+        listed = self._metadata.currentSnapshot().deleteManifests(self._operations.io())
+        manifests = [manifest for manifest in listed if manifest.partitionSpecId() == spec_id]
+        if not manifests:
+            return
         writers = self._jvm.java.util.ArrayList()
-        for _ in range(self._groups(spec_id, together)):
+        for _ in range(groups):
             writers.add(self._writer(spec_id))
         sort_in = self._sorted_into(writers, together)
-        for manifest in self._metadata.currentSnapshot().deleteManifests(self._operations.io()):
-            if manifest.partitionSpecId() == spec_id:
-                self._read(manifest, sort_in)
-                update.deleteManifest(manifest)
+        for manifest in manifests:
+            self._read(manifest, sort_in)
+            update.deleteManifest(manifest)
         for manifest in _finished(writers):
             if manifest.existingFilesCount():
                 update.addManifest(manifest)
             else:
                 self._operations.io().deleteFile(manifest.path())
-
-    def _groups(self, spec_id: int, together: int) -> int:
-        by_count = Placing.of(self._jvm, self._metadata.specsById()).spec_ids
-        buckets = next(count for count, of_spec in by_count.items() if of_spec == spec_id)
-        return -(-buckets // together)
 
     def _writer(self, spec_id: int) -> Any:
         path = self._operations.metadataFileLocation(f"{uuid.uuid4()}-m0.avro")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -204,15 +203,18 @@ def renew(quarantine: Table) -> None:
 
 
 def keep_files(quarantine: Table, paths: Sequence[str]) -> None:
-    """Make written files part of the companion table.
+    """Make written files part of the companion table, which was loaded a moment ago (`renew`).
 
     Raises `TableMissing` and `CatalogUnreachable`; after the latter they may be part of it nevertheless, when
     the answer was lost.
     """
     try:
         for _ in range(KEEP_ATTEMPTS_MAX - 1):
-            with suppress(CommitFailedException):  # another commit came first, such as that of maintenance
+            try:
                 _add(quarantine, paths)
+            except CommitFailedException:  # another commit came first, such as that of maintenance
+                renew(quarantine)
+            else:
                 return
         _add(quarantine, paths)
     except _AWAY as error:
@@ -282,7 +284,6 @@ def remove(quarantine: Table, settled: SeenRecords) -> None:
 
 
 def _add(quarantine: Table, paths: Sequence[str]) -> None:
-    renew(quarantine)
     if not KEPT_SMALL.items() <= quarantine.properties.items():  # created before these were set
         with quarantine.transaction() as transaction:
             transaction.set_properties(KEPT_SMALL)

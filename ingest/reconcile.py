@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from pyiceberg.table.snapshots import ancestors_of
-
 from ingest.unknown import UnknownCommit, notes, remove_note
 from thermocline.failpoints import failstep
-from thermocline.iceberg.catalog import SUMMARY_BATCH
+from thermocline.iceberg.catalog import SUMMARY_BATCH, ancestors
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -74,7 +72,7 @@ def verdict_of(note: UnknownCommit, table: Table) -> Resolution:
     current = table.current_snapshot()
     if current is None or current.snapshot_id == note.planned_on:  # safety: settle-after-main-moved
         return Resolution.OPEN
-    history = (snapshot.snapshot_id for snapshot in ancestors_of(current, table.metadata))
+    history = (snapshot.snapshot_id for snapshot in ancestors(table))
     # safety: settle-unproven
     return Resolution.NOT_LANDED if note.planned_on in history else Resolution.UNPROVEN
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from functools import partial
+from threading import Event
 from typing import TYPE_CHECKING, Final
 
 from maintenance.orphans import remove_orphans, seen_orphan_bytes
@@ -45,9 +47,14 @@ class Cleaning:
     ) -> None:
         self._settings, self._journal, self._thread = settings, journal, thread
         self._orphans_approved = orphans_approved
+        self._stop = Event()
         self.sweeping: Future[Swept] | None = None
         self.searching: Future[tuple[int, int]] | None = None
         self.tending: Future[None] | None = None
+
+    def close(self) -> None:
+        """What runs ends before its next file."""
+        self._stop.set()
 
     def collect(self) -> None:
         """What is done."""
@@ -62,12 +69,14 @@ class Cleaning:
         """What is due; files in use stay."""
         load, clock, files_seconds = loader_of(owner), self._journal.clock, self._settings.files_seconds
         if self.sweeping is None and self._journal.is_due("sweep"):
-            self.sweeping = self._thread.submit(sweep, load, int(1000 * files_seconds), clock, in_use)
+            keep_ms = int(1000 * files_seconds)
+            self.sweeping = self._thread.submit(sweep, load, keep_ms, clock, in_use, self._stop)
         if self.searching is None and self._journal.is_due("orphans"):
             self.searching = self._thread.submit(self._search, load)
         if self.tending is None and self._journal.is_due("quarantine"):
+            tend = partial(tend_quarantine, orphans_approved=self._orphans_approved, stop=self._stop)
             seconds = (self._settings.snapshots_seconds, files_seconds)
-            self.tending = self._thread.submit(tend_quarantine, quarantine_loader_of(owner), *seconds, clock)
+            self.tending = self._thread.submit(tend, quarantine_loader_of(owner), *seconds, clock)
 
     def _swept(self, sweeping: Future[Swept]) -> None:
         self.sweeping = None
@@ -75,17 +84,22 @@ class Cleaning:
         try:
             swept = sweeping.result()
         except Exception as error:  # noqa: BLE001  whatever it is, it must not end ingest
-            self._journal.failed("sweep", error)
+            self._journal.failed("sweep", error, SWEEP_SECONDS)
             return
         self._journal.note(waiting_bytes=swept.waiting_bytes)
         self._journal.add(swept_files=swept.files, swept_bytes=swept.bytes)
+        if swept.refused is not None:
+            self._journal.failed("sweep", swept.refused, SWEEP_SECONDS)
+        else:
+            self._journal.succeeded("sweep")
 
     def _search(self, load: Callable[[], Table]) -> tuple[int, int]:
         """How many orphans went, and the bytes of those that are left."""
         table, now_ms = load(), self._journal.clock.now_ms()
         forget_counts(table.io, table.location(), now_ms - LEFT_KEPT_MS)
         forget_leases(table.io, table.location(), now_ms - LEFT_KEPT_MS)
-        return remove_orphans(table, now_ms, self._orphans_approved), seen_orphan_bytes(table)
+        deleted = remove_orphans(table, now_ms, self._orphans_approved, self._stop)
+        return deleted, seen_orphan_bytes(table)
 
     def _searched(self, searching: Future[tuple[int, int]]) -> None:
         self.searching = None
@@ -93,8 +107,9 @@ class Cleaning:
         try:
             deleted, left_bytes = searching.result()
         except Exception as error:  # noqa: BLE001  whatever it is, it must not end ingest
-            self._journal.failed("orphans", error)
+            self._journal.failed("orphans", error, ORPHANS_SECONDS)
             return
+        self._journal.succeeded("orphans")
         self._journal.note(orphan_bytes=left_bytes)
         self._journal.add(orphans=deleted)
 
@@ -104,4 +119,6 @@ class Cleaning:
         try:
             tending.result()
         except Exception as error:  # noqa: BLE001  whatever it is, it must not end ingest
-            self._journal.failed("quarantine", error)
+            self._journal.failed("quarantine", error, QUARANTINE_SECONDS)
+            return
+        self._journal.succeeded("quarantine")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -16,6 +17,8 @@ __all__ = ["RETRY_SECONDS", "Done", "Journal", "Seen", "Step"]
 
 RETRY_SECONDS: Final = 60.0
 """After something failed."""
+_DOUBLINGS_MAX: Final = 16
+"""Of that: no step waits for so long."""
 
 Step = Literal["plan", "replan", "rewrite", "raise", "manifests", "expire", "sweep", "orphans", "quarantine"]
 
@@ -67,6 +70,7 @@ class Journal:
         self.seen = Seen()
         self.due: dict[Step, float] = {}
         """By the monotonic clock."""
+        self._failed_in_a_row: Counter[Step] = Counter()
 
     def is_due(self, step: Step) -> bool:
         """Whether its time has come."""
@@ -88,11 +92,22 @@ class Journal:
         """Keep what was seen, by the names of `Seen`."""
         self.seen = replace(self.seen, **seen)
 
-    def failed(self, step: Step, error: Exception) -> None:
-        """It is tried again, in `RETRY_SECONDS` unless somebody puts it off for longer."""
-        self.put_off(step, RETRY_SECONDS)
+    def succeeded(self, step: Step) -> None:
+        """The next failure of it is the first one in a row."""
+        del self._failed_in_a_row[step]
+
+    def failed(self, step: Step, error: Exception, seconds_max: float | None = None) -> float:
+        """It is tried again in `RETRY_SECONDS`, unless somebody puts it off for longer; in how many seconds.
+
+        Where there is a maximum, in twice as long after each failure in a row, up to that.
+        """
+        doublings = min(self._failed_in_a_row[step], _DOUBLINGS_MAX)
+        seconds = RETRY_SECONDS if seconds_max is None else min(RETRY_SECONDS * 2**doublings, seconds_max)
+        self._failed_in_a_row[step] += 1
+        self.put_off(step, seconds)
         self.add(failures=1)
         _logger.warning(
             "maintenance will try again",
             extra=fields(what=step, error=type(error).__name__, detail=first_line(error)),
         )
+        return seconds

@@ -204,7 +204,7 @@ class Measurer:
         return TableMeasure(
             snapshot.snapshot_id,
             buckets,
-            rows_per_hour=_rows_per_hour(lineage(table), now_ms),
+            rows_per_hour=_rows_per_hour(lineage(table, _RATE_SNAPSHOTS), now_ms),
             snapshots=len(table.metadata.snapshots),
             manifests=len(manifests),
             manifest_bytes=manifest_bytes,
@@ -327,7 +327,7 @@ def files_at_best(live_bytes: int, target_bytes: int) -> int:
 
 def _rows_per_hour(links: Sequence[Link], now_ms: int) -> float:
     """What the newest commits applied, by the time since the first of them."""
-    ours = [link.state for link in links[-_RATE_SNAPSHOTS:] if link.state is not None]
+    ours = [link.state for link in links if link.state is not None]
     hours = (now_ms - ours[0].timestamp_ms) / 3_600_000 if ours else 0.0
     return sum(state.counts.get("applied", 0) for state in ours[1:]) / hours if hours > 0 else 0.0
 

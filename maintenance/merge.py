@@ -6,13 +6,16 @@ each in a temporary file; these are merged like any others. So no file is too la
 
 from __future__ import annotations
 
+import fcntl
 import math
+import os
 from bisect import bisect_right
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     from thermocline.iceberg.files import DataFile
     from thermocline.rules.definition import LiveTable
 
-__all__ = ["ORIGIN", "merged_rows"]
+__all__ = ["FOLDER_PREFIX", "ORIGIN", "merged_rows"]
 
 ROWS_IN_MEMORY: Final = 256 * ROW_GROUP_ROWS
 """Of all files together: a quarter of a million rows, before they are sorted."""
@@ -40,6 +43,8 @@ SORTED_ROWS_MAX: Final = 2_000_000
 """Sorted at once, of a file that is not in key order; also no more than `BYTES_IN_MEMORY`."""
 _ROWS_READ: Final = 8 * ROW_GROUP_ROWS
 """At once, of a file: rows may be longer than those before them."""
+FOLDER_PREFIX: Final = "thermocline-rewrite-"
+"""Of the temporary folders."""
 
 ORIGIN: Final = pa.schema([("_source", pa.int32()), ("_position", pa.int64())])
 """Where a row comes from: the index of its file, and its position there."""
@@ -52,6 +57,7 @@ def merged_rows(
 
     Raises what the store raises, and `OSError` where the temporary folder is full.
     """
+    _remove_left_folders()
     sources = [_Source.of(io, definition, number, file) for number, file in enumerate(files)]
     share = 1 / (2 * max(sum(source.runs for source in sources), 1))
     with ExitStack() as until_the_end:
@@ -103,7 +109,7 @@ class _Source:
             yield _Run(self._pieces(_rows_read(share, self.row_bytes)), share)
             return
         pieces = self._pieces(min(_ROWS_READ, self._sorted_rows))
-        folder = Path(until_the_end.enter_context(TemporaryDirectory(prefix="thermocline-rewrite-")))
+        folder = until_the_end.enter_context(_folder())
         for number, rows in enumerate(_joined(pieces, self._sorted_rows)):
             path = folder / f"{number}.arrow"
             _write(path, rows.sort_by(KEY), _rows_read(share, rows.nbytes / rows.num_rows))
@@ -170,6 +176,31 @@ def _joined(pieces: Iterator[pa.Table], rows_at_least: int) -> Iterator[pa.Table
             some, count, size = [], 0, 0
     if some:
         yield pa.concat_tables(some).combine_chunks()
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """A temporary folder, locked for as long as this process is in it: a lock ends with its process."""
+    with TemporaryDirectory(prefix=FOLDER_PREFIX) as name:
+        lock = os.open(name, os.O_RDONLY)
+        try:
+            with suppress(OSError):  # on a disk without locks, nobody removes what is left either
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield Path(name)
+        finally:
+            os.close(lock)
+
+
+def _remove_left_folders() -> None:
+    """Those of processes that were killed, as far as they can be removed: gigabytes each."""
+    for folder in Path(gettempdir()).glob(f"{FOLDER_PREFIX}*"):
+        with suppress(OSError):  # locked, or another user's, or removed by another one of us
+            lock = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                rmtree(folder)
+            finally:
+                os.close(lock)
 
 
 def _write(path: Path, rows: pa.Table, rows_at_once: int) -> None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import logging
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ingest.purge import reasons_against
 from ingest.unknown import notes as unknown_notes
-from maintenance.sweep import reachable_from
+from maintenance.sweep import check_not_stopped, reachable_from
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.expired import expired_snapshots, waiting_notes
 from thermocline.iceberg.files import (
@@ -31,6 +31,8 @@ from thermocline.iceberg.files import (
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
+    from threading import Event
+
     from pyiceberg.table import Table
 
 __all__ = ["Orphan", "Orphans", "find_orphans", "remove_orphans", "seen_orphan_bytes"]
@@ -82,10 +84,11 @@ class Orphans:
         return count > max(SURPRISING_COUNT, SURPRISING_SHARE * self.files)
 
 
-def find_orphans(table: Table, now_ms: int) -> Orphans:
+def find_orphans(table: Table, now_ms: int, stop: Event | None = None) -> Orphans:
     """Look for them. What is seen for the first time is noted as seen only by `remove_orphans`.
 
-    Raises `OSError` where the store does not answer, and `ValueError` where a note is damaged.
+    Raises `OSError` where the store does not answer, `ValueError` where a note is damaged, and
+    `maintenance.sweep.Stopped` where it is told to ``stop``.
     """
     shared = next((why for _, why in reasons_against(table.catalog, [table])), "")
     location = table.location().rstrip("/")
@@ -93,7 +96,7 @@ def find_orphans(table: Table, now_ms: int) -> Orphans:
     listed = (file for room in _ROOMS for file in listed_folder(table.io, f"{location}/{room}", True))
     stored = [file for file in listed if _is_ours(file)]
     failpoint("orphans.listed")
-    named = _named(table.refresh())
+    named = _named(table.refresh(), stop)
     seen = {path: seen_ms for path, (seen_ms, _) in _sightings(table).items()}
     found = [
         Orphan(file.path, file.bytes, file.modified_ms, seen.get(file.path, now_ms))
@@ -103,12 +106,13 @@ def find_orphans(table: Table, now_ms: int) -> Orphans:
     return Orphans(tuple(found), len(stored), shared)
 
 
-def remove_orphans(table: Table, now_ms: int, approved: int | None = None) -> int:
+def remove_orphans(table: Table, now_ms: int, approved: int | None = None, stop: Event | None = None) -> int:
     """Delete the orphans that are due, and note those that were seen for the first time; how many went.
 
     ``approved`` is how many somebody expects at most: then it is done even where they are surprisingly many.
+    Raises what `find_orphans` raises, and `Stopped` also between two files.
     """
-    orphans = find_orphans(table, now_ms)
+    orphans = find_orphans(table, now_ms, stop)
     name = ".".join(table.name())
     if orphans.shared:  # safety: orphans-not-shared
         _logger.warning("orphans are not looked for", extra=fields(table=name, detail=orphans.shared))
@@ -122,7 +126,7 @@ def remove_orphans(table: Table, now_ms: int, approved: int | None = None) -> in
             extra=fields(table=name, orphans=len(due), files=orphans.files),
         )
         due = []
-    deleted = delete_files(table.io, (orphan.path for orphan in due))
+    deleted = delete_files(table.io, _until_stopped([orphan.path for orphan in due], stop))
     gone = {orphan.path for orphan in due}
     _note(table, [orphan for orphan in orphans.found if orphan.path not in gone])
     if deleted:
@@ -138,6 +142,12 @@ def seen_orphan_bytes(table: Table) -> int:
     return sum(size for _, size in _sightings(table).values())
 
 
+def _until_stopped(paths: Iterable[str], stop: Event | None) -> Iterator[str]:
+    for path in paths:
+        check_not_stopped(stop)
+        yield path
+
+
 def _is_ours(file: StoredFile) -> bool:
     """Hidden files are others' bookkeeping, such as Hadoop's checksums beside local files."""
     return not file.path.rpartition("/")[2].startswith(".")
@@ -148,12 +158,12 @@ def _is_old(file: StoredFile, now_ms: int) -> bool:
     return file.modified_ms is not None and file.modified_ms < now_ms - AGE_MS_MIN
 
 
-def _named(table: Table) -> set[str]:
+def _named(table: Table, stop: Event | None) -> set[str]:
     """The places of all that the table needs, or may."""
     io, location, metadata = table.io, table.location(), table.metadata
     expired = expired_snapshots(waiting_notes(table))
-    named = reachable_from(io, table.snapshots()).places()
-    named |= reachable_from(io, expired.values(), but=named, may_be_gone=True).places()
+    named = reachable_from(io, table.snapshots(), stop=stop).places()
+    named |= reachable_from(io, expired.values(), but=named, may_be_gone=True, stop=stop).places()
     others = [table.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)]
     others += [one.statistics_path for one in (*metadata.statistics, *metadata.partition_statistics)]
     # safety: orphans-spare-unknown

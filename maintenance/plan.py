@@ -108,8 +108,12 @@ class Budget:
 
     def allows(self, task: PlannedTask) -> bool:
         """Whether there is enough for it, by what it is expected to take."""
-        is_short = self.seconds is not None and task.cost_ms > 1000 * self.seconds
-        return not is_short and (self.bytes is None or task.bytes <= self.bytes)
+        return self.covers(task.bytes, task.cost_ms)
+
+    def covers(self, read_bytes: int, cost_ms: float) -> bool:
+        """Whether there is enough for a rewrite of so many bytes, which takes so long."""
+        is_short = self.seconds is not None and cost_ms > 1000 * self.seconds
+        return not is_short and (self.bytes is None or read_bytes <= self.bytes)
 
     def rank(self, task: PlannedTask) -> float:
         """What readers save for each unit of what is short: bytes where these are bounded, else time."""
@@ -193,7 +197,7 @@ def plan_of(
     budget = budget or Budget()
     for bucket in measured.buckets.values():
         model = CostModel.of(bucket, measured, target_bytes, reads, costs)
-        best = model.best(budget.rank)
+        best = model.best(budget)
         if best is not None:
             waited = (waiting_hours or {}).get(bucket.bucket, 0.0)
             wanted.append(replace(best, score=best.score * (1 + waited / STARVED_HOURS)))
@@ -324,17 +328,21 @@ class CostModel:
             + self.costs.commit_ms
         )
 
-    def candidates(self) -> Iterator[tuple[list[FileMeasure], str]]:
+    def candidates(self, bytes_max: int | None = None) -> Iterator[tuple[list[FileMeasure], str]]:
         """Sets of files whose rewrite may be worth it, with why: those first that cost readers most a byte.
 
-        Where dead rows force a rewrite, also those first that have most of them.
+        Where dead rows force a rewrite, also those first that have most of them. None has more bytes than
+        that, nor than one task may read.
         """
-        yield from self._leading(self._read_ms_of_a_byte)
+        yield from self._leading(self._read_ms_of_a_byte, bytes_max)
         if self._is_forced:
-            yield from self._leading(lambda file: file.dead_rows / max(file.bytes, 1))
+            yield from self._leading(lambda file: file.dead_rows / max(file.bytes, 1), bytes_max)
 
-    def _leading(self, weight: Callable[[FileMeasure], float]) -> Iterator[tuple[list[FileMeasure], str]]:
-        files = _bounded(sorted(self.measure.files, key=weight, reverse=True))
+    def _leading(
+        self, weight: Callable[[FileMeasure], float], bytes_max: int | None
+    ) -> Iterator[tuple[list[FileMeasure], str]]:
+        files = [file for file in self.measure.files if bytes_max is None or file.bytes <= bytes_max]
+        files = _bounded(sorted(files, key=weight, reverse=True), bytes_max)
         for count in _SIZES:
             if count >= len(files):
                 break
@@ -360,20 +368,32 @@ class CostModel:
             f"{dead / max(rows, 1):.0%} of the rows in the {len(chosen)} to rewrite are dead"
         )
 
-    def best(self, rank: Callable[[PlannedTask], float]) -> PlannedTask | None:
-        """The rewrite with the highest rank of those that are worth it, or a forced one."""
+    def best(self, budget: Budget) -> PlannedTask | None:
+        """The rewrite with the highest rank of those that are worth it, or a forced one.
+
+        Of those that the budget allows; where it allows none, the one that it would be without a budget.
+        """
         now = self.now_ms()
-        if (older := self._older(now)) is not None:
+        if (older := self._older(now, budget)) is not None:
             return older
-        tasks = [self.task(chosen, reason, now) for chosen, reason in self.candidates()]
+        tasks = [self.task(chosen, reason, now) for chosen, reason in self.candidates(budget.bytes)]
+        best = self._best([task for task in tasks if budget.allows(task)], budget)
+        if best is not None or budget == Budget():
+            return best
+        return self._best([self.task(chosen, reason, now) for chosen, reason in self.candidates()], budget)
+
+    def _best(self, tasks: Sequence[PlannedTask], budget: Budget) -> PlannedTask | None:
         if self._is_forced:
             deadest = max(tasks, key=_dead_rows_per_ms, default=None)
             if deadest is not None and deadest.lasts_hours >= FORCED_HOURS_MIN:
                 return replace(deadest, is_forced=True)
-        return max((task for task in tasks if task.score >= SCORE_MIN), key=rank, default=None)
+        return max((task for task in tasks if task.score >= SCORE_MIN), key=budget.rank, default=None)
 
-    def _older(self, now: ReadCosts) -> PlannedTask | None:
-        """A rewrite of files with another number of buckets than new ones, whatever it saves."""
+    def _older(self, now: ReadCosts, budget: Budget) -> PlannedTask | None:
+        """A rewrite of files with another number of buckets than new ones, whatever it saves.
+
+        Of as many as the budget allows, or of one.
+        """
         older = [file for file in self.measure.files if file.buckets != self.buckets_written]
         if not older:
             return None
@@ -383,6 +403,8 @@ class CostModel:
             f"the table is being changed from {before} to {self.buckets_written} buckets; "
             f"{len(older)} files left in this one"
         )
+        while len(chosen) > 1 and not budget.covers(sum(file.bytes for file in chosen), self.cost_ms(chosen)):
+            chosen.pop()
         return replace(self.task(chosen, reason, now), is_forced=True, is_bucket_change=True)
 
 
@@ -390,10 +412,10 @@ def _dead_rows_per_ms(task: PlannedTask) -> float:
     return sum(file.dead_rows for file in task.files) / task.cost_ms
 
 
-def _bounded(files: Sequence[FileMeasure]) -> list[FileMeasure]:
-    """The first of the files that one task may read."""
+def _bounded(files: Sequence[FileMeasure], bytes_max: int | None = None) -> list[FileMeasure]:
+    """The first of the files that one task may read, and of no more bytes than that."""
     taken: list[FileMeasure] = []
-    left = TASK_BYTES_MAX
+    left = TASK_BYTES_MAX if bytes_max is None else min(TASK_BYTES_MAX, bytes_max)
     for file in files:
         if len(taken) == TASK_FILES_MAX:
             break

@@ -22,6 +22,7 @@ from thermocline.iceberg.read_counts import read_rates
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
     from ingest.change import ManifestContent
@@ -65,6 +66,7 @@ class Waiting:
 @dataclass(frozen=True, slots=True)
 class _Planned:
     plan: Plan
+    io: FileIO
     measuring_seconds: float
     metadata_bytes: int
     buckets_together: dict[ManifestContent, int]
@@ -98,8 +100,11 @@ class Planning:
         """In the thread."""
         self.running = self._thread.submit(self._plan, loader_of(owner), owner.definition, waiting)
 
-    def collect(self) -> Plan | None:
-        """A plan that is ready, once. Raises `ForeignSnapshot`."""
+    def collect(self) -> tuple[Plan, FileIO] | None:
+        """A plan that is ready, once, with the io of the table that was loaded for it.
+
+        Raises `ForeignSnapshot`.
+        """
         if self.running is None or not self.running.done():
             return None
         running, self.running = self.running, None
@@ -112,7 +117,7 @@ class Planning:
             self._journal.failed("plan", error)
             return None
         self._take(planned)
-        return planned.plan
+        return planned.plan, planned.io
 
     def taken_together(self) -> dict[ManifestContent, int]:
         """What the last plan says of manifests (`ingest.change.TableChange.buckets_together`), once."""
@@ -145,7 +150,7 @@ class Planning:
             waiting.hours,
         )
         together = buckets_together(measured, definition.buckets_written)
-        return _Planned(plan, measuring_seconds, measured.metadata_bytes, together)
+        return _Planned(plan, table.io, measuring_seconds, measured.metadata_bytes, together)
 
     def _take(self, planned: _Planned) -> None:
         before = self._debt_hours

@@ -18,6 +18,8 @@ from thermocline.iceberg.expired import ExpiryNote, forget_history, write_note
 from thermocline.iceberg.leases import leased_snapshots
 
 if TYPE_CHECKING:
+    from threading import Event
+
     from pyiceberg.table import Table
 
     from thermocline.process.clock import Clock
@@ -26,12 +28,18 @@ __all__ = ["tend_quarantine"]
 
 
 def tend_quarantine(
-    load: Callable[[], Table], kept_seconds: float, files_seconds: float, clock: Clock
+    load: Callable[[], Table],
+    kept_seconds: float,
+    files_seconds: float,
+    clock: Clock,
+    orphans_approved: int | None = None,
+    stop: Event | None = None,
 ) -> None:
     """Expire what is older, sweep what has been expired for longer than that, and remove orphans.
 
-    ``load`` gives the companion table as it is then. It may be written to meanwhile. Raises what ``load``, a
-    commit, `sweep` and `remove_orphans` raise; the next call does what is left.
+    ``load`` gives the companion table as it is then. It may be written to meanwhile. ``orphans_approved`` is
+    for `remove_orphans`, as of the table itself. Raises what ``load``, a commit, `sweep` and `remove_orphans`
+    raise, and what the store said of a file that it keeps; the next call does what is left.
     """
     now_ms = clock.now_ms()
     try:
@@ -40,9 +48,11 @@ def tend_quarantine(
         return
     while may_delete_files(table) and _expire(table, kept_seconds, now_ms):
         table = load()
-    sweep(load, int(1000 * files_seconds), clock)
+    swept = sweep(load, int(1000 * files_seconds), clock, stop=stop)
     forget_history(table, now_ms)
-    remove_orphans(load(), now_ms)
+    remove_orphans(load(), now_ms, orphans_approved, stop)
+    if swept.refused is not None:
+        raise swept.refused
 
 
 def _expire(table: Table, kept_seconds: float, now_ms: int) -> bool:

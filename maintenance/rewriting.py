@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from ingest.change import TableChange
 from ingest.commit import Landed, Rejected, Unknown
 from maintenance.compact import CompactionTask
-from maintenance.journal import RETRY_SECONDS
 from maintenance.landing import landing
 from maintenance.planning import Waiting
 from thermocline.errors import CatalogUnreachable, CommitRejected, InternalError
@@ -20,6 +19,9 @@ from thermocline.iceberg.files import beside, data_location, delete_files
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
+
     from ingest.bucket_task import BucketResult
     from maintenance.compact import Compacted
     from maintenance.journal import Journal
@@ -33,7 +35,7 @@ __all__ = ["Rewriting"]
 RETRY_SECONDS_MAX: Final = 3_600.0
 """A rewrite that failed waits twice as long after each failure in a row, up to this."""
 FAILURES_MAX: Final = 3
-"""Of rewrites of a bucket; then its files are left out until ingest starts again."""
+"""Of rewrites of a bucket; then its files are left out until the owner loads the table anew."""
 
 _logger = logging.getLogger(__name__)
 
@@ -68,8 +70,9 @@ class Rewriting:
         self._queue: list[PlannedTask] = []
         self._worth_since: dict[int, float] = {}
         self._left_out: frozenset[str] = frozenset()
+        self._table: Table | None = None
+        self._io: FileIO | None = None
         self._failures: Counter[int] = Counter()
-        self._failed_in_a_row = 0
 
     def __len__(self) -> int:
         return len(self._queue) + (self.running is not None)
@@ -86,11 +89,19 @@ class Rewriting:
         done = self._journal.done
         return self._budget.after(done.read_bytes, done.seconds)
 
-    def take(self, plan: Plan) -> None:
-        """A new plan, in place of what is left of the one before."""
+    def take(self, plan: Plan, io: FileIO) -> None:
+        """A new plan, in place of what is left of the one before.
+
+        ``io`` is that of the table as it was loaded for the plan: what a catalog grants of the store may end.
+        """
+        self._io = io
         now = self._journal.clock.monotonic()
         self._worth_since = {task.bucket: self._worth_since.get(task.bucket, now) for task in plan.wanted}
         self._queue = list(plan.tasks)
+
+    def _io_of(self, owner: Owning) -> FileIO:
+        """As it was granted last."""
+        return owner.table.io if self._io is None else self._io
 
     def forget(self) -> None:
         """What was planned is of other buckets."""
@@ -109,7 +120,7 @@ class Rewriting:
         if not self._budget_left.allows(task):
             return
         work = CompactionTask(
-            owner.table.io,
+            self._io_of(owner),
             owner.definition,
             data_location(owner.table),
             beside(owner.table.location(), "moves"),
@@ -126,6 +137,9 @@ class Rewriting:
 
     def land(self, owner: Owning) -> None:
         """The one that runs, if it is done."""
+        if owner.table is not self._table:  # as after an outage, which rewrites may have failed for, too
+            self._table, self._io = owner.table, owner.table.io
+            self._left_out, self._failures = frozenset(), Counter()
         if self.running is None or not self.running.future.done():
             return
         running, self.running = self.running, None
@@ -138,7 +152,7 @@ class Rewriting:
             return
         files = owner.position.files.get(compacted.bucket, ())
         try:
-            part = landing(owner.table.io, owner.definition, data_location(owner.table), compacted, files)
+            part = landing(self._io_of(owner), owner.definition, data_location(owner.table), compacted, files)
             failpoint("landing.commit")
         except Exception as failure:  # noqa: BLE001  whatever it is, it must not end ingest
             self._drop(owner, running, compacted, failure)
@@ -154,7 +168,7 @@ class Rewriting:
     def _commit(
         self, owner: Owning, running: Running, compacted: Compacted, part: BucketResult, began: float
     ) -> None:
-        io = owner.table.io
+        io = self._io_of(owner)
         change = replace(TableChange.carrying_on(owner.position), kind="rewrite", files=(part,))
         match owner.land(change):
             case Landed(snapshot_id, _):
@@ -177,7 +191,7 @@ class Rewriting:
     def _landed(self, compacted: Compacted, seconds: float) -> None:
         self._worth_since.pop(compacted.bucket, None)
         self._failures.pop(compacted.bucket, None)
-        self._failed_in_a_row = 0
+        self._journal.succeeded("rewrite")
         self._journal.hasten("plan")  # there may be more to do
         rows_before = sum(file.rows for file in compacted.inputs)
         self._journal.add(
@@ -208,17 +222,15 @@ class Rewriting:
         )
 
     def _drop(self, owner: Owning, running: Running, compacted: Compacted, error: Exception) -> None:
-        delete_files(owner.table.io, compacted.paths())
+        delete_files(self._io_of(owner), compacted.paths())
         self._journal.add(dropped=1)
         self._failed(running.task, error)
 
     def _failed(self, task: PlannedTask, error: Exception) -> None:
         """Wait, longer each time: what failed once may fail again, after it has written as much."""
-        self._journal.failed("rewrite", error)
+        wait_seconds = self._journal.failed("rewrite", error, RETRY_SECONDS_MAX)
         self._queue.clear()
         self._failures[task.bucket] += 1
         if self._failures[task.bucket] >= FAILURES_MAX:
             self._left_out |= task.paths
-        wait_seconds = min(RETRY_SECONDS * 2**self._failed_in_a_row, RETRY_SECONDS_MAX)
         self._journal.put_off("plan", wait_seconds)
-        self._failed_in_a_row += 1

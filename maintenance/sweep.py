@@ -34,6 +34,8 @@ from thermocline.iceberg.leases import leased_snapshots
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
+    from threading import Event
+
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
@@ -41,12 +43,23 @@ if TYPE_CHECKING:
 
     from thermocline.process.clock import Clock
 
-__all__ = ["Reachable", "Swept", "may_delete_files", "reachable_from", "sweep"]
+__all__ = [
+    "Reachable",
+    "Stopped",
+    "Swept",
+    "check_not_stopped",
+    "may_delete_files",
+    "reachable_from",
+    "sweep",
+]
 
 HISTORY_MS: Final = 90 * 86_400_000
 """For so long it stays known what expired snapshots said: Kafka rarely holds records that are older."""
 UNLANDED_MS_MAX: Final = 86_400_000
 """A note whose snapshots the metadata still has after that: its commit did not land."""
+REFUSED_MAX: Final = 256
+"""Files of one note that the store keeps, before the rest of them waits for the next sweep: each may take a
+minute to fail."""
 _AT_ONCE: Final = 16
 """Requests to the store: on an object store each takes the time of an answer, whatever its size."""
 
@@ -65,6 +78,12 @@ class Swept:
     """Notes whose files are kept for longer."""
     waiting_bytes: int = 0
     """About what these files take."""
+    refused: OSError | None = None
+    """What the store said of the first file that it kept. Its note waits, too; others were gone on with."""
+
+
+class Stopped(Exception):
+    """The process is about to end."""
 
 
 @dataclass(slots=True)
@@ -93,38 +112,55 @@ def reachable_from(
     snapshots: Iterable[Snapshot],
     but: Collection[str] = (),
     may_be_gone: bool = False,
+    stop: Event | None = None,
 ) -> Reachable:
     """What snapshots name, but what is at these places: manifests there are not even read.
 
-    Raises `OSError` where a file can't be read; where it ``may_be_gone`` and is, it is passed over.
+    Raises `OSError` where a file can't be read; where it ``may_be_gone`` and is, it is passed over. Raises
+    `Stopped`.
     """
+
+    def unless_gone(read: Callable[[], Iterable[T]]) -> Iterable[T]:
+        check_not_stopped(stop)
+        try:
+            return list(read())
+        except FileNotFoundError:
+            if not may_be_gone:
+                raise
+            return []
+
     found = Reachable({}, {}, set())
     manifests: dict[str, ManifestFile] = {}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         found.lists = {one.manifest_list for one in snapshots}
-        read = pool.map(lambda path: _unless_gone(lambda: _manifests(io, path), may_be_gone), found.lists)
+        read = pool.map(lambda path: unless_gone(lambda: _manifests(io, path)), found.lists)
         for some in read:
             manifests |= {one.manifest_path: one for one in some if place_of(one.manifest_path) not in but}
         found.manifests = {path: one.manifest_length for path, one in manifests.items()}
-        listed = pool.map(
-            lambda one: _unless_gone(lambda: listed_files(io, one), may_be_gone), manifests.values()
-        )
+        listed = pool.map(lambda one: unless_gone(lambda: listed_files(io, one)), manifests.values())
         for files in listed:
             found.files |= {file.path: file.bytes for file in files}
     return found.without(but)
 
 
-def sweep(load: Callable[[], Table], keep_files_ms: int, clock: Clock, in_use: Collection[str] = ()) -> Swept:
+def sweep(
+    load: Callable[[], Table],
+    keep_files_ms: int,
+    clock: Clock,
+    in_use: Collection[str] = (),
+    stop: Event | None = None,
+) -> Swept:
     """Delete what only snapshots had that were expired longer ago than that, and that no lease names.
 
     ``load`` gives the table as it is then. Files ``in_use``, which a rewrite is reading, stay. Raises what
-    ``load`` raises, `OSError` where the store does not answer, and `ValueError` where a lease is damaged; the
-    next sweep deletes what is left.
+    ``load`` raises, `OSError` where the store does not answer, `ValueError` where a lease is damaged, and
+    `Stopped` where it is told to ``stop``; the next sweep deletes what is left.
     """
     table = load()
     now_ms = clock.now_ms()  # no earlier: what is gone by now may have gone just before it was loaded
     # Read after the metadata: what has expired by then is noted by now, and what expires meanwhile is in it.
     noted = list(waiting_notes(table))  # safety: notes-after-the-metadata
+    check_not_stopped(stop)
     if not may_delete_files(table):
         return _swept(table, noted)
     io = table.io
@@ -140,7 +176,7 @@ def sweep(load: Callable[[], Table], keep_files_ms: int, clock: Clock, in_use: C
         (due if is_due else waiting).append(note)
     if not due:
         return _swept(table, waiting)
-    kept = reachable_from(io, table.snapshots()).places()  # safety: sweep-keeps-reachable
+    kept = reachable_from(io, table.snapshots(), stop=stop).places()  # safety: sweep-keeps-reachable
     # Of these, a sweep that ended halfway, with files_seconds shorter than it is now, may have deleted some.
     # safety: sweep-keeps-lately-expired
     kept |= reachable_from(io, expired_snapshots(waiting).values(), but=kept, may_be_gone=True).places()
@@ -148,19 +184,26 @@ def sweep(load: Callable[[], Table], keep_files_ms: int, clock: Clock, in_use: C
     kept |= {place_of(path) for path in in_use}  # safety: sweep-keeps-what-is-in-use
     failpoint("sweep.known")
     files = size = 0
+    refused: OSError | None = None
     for note in due:
         # A snapshot that the metadata still has was never expired: that commit did not land.
         gone = tuple(one for one in note.snapshots if one.snapshot_id not in held)
-        dead = reachable_from(io, gone, but=kept, may_be_gone=True)
+        dead = reachable_from(io, gone, but=kept, may_be_gone=True, stop=stop)
         # Files go before the manifests that name them, so that a crash leaves nothing unnamed.
         for paths in (dead.files, dead.manifests, dead.lists):
-            files += _deleted(io, paths)
+            deleted, error = _deleted(io, paths, stop)
+            files += deleted
             failpoint("sweep.deleted")
-        size += sum(dead.files.values()) + sum(dead.manifests.values())
-        to_history(table, replace(note, snapshots=gone))
+            if error is not None:  # safety: swept-note-last
+                refused = refused or error
+                waiting.append(note)
+                break
+        else:
+            size += sum(dead.files.values()) + sum(dead.manifests.values())
+            to_history(table, replace(note, snapshots=gone))
     forget_history(table, now_ms - HISTORY_MS)
     _logger.info("swept", extra=fields(table=".".join(table.name()), deleted_files=files, deleted_bytes=size))
-    return _swept(table, waiting, files, size)
+    return replace(_swept(table, waiting, files, size), refused=refused)
 
 
 def _swept(table: Table, waiting: Sequence[ExpiryNote], files: int = 0, size: int = 0) -> Swept:
@@ -185,6 +228,12 @@ def _gone_since_ms(table: Table, note: ExpiryNote, held: Collection[int], now_ms
     return now_ms
 
 
+def check_not_stopped(stop: Event | None) -> None:
+    """Raises `Stopped` where the event is set."""
+    if stop is not None and stop.is_set():
+        raise Stopped
+
+
 def may_delete_files(table: Table) -> bool:
     """Whether the table's files are its own, and its leases can be found.
 
@@ -198,24 +247,22 @@ def _manifests(io: FileIO, manifest_list: str) -> Iterator[ManifestFile]:
     return read_manifest_list(io.new_input(manifest_list))
 
 
-def _unless_gone(read: Callable[[], Iterable[T]], may_be_gone: bool) -> Iterable[T]:
-    try:
-        return list(read())
-    except FileNotFoundError:
-        if not may_be_gone:
-            raise
-        return []
-
-
-def _deleted(io: FileIO, paths: Iterable[str]) -> int:
-    """Deletes files, as many as are still there. Raises `OSError` for the first that the store refuses."""
+def _deleted(io: FileIO, paths: Iterable[str], stop: Event | None) -> tuple[int, OSError | None]:
+    """How many files were there, and are deleted; what the store said of the first that it keeps."""
+    refused: list[OSError] = []
 
     def delete(path: str) -> int:
+        check_not_stopped(stop)
+        if len(refused) >= REFUSED_MAX:
+            return 0
         try:
             io.delete(path)
         except FileNotFoundError:
             return 0
+        except OSError as error:
+            refused.append(error)
+            return 0
         return 1
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return sum(pool.map(delete, list(paths)))
+        return sum(pool.map(delete, list(paths))), next(iter(refused), None)

@@ -86,7 +86,9 @@ class TableUpkeep:
     @property
     def is_busy(self) -> bool:
         """Whether something runs, or waits for its turn."""
-        return bool(self.waiting) or any(True for _ in self._futures()) or self.journal.is_due("plan")
+        is_running = bool(self.waiting) or any(True for _ in self._futures())
+        # One commit expires a part of what a neglected table has.
+        return is_running or self.journal.is_due("plan") or self.journal.is_due("expire")
 
     @property
     def is_settled(self) -> bool:
@@ -119,7 +121,8 @@ class TableUpkeep:
         self.planning.check(name)
 
     def close(self) -> None:
-        """A rewrite that runs is left alone: its files are named by nothing."""
+        """A rewrite that runs is left alone: its files are named by nothing. What deletes files ends soon."""
+        self.cleaning.close()  # Python waits for its threads before it ends
         self._thread.shutdown(wait=False, cancel_futures=True)
         if self._measured is not None:
             forget(self._measured)
@@ -127,8 +130,8 @@ class TableUpkeep:
     def _turn(self, owner: Owning) -> None:
         self.rewriting.land(owner)
         self.cleaning.collect()
-        if (plan := self.planning.collect()) is not None:
-            self.rewriting.take(plan)
+        if (planned := self.planning.collect()) is not None:
+            self.rewriting.take(*planned)
         if self.rewriting.running is None:
             self._go_on(owner)
         self._plan_again(owner)

@@ -5,7 +5,6 @@ Only key and provenance columns are read, a bounded number of rows at a time.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -18,7 +17,7 @@ import pyarrow.parquet as pq
 
 from thermocline.errors import first_line
 from thermocline.iceberg.files import open_input
-from thermocline.iceberg.sparse_index import FOOTER_KEY
+from thermocline.iceberg.sparse_index import first_keys_in
 from thermocline.rules.definition import PROVENANCE
 from thermocline.rules.keys import buckets, encode_table
 from verify.finding import Finding, Key, key_of
@@ -151,13 +150,8 @@ def _index(io: FileIO, file: StoredFile) -> tuple[list[bytes] | None, list[int],
     with open_input(io, file.path) as source:
         footer = pq.ParquetFile(source).metadata
         counts = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
-        entry = (footer.metadata or {}).get(FOOTER_KEY.encode())
+        first_keys = first_keys_in(footer)  # another writer's file has none: it is read as whatever it is
     starts: list[int] = np.concatenate(([0], np.cumsum(counts)[:-1])).astype(np.int64).tolist()
-    if entry is None:  # another writer's: read as whatever it is
-        return None, starts, sum(counts)
-    first_keys = msgspec.msgpack.decode(base64.b64decode(entry), type=list[bytes])
-    if len(first_keys) != len(counts):
-        raise ValueError(f"its index has {len(first_keys)} keys for {len(counts)} row groups")
     return first_keys, starts, sum(counts)
 
 

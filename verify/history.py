@@ -81,8 +81,7 @@ def histories_of(
     asked = sorted(set(keys))[:KEYS_MAX]
     told = {key: _KeyLines() for key in asked}
     if log is not None and asked:
-        current = table.current_snapshot()
-        links = lineage(table)[-1:] if current is not None else ()
+        links = lineage(table, 1)
         seam = links[0].state.seam if links and links[0].state is not None else Seam()
         ranges = _ranges(definition, log, asked)
         decoder = decoder_for(definition, registry)

@@ -211,11 +211,11 @@ def _is_indexed(folder: Path, path: str, is_known_whole: bool) -> bool:
     if is_known_whole:
         return facts_path.exists() and footer_path.exists()
     try:
-        _decode_facts(facts_path)
+        facts = _decode_facts(facts_path)
         pq.read_metadata(footer_path)
     except (OSError, msgspec.DecodeError, pa.ArrowInvalid):
         return False
-    return True
+    return len(facts.first_keys) == len(facts.rows)  # earlier releases believed any index in a footer
 
 
 def _index_file(folder: Path, io: FileIO, definition: LiveTable, file: DataFile) -> None:

@@ -61,6 +61,17 @@ def live_rows(files: FilesByBucket) -> list[tuple[Key, str]]:
     return rows
 
 
+def merge_by_row_groups(target: Path, sources: Sequence[str]) -> None:
+    """As other writers merge files: their row groups one after the other, with the first one's metadata."""
+    files = [pq.ParquetFile(local_path(source)) for source in sources]
+    with pq.ParquetWriter(target, files[0].schema_arrow) as writer:
+        for file in files:
+            for group in range(file.num_row_groups):
+                writer.write_table(file.read_row_group(group))
+        kept = {key: value for key, value in files[0].metadata.metadata.items() if key != b"ARROW:schema"}
+        writer.add_key_value_metadata(kept)
+
+
 class OneBucketTable:
     """A table of one bucket that is only ever changed by bucket tasks.
 

@@ -145,6 +145,34 @@ def test_while_dead_letters_cannot_be_sent_the_quarantine_does_not_grow(
         assert list(folder(quarantine).iterdir()) == []
 
 
+def test_while_the_quarantine_cannot_be_loaded_attempts_leave_no_files(
+    quarantine: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = written(quarantine)
+
+    def away(*_: object) -> None:
+        raise OSError("no answer")
+
+    monkeypatch.setattr(quarantine.catalog, "load_table", away)
+    with pytest.raises(CatalogUnreachable):
+        settle_bad_records(policy(), [report], quarantine, NOWHERE)
+    assert list(folder(quarantine).iterdir()) == []
+
+
+def test_files_whose_commit_to_the_quarantine_has_an_unknown_outcome_stay(
+    quarantine: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = written(quarantine)
+
+    def lost(*_: object) -> None:
+        raise OSError("no answer")
+
+    monkeypatch.setattr(quarantine.catalog, "commit_table", lost)
+    with pytest.raises(CatalogUnreachable):
+        settle_bad_records(policy(), [report], quarantine, NOWHERE)
+    assert len(list(folder(quarantine).iterdir())) == 1
+
+
 @pytest.mark.parametrize("content", [None, b"", b"PAR1 and no more"], ids=["gone", "empty", "torn"])
 def test_a_quarantine_file_that_cannot_be_read_for_its_letters_is_an_error_to_try_again(
     quarantine: Table, content: bytes | None

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -34,6 +37,22 @@ def test_it_gives_what_the_function_gives_raises_what_it_raises_and_outlives_its
     with pytest.raises(EngineFailed):
         beside.start(_killed).result()
     assert beside.start(os.getpid).result() not in {pid, os.getpid()}
+
+
+def _waits_in(folder: str) -> None:
+    with TemporaryDirectory(prefix="running-", dir=folder):
+        time.sleep(600)
+
+
+def test_what_it_ends_removes_its_temporary_files(beside: Beside, tmp_path: Path) -> None:
+    future = beside.start(partial(_waits_in, str(tmp_path)))
+    while not list(tmp_path.glob("running-*")):
+        assert not future.done()
+        time.sleep(0.01)
+    beside.stop()
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(EngineFailed):
+        future.result()
 
 
 def test_what_can_not_be_sent_is_an_error_of_its_own(beside: Beside) -> None:

@@ -18,8 +18,18 @@ from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 import ingest.bucket_task
 from ingest.bucket_task import BucketResult, run_bucket_task
 from ingest.files_by_bucket import after_commit, by_bucket
+from ingest.probe import YOUNG_ROWS_MAX, probe
 from ingest.tiers import FANOUT, MERGED_BYTES_MAX
-from tests.ingest.one_bucket import DEFINITION, IO, Key, OneBucketTable, Record, live_rows, records_of
+from tests.ingest.one_bucket import (
+    DEFINITION,
+    IO,
+    Key,
+    OneBucketTable,
+    Record,
+    live_rows,
+    merge_by_row_groups,
+    records_of,
+)
 from tests.tier import quick_or_full
 from thermocline.iceberg.data_file import ROW_GROUP_ROWS
 from thermocline.iceberg.deletes import read_deletes
@@ -119,6 +129,22 @@ def test_a_file_without_an_index_of_ours_is_indexed_by_reading_it(tmp_path: Path
     assert (index.is_sorted, len(index.first_keys)) == (True, 3)
     assert not unsorted.is_sorted
     assert list(unsorted.candidates(b"", b"\x00")) == [0, 1, 2]
+
+
+def test_a_file_that_another_writer_merged_by_row_groups_is_found_in_as_a_whole(
+    table: OneBucketTable, tmp_path: Path
+) -> None:
+    """Such a writer gives the file the metadata of the first one, with an index of that one alone."""
+    later = table.upsert([(i, (1, f"v{i:03}", "plan"), "gold") for i in range(100)])
+    earlier = table.upsert([(i, (1, f"a{i:03}", "plan"), "gold") for i in range(100, 200)])
+    merge_by_row_groups(tmp_path / "merged.parquet", [one.added[-1].path for one in (later, earlier)])
+
+    merged = DataFile((tmp_path / "merged.parquet").as_uri(), 0, YOUNG_ROWS_MAX + 1, 0)
+    index = load_sparse_index(IO, merged.path, DEFINITION)
+    assert (len(index.first_keys), len(index.rows), index.is_sorted) == (2, 2, False)
+    keys = encode_table(DEFINITION, pq.read_table(tmp_path / "merged.parquet")).sort()
+    (found,) = probe(IO, DEFINITION, [merged], keys)
+    assert len(found.positions) == len(keys)
 
 
 def test_a_key_that_stands_several_times_is_in_all_its_row_groups() -> None:

@@ -22,6 +22,7 @@ from ingest.quarantine import (
     keep_files,
     open_quarantine,
     read_rows,
+    renew,
     reopen_quarantine,
     write_quarantine_file,
 )
@@ -64,6 +65,7 @@ def keep(quarantine: Table, offsets: Sequence[int], topic_id: str = "first") -> 
     at = datetime(2026, 3, 1, tzinfo=UTC)
     rows = [row | {"offset": offset, "timestamp": at} for offset in offsets]
     records = [pa.Table.from_pylist(rows, SCHEMA)]
+    renew(quarantine)
     keep_files(quarantine, [write_quarantine_file(quarantine.io, quarantine.location(), records)])
 
 

@@ -9,6 +9,7 @@ from pyiceberg.table.refs import SnapshotRef
 from pyiceberg.table.snapshots import Snapshot
 
 from maintenance.expiry import KeepRule, expirable
+from thermocline.iceberg.lineage import lineage
 
 NOW_MS = 10**12
 HOUR_MS = 3_600_000
@@ -31,9 +32,9 @@ def table_of(ages_hours: list[float], foreign: frozenset[int] = frozenset(), **r
         )
         for number, age in enumerate(ages_hours, start=1)
     ]
-    by_id = {snapshot.snapshot_id: snapshot for snapshot in snapshots}
     main = ref_of(len(snapshots), "branch")
-    metadata = SimpleNamespace(refs={"main": main} | refs, snapshot_by_id=by_id.get)
+    # Without PyIceberg's `snapshot_by_id`, which looks through all of them each time.
+    metadata = SimpleNamespace(refs={"main": main} | refs)
     return SimpleNamespace(
         snapshots=lambda: snapshots, current_snapshot=lambda: snapshots[-1], metadata=metadata
     )
@@ -72,3 +73,11 @@ def test_what_a_tag_or_a_branch_names_stays() -> None:
 def test_the_newest_snapshot_with_a_seam_stays_whatever_came_after_it() -> None:
     table = table_of([9.0] * 20, foreign=frozenset(range(4, 21)))
     assert ids(table) == [1, 2, *range(4, 11)]
+
+
+def test_a_history_is_walked_from_the_newest_snapshot_as_far_as_it_is_needed() -> None:
+    table = table_of([9.0] * 20)
+    assert [link.snapshot_id for link in lineage(table)] == list(range(1, 21))
+    table.snapshots()[:] = [one for one in table.snapshots() if one.snapshot_id != 12]
+    newest = [[link.snapshot_id for link in lineage(table, count)] for count in (1, 3, 99)]
+    assert newest == [[20], [18, 19, 20], list(range(13, 21))]

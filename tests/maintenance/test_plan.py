@@ -171,6 +171,36 @@ def test_the_best_come_first_the_forced_before_them_and_the_budget_bounds_them()
     assert plan(*buckets, budget=Budget(seconds=0)).tasks == ()
 
 
+def test_a_budget_that_is_smaller_than_the_best_rewrite_goes_to_a_smaller_one() -> None:
+    files = [*small(40), file("large", 1_000_000, dead=300_000)]
+    often = Reads(scans_per_hour=10_000, lookups_per_hour=36_000)
+    (best,) = plan(files, reads=often).tasks
+    for budget in (Budget(bytes=best.bytes // 8), Budget(seconds=best.cost_ms / 2_000)):
+        assert not budget.allows(best)
+        (task,) = plan(files, reads=often, budget=budget).tasks
+        assert budget.allows(task)
+        assert len(task.files) > 1
+    beyond = plan(files, reads=often, budget=Budget(bytes=0))
+    assert (len(beyond.tasks), len(beyond.wanted)) == (0, 1), "what is left is seen"
+
+
+def test_a_change_of_buckets_goes_on_with_a_budget_that_is_smaller_than_a_bucket() -> None:
+    older = [file(f"{number}", 100_000 * (1 + number)) for number in range(8)]
+    for budget in (Budget(bytes=85 * MB), Budget(seconds=2), Budget(bytes=85 * MB, seconds=2)):
+        left, runs = list(older), 0
+        while left:
+            measured = TableMeasure(1, {0: BucketMeasure(0, tuple(left))}, buckets_written=16)
+            (task,) = plan_of(measured, TARGET, Reads(), Costs(), budget).tasks
+            assert task.is_bucket_change
+            assert budget.allows(task)
+            left = [one for one in left if one.path not in task.paths]
+            runs += 1
+        assert 1 < runs <= len(older)
+    measured = TableMeasure(1, {0: BucketMeasure(0, tuple(older))}, buckets_written=16)
+    beyond = plan_of(measured, TARGET, Reads(), Costs(), Budget(bytes=0))
+    assert (len(beyond.tasks), len(beyond.wanted)) == (0, 1), "what is left is seen"
+
+
 def test_a_bucket_that_waits_gains_weight() -> None:
     buckets = [small(20), small(30)]
     assert [task.bucket for task in plan(*buckets).wanted] == [1, 0]

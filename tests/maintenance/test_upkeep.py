@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import math
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
@@ -27,7 +28,7 @@ from maintenance.run import OwnedTable
 from maintenance.sweep import sweep
 from maintenance.upkeep import TableUpkeep
 from tests.ingest.small_ingest import NAME, Ingest, settings_of
-from tests.maintenance.kept import HOURS, SETTINGS, Kept, kept_up, wait_for
+from tests.maintenance.kept import HOURS, SETTINGS, Inline, Kept, kept_up, wait_for
 from thermocline.errors import ForeignSnapshot, MaintenanceBehind
 from thermocline.iceberg.expired import ExpiryNote, expired_snapshots, history_of, waiting_notes
 from thermocline.iceberg.expired import write_note as write_expiry
@@ -144,6 +145,26 @@ def test_manifests_are_put_in_order_of_buckets_and_the_table_says_the_same(
     assert kept.upkeep.done.failures == 0
 
 
+def test_manifests_are_put_in_order_though_another_engine_added_a_partition_field(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table's own partition spec is none of ours then; our files go on to have the one that they had."""
+    monkeypatch.setattr(TableUpkeep, "held", lambda _: {file.path for file in kept.ingest.files()})
+    kept.batches(6)
+    kept.ingest.java_table().updateSpec().addField("value").commit()
+    kept.batches(2)
+    change = TableChange.carrying_on(kept.site.position)
+    outcome = kept.site.land(replace(change, kind="manifests", buckets_together={"data": 1, "deletes": 1}))
+    assert isinstance(outcome, Landed)
+    kept.ingest.refresh()
+    table = kept.ingest.owned.table
+    rewritten = [list(_entries(table, one)) for one in _current(table).manifests(table.io)]
+    listed = [{(entry.content, entry.bucket) for entry in some} for some in rewritten]
+    assert sorted(map(sorted, listed)) == [[("data", 0)], [("data", 1)], [(_DELETES, 0)], [(_DELETES, 1)]]
+    kept.batch()
+    assert kept.ingest.rows() == kept.ingest.expected
+
+
 @dataclass(frozen=True)
 class _Entry:
     """What a manifest says of a file, with what it inherits."""
@@ -204,6 +225,55 @@ def test_a_rewrite_whose_input_left_the_table_is_dropped_and_the_next_one_lands(
     assert kept.ingest.rows() == kept.ingest.expected
 
 
+class Ended(PyArrowFileIO):
+    """What a catalog granted of the store, and does not any more."""
+
+    def new_input(self, location: str) -> PyArrowFile:
+        raise PermissionError(f"{location}: the token has expired")
+
+    new_output = new_input
+
+
+def test_rewrites_go_on_when_what_the_catalog_granted_with_the_owners_table_has_ended(grown: Kept) -> None:
+    """Method: the owner has loaded the table long ago, as `maintain run` does for as long as it runs."""
+    grown.ingest.owned.table.io = Ended()
+    for _ in range(8):
+        grown.upkeep.turn(grown.site)
+        wait_for(lambda: grown.upkeep.is_settled)
+        grown.clock.advance(61)
+    assert (grown.upkeep.done.rewrites > 0, grown.upkeep.done.failures) == (True, 0)
+    assert grown.ingest.rows() == grown.ingest.expected
+
+
+def test_files_whose_rewrites_failed_are_rewritten_after_the_owner_has_loaded_the_table_anew(
+    grown: Kept,
+) -> None:
+    """As after an outage of the store, which failed batches, too."""
+
+    def turns(count: int) -> None:
+        for _ in range(count):
+            grown.upkeep.turn(grown.site)
+            wait_for(lambda: grown.upkeep.is_settled)
+            grown.clock.advance(HOURS)
+
+    engine, grown.site.engine = grown.site.engine, Failing(grown.ingest.jvm)
+    turns(20)
+    assert grown.upkeep.rewriting.waiting.left_out
+    grown.site.engine = engine
+    turns(2)
+    assert grown.upkeep.done.rewrites == 0
+    grown.ingest.refresh()
+    turns(6)
+    assert grown.upkeep.done.rewrites > 0
+
+
+class Failing(Inline):
+    """An engine that starts nothing."""
+
+    def start(self, task: Callable[[], Any]) -> Any:
+        raise OSError("no answer")
+
+
 def test_snapshots_leave_first_their_files_much_later_and_what_they_said_stays(grown: Kept) -> None:
     """Goal: whoever reads an expired snapshot finds its files for as long as the settings promise."""
     before = grown.ingest.owned.table
@@ -243,6 +313,20 @@ def test_snapshots_leave_first_their_files_much_later_and_what_they_said_stays(g
     for snapshot in grown.ingest.owned.table.snapshots():
         grown.ingest.owned.table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
     assert grown.ingest.rows() == grown.ingest.expected
+
+
+def test_a_round_of_maintenance_goes_on_until_no_more_snapshots_expire(
+    grown: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: `maintain run` does not call a neglected table done. Method: few snapshots expire in a commit."""
+    for module in ("expiry", "expiring"):
+        monkeypatch.setattr(f"maintenance.{module}.EXPIRED_AT_ONCE_MAX", 2)
+    grown.clock.advance(5 * HOURS)
+    grown.turn()
+    while grown.upkeep.is_busy:
+        grown.turn()
+    assert grown.upkeep.done.expired > 4
+    assert len(grown.ingest.owned.table.snapshots()) <= 12  # the newest ten, and fewer than expire at once
 
 
 @pytest.mark.full

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,7 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from serving.answer import RowJson
 from serving.cold import folder as cold_folder
-from serving.cold.folder import GRACE_SECONDS, MANIFEST, latest, publish
+from serving.cold.folder import GRACE_SECONDS, MANIFEST, FileFacts, latest, publish
 from serving.cold.index import ColdIndex
 from serving.cold.reader import ColdReader, Entity
 from serving.extract import Extract
@@ -260,6 +261,20 @@ def test_index_files_that_a_crash_of_the_machine_left_empty_are_written_again(
     index = _latest(world)
     assert all(path.stat().st_size for path in (world.cold_folder / "files").iterdir())
     assert len(rows_of(ColdReader(world.io), index, Entity.of(world.definition, (7, "u1")))) == 1
+
+
+def test_a_kept_index_with_fewer_keys_than_row_groups_is_made_again(
+    new_world: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an earlier release took it from a file that another writer had merged."""
+    world = new_world()
+    _committed(world, "one")
+    monkeypatch.setattr(cold_folder, "_known_whole", {})  # the next process
+    for path in (world.cold_folder / "files").glob("*.facts"):
+        facts = msgspec.msgpack.decode(path.read_bytes(), type=FileFacts)
+        path.write_bytes(msgspec.msgpack.encode(msgspec.structs.replace(facts, first_keys=[])))
+    world.publish()
+    assert all(len(file.sparse.first_keys) == len(file.sparse.rows) for file in _latest(world).files)
 
 
 def test_an_unused_file_that_is_gone_is_not_made_again(new_world: Callable[..., Any]) -> None:

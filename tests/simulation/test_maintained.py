@@ -50,7 +50,7 @@ def test_maintenance_hurts_no_reader_and_leaves_nothing_in_any_history() -> None
 BROKEN: Final[dict[str, tuple[Callable[..., Any], str, str, set[str]]]] = {
     "files that the table has are swept": (
         sweep.sweep,
-        "kept = reachable_from(io, table.snapshots()).places()",
+        "kept = reachable_from(io, table.snapshots(), stop=stop).places()",
         "kept = set()",
         {"file-missing"},
     ),
@@ -87,7 +87,7 @@ BROKEN: Final[dict[str, tuple[Callable[..., Any], str, str, set[str]]]] = {
     ),
     "orphans stay": (
         orphans.remove_orphans,
-        "delete_files(table.io, (orphan.path for orphan in due))",
+        "delete_files(table.io, _until_stopped([orphan.path for orphan in due], stop))",
         "0",
         {"files-left"},
     ),

@@ -110,7 +110,7 @@ class WatchedJournal(Journal):
         self.epoch = 0
         self.rewritten: frozenset[str] | None = None
 
-    def failed(self, step: Step, error: Exception) -> None:
+    def failed(self, step: Step, error: Exception, seconds_max: float | None = None) -> float:
         """As it may."""
         self.world.counts[f"{step} failed: {type(error).__name__}"] += 1
         if isinstance(error, Violation):
@@ -119,7 +119,7 @@ class WatchedJournal(Journal):
             self._check_gone(error)
         if not isinstance(error, _EXPECTED) and str(error) != _INPUT_GONE:
             raise self.world.broken("upkeep-failed", f"{step}: {type(error).__name__}: {error}") from error
-        super().failed(step, error)
+        return super().failed(step, error, seconds_max)
 
     def _check_gone(self, error: FileNotFoundError) -> None:
         # An owner that was replaced days ago may lose its files: its rewrite can't land any more.

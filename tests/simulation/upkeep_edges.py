@@ -54,7 +54,7 @@ def upkeep_simulated() -> Iterator[None]:
         "maintenance.orphans.place_of": place,
         "maintenance.orphans.reasons_against": lambda *_: iter(()),
         "maintenance.expiring.KeepRule": partial(KeepRule, newest_kept=2),  # a history has few
-        "maintenance.cleaning.tend_quarantine": lambda *_: None,
+        "maintenance.cleaning.tend_quarantine": lambda *_, **__: None,
     }
     with ExitStack() as stack:
         for target, new in put.items():

@@ -32,6 +32,7 @@ from serving.selection import Wanted
 from thermocline import cli
 from thermocline.cli.answered import answered
 from thermocline.cli.entry import PARTS, all_commands
+from thermocline.cli.maintain import plan_command
 from thermocline.cli.read import file_or_stdout
 from thermocline.cli.status import _exit_code, _lag
 from thermocline.cli.stopping import stop_event
@@ -333,6 +334,14 @@ QUARANTINED = {
     "timestamp": datetime(2025, 1, 1, tzinfo=UTC),
 }
 HELD = TableHeld(table="profiles", host="h", pid=7, since="then", renewed="now", epoch=3)
+
+
+def test_the_command_that_shows_what_maintenance_left_has_the_budget_that_it_was_left_by() -> None:
+    with typed(["maintain", "run", "profiles"]):
+        assert plan_command("profiles", None, None) == "thermocline maintain plan profiles"
+        left = plan_command("profiles", 600.0, "50 GB")
+    words = shlex.split(left)[1:]
+    assert words == ["maintain", "plan", "profiles", "--budget-seconds", "600", "--budget-bytes", "50 GB"]
 
 
 @pytest.mark.parametrize("is_named", [True, False], ids=["with --config", "without"])
@@ -647,6 +656,7 @@ main()
 """
 STREAMED = """
 from thermocline.cli import entry
+from thermocline.cli.maintain import plan_command
 from thermocline.cli.read import file_or_stdout
 
 def stream(*_, **__):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ingest.one_bucket import IO, OneBucketTable
+from tests.ingest.one_bucket import IO, OneBucketTable, merge_by_row_groups
 from tests.ingest.test_sequence import DEFINITION, records_of
 from thermocline.iceberg.rewrite import NotARewrite, check_deletes_kept
 from thermocline.iceberg.tombstones import load_tombstones
@@ -24,6 +24,17 @@ def test_a_file_says_which_of_its_deleted_rows_are_remembered_deletes(tmp_path: 
     assert found.newest_ms == 77
     assert file.deletes is not None
     assert file.deletes.cardinality == len(found.positions)
+
+
+def test_a_file_that_another_writer_merged_does_not_remember_what_the_first_one_did(tmp_path: Path) -> None:
+    """Its positions need not be those of the first file, nor are they of rows that anybody deleted of it."""
+    table = OneBucketTable(tmp_path, DEFINITION, merges=False)
+    table.run(records_of(DEFINITION, [(1, 1, "row"), (2, 1, None)], 0))
+    table.run(records_of(DEFINITION, [(3, 1, "row")], 1))
+    first, second = (file.path for file in sorted(table.files[0], key=lambda file: file.deletes is None))
+    merge_by_row_groups(tmp_path / "merged.parquet", [first, second])
+    assert load_tombstones(IO, first).positions
+    assert not load_tombstones(IO, (tmp_path / "merged.parquet").as_uri()).positions
 
 
 def test_a_rewrite_without_a_file_that_remembers_deletes_is_none(tmp_path: Path) -> None:

@@ -11,11 +11,13 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from maintenance import cleaning, expiring, expiry, journal, planning, rewriting
+from maintenance import cleaning, expiring, expiry, journal, planning
 from tests.failpoints import firing
 from thermocline.failpoints import MODULE_VARIABLE, Hook
 
 if TYPE_CHECKING:
+    from threading import Event
+
     from pyiceberg.table import Table
 
     from maintenance.sweep import Swept
@@ -35,7 +37,6 @@ _HURRIED: Final = (
     (planning, "PLAN_SECONDS", 3.0),
     (planning, "RETRY_SECONDS", 5.0),
     (journal, "RETRY_SECONDS", 5.0),
-    (rewriting, "RETRY_SECONDS", 5.0),
     (expiring, "EXPIRE_SECONDS", 10.0),
     (cleaning, "SWEEP_SECONDS", 10.0),
     (expiry, "KEPT_SECONDS_MIN", SNAPSHOTS_SECONDS),
@@ -56,8 +57,14 @@ def hook() -> Hook | None:
     changed: Any = cleaning
     swept = changed.sweep
 
-    def sweep(load: Callable[[], Table], _: int, clock: Clock, in_use: Collection[str] = ()) -> Swept:
-        found: Swept = swept(load, int(1000 * FILES_SECONDS), clock, in_use)
+    def sweep(
+        load: Callable[[], Table],
+        _: int,
+        clock: Clock,
+        in_use: Collection[str] = (),
+        stop: Event | None = None,
+    ) -> Swept:
+        found: Swept = swept(load, int(1000 * FILES_SECONDS), clock, in_use, stop)
         return found
 
     changed.sweep = sweep

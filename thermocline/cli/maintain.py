@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -107,7 +108,7 @@ def run(
     if done.failures:
         lines.append(f"  failed      {counted(done.failures, 'step')}: the log says why")
     if code == ExitCode.PARTLY_DONE:
-        lines.append(f"more is left to do: {command(f'maintain plan {name}')}")
+        lines.append(f"more is left to do: {plan_command(name, budget_seconds, budget_bytes)}")
     shown = lines[:1] if code == ExitCode.NOTHING_TO_DO else lines
     show({"table": name, **asdict(done), "exit_code": code}, Text("\n".join(shown)), as_json)
     return code
@@ -309,6 +310,14 @@ def orphans(context: typer.Context, name: TableName, as_json: AsJson = False) ->
     text = Text("\n".join(words))
     listed = table(("file", "size", "modified", "deleted after"), rows)
     show(document, Group(listed, text) if rows else text, as_json)
+
+
+def plan_command(name: str, budget_seconds: float | None, budget_bytes: str | None) -> str:
+    """The command that shows what is left, with the budget that it was left by."""
+    words = ["maintain", "plan", name]
+    words += [] if budget_seconds is None else ["--budget-seconds", f"{budget_seconds:g}"]
+    words += [] if budget_bytes is None else ["--budget-bytes", budget_bytes]
+    return command(shlex.join(words))
 
 
 def _bucket_change(measured: TableMeasure, files: Sequence[FileMeasure]) -> Iterator[tuple[str, str]]:

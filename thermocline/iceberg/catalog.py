@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog import load_catalog as load_pyiceberg_catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, NotInstalledError, RESTError
-from pyiceberg.table.snapshots import Operation, ancestors_of
+from pyiceberg.table.snapshots import Operation
 from sqlalchemy.exc import SQLAlchemyError
 
 from thermocline.errors import (
@@ -252,6 +252,18 @@ def is_rewrite(snapshot: Snapshot) -> bool:
     return snapshot.summary is not None and snapshot.summary.operation == Operation.REPLACE
 
 
+def ancestors(table: Table) -> Iterator[Snapshot]:
+    """The snapshots of main that the table still holds, newest first.
+
+    PyIceberg's own function looks through all snapshots for each of them.
+    """
+    by_id: dict[int | None, Snapshot] = {one.snapshot_id: one for one in table.snapshots()}
+    at = table.current_snapshot()
+    while at is not None:
+        yield at
+        at = by_id.get(at.parent_snapshot_id)
+
+
 def _check_sqlite(settings: CatalogSettings, path: Path, may_create: bool) -> None:
     if may_create:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -269,7 +281,7 @@ def _foreign(table: Table, name: str, current: Snapshot, detail: str) -> Foreign
     """With the newest snapshot of main's history that carries a seam, and what comes after it."""
     others: list[Snapshot] = []
     onto = None
-    for one in ancestors_of(current, table.metadata):
+    for one in ancestors(table):
         if _has_seam(summary_of(one)):
             onto = one
             break

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from pyiceberg.table.snapshots import Snapshot, ancestors_of
+from pyiceberg.table.snapshots import Snapshot
 
 from thermocline.errors import ThermoclineError, first_line
 from thermocline.iceberg.catalog import (
@@ -17,6 +18,7 @@ from thermocline.iceberg.catalog import (
     SUMMARY_SEAM,
     SUMMARY_TAKEN_OVER,
     SnapshotState,
+    ancestors,
     is_rewrite,
     state_of,
 )
@@ -84,12 +86,12 @@ class Link:
         return is_rewrite(self.snapshot)
 
 
-def lineage(table: Table) -> tuple[Link, ...]:
-    """The snapshots of main that the table still holds, oldest first; empty for a table without any."""
-    current = table.current_snapshot()
-    if current is None:
-        return ()
-    return tuple(link_of(one) for one in reversed(list(ancestors_of(current, table.metadata))))
+def lineage(table: Table, newest: int | None = None) -> tuple[Link, ...]:
+    """The snapshots of main that the table still holds, oldest first; of these so many of the newest.
+
+    Empty for a table without any.
+    """
+    return tuple(link_of(one) for one in islice(ancestors(table), newest))[::-1]
 
 
 def whole_lineage(table: Table) -> tuple[Link, ...]:

@@ -19,11 +19,16 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.table.snapshots import ancestors_of
 from pyroaring import BitMap
 
 from thermocline.errors import ForeignSnapshot, StorageFailed, first_line
-from thermocline.iceberg.catalog import SnapshotState, current_state, is_rolled_back, table_state_of
+from thermocline.iceberg.catalog import (
+    SnapshotState,
+    ancestors,
+    current_state,
+    is_rolled_back,
+    table_state_of,
+)
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import DataFile, open_input, plan_files, spec_buckets
 from thermocline.iceberg.lineage import Link, link_of
@@ -155,9 +160,7 @@ def column_ids(schema: Schema) -> dict[str, bytes]:
 
 def _since_ours(table: Table) -> list[Link]:
     """Main's newest snapshots, oldest first, that others made."""
-    current = table.current_snapshot()
-    links = map(link_of, [] if current is None else ancestors_of(current, table.metadata))
-    return list(takewhile(lambda link: link.is_foreign, links))[::-1]
+    return list(takewhile(lambda link: link.is_foreign, map(link_of, ancestors(table))))[::-1]
 
 
 def _below(table: Table, others: Sequence[Link]) -> Link:

@@ -85,12 +85,22 @@ def load_sparse_index(
         return _index_in(file.metadata) or _index_by_reading(file, definition)
 
 
-def _index_in(footer: pq.FileMetaData) -> SparseIndex | None:
+def first_keys_in(footer: pq.FileMetaData) -> list[bytes] | None:
+    """The first keys of a file's row groups that its footer gives; None where it gives none of this file.
+
+    Others merge files by copying their row groups, with the metadata of the first one: of our files each has
+    at least one row group, so the result has more than that one had.
+    """
     entry = (footer.metadata or {}).get(FOOTER_KEY.encode())
     if entry is None:
         return None
     first_keys = msgspec.msgpack.decode(base64.b64decode(entry), type=list[bytes])
-    return SparseIndex(first_keys, _rows_of_groups(footer))
+    return first_keys if len(first_keys) == footer.num_row_groups else None  # safety: index-of-this-file
+
+
+def _index_in(footer: pq.FileMetaData) -> SparseIndex | None:
+    first_keys = first_keys_in(footer)
+    return None if first_keys is None else SparseIndex(first_keys, _rows_of_groups(footer))
 
 
 def _rows_of_groups(footer: pq.FileMetaData) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap
 
 from thermocline.iceberg.files import open_input
+from thermocline.iceberg.sparse_index import first_keys_in
 from thermocline.rules.definition import PROVENANCE, TOMBSTONE
 
 if TYPE_CHECKING:
@@ -65,9 +66,9 @@ def footer_entry(tombstones: Tombstones) -> dict[str, str]:
 
 
 def tombstones_in(footer: pq.FileMetaData) -> Tombstones:
-    """The remembered deletes of a file, by its footer."""
+    """The remembered deletes of a file, by its footer; none where its index tells that it was copied."""
     entry = (footer.metadata or {}).get(FOOTER_KEY.encode())
-    if entry is None:
+    if entry is None or first_keys_in(footer) is None:  # safety: tombstones-of-this-file
         return NO_TOMBSTONES
     positions, newest_ms = msgspec.msgpack.decode(base64.b64decode(entry), type=tuple[bytes, int])
     return Tombstones(BitMap.deserialize(positions), newest_ms)
