@@ -95,6 +95,20 @@ def test_a_log_that_is_cut_faster_than_it_is_read_says_so_and_no_gap_is_to_be_ac
         one.read(staging)
 
 
+def test_of_a_log_only_what_lies_beyond_the_seam_is_held_for_lookups(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told = story()
+    monkeypatch.setattr(verify.log_pass, "read_ranges", lambda *_: iter(told.chunks()))
+    reading = told.reading()
+    starts = Seam(dict.fromkeys(reading.lives, 0))
+    log: Any = SimpleNamespace(starts=lambda _topics: starts)
+    one = LogPass(log, {}, reading, [], Sample(1, 9), False, SystemClock(), lambda *_: None)
+    with closing(Staging(tmp_path, reading.definition, MEMORY_BYTES_MIN)) as staging:
+        assert one.read(staging).read == 20
+        assert one._waiting == []
+
+
 def test_what_tables_have_read_is_remembered_of_few_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     reading = story().reading()
     monkeypatch.setattr(Reading, "of", lambda *_: reading)
