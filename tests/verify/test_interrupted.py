@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +14,10 @@ import pytest
 import verify.comparison
 import verify.log_pass
 import verify.lookups
+from serving.hot.manifest import MANIFEST
+from serving.layout import HOT
 from tests.verify.story import TOPIC, Story, definition_of
+from thermocline.cli.verify_read_paths import _hot_here
 from thermocline.errors import ExitCode, OffsetsGone, ReadPointGone, StorageFailed
 from thermocline.iceberg.reading import Reading
 from thermocline.kafka.log import OffsetRange, RecordChunk
@@ -127,3 +130,15 @@ def test_a_file_that_is_gone_is_no_bug_of_ours(
     error = failed(settings, "scores", ReadPoint(7, Seam(), Seam()), FileNotFoundError("a.parquet"))
     assert type(error) is expected
     assert error.exit_code == ExitCode.UNAVAILABLE
+
+
+def test_a_hot_tier_of_this_machine_that_can_not_be_read_is_named_and_the_rest_is_compared(
+    tmp_path: Path,
+) -> None:
+    """As by another user than the server's. Method: a folder in place of the manifest."""
+    (tmp_path / "scores" / HOT / MANIFEST).mkdir(parents=True)
+    settings: Any = SimpleNamespace(serving=SimpleNamespace(state_dir=tmp_path))
+    with ExitStack() as stack:
+        hot, problem = _hot_here(settings, "scores", stack)
+    assert hot is None
+    assert "Is a directory" in problem
