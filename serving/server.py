@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import http.client
+import json
 import logging
 import multiprocessing
 import os
@@ -50,6 +51,9 @@ if TYPE_CHECKING:
 BACKLOG: Final = 2_048
 # How often the parent looks at its children; a died one is replaced within this and its back-off.
 WATCH_SECONDS: Final = 0.2
+# For so long the processes in the background leave the machine to tables that get ready. One that does not
+# may need somebody, and the others need not wait for that.
+READY_SECONDS_MAX: Final = 60.0
 # Requests that run when the server is told to stop may take this long; extracts are broken off then.
 DRAIN_SECONDS: Final = 10
 STOP_SECONDS: Final = DRAIN_SECONDS + 10.0
@@ -149,7 +153,10 @@ def _counted_together() -> Iterator[None]:
 
 @dataclass(slots=True)
 class _Child:
-    """A process that is to run as long as the server does; or, in the background, from when it is ready."""
+    """A process that is to run as long as the server does.
+
+    In the background, it runs from when the server is ready, or has tried to be for `READY_SECONDS_MAX`.
+    """
 
     name: str
     target: Callable[..., None]
@@ -189,14 +196,18 @@ def _watch(children: list[_Child], url: str, clock: Clock) -> None:
         number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)
     }
     try:
-        is_announced = False
+        is_announced = is_overdue = False
+        began_at = clock.monotonic()
         while not stop.is_set():
             for child in children:
-                if is_announced or not child.is_in_background:
+                if is_announced or is_overdue or not child.is_in_background:
                     child.tend(clock.monotonic())
             if not is_announced and _is_ready(url):
                 log.info("server ready", extra=fields(url=url, docs=f"{url}/docs"))
                 is_announced = True
+            if not (is_announced or is_overdue) and clock.monotonic() - began_at > READY_SECONDS_MAX:
+                log.warning("tables are not ready", extra=fields(problems="; ".join(_unready(url))))
+                is_overdue = True
             stop.wait(WATCH_SECONDS)
     finally:
         for number, handler in before.items():
@@ -391,11 +402,26 @@ def _family(host: str) -> socket.AddressFamily:
 
 
 def _is_ready(url: str) -> bool:
+    return _asked(url, "/readyz") is not None
+
+
+def _unready(url: str) -> list[str]:
+    """Which tables are not ready, and why; empty where no worker says so."""
+    try:
+        tables = json.loads(_asked(url, "/status") or b"{}").get("tables", {})
+    except ValueError:
+        return []
+    return [str(one.get("problem", name)) for name, one in tables.items() if not one.get("ready")]
+
+
+def _asked(url: str, path: str) -> bytes | None:
+    """What a worker of the server answers; None where it is not well, or none does."""
     connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=1)
     try:
-        connection.request("GET", "/readyz")
-        return connection.getresponse().status == http.client.OK
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.read() if response.status == http.client.OK else None
     except (OSError, http.client.HTTPException):  # nobody answers yet, or not in HTTP
-        return False
+        return None
     finally:
         connection.close()

@@ -7,7 +7,8 @@ and the log must still hold those records.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
 from serving.storage import storage_named
@@ -21,7 +22,8 @@ from thermocline.errors import (
     TopicCompacted,
     TopicReplaced,
 )
-from thermocline.iceberg.lineage import lineage, whole_lineage
+from thermocline.iceberg.expired import expired_lineage
+from thermocline.iceberg.lineage import lineage, link_of
 from thermocline.rules.identity import check_not_compacted, check_source, check_tombstones
 
 if TYPE_CHECKING:
@@ -52,26 +54,33 @@ def state_since(table: Table, definition: LiveTable, since: ReadPoint) -> Snapsh
         ChangesUnknown: it is not in main's history, or something else than the log went into the table since.
     """
     name = definition.name
+    found, problem = None, None
+    taken_over: set[int] = set()  # by the later ones
     with storage_named(name):
-        links = _history(table, since.snapshot_id)
-    place = next((at for at, link in enumerate(links) if link.snapshot_id == since.snapshot_id), None)
-    if place is None:
+        for link in _links_back(table):
+            is_since = link.snapshot_id == since.snapshot_id
+            problem = next(_untold(link, is_since, taken_over, definition.version), problem)
+            taken_over.update(link.taken_over)
+            if is_since:
+                found = link
+                break
+    if found is None:
         detail = f"snapshot {since.snapshot_id} is not in the table's history (any more)"
         raise ChangesUnknown(table=name, detail=detail)
-    state = links[place].state
-    if state is None or state.seam != since.seam:
+    if found.state is None or found.state.seam != since.seam:
         detail = f"snapshot {since.snapshot_id} has another seam: it is no read point of this table"
         raise ChangesUnknown(table=name, detail=detail)
-    problem = next(_untold(links[place:], definition.version), None)
     if problem is not None:  # safety: since-history
         raise ChangesUnknown(table=name, detail=problem)
-    return state
+    return found.state
 
 
-def _history(table: Table, snapshot_id: int) -> Sequence[Link]:
-    """Main's snapshots; with the expired ones, which take a request for each note, only if need be."""
+def _links_back(table: Table) -> Iterator[Link]:
+    """Main's snapshots, newest first. None is held, as there may be a hundred thousand expired ones."""
     links = lineage(table)
-    return links if any(link.snapshot_id == snapshot_id for link in links) else whole_lineage(table)
+    yield from reversed(links)
+    if links and (parent_id := links[0].snapshot.parent_snapshot_id) is not None:
+        yield from map(link_of, expired_lineage(table, parent_id))
 
 
 def check_log_since(
@@ -99,18 +108,16 @@ def check_reached(name: str, ends: Seam, since: ReadPoint) -> None:
         raise ChangesUnknown(table=name, detail=f"the log ends at {ends}, before {since.end}")
 
 
-def _untold(links: Sequence[Link], version: int) -> Iterator[str]:
-    """Why the log alone doesn't tell what changed between the first of these snapshots and the last one."""
-    taken_over = {one for link in links for one in link.taken_over}
-    for place, link in enumerate(links):
-        at = f"snapshot {link.snapshot_id}"
-        if link.state is None:
-            if link.snapshot_id not in taken_over:
-                yield f"{at} was written by another program"
-            continue
-        if link.state.definition_version != version:
-            yield "the table's definition was altered since"
-        if place and link.is_replay:
-            yield f"{at} replayed quarantined records, from before the read point"
-        if place and link.is_accepted:
-            yield f"{at} accepted that the log doesn't go on where the table was"
+def _untold(link: Link, is_first: bool, taken_over: AbstractSet[int], version: int) -> Iterator[str]:
+    """Why the log alone doesn't tell what came with a snapshot; of the first one, what it holds."""
+    at = f"snapshot {link.snapshot_id}"
+    if link.state is None:
+        if link.snapshot_id not in taken_over:
+            yield f"{at} was written by another program"
+        return
+    if link.state.definition_version != version:
+        yield "the table's definition was altered since"
+    if not is_first and link.is_replay:
+        yield f"{at} replayed quarantined records, from before the read point"
+    if not is_first and link.is_accepted:
+        yield f"{at} accepted that the log doesn't go on where the table was"

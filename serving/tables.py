@@ -9,6 +9,7 @@ import logging
 import math
 import os
 import socket
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -58,10 +59,36 @@ COUNTED_MS: Final = 600_000
 """So long a worker counts lookups and extracts before it leaves the counts beside the table."""
 
 OpenChanges = Callable[["Wanted", IsAbandoned], Extract]
-LeaveCounts = Callable[[str, ReadCounts, int], None]
-"""Takes the table's location, the counts, and until when they were made, in milliseconds since 1970."""
+LeaveCounts = Callable[[str, ReadCounts, int], bool]
+"""Takes the table's location, the counts, and until when they were made, in milliseconds since 1970.
+
+Does not wait for it, since catalog and store may not answer; False where it can't begin now.
+"""
 
 log = logging.getLogger(__name__)
+
+
+class CountsThread:
+    """Leaves counts beside the tables of a process, one table's at a time. Nobody waits for it."""
+
+    def __init__(self) -> None:
+        self._busy = threading.Lock()
+
+    def begin(self, table: str, leave: Callable[[], None]) -> bool:
+        """Begins; False where what was begun before is not over. A failure is logged."""
+        if not self._busy.acquire(blocking=False):
+            return False
+
+        def run() -> None:
+            try:
+                leave()
+            except Exception as error:  # noqa: BLE001  # as where only reading is allowed
+                log.debug("reads could not be counted", extra=fields(table=table, detail=str(error)))
+            finally:
+                self._busy.release()
+
+        threading.Thread(target=run, name="counts", daemon=True).start()
+        return True
 
 
 class ServedTable:
@@ -74,7 +101,7 @@ class ServedTable:
         snapshots: Snapshots,
         clock: Clock,
         stale_after_seconds: float,
-        leave_counts: LeaveCounts = lambda *_: None,
+        leave_counts: LeaveCounts = lambda *_: True,
         open_io: Callable[[], FileIO] | None = None,
         open_changes: OpenChanges | None = None,
     ) -> None:
@@ -298,11 +325,8 @@ class ServedTable:
         now_ms, counts = self._clock.now_ms(), self._reader.counts
         if now_ms - counts.since_ms < COUNTED_MS:
             return
-        self._reader.counts = ReadCounts(now_ms)
-        try:
-            self._leave_counts(location, counts, now_ms)
-        except (OSError, ThermoclineError) as error:  # as where only reading is allowed
-            log.debug("reads could not be counted", extra=fields(table=self.name, detail=str(error)))
+        if self._leave_counts(location, counts, now_ms):  # else it counts on
+            self._reader.counts = ReadCounts(now_ms)
 
     def _switch(self) -> None:
         self._reader.refresh()  # safety: lease-written-again
@@ -349,7 +373,7 @@ def _measure_offsets(gauge: Any, table: str, seam: Seam) -> None:
 
 def open_tables(settings: Settings, definitions: Mapping[str, LiveTable]) -> Tables:
     """The configured tables, as an API worker serves them."""
-    clock = SystemClock()
+    clock, counts_thread = SystemClock(), CountsThread()
 
     def open_io(name: str) -> Callable[[], FileIO]:
         # Through the catalog, since some hand out credentials with the table.
@@ -357,9 +381,13 @@ def open_tables(settings: Settings, definitions: Mapping[str, LiveTable]) -> Tab
 
     def leave_counts(name: str) -> LeaveCounts:
         process = f"{socket.gethostname()}-{os.getpid()}"
-        return lambda location, counts, now_ms: write_counts(
-            open_io(name)(), location, process, counts, now_ms
-        )
+
+        def leave(location: str, counts: ReadCounts, now_ms: int) -> bool:
+            return counts_thread.begin(
+                name, lambda: write_counts(open_io(name)(), location, process, counts, now_ms)
+            )
+
+        return leave
 
     folder, bytes_max = settings.serving.state_dir, settings.serving.rows_bytes_max
     stores = {name: RowStore(folder / name / ROWS, name, bytes_max) for name in definitions}

@@ -68,6 +68,7 @@ class LogPass:
     progress: Progress
     registry: SchemaRegistry | None = None
     _waiting: list[pa.Table] = field(default_factory=list)
+    _waiting_records: int = 0
 
     def read(self, staging: Staging) -> ReadLog:
         """Reads all that the log holds and the table has read, and on to the ends.
@@ -95,7 +96,7 @@ class LogPass:
             ends = ends.merged_max(cut)
         decoder = LogDecoder(self.reading, self.cuts, registry=self.registry)
         entities = Entities(definition, self.reading)
-        self._waiting = []
+        self._waiting, self._waiting_records = [], 0
         for chunk in self._chunks(firsts, ends):
             found = decoder.decode(chunk)
             self.chosen.offer(entities_of(definition, found))
@@ -135,9 +136,14 @@ class LogPass:
 
     def _wait(self, definition: LiveTable, found: pa.Table) -> None:
         """Keeps what lies beyond the seam, until more has come; entities that were chosen may drop out."""
-        self._waiting.append(found.filter(pa.array(found.column(SEGMENT).to_numpy() > 0)))
-        if sum(table.num_rows for table in self._waiting) > _WAITING_RECORDS:
+        beyond = found.filter(pa.array(found.column(SEGMENT).to_numpy() > 0))
+        if not beyond.num_rows:  # as of nearly all chunks
+            return
+        self._waiting.append(beyond)
+        self._waiting_records += beyond.num_rows
+        if self._waiting_records > _WAITING_RECORDS:
             self._waiting = [sampled(definition, pa.concat_tables(self._waiting), self.chosen)]
+            self._waiting_records = self._waiting[0].num_rows
 
 
 def sampled(definition: LiveTable, rows: pa.Table, chosen: Chosen) -> pa.Table:

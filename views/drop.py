@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from thermocline.iceberg.catalog import find_table
-from views.leases import release
+from views.leases import held_views, release
 from views.publish import find_all_views
 from views.render import Mode
 from views.render_view import drop_view, view_name
@@ -23,14 +23,22 @@ __all__ = ["drop_views"]
 def drop_views(
     settings: Settings, name: str, catalog: Catalog, trino: Trino, pinned: str | None = None
 ) -> list[str]:
-    """Drop all views of a table, or one pinned view; the names of those that were there.
+    """Drop all views of a table, or one pinned view; the names of those that were there, or had a lease.
 
-    The table need not exist any more. What has the name of a view and is not ours stays.
+    Their leases are released, and with them those of views that are gone already, as after a DROP VIEW in
+    Trino, or if the store failed when they were dropped. The table need not exist any more. What has the name
+    of a view and is not ours stays.
 
     Raises:
         QueryError: Trino is away, or refuses.
+        StorageFailed: a lease could not be released; to be repeated.
     """
     definition = settings.table(name).definition(name)
+    table = find_table(catalog, definition.identifier)
+    only = None if pinned is None else ".".join(view_name(definition, Mode.PINNED, pinned))
+    # Before the views are looked for: what somebody pins meanwhile keeps its lease, or goes as a whole.
+    held = [] if table is None else held_views(table)
+    leases = [view for view in held if only in (None, view)]
     found = find_all_views(settings, name, trino)
     kinds = [(Mode.PINNED, one) for one in pinned_names(definition, found) if pinned in (None, one)]
     if pinned is None:
@@ -39,12 +47,12 @@ def drop_views(
             for mode in (Mode.LIVE, Mode.LIVE_BY_KEY, Mode.COLD)
             if found.get(view_name(definition, mode)[1].lower()) is not None
         ]
-    table = find_table(catalog, definition.identifier)
     dropped = []
     for mode, called in kinds:
         view = ".".join(view_name(definition, mode, called))
         trino.rows(drop_view(definition, settings.views.lake, mode, called), view)
-        if table is not None:
-            release(table, view)
         dropped.append(view)
-    return dropped
+    if table is not None:
+        for view in dict.fromkeys((*dropped, *leases)):
+            release(table, view)
+    return [*dropped, *(view for view in leases if view.rpartition(".")[2].lower() not in found)]

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import StorageFailed, first_line
 from thermocline.failpoints import failstep
+from thermocline.iceberg.files import listed_folder
 from thermocline.iceberg.leases import VIEWS, lease_path, read_lease, write_lease
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-__all__ = ["hold", "path_of", "release"]
+__all__ = ["held_views", "hold", "path_of", "release"]
 
+_ENDING: Final = ".json"
 AFTER_REPLACEMENT_MS: Final = 3_600_000
 """A query keeps the view that it began with; an hour is longer than any should run."""
 WITHOUT_END_MS: Final = 86_400_000
@@ -64,6 +66,17 @@ def release(table: Table, view: str) -> None:
         return
     except OSError as error:
         raise _unreachable(table, path, error) from error
+
+
+def held_views(table: Table) -> list[str]:
+    """The views that have a lease, by schema and name. Raises `StorageFailed`."""
+    folder = path_of(table, "").rpartition("/")[0]
+    try:
+        files = listed_folder(table.io, folder)
+    except OSError as error:
+        raise _unreachable(table, folder, error) from error
+    names = (file.path.rpartition("/")[2] for file in files)
+    return [name.removesuffix(_ENDING) for name in names if name.endswith(_ENDING)]
 
 
 def path_of(table: Table, view: str) -> str:

@@ -55,10 +55,6 @@ INDEXING_THREADS: Final = 8
 # Held by each of these threads. A store takes as long to answer a request as to send a few megabytes.
 FETCHED_BYTES_MAX: Final = 32 << 20
 
-# By folder: the data files of the last snapshot that this process published, whose facts and footers it has
-# read or written. Those of an earlier process are read once, since the machine may have crashed since.
-_known_whole: dict[Path, frozenset[str]] = {}
-
 
 class FileFacts(msgspec.Struct, frozen=True):
     """What is kept of one data file: its sparse index, and the columns it has.
@@ -77,14 +73,15 @@ class FileFacts(msgspec.Struct, frozen=True):
 
 
 class ColdPublisher:
-    """Publishes the indexes of one table in a folder."""
+    """Publishes the indexes of one table in a folder, one snapshot after the other."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._whole: set[str] = set()
 
     def publish(self, table: Table, definition: LiveTable, state: SnapshotState) -> bool:
         """As the function of that name."""
-        return publish(self._folder, table, definition, state)
+        return publish(self._folder, table, definition, state, self._whole)
 
     def published_snapshot_id(self) -> int | None:
         """As the function of that name."""
@@ -123,12 +120,23 @@ class ColdFolder:
         return ColdReader(self._open_io(), self._store, self._name)
 
 
-def publish(folder: Path, table: Table, definition: LiveTable, state: SnapshotState) -> bool:
+def publish(
+    folder: Path,
+    table: Table,
+    definition: LiveTable,
+    state: SnapshotState,
+    whole: set[str] | None = None,
+) -> bool:
     """Indexes a snapshot of the table and makes it the newest one of the folder.
 
     Files that the folder knows already are not read again. Files that no snapshot needs any more go after a
     grace period. Returns False, and changes nothing, when the folder already holds this snapshot or a newer.
+
+    ``whole`` are the data files of the last snapshot that the caller published, whose facts and footers it
+    has read or written; it becomes those of this one. Those of an earlier process are read once, since the
+    machine may have crashed since.
     """
+    whole = set() if whole is None else whole
     (folder / FILES).mkdir(parents=True, exist_ok=True)
     with _exclusive(folder):
         before = _read_manifest(folder)
@@ -139,9 +147,9 @@ def publish(folder: Path, table: Table, definition: LiveTable, state: SnapshotSt
             if (
                 before.snapshot_id == manifest.snapshot_id
             ):  # a crash of the machine may have cut its files short
-                _index_files(folder, table.io, definition, before)
+                _index_files(folder, table.io, definition, before, whole)
             return False
-        _index_files(folder, table.io, definition, manifest)
+        _index_files(folder, table.io, definition, manifest, whole)
         with failstep("cold.publish"):
             _replace(folder / MANIFEST, msgspec.msgpack.encode(manifest))
         _remove_unused(folder, before, manifest)
@@ -193,16 +201,17 @@ def _decode_facts(path: Path) -> FileFacts:
     return msgspec.msgpack.decode(path.read_bytes(), type=FileFacts)
 
 
-def _index_files(folder: Path, io: FileIO, definition: LiveTable, manifest: ColdManifest) -> None:
-    whole = _known_whole.get(folder, frozenset())
-
+def _index_files(
+    folder: Path, io: FileIO, definition: LiveTable, manifest: ColdManifest, whole: set[str]
+) -> None:
     def index(file: DataFile) -> None:
         if not _is_indexed(folder, file.path, file.path in whole):
             _index_file(folder, io, definition, file)
 
     with ThreadPoolExecutor(INDEXING_THREADS) as pool:
         list(pool.map(index, manifest.files))
-    _known_whole[folder] = frozenset(file.path for file in manifest.files)
+    whole.clear()
+    whole.update(file.path for file in manifest.files)
 
 
 def _is_indexed(folder: Path, path: str, is_known_whole: bool) -> bool:

@@ -76,7 +76,8 @@ class JobFile(msgspec.Struct, frozen=True, kw_only=True):
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """A job. ``files`` are those written so far; they can be read once it is complete.
 
-    ``location`` is the URI of their folder if they are in an object store.
+    ``location`` is the URI of their folder if they are in an object store. In the folders ``left``, earlier
+    attempts have files there that are still to be deleted.
     """
 
     id: str
@@ -91,10 +92,17 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[JobFile, ...] = ()
     location: str | None = None
     problem: str | None = None
+    left: tuple[str, ...] = ()
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        """All folders in an object store where it may have files."""
+        return self.left if self.location is None else (*self.left, self.location)
 
     def shown(self) -> dict[str, Any]:
         """As the API has it."""
         shown: dict[str, Any] = msgspec.to_builtins(self)
+        del shown["left"]
         totals = {"rows": sum(one.rows for one in self.files), "bytes": sum(one.bytes for one in self.files)}
         return {**shown, **totals}
 

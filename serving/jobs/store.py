@@ -141,9 +141,10 @@ class JobStore:
 
     def end(self, job: Job, state: State, problem: str | None = None) -> Job:
         """Ends a job without a result, and deletes its files; as ``queued`` it is made again from nothing."""
-        location = None if self._are_deleted(job) else job.location
+        left = () if self._are_deleted(job) else job.locations
         emptied = msgspec.structs.replace(job, files=(), buckets=0, buckets_done=0, read_point=None)
-        return self.save(msgspec.structs.replace(emptied, state=state, problem=problem, location=location))
+        ended = msgspec.structs.replace(emptied, state=state, problem=problem, location=None, left=left)
+        return self.save(ended)
 
     def recover(self) -> None:
         """Ends the jobs of a process that died: complete where there is a manifest, else failed."""
@@ -187,16 +188,17 @@ class JobStore:
     def _are_deleted(self, job: Job) -> bool:
         """Deletes the job's files; False if the object store fails, which must not hold up other jobs."""
         try:
-            self.files(job).delete()
+            for location in job.locations:
+                ObjectFiles(self._io, location).delete()
         except OSError as error:
-            if job.location is None:
-                raise
             self._warn("files of an extract job can't be deleted", job, error)
             return False
+        if job.location is None:
+            self.files(job).delete()
         return True
 
     def _warn(self, message: str, job: Job, error: OSError) -> None:
-        detail = fields(table=self.table, job=job.id, location=job.location, detail=str(error))
+        detail = fields(table=self.table, job=job.id, locations=list(job.locations), detail=str(error))
         log.warning(message, extra=detail)
 
     def _jobs(self) -> Iterator[Job]:

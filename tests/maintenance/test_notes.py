@@ -16,6 +16,7 @@ from pyiceberg.table.snapshots import Snapshot
 from thermocline.iceberg import expired
 from thermocline.iceberg.expired import (
     ExpiryNote,
+    expired_lineage,
     forget_history,
     gone_since_ms,
     history_of,
@@ -31,7 +32,9 @@ from thermocline.iceberg.files import listed_folder
 
 def table_at(folder: Path, number: int = 1) -> Any:
     metadata = SimpleNamespace(table_uuid=UUID(int=number))
-    return SimpleNamespace(io=PyArrowFileIO(), location=lambda: f"{folder}", metadata=metadata)
+    return SimpleNamespace(
+        io=PyArrowFileIO(), location=lambda: f"{folder}", metadata=metadata, snapshots=list
+    )
 
 
 def note_of(expired_ms: int, *snapshot_ids: int) -> ExpiryNote:
@@ -39,10 +42,11 @@ def note_of(expired_ms: int, *snapshot_ids: int) -> ExpiryNote:
         Snapshot.model_validate(
             {
                 "snapshot-id": one,
+                "parent-snapshot-id": one - 1,
                 "sequence-number": one,
                 "timestamp-ms": one,
                 "manifest-list": f"file:///{one}",
-                "summary": {"operation": "append"},
+                "summary": {"operation": "append", "total-records": "7", "thermocline.epoch": "3"},
             }
         )
         for one in snapshot_ids
@@ -65,6 +69,33 @@ def test_a_note_waits_then_stays_in_the_history_until_it_is_old(tmp_path: Path) 
     assert last_expiry_ms(table) == 1_000
     forget_history(table, 1_000)
     assert set(history_of(table)) == {3}
+
+
+def test_expired_snapshots_are_read_back_from_the_newest_note_to_the_one_that_is_wanted(
+    tmp_path: Path,
+) -> None:
+    """Method: of a hundred notes half wait; one snapshot left the metadata long after those around it."""
+    table = table_at(tmp_path)
+    for number in range(1, 101):
+        note = note_of(1_000 if number == 90 else number, number)
+        write_note(table, note)
+        if number <= 50:
+            to_history(table, note)
+    opened: list[str] = []
+    new_input = table.io.new_input
+
+    def open_noted(path: str) -> Any:
+        opened.append(path)
+        return new_input(path)
+
+    table.io.new_input = open_noted
+    lineage = expired_lineage(table, 100)
+    first = [next(lineage) for _ in range(12)]
+    assert [one.snapshot_id for one in first] == list(range(100, 88, -1))
+    assert 12 <= len(opened) < 40
+    assert [one.snapshot_id for one in lineage] == list(range(88, 0, -1))
+    assert first[0].summary is not None
+    assert first[0].summary.additional_properties == {"thermocline.epoch": "3"}
 
 
 def test_notes_of_a_table_that_was_here_before_are_not_ours(tmp_path: Path) -> None:

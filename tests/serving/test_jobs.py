@@ -5,7 +5,7 @@ import hashlib
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -370,6 +370,38 @@ def test_a_job_that_can_not_read_the_table_is_made_again_once(
     served.world.clock.advance(AGAIN_SECONDS)
     assert runner.step()
     assert served.client.get(f"{JOBS}/one").json()["state"] == ("complete" if ends_well else "failed")
+
+
+@pytest.mark.parametrize("served", [IN_A_STORE], indirect=True)
+def test_the_files_of_an_attempt_that_could_not_be_deleted_go_with_those_of_the_next(
+    served: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Method: the store fails from the second bucket on, until the job is queued again."""
+    by_bucket, is_down = Extract.by_bucket, ExitStack()
+
+    def failing(extract: Extract) -> Iterator[Any]:
+        buckets = by_bucket(extract)
+        yield next(buckets)
+        is_down.enter_context(served.store.down())
+        raise StorageFailed(table="profiles", detail="it is down")
+
+    served.client.post(JOBS, json={"id": "one"})
+    runner = served.new_runner()
+    with monkeypatch.context() as patched:
+        patched.setattr(Extract, "by_bucket", failing)
+        assert runner.step()
+    is_down.close()
+    assert served.client.get(f"{JOBS}/one").json()["state"] == "queued"
+    of_first = served.store.names()
+    assert of_first
+    served.world.clock.advance(AGAIN_SECONDS)
+    assert runner.step()
+    job = served.client.get(f"{JOBS}/one").json()
+    assert job["state"] == "complete"
+    assert len(_files(served, job)) == len(job["files"])
+    served.client.delete(f"{JOBS}/one")
+    runner.step()
+    assert not served.store.names()
 
 
 @pytest.mark.parametrize("served", [IN_A_STORE], indirect=True)

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import math
 import random
+import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import msgspec
@@ -14,9 +16,9 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from serving.entity import entity_of
 from serving.hot.view import HotReader
 from serving.lookup import TableReader
-from serving.tables import COUNTED_MS, ServedTable
+from serving.tables import COUNTED_MS, CountsThread, ServedTable
 from thermocline.errors import BadParameter, NotReady
-from thermocline.iceberg.read_counts import RECENT_MS, read_rates, write_counts
+from thermocline.iceberg.read_counts import RECENT_MS, ReadCounts, read_rates, write_counts
 from thermocline.rules.seam import Seam
 
 STALE_AFTER_SECONDS = 5.0
@@ -285,13 +287,13 @@ def test_lookups_are_counted_by_bucket_and_left_where_maintenance_finds_them(
     world.publish()
     world.tail()
     io, location = PyArrowFileIO(), f"{tmp_path / 'table'}"
+
+    def leave(_: str, counts: ReadCounts, now_ms: int) -> bool:
+        write_counts(io, location, "one", counts, now_ms)
+        return True
+
     table = ServedTable(
-        world.definition,
-        world.folder,
-        world.published,
-        world.clock,
-        STALE_AFTER_SECONDS,
-        lambda _, counts, now_ms: write_counts(io, location, "one", counts, now_ms),
+        world.definition, world.folder, world.published, world.clock, STALE_AFTER_SECONDS, leave
     )
     (world.folder / "tailer.json").write_bytes(b'{"caught_up_to_start_ends": true}')
     table.refresh()
@@ -311,3 +313,46 @@ def test_lookups_are_counted_by_bucket_and_left_where_maintenance_finds_them(
     world.clock.advance(RECENT_MS / 1000 + 1)
     assert read_rates(io, location, world.clock.now_ms()) is None, "they say nothing of now"
     table.close()
+
+
+def test_counts_that_a_catalog_does_not_take_hold_up_no_table(new_world: Callable[..., Any]) -> None:
+    has_begun, may_end, thread = threading.Event(), threading.Event(), CountsThread()
+    left: SimpleQueue[str] = SimpleQueue()
+
+    def hang() -> None:
+        has_begun.set()
+        may_end.wait()
+
+    def hanging(_location: str, _counts: ReadCounts, _now_ms: int) -> bool:
+        return thread.begin("first", hang)
+
+    def leaving(location: str, _counts: ReadCounts, _now_ms: int) -> bool:
+        return thread.begin("second", lambda: left.put(location))
+
+    worlds, leaves = [new_world() for _ in range(2)], [hanging, leaving]
+    tables = []
+    for world, leave in zip(worlds, leaves, strict=True):
+        world.commit()
+        world.publish()
+        world.tail()
+        table = ServedTable(
+            world.definition, world.folder, world.published, world.clock, STALE_AFTER_SECONDS, leave
+        )
+        table.refresh()
+        world.clock.advance(COUNTED_MS / 1000)
+        tables.append(table)
+    for table in tables:
+        table.refresh()
+    assert has_begun.wait(30.0)
+    for world, table in zip(worlds, tables, strict=True):
+        world.commit()
+        world.publish()
+        table.refresh()
+        assert table.reader.cold.index.snapshot_id == world.newest
+    assert left.empty(), "one at a time"
+    may_end.set()
+    while left.empty():
+        tables[1].refresh()
+    assert left.get() == worlds[1].table.location()
+    for table in tables:
+        table.close()

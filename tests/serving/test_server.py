@@ -11,7 +11,10 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -296,3 +299,36 @@ def test_a_port_that_answers_in_no_http_is_not_ready() -> None:
         thread.start()
         assert not server._is_ready(f"http://127.0.0.1:{listener.getsockname()[1]}")
         thread.join()
+
+
+def test_a_table_that_gets_never_ready_is_named_and_does_not_hold_up_what_runs_in_the_background(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Method: the child ends the watch; a clock that moves by 20 seconds at each look stands for waiting."""
+    problem = "table profiles is not ready: 7 offsets are still to be read"
+
+    class Unready(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(503 if self.path == "/readyz" else 200)
+            self.end_headers()
+            tables = {"profiles": {"ready": False, "problem": problem}, "events": {"ready": True}}
+            self.wfile.write(json.dumps({"tables": tables}).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    child = server._Child("rows", os.kill, (os.getpid(), signal.SIGTERM), is_in_background=True)
+    clock: Any = SimpleNamespace(monotonic=count(0.0, 20.0).__next__)
+    too_late = threading.Timer(START_SECONDS_MAX, os.kill, (os.getpid(), signal.SIGTERM))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Unready) as http_server:
+        thread = threading.Thread(target=http_server.serve_forever)
+        thread.start()
+        too_late.start()
+        server._watch([child], f"http://127.0.0.1:{http_server.server_port}", clock)
+        http_server.shutdown()
+        thread.join()
+    too_late.cancel()
+    assert child.process is not None
+    server._stop([child])
+    (warning,) = caplog.records
+    assert vars(warning)["fields"] == {"problems": problem}

@@ -30,11 +30,11 @@ from pyiceberg.types import IntegerType, NestedField
 
 from serving.selection import Wanted
 from thermocline import cli
-from thermocline.cli.answered import answered
+from thermocline.cli.answered import THREADS_MAX, answered
 from thermocline.cli.entry import PARTS, all_commands
 from thermocline.cli.maintain import plan_command
 from thermocline.cli.read import file_or_stdout
-from thermocline.cli.status import _exit_code, _lag
+from thermocline.cli.status import _exit_code, _lag, _tables_seconds
 from thermocline.cli.stopping import stop_event
 from thermocline.errors import DependencyMissing, ExitCode, KafkaUnreachable, TableHeld, all_errors
 from thermocline.iceberg.catalog import SnapshotState, open_catalog
@@ -547,7 +547,7 @@ def test_status_does_not_wait_for_what_hangs(
 
     monkeypatch.setattr("thermocline.kafka.log.Log.cluster_id", hang)
     # A second for what hangs, and as long as a busy machine takes for the others.
-    monkeypatch.setattr("thermocline.cli.status.ANSWER_SECONDS_MAX", 30.0)
+    monkeypatch.setattr("thermocline.cli.status.SOURCES_SECONDS_MAX", 1.0)
     monkeypatch.setattr("thermocline.cli.status.TABLES_SECONDS_MIN", 29.0)
     code, out, _ = call("status", "--json", "--without", "server")
     report = json.loads(out)
@@ -555,6 +555,31 @@ def test_status_does_not_wait_for_what_hangs(
     assert "no answer within" in report["kafka"]["error"]["cause"]
     assert report["tables"][0]["error"]["code"] == "table-missing"
     go_on.set()
+
+
+def test_status_of_many_tables_opens_few_catalogs_and_takes_a_large_answer_of_the_server(
+    call: Call, monkeypatch: pytest.MonkeyPatch, catalog: Catalog, config: Path, away: None
+) -> None:
+    names = [f"t{number}" for number in range(40)]
+    assert _tables_seconds(len(names)) > _tables_seconds(1)
+    opened: list[Catalog] = []
+
+    def open_noted(*arguments: Any) -> Catalog:
+        opened.append(open_catalog(*arguments))
+        return opened[-1]
+
+    monkeypatch.setattr("thermocline.iceberg.catalog.open_catalog", open_noted)
+    monkeypatch.setattr("thermocline.cli.status.TABLES_SECONDS_MIN", 60.0)  # a busy machine may take long
+    served = {name: {"ready": True, "stale": False, "padding": "x" * 50_000} for name in names}
+    with answering({"tables": served}, config):
+        top, _, one = config.read_text().partition("[tables.profiles]")
+        tables = [f"[tables.{name}]{one.replace('.profiles', f'.{name}')}" for name in names]
+        config.write_text(top + "".join(tables))
+        report = json.loads(call("status", "--json")[1])
+    assert set(report["server"]["status"]["tables"]) == set(names)
+    assert {entry["error"]["code"] for entry in report["tables"]} == {"table-missing"}
+    assert len(report["tables"]) == len(names)
+    assert len(opened) <= 1 + THREADS_MAX
 
 
 def test_questions_that_hang_or_fail_keep_no_other_from_its_answer() -> None:

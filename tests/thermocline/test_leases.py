@@ -99,6 +99,15 @@ def test_where_no_lease_can_be_written_one_line_says_so_and_the_read_goes_on(
     assert line.fields["detail"] == "only reading is allowed"  # type: ignore[attr-defined]
 
 
+@pytest.mark.usefixtures("at_once")
+def test_a_lease_is_written_by_what_is_granted_anew_once_the_first_grant_has_ended(tmp_path: Path) -> None:
+    grants: list[Any] = [object()]  # one that no store takes any more
+    lease = _begun(tmp_path, ManualClock(NOW_MS), lambda: grants.pop() if grants else IO)
+    _wait(lambda: _seen(tmp_path, NOW_MS))
+    lease.release()
+    assert not list(_folder(tmp_path).iterdir())
+
+
 def test_the_lease_of_a_reader_that_died_ends_and_goes(tmp_path: Path) -> None:
     content = json.dumps({"reader": "gone", "snapshots": {"7": NOW_MS + leases.HELD_MS}})
     path = _left(tmp_path, "reader-1.json", content, NOW_MS)

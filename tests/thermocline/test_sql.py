@@ -100,3 +100,18 @@ def test_the_prompt_takes_statements_over_lines_until_it_is_quit(
     assert run == ["select\n1;", "select 2;"]
     assert "plans\nprofiles" in capsys.readouterr().err
     assert "+select\n+1;" in (tmp_path / "thermocline" / "sql_history").read_text()
+
+
+@pytest.mark.parametrize("in_the_way", ["thermocline", "thermocline/sql_history/a folder"])
+def test_the_prompt_needs_no_home_that_can_be_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any, in_the_way: str
+) -> None:
+    """Method: a file where a folder has to be, or a folder in place of the history."""
+    (tmp_path / in_the_way).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / in_the_way).touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    run: list[str] = []
+    with create_pipe_input() as typed, create_app_session(input=typed, output=DummyOutput()):
+        typed.send_text("select 1;\r.quit\r")
+        prompt([], run.append)
+    assert run == ["select 1;"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +14,10 @@ import pytest
 import verify.comparison
 import verify.log_pass
 import verify.lookups
+from serving.hot.manifest import MANIFEST
+from serving.layout import HOT
 from tests.verify.story import TOPIC, Story, definition_of
+from thermocline.cli.verify_read_paths import _hot_here
 from thermocline.errors import ExitCode, OffsetsGone, ReadPointGone, StorageFailed
 from thermocline.iceberg.reading import Reading
 from thermocline.kafka.log import OffsetRange, RecordChunk
@@ -95,6 +98,20 @@ def test_a_log_that_is_cut_faster_than_it_is_read_says_so_and_no_gap_is_to_be_ac
         one.read(staging)
 
 
+def test_of_a_log_only_what_lies_beyond_the_seam_is_held_for_lookups(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told = story()
+    monkeypatch.setattr(verify.log_pass, "read_ranges", lambda *_: iter(told.chunks()))
+    reading = told.reading()
+    starts = Seam(dict.fromkeys(reading.lives, 0))
+    log: Any = SimpleNamespace(starts=lambda _topics: starts)
+    one = LogPass(log, {}, reading, [], Sample(1, 9), False, SystemClock(), lambda *_: None)
+    with closing(Staging(tmp_path, reading.definition, MEMORY_BYTES_MIN)) as staging:
+        assert one.read(staging).read == 20
+        assert one._waiting == []
+
+
 def test_what_tables_have_read_is_remembered_of_few_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     reading = story().reading()
     monkeypatch.setattr(Reading, "of", lambda *_: reading)
@@ -113,3 +130,15 @@ def test_a_file_that_is_gone_is_no_bug_of_ours(
     error = failed(settings, "scores", ReadPoint(7, Seam(), Seam()), FileNotFoundError("a.parquet"))
     assert type(error) is expected
     assert error.exit_code == ExitCode.UNAVAILABLE
+
+
+def test_a_hot_tier_of_this_machine_that_can_not_be_read_is_named_and_the_rest_is_compared(
+    tmp_path: Path,
+) -> None:
+    """As by another user than the server's. Method: a folder in place of the manifest."""
+    (tmp_path / "scores" / HOT / MANIFEST).mkdir(parents=True)
+    settings: Any = SimpleNamespace(serving=SimpleNamespace(state_dir=tmp_path))
+    with ExitStack() as stack:
+        hot, problem = _hot_here(settings, "scores", stack)
+    assert hot is None
+    assert "Is a directory" in problem

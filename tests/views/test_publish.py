@@ -36,7 +36,7 @@ from thermocline.rules.hot_columns import GROUP
 from thermocline.rules.seam import Seam
 from thermocline.settings import CatalogSettings, KafkaSettings, Settings, TableSettings, ViewsSettings
 from views.drop import drop_views
-from views.leases import AFTER_REPLACEMENT_MS, RENEWED_SECONDS, WITHOUT_END_MS, path_of
+from views.leases import AFTER_REPLACEMENT_MS, RENEWED_SECONDS, WITHOUT_END_MS, held_views, hold, path_of
 from views.publication import Publication
 from views.publish import PAUSE_SECONDS, ROUNDS_MAX, PublishRound, ViewPublisher
 from views.published import PublishedView
@@ -813,6 +813,27 @@ def test_dropping_leaves_what_is_not_ours(world: World) -> None:
     assert set(drop_views(world.settings, "t", world.catalog, client)) == {LIVE, COLD}
     assert set(world.trino.comments) == {"t_at_at_x", "t_at_mine", "t", "t_live_by_key"}
     assert not Path(path_of(world.table, LIVE).removeprefix("file://")).exists()
+
+
+@pytest.mark.parametrize("only", ["x", None])
+def test_dropping_again_releases_what_an_earlier_drop_left(world: World, only: str | None) -> None:
+    """Method: a folder in place of a lease fails the first drop; another view was dropped in Trino."""
+    snapshot_id = world.commit(10)
+    world.publisher().publish()
+    live = json.loads(world.trino.comments["t_live"] or "")["thermocline"]
+    world.trino.comments["t_at_x"] = json.dumps({"thermocline": live | {"mode": "pinned"}})
+    hold(world.table, "app.t_at_y", snapshot_id, None, world.clock.now_ms())
+    in_the_way = Path(path_of(world.table, "app.t_at_x").removeprefix("file://"))
+    in_the_way.mkdir()
+    client = world.trino.client()
+    with pytest.raises(StorageFailed):
+        drop_views(world.settings, "t", world.catalog, client, only)
+    assert "t_at_x" not in world.trino.comments
+    in_the_way.rmdir()
+    hold(world.table, "app.t_at_x", snapshot_id, None, world.clock.now_ms())
+    assert "app.t_at_x" in drop_views(world.settings, "t", world.catalog, client, only)
+    assert set(held_views(world.table)) == (set() if only is None else ALL | {"app.t_at_y"})
+    assert drop_views(world.settings, "t", world.catalog, client, only) == []
 
 
 def test_trino_is_asked_as_the_settings_say(world: World) -> None:

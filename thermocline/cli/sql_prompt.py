@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import WordCompleter
-from prompt_toolkit.history import FileHistory
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
@@ -35,7 +35,7 @@ def prompt(tables: Sequence[str], run: Callable[[str], None]) -> None:
         multiline=True,
         prompt_continuation="...> ",
         key_bindings=_keys(),
-        history=FileHistory(str(_history_file())),
+        history=_history(),
         completer=WordCompleter([*tables, *COMMANDS], WORD=True),
         complete_while_typing=False,
         lexer=PygmentsLexer(SqlLexer),
@@ -82,8 +82,14 @@ def _keys() -> KeyBindings:
     return keys
 
 
-def _history_file() -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    file = Path(state) / "thermocline" / "sql_history"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    return file
+def _history() -> History:
+    """That of the user; of this prompt alone where there is no home, or none to write to."""
+    try:
+        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+        file = Path(state) / "thermocline" / "sql_history"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("ab"):
+            pass
+    except (OSError, RuntimeError):
+        return InMemoryHistory()
+    return FileHistory(str(file))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import threading
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -41,11 +42,14 @@ if TYPE_CHECKING:
     from thermocline.settings import CatalogSettings, Settings
     from views.trino_client import Trino
 
-# A probe's own timeout is seldom shorter than three seconds, and starting takes half a second of them.
-ANSWER_SECONDS_MAX: Final = 2.4
-TABLES_SECONDS_MIN: Final = 1.0  # of these, so much is kept for what is asked of each table
+# A probe's own timeout is seldom shorter than three seconds, and starting takes half a second of them. These
+# and the second for a few tables are the rest.
+SOURCES_SECONDS_MAX: Final = 1.4
+TABLES_SECONDS_MIN: Final = 1.0  # after these, for what is asked of each table
+TABLE_SECONDS: Final = 0.1  # of many tables; each takes some 30 ms of the processor
 SERVER_TIMEOUT_SECONDS: Final = 1.3  # a server that is well answers in milliseconds
-ANSWER_BYTES_MAX: Final = 1 << 20  # ours is a few kilobytes; whatever else listens there may send without end
+# For each table, of which ours says a few kilobytes; whatever else listens there may send without end.
+ANSWER_BYTES_MAX: Final = 1 << 20
 ACCEPTED_SHOWN_MAX: Final = 10  # of what was accepted in the table's life, the newest
 OWNER_FACTS: Final = (
     "host",
@@ -79,10 +83,11 @@ def status(
 ) -> int:
     """Check all components; show each table's seam and lag.
 
-    Answers within about three seconds even if a source hangs, so it can serve as a probe. Exit codes:
-    0 healthy; 3 a source is unavailable; 2 a table or topic does not exist; 1 the server is stale, not ready,
-    or does not serve a table, or the process that ingested a table is gone without having been stopped. If
-    ingest of a table stopped with an error, the exit code of that error, such as 40.
+    Answers within about three seconds even if a source hangs, so it can serve as a probe. Each table
+    beyond ten adds up to a tenth of a second. Exit codes: 0 healthy; 3 a source is unavailable; 2 a table
+    or topic does not exist; 1 the server is stale, not ready, or does not serve a table, or the process
+    that ingested a table is gone without having been stopped. If ingest of a table stopped with an error,
+    the exit code of that error, such as 40.
     """
     settings = session_of(context).settings()
     report = _report(settings, set(without or ()), url or settings.serving.url)
@@ -125,18 +130,19 @@ def _report(settings: Settings, without: AbstractSet[StatusSource], server_url: 
     from thermocline.kafka.log import Log
     from thermocline.process.clock import SystemClock
 
+    seconds_max = _tables_seconds(len(settings.tables))
     with suppress(ImportError):  # what a catalog needs, and is not installed, is said where it is opened
         import_module(f"pyiceberg.catalog.{settings.catalog.type}")
-    deadline = SystemClock().monotonic() + ANSWER_SECONDS_MAX
+    deadline = SystemClock().monotonic() + SOURCES_SECONDS_MAX
     questions: dict[StatusSource, Callable[[], tuple[Any, dict[str, Any]]]] = {
         StatusSource.KAFKA: lambda: _ask_kafka(settings, Log),
         StatusSource.CATALOG: lambda: _ask_catalog(settings, open_catalog),
-        StatusSource.SERVER: lambda: (None, _ask_server(server_url)),
+        StatusSource.SERVER: lambda: (None, _ask_server(server_url, len(settings.tables))),
     }
     if settings.views.enabled:
         questions[StatusSource.TRINO] = lambda: ask_trino(settings)
     asked = {source: ask for source, ask in questions.items() if source not in without}
-    answers = answered(asked, deadline - TABLES_SECONDS_MIN)
+    answers = answered(asked, deadline)
     found = {source: answers.get(source) or _silent(settings, server_url, source) for source in asked}
     log, catalog, trino = (
         found[source][0] if source in found else None
@@ -146,12 +152,20 @@ def _report(settings: Settings, without: AbstractSet[StatusSource], server_url: 
         name: {"table": name, "identifier": table.identifier} for name, table in settings.tables.items()
     }
     if catalog is not None:
+        of_thread = threading.local()
+
+        def catalog_of_thread() -> Catalog:
+            """One for each thread: not every client may be used by several."""
+            if not hasattr(of_thread, "catalog"):
+                of_thread.catalog = open_catalog(settings.catalog)
+            opened: Catalog = of_thread.catalog
+            return opened
+
         tables = {
-            # Each with a catalog of its own: not every client may be used by several threads.
-            name: partial(_look, settings, entry, open_catalog, log, trino)
+            name: partial(_look, settings, entry, catalog_of_thread, log, trino)
             for name, entry in entries.items()
         }
-        for name in entries.keys() - answered(tables, deadline).keys():
+        for name in entries.keys() - answered(tables, deadline + seconds_max).keys():
             entries[name] = {**entries[name], "unanswered": True}
     return {
         **{source.value: answer for source, (_, answer) in found.items()},
@@ -159,9 +173,14 @@ def _report(settings: Settings, without: AbstractSet[StatusSource], server_url: 
     }
 
 
+def _tables_seconds(tables: int) -> float:
+    """How long what is asked of so many tables may take, all in all."""
+    return max(TABLES_SECONDS_MIN, tables * TABLE_SECONDS)
+
+
 def _silent(settings: Settings, server_url: str, source: StatusSource) -> tuple[None, dict[str, Any]]:
     """What is said of a source that has not answered in time."""
-    detail = f"no answer within {ANSWER_SECONDS_MAX - TABLES_SECONDS_MIN:g} s"
+    detail = f"no answer within {SOURCES_SECONDS_MAX:g} s"
     servers, uri = settings.kafka.bootstrap_servers, settings.catalog.shown()["uri"]
     error, at = {
         StatusSource.KAFKA: (KafkaUnreachable(bootstrap_servers=servers, detail=detail), servers),
@@ -191,10 +210,10 @@ def _ask_catalog(
         return None, answer | {"error": error_document(error)}
 
 
-def _ask_server(url: str) -> dict[str, Any]:
+def _ask_server(url: str, tables: int) -> dict[str, Any]:
     try:
         with urllib.request.urlopen(f"{url}/status", timeout=SERVER_TIMEOUT_SECONDS) as response:  # noqa: S310
-            return {"at": url, "status": json.loads(response.read(ANSWER_BYTES_MAX))}
+            return {"at": url, "status": json.loads(response.read(max(1, tables) * ANSWER_BYTES_MAX))}
     except (OSError, ValueError, http.client.HTTPException) as error:
         detail = str(getattr(error, "reason", error))  # urllib wraps what happened
         return {"at": url, "error": error_document(ServerUnreachable(url=url, detail=detail))}
@@ -203,7 +222,7 @@ def _ask_server(url: str) -> dict[str, Any]:
 def _look(
     settings: Settings,
     entry: dict[str, Any],
-    open_catalog: Callable[[CatalogSettings], Catalog],
+    open_catalog: Callable[[], Catalog],
     log: Log | None,
     trino: Trino | None,
 ) -> None:
@@ -215,7 +234,7 @@ def _look(
 
     name = entry["table"]
     try:
-        loaded = load_table(open_catalog(settings.catalog), name, entry["identifier"])
+        loaded = load_table(open_catalog(), name, entry["identifier"])
         if (holder := holder_of(loaded.io, loaded.location())) is not None:
             entry["owner"] = {fact: getattr(holder, fact) for fact in OWNER_FACTS}
             entry["owner"]["is_gone"] = holder.is_gone(SystemClock().now_ms())
@@ -275,7 +294,7 @@ def _described(report: dict[str, Any]) -> Group:
             entry.get("snapshot", {}).get("snapshot_id", ""),
             _compact(entry.get("snapshot", {}).get("seam", {})),
             entry["lag"]["offsets"] if "lag" in entry else "unknown",
-            _remark(entry),
+            _remark(entry, SOURCES_SECONDS_MAX + _tables_seconds(len(report["tables"]))),
         )
         for entry in report["tables"]
     ]
@@ -314,14 +333,14 @@ def _source(source: dict[str, Any]) -> str:
     return "answers"
 
 
-def _remark(entry: dict[str, Any]) -> str:
+def _remark(entry: dict[str, Any], seconds_max: float) -> str:
     if "error" in entry:
         error = entry["error"]
         return f"[{error['code']}] {error['what']}  next: {_first_line(error['next'])}"
     if (owner := entry.get("owner", {})).get("stopped_by"):
         return f"ingest stopped {owner['ended']}: [{owner['stopped_by']}] {owner['stopped_because']}"
     if "unanswered" in entry:
-        return f"no answer within {ANSWER_SECONDS_MAX:g} s"
+        return f"no answer within {seconds_max:g} s"
     if "snapshot" not in entry:
         return "the catalog was not asked, or does not answer"
     if "lag" not in entry:

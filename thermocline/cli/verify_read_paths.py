@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from thermocline.errors import NotReady, RowNotFound
+from thermocline.errors import NotReady, RowNotFound, first_line
 
 if TYPE_CHECKING:
     from serving.hot.pinned import PinnedHot
@@ -84,6 +84,15 @@ def _no_row() -> Iterator[dict[str, Any]]:
 
 def _hot_here(settings: Settings, name: str, stack: ExitStack) -> tuple[PinnedHot | None, str]:
     """The hot tier of a server on this machine, pinned; or why there is none to look at."""
+    from serving.storage import STORAGE_ERRORS
+
+    try:
+        return _pinned_here(settings, name, stack)
+    except STORAGE_ERRORS as error:  # as where the server runs as another user
+        return None, first_line(error)
+
+
+def _pinned_here(settings: Settings, name: str, stack: ExitStack) -> tuple[PinnedHot | None, str]:
     from serving.cold.manifest import source_of
     from serving.hot.manifest import read_manifest
     from serving.hot.pinned import hold

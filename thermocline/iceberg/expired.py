@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.table.snapshots import Snapshot
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ExpiryNote",
+    "expired_lineage",
     "expired_snapshots",
     "forget_history",
     "gone_since_ms",
@@ -52,6 +53,8 @@ _READS_AT_ONCE: Final = 16
 """Of three months there may be thousands of notes; an object store takes some 30 ms for each."""
 _REMOVED_BYTES: Final = "removed-files-size"
 """In the summary that Iceberg itself writes: of the data and delete files that a commit removed."""
+_KEPT: Final = ("operation", "thermocline.")
+"""How what is kept of a summary begins where many snapshots are held: the rest counts files and rows."""
 
 _logger = logging.getLogger(__name__)
 
@@ -114,9 +117,38 @@ def waiting_notes(table: Table) -> Iterator[ExpiryNote]:
 
 
 def history_of(table: Table) -> Mapping[int, Snapshot]:
-    """All expired snapshots of the table that are known, by id. Raises `OSError`."""
+    """All expired snapshots of the table that are known, by id, without what Iceberg itself counts.
+
+    Raises `OSError`.
+    """
+    return expired_snapshots(_newest_notes(table))
+
+
+def expired_lineage(table: Table, snapshot_id: int) -> Iterator[Snapshot]:
+    """An expired snapshot and those before it, newest first, as far as they are known; as ``history_of``.
+
+    Single ones may still be in the metadata. Notes are read as they are needed. Raises `OSError`.
+    """
+    known = {snapshot.snapshot_id: snapshot for snapshot in table.snapshots()}
+    notes = _newest_notes(table)
+    wanted: int | None = snapshot_id
+    while wanted is not None:
+        while wanted not in known:
+            note = next(notes, None)
+            if note is None:
+                return
+            known |= expired_snapshots([note])
+        snapshot = known.pop(wanted)
+        yield snapshot
+        wanted = snapshot.parent_snapshot_id
+
+
+def _newest_notes(table: Table) -> Iterator[ExpiryNote]:
+    """Those that wait and then the history, each newest first."""
     # In this order: a note may go from the one to the other meanwhile.
-    return expired_snapshots(chain(_notes(table, _WAITING), _notes(table, _HISTORY)))
+    return chain.from_iterable(
+        _notes(table, folder, is_newest_first=True, is_trimmed=True) for folder in (_WAITING, _HISTORY)
+    )
 
 
 def expired_snapshots(notes: Iterable[ExpiryNote]) -> dict[int, Snapshot]:
@@ -158,13 +190,17 @@ def _write(table: Table, folder: str, note: ExpiryNote) -> None:
     write_file(table.io, _path(table, folder, note.name), zlib.compress(json.dumps(document).encode()))
 
 
-def _notes(table: Table, folder: str) -> Iterator[ExpiryNote]:
-    names = list(_names(table, folder))
+def _notes(
+    table: Table, folder: str, is_newest_first: bool = False, is_trimmed: bool = False
+) -> Iterator[ExpiryNote]:
+    names = sorted(_names(table, folder), reverse=is_newest_first)
     with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
-        contents = pool.map(lambda name: _content(table, _path(table, folder, name)), names)
-        for name, content in zip(names, contents, strict=True):
-            if content is not None and (note := _read(table, name, content)) is not None:
-                yield note
+        for at in range(0, len(names), _READS_AT_ONCE):
+            some = names[at : at + _READS_AT_ONCE]
+            contents = pool.map(lambda name: _content(table, _path(table, folder, name)), some)
+            for name, content in zip(some, contents, strict=True):
+                if content is not None and (note := _read(table, name, content, is_trimmed)) is not None:
+                    yield note
 
 
 def _content(table: Table, path: str) -> bytes | None:
@@ -174,14 +210,15 @@ def _content(table: Table, path: str) -> bytes | None:
         return None
 
 
-def _read(table: Table, name: str, content: bytes) -> ExpiryNote | None:
+def _read(table: Table, name: str, content: bytes, is_trimmed: bool) -> ExpiryNote | None:
     """The note; None where it is damaged, or of another table."""
     try:
         document = json.loads(zlib.decompress(content))
-        snapshots = tuple(Snapshot.model_validate(one) for one in document["snapshots"])
+        listed = map(_trimmed, document["snapshots"]) if is_trimmed else document["snapshots"]
+        snapshots = tuple(Snapshot.model_validate(one) for one in listed)
         is_ours = document["table-uuid"] == str(table.metadata.table_uuid)
         expired_ms = document["expired-ms"]
-    except (zlib.error, ValueError, KeyError, TypeError) as error:
+    except (zlib.error, ValueError, KeyError, TypeError, AttributeError) as error:
         _logger.warning(
             "not a note of expired snapshots",
             extra=fields(name=name, detail=first_line(error)),
@@ -190,6 +227,12 @@ def _read(table: Table, name: str, content: bytes) -> ExpiryNote | None:
     if is_ours:  # safety: notes-of-this-table
         return ExpiryNote(name, expired_ms, snapshots)
     return None
+
+
+def _trimmed(snapshot: dict[str, Any]) -> dict[str, Any]:
+    summary = snapshot.get("summary") or {}
+    kept = {name: value for name, value in summary.items() if name.startswith(_KEPT)}
+    return {**snapshot, "summary": kept or None}
 
 
 def _names(table: Table, folder: str) -> Iterator[str]:

@@ -16,6 +16,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
 from thermocline.errors import first_line
@@ -140,7 +141,7 @@ class SnapshotLease:
     ) -> Self:
         """Watch over a read that begins. Where no lease can be written, it goes on without one.
 
-        ``open_io`` is called in a thread, and only if the read takes long.
+        ``open_io`` is called in a thread, and only if the read takes long; again after each failure.
         """
         lease = cls(open_io, location, snapshot_id, purpose, clock)
         lease._thread.start()
@@ -163,11 +164,13 @@ class SnapshotLease:
                 write_lease(io, self._path, self._holder, {str(self._snapshot_id): until_ms})
                 is_written = True
             except Exception as error:  # noqa: BLE001  whatever it is, the read goes on
+                io = None  # what a catalog granted of the store may have ended: it is granted anew
                 if not is_told:
                     self._tell(error)
                 is_told = True
-        if io is not None and is_written:
-            delete_files(io, [self._path])
+        if is_written:
+            with suppress(Exception):  # then it ends by itself
+                delete_files(io or self._open_io(), [self._path])
 
     def _tell(self, error: Exception) -> None:
         _logger.warning(
