@@ -20,7 +20,7 @@ from ingest.judgement import CandidateEvidence, Found, Origin, TableContext, bat
 from ingest.probe import probe
 from ingest.stored_rows import rows_at
 from thermocline.iceberg.catalog import SUMMARY_DRAINED
-from thermocline.iceberg.lineage import Link, whole_lineage
+from thermocline.iceberg.lineage import Link, links_back
 from thermocline.kafka.log import OffsetRange, RecordChunk, read_ranges
 from thermocline.rules.decode import Decoded, decoder_for, records_table
 from thermocline.rules.definition import ABSENT, KEY, PROVENANCE, TOMBSTONE
@@ -129,7 +129,7 @@ def unbroken(table: Table) -> list[Link]:
     """
     schemas = table.schemas()
     taken: list[Link] = []
-    for link in reversed(whole_lineage(table)):
+    for link in links_back(table):
         if taken and link.snapshot_id in taken[-1].taken_over:  # it read nothing
             continue
         if link.state is None or link.snapshot.schema_id not in schemas:  # safety: replay-definition-unknown

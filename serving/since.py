@@ -22,8 +22,7 @@ from thermocline.errors import (
     TopicCompacted,
     TopicReplaced,
 )
-from thermocline.iceberg.expired import expired_lineage
-from thermocline.iceberg.lineage import lineage, link_of
+from thermocline.iceberg.lineage import links_back
 from thermocline.rules.identity import check_not_compacted, check_source, check_tombstones
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def state_since(table: Table, definition: LiveTable, since: ReadPoint) -> Snapsh
     found, problem = None, None
     taken_over: set[int] = set()  # by the later ones
     with storage_named(name):
-        for link in _links_back(table):
+        for link in links_back(table):
             is_since = link.snapshot_id == since.snapshot_id
             problem = next(_untold(link, is_since, taken_over, definition.version), problem)
             taken_over.update(link.taken_over)
@@ -73,14 +72,6 @@ def state_since(table: Table, definition: LiveTable, since: ReadPoint) -> Snapsh
     if problem is not None:  # safety: since-history
         raise ChangesUnknown(table=name, detail=problem)
     return found.state
-
-
-def _links_back(table: Table) -> Iterator[Link]:
-    """Main's snapshots, newest first. None is held, as there may be a hundred thousand expired ones."""
-    links = lineage(table)
-    yield from reversed(links)
-    if links and (parent_id := links[0].snapshot.parent_snapshot_id) is not None:
-        yield from map(link_of, expired_lineage(table, parent_id))
 
 
 def check_log_since(

@@ -17,9 +17,10 @@ from thermocline.iceberg import expired
 from thermocline.iceberg.expired import (
     ExpiryNote,
     expired_lineage,
+    expired_snapshots,
     forget_history,
     gone_since_ms,
-    history_of,
+    known_notes,
     last_expiry_ms,
     mark_gone,
     remove_note,
@@ -56,7 +57,11 @@ def note_of(expired_ms: int, *snapshot_ids: int) -> ExpiryNote:
 
 def test_a_note_waits_then_stays_in_the_history_until_it_is_old(tmp_path: Path) -> None:
     table = table_at(tmp_path)
-    assert (list(waiting_notes(table)), history_of(table), last_expiry_ms(table)) == ([], {}, None)
+    assert (list(waiting_notes(table)), expired_snapshots(known_notes(table)), last_expiry_ms(table)) == (
+        [],
+        {},
+        None,
+    )
     first, second, third = note_of(999, 1, 2), note_of(1_000, 3), note_of(1_001, 4)
     for note in (third, first, second):
         write_note(table, note)
@@ -65,10 +70,10 @@ def test_a_note_waits_then_stays_in_the_history_until_it_is_old(tmp_path: Path) 
     to_history(table, second)
     remove_note(table, third)
     assert list(waiting_notes(table)) == []
-    assert set(history_of(table)) == {1, 2, 3}
+    assert set(expired_snapshots(known_notes(table))) == {1, 2, 3}
     assert last_expiry_ms(table) == 1_000
     forget_history(table, 1_000)
-    assert set(history_of(table)) == {3}
+    assert set(expired_snapshots(known_notes(table))) == {3}
 
 
 def test_expired_snapshots_are_read_back_from_the_newest_note_to_the_one_that_is_wanted(
@@ -102,8 +107,8 @@ def test_notes_of_a_table_that_was_here_before_are_not_ours(tmp_path: Path) -> N
     """Goal: a snapshot id of another table says nothing of this one's files."""
     write_note(table_at(tmp_path, 2), note_of(1_000, 1))
     assert list(waiting_notes(table_at(tmp_path, 1))) == []
-    assert history_of(table_at(tmp_path, 1)) == {}
-    assert set(history_of(table_at(tmp_path, 2))) == {1}
+    assert expired_snapshots(known_notes(table_at(tmp_path, 1))) == {}
+    assert set(expired_snapshots(known_notes(table_at(tmp_path, 2)))) == {1}
 
 
 def test_a_damaged_note_is_passed_over_with_a_warning(
@@ -154,4 +159,4 @@ def test_a_note_that_goes_to_the_history_while_that_is_read_is_not_missed(
         with monkeypatch.context() as patched:
             patched.setattr(f"{expired.__name__}.listed_folder", moved_before(listed_folder))
             table.io.new_input = moved_before(table.io.new_input)
-            assert set(history_of(table)) == {1}, nth
+            assert set(expired_snapshots(known_notes(table))) == {1}, nth

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ __all__ = [
     "expired_snapshots",
     "forget_history",
     "gone_since_ms",
-    "history_of",
+    "known_notes",
     "last_expiry_ms",
     "mark_gone",
     "remove_note",
@@ -116,21 +116,14 @@ def waiting_notes(table: Table) -> Iterator[ExpiryNote]:
     return _notes(table, _WAITING)
 
 
-def history_of(table: Table) -> Mapping[int, Snapshot]:
-    """All expired snapshots of the table that are known, by id, without what Iceberg itself counts.
-
-    Raises `OSError`.
-    """
-    return expired_snapshots(_newest_notes(table))
-
-
 def expired_lineage(table: Table, snapshot_id: int) -> Iterator[Snapshot]:
-    """An expired snapshot and those before it, newest first, as far as they are known; as ``history_of``.
+    """An expired snapshot and those before it, newest first, as far as they are known.
 
-    Single ones may still be in the metadata. Notes are read as they are needed. Raises `OSError`.
+    They lack what Iceberg itself counts. Single ones may still be in the metadata. Notes are read as they are
+    needed. Raises `OSError`.
     """
     known = {snapshot.snapshot_id: snapshot for snapshot in table.snapshots()}
-    notes = _newest_notes(table)
+    notes = known_notes(table)
     wanted: int | None = snapshot_id
     while wanted is not None:
         while wanted not in known:
@@ -143,8 +136,11 @@ def expired_lineage(table: Table, snapshot_id: int) -> Iterator[Snapshot]:
         wanted = snapshot.parent_snapshot_id
 
 
-def _newest_notes(table: Table) -> Iterator[ExpiryNote]:
-    """Those that wait and then the history, each newest first."""
+def known_notes(table: Table) -> Iterator[ExpiryNote]:
+    """Those that wait and then the history, each newest first, without what Iceberg itself counts.
+
+    Raises `OSError`.
+    """
     # In this order: a note may go from the one to the other meanwhile.
     return chain.from_iterable(
         _notes(table, folder, is_newest_first=True, is_trimmed=True) for folder in (_WAITING, _HISTORY)

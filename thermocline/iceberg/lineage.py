@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -22,12 +22,12 @@ from thermocline.iceberg.catalog import (
     is_rewrite,
     state_of,
 )
-from thermocline.iceberg.expired import history_of
+from thermocline.iceberg.expired import expired_lineage
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-__all__ = ["Link", "lineage", "link_of", "whole_lineage"]
+__all__ = ["Link", "lineage", "link_of", "links_back", "whole_lineage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +100,16 @@ def whole_lineage(table: Table) -> tuple[Link, ...]:
     Of these, files may be gone; but for single ones that a view, a tag or a reader kept in the metadata.
     Raises `OSError` where notes can't be read.
     """
-    links = lineage(table)
-    if not links or links[0].snapshot.parent_snapshot_id is None:
-        return links
-    known = {one.snapshot_id: one for one in table.snapshots()} | dict(history_of(table))
-    before: list[Link] = []
-    parent_id: int | None = links[0].snapshot.parent_snapshot_id
-    while parent_id is not None and (parent := known.get(parent_id)) is not None:
-        before.append(link_of(parent))
-        parent_id = parent.parent_snapshot_id
-    return (*reversed(before), *links)
+    return tuple(links_back(table))[::-1]
+
+
+def links_back(table: Table) -> Iterator[Link]:
+    """The same, newest first, and none of them held: there may be a hundred thousand expired ones."""
+    oldest = None
+    for oldest in ancestors(table):
+        yield link_of(oldest)
+    if oldest is not None and oldest.parent_snapshot_id is not None:
+        yield from map(link_of, expired_lineage(table, oldest.parent_snapshot_id))
 
 
 def link_of(snapshot: Snapshot) -> Link:
