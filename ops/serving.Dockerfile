@@ -18,12 +18,13 @@ RUN pip install --no-deps --no-build-isolation .
 
 FROM python:3.11.13-slim-bookworm
 RUN useradd --uid 10001 --user-group --no-create-home thermocline \
-    && install -d -o 10001 -g 10001 /var/lib/thermocline
+    && install -d -o 10001 -g 10001 /var/lib/thermocline /var/lib/thermocline/tmp
 COPY --from=build /opt/thermocline /opt/thermocline
 COPY ops/thermocline.toml /etc/thermocline/
 ENV PATH=/opt/thermocline/venv/bin:$PATH \
     HOME=/tmp \
     PYTHONDONTWRITEBYTECODE=1 \
+    TMPDIR=/var/lib/thermocline/tmp \
     THERMOCLINE_CONFIG=/etc/thermocline/thermocline.toml
 WORKDIR /var/lib/thermocline
 USER 10001:10001

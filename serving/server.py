@@ -206,7 +206,8 @@ def _watch(children: list[_Child], url: str, clock: Clock) -> None:
                 log.info("server ready", extra=fields(url=url, docs=f"{url}/docs"))
                 is_announced = True
             if not (is_announced or is_overdue) and clock.monotonic() - began_at > READY_SECONDS_MAX:
-                log.warning("tables are not ready", extra=fields(problems="; ".join(_unready(url))))
+                problems = _unready(url) or ["no API process answers"]
+                log.warning("the server is not ready", extra=fields(problems="; ".join(problems)))
                 is_overdue = True
             stop.wait(WATCH_SECONDS)
     finally:

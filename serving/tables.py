@@ -87,7 +87,11 @@ class CountsThread:
             finally:
                 self._busy.release()
 
-        threading.Thread(target=run, name="counts", daemon=True).start()
+        try:
+            threading.Thread(target=run, name="counts", daemon=True).start()
+        except RuntimeError:  # the system allows no more threads
+            self._busy.release()
+            return False
         return True
 
 

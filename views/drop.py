@@ -26,8 +26,9 @@ def drop_views(
     """Drop all views of a table, or one pinned view; the names of those that were there, or had a lease.
 
     Their leases are released, and with them those of views that are gone already, as after a DROP VIEW in
-    Trino, or if the store failed when they were dropped. The table need not exist any more. What has the name
-    of a view and is not ours stays.
+    Trino, or if the store failed when they were dropped. Where Trino does not list the table itself, nothing
+    says that they are gone. The table need not exist any more. What has the name of a view and is not ours
+    stays.
 
     Raises:
         QueryError: Trino is away, or refuses.
@@ -35,11 +36,18 @@ def drop_views(
     """
     definition = settings.table(name).definition(name)
     table = find_table(catalog, definition.identifier)
-    only = None if pinned is None else ".".join(view_name(definition, Mode.PINNED, pinned))
-    # Before the views are looked for: what somebody pins meanwhile keeps its lease, or goes as a whole.
+    # Before the views are looked for: of what somebody pins meanwhile, none or all is dropped (`pin_view`).
     held = [] if table is None else held_views(table)
-    leases = [view for view in held if only in (None, view)]
     found = find_all_views(settings, name, trino)
+    schema, _, own = definition.identifier.rpartition(".")
+    gone = [
+        view
+        for view in held
+        if own.lower() in found  # safety: views-drop-listed
+        and view.rpartition(".")[0] == schema
+        and view.rpartition(".")[2].lower() not in found
+        and (pinned is None or view == ".".join(view_name(definition, Mode.PINNED, pinned)))
+    ]
     kinds = [(Mode.PINNED, one) for one in pinned_names(definition, found) if pinned in (None, one)]
     if pinned is None:
         kinds += [
@@ -53,6 +61,6 @@ def drop_views(
         trino.rows(drop_view(definition, settings.views.lake, mode, called), view)
         dropped.append(view)
     if table is not None:
-        for view in dict.fromkeys((*dropped, *leases)):
+        for view in (*dropped, *gone):
             release(table, view)
-    return [*dropped, *(view for view in leases if view.rpartition(".")[2].lower() not in found)]
+    return [*dropped, *gone]

@@ -60,8 +60,9 @@ def pin_view(
     standing_id = before.snapshot_id if before else None
     hold(table, view, point.snapshot_id, planned.until_ms, clock.now_ms(), standing_id)
     trino.rows(planned.statement, view)
-    if planned.until_ms is None:  # nobody renews it: until the view is dropped, which there is by now
-        hold(table, view, point.snapshot_id, TIMESTAMP_MS_MAX, clock.now_ms())
+    # Again, now that there is the view: a drop may have taken it for gone. Nobody renews one without an end.
+    until_ms = TIMESTAMP_MS_MAX if planned.until_ms is None else planned.until_ms
+    hold(table, view, point.snapshot_id, until_ms, clock.now_ms())
     return planned
 
 

@@ -527,6 +527,7 @@ def test_a_table_that_cannot_go_on_is_the_exit_code_where_everything_answers() -
     assert _exit_code(report) == 0
     report["trino"] = {"error": {"code": "dependency-missing"}}
     assert _exit_code(report) == 0, "it is not Trino that fails"
+    assert _exit_code(report | {"catalog": report["trino"]}) == 3, "no table was looked at"
     report["tables"][0]["owner"] = {"is_gone": True}
     assert _exit_code(report) == 1, "nobody ingests any more"
     report["tables"][0]["error"] = {"exit_code": 40}
@@ -681,7 +682,6 @@ main()
 """
 STREAMED = """
 from thermocline.cli import entry
-from thermocline.cli.maintain import plan_command
 from thermocline.cli.read import file_or_stdout
 
 def stream(*_, **__):

@@ -35,7 +35,7 @@ def demo(  # noqa: PLR0913, PLR0917  (a command has as many options)
     keep: Annotated[bool, typer.Option("--keep", help="Keep everything running until Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Run everything here and verify it.
+    """Run a local demo and verify it.
 
     Starts Kafka, Spark, Iceberg and a server on this machine, and generates traffic.
     """

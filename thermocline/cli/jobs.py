@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Let a server write extracts to files.")
 
+DEFAULT_URL = "http://127.0.0.1:8080"
 ServerUrl = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="The server. Default: that of the configuration, else port 8080 here."),
+    typer.Option(metavar="URL", help=f"The server. Default: that of the configuration, or {DEFAULT_URL}."),
 ]
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
-DEFAULT_URL = "http://127.0.0.1:8080"
 
 
 @app.command()
@@ -145,9 +146,14 @@ def _client(context: typer.Context, url: str | None) -> Iterator[Client]:
 
 
 def _configured_url(context: typer.Context) -> str:
+    from thermocline.settings.load import FILE_VARIABLE
+
+    session = session_of(context)
     try:
-        return session_of(context).settings().serving.url
+        return session.settings().serving.url
     except ConfigFileMissing:
+        if session.config is not None or os.environ.get(FILE_VARIABLE):
+            raise
         return DEFAULT_URL
 
 

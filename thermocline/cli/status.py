@@ -33,6 +33,7 @@ from thermocline.errors import (
     TrinoUnreachable,
     all_errors,
 )
+from thermocline.process.masking import mask_password
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -90,7 +91,7 @@ def status(
     the exit code of that error, such as 40.
     """
     settings = session_of(context).settings()
-    report = _report(settings, set(without or ()), url or settings.serving.url)
+    report = _report(settings, set(without or ()), (url or settings.serving.url).rstrip("/"))
     show(report, _described(report), as_json)
     return _exit_code(report)
 
@@ -99,7 +100,7 @@ def _exit_code(report: dict[str, Any]) -> int:
     problems: list[int] = [entry["error"]["exit_code"] for entry in report["tables"] if "error" in entry]
     stopped = {entry.get("owner", {}).get("stopped_by") for entry in report["tables"] if "error" not in entry}
     problems += [error.exit_code for code, error in all_errors().items() if code in stopped]
-    is_away = any(_is_away(report[source]) for source in StatusSource if source in report)
+    is_away = any(_is_away(source, report[source]) for source in StatusSource if source in report)
     if (
         is_away
         or ExitCode.UNAVAILABLE in problems
@@ -118,9 +119,12 @@ def _exit_code(report: dict[str, Any]) -> int:
     return ExitCode.DONE
 
 
-def _is_away(source: dict[str, Any]) -> bool:
-    """Whether it did not answer; one that can't be asked from here, for want of a package, is not away."""
-    return "error" in source and source["error"]["code"] != DependencyMissing.code
+def _is_away(source: StatusSource, answer: dict[str, Any]) -> bool:
+    """Whether it is away. A Trino that can't be asked from here, for want of its client, may be well."""
+    is_asked = (
+        source is not StatusSource.TRINO or answer.get("error", {}).get("code") != DependencyMissing.code
+    )
+    return "error" in answer and is_asked
 
 
 def _report(settings: Settings, without: AbstractSet[StatusSource], server_url: str) -> dict[str, Any]:
@@ -186,7 +190,10 @@ def _silent(settings: Settings, server_url: str, source: StatusSource) -> tuple[
         StatusSource.KAFKA: (KafkaUnreachable(bootstrap_servers=servers, detail=detail), servers),
         StatusSource.CATALOG: (CatalogUnreachable(uri=uri, detail=detail), uri),
         StatusSource.TRINO: (TrinoUnreachable(url=settings.views.url, detail=detail), settings.views.url),
-        StatusSource.SERVER: (ServerUnreachable(url=server_url, detail=detail), server_url),
+        StatusSource.SERVER: (
+            ServerUnreachable(url=server_url, detail=detail),
+            mask_password(server_url),
+        ),
     }[source]
     return None, {"at": at, "error": error_document(error)}
 
@@ -213,10 +220,12 @@ def _ask_catalog(
 def _ask_server(url: str, tables: int) -> dict[str, Any]:
     try:
         with urllib.request.urlopen(f"{url}/status", timeout=SERVER_TIMEOUT_SECONDS) as response:  # noqa: S310
-            return {"at": url, "status": json.loads(response.read(max(1, tables) * ANSWER_BYTES_MAX))}
+            status = json.loads(response.read(max(1, tables) * ANSWER_BYTES_MAX))
+            return {"at": mask_password(url), "status": status}
     except (OSError, ValueError, http.client.HTTPException) as error:
         detail = str(getattr(error, "reason", error))  # urllib wraps what happened
-        return {"at": url, "error": error_document(ServerUnreachable(url=url, detail=detail))}
+        error_shown = error_document(ServerUnreachable(url=url, detail=detail))
+        return {"at": mask_password(url), "error": error_shown}
 
 
 def _look(
@@ -287,7 +296,7 @@ def _places(places: Iterable[tuple[str, int]]) -> list[str]:
 
 def _described(report: dict[str, Any]) -> Group:
     asked = [name for name in StatusSource if name in report]
-    sources = [(name, report[name]["at"], _source(report[name])) for name in asked]
+    sources = [(name, report[name]["at"], _source(name, report[name])) for name in asked]
     tables = [
         (
             entry["table"],
@@ -322,9 +331,9 @@ def _served(server: dict[str, Any]) -> Iterator[tuple[object, ...]]:
         yield name, entry.get("ready"), shown_age, entry.get("stale"), tailer.get("state", "not started")
 
 
-def _source(source: dict[str, Any]) -> str:
+def _source(name: StatusSource, source: dict[str, Any]) -> str:
     if "error" in source:
-        error, word = source["error"], "unavailable" if _is_away(source) else "not asked"
+        error, word = source["error"], "unavailable" if _is_away(name, source) else "not asked"
         return f"{word} [{error['code']}] {error['cause'] or error['what']}"
     if "cluster_id" in source:
         return f"answers, cluster {source['cluster_id']}"
@@ -344,7 +353,7 @@ def _remark(entry: dict[str, Any], seconds_max: float) -> str:
     if "snapshot" not in entry:
         return "the catalog was not asked, or does not answer"
     if "lag" not in entry:
-        return "Kafka was not asked, or does not answer"
+        return "; ".join([*_unowned(owner), "Kafka was not asked, or does not answer"])
     outside, new = entry["lag"]["outside_log"], entry["lag"]["new_partitions"]
     remarks = _unowned(owner)
     remarks += [f"the log does not hold the seam of {', '.join(outside)}"] if outside else []
@@ -363,7 +372,7 @@ def _remark(entry: dict[str, Any], seconds_max: float) -> str:
 def _unowned(owner: dict[str, Any]) -> list[str]:
     if owner.get("is_gone"):
         process = f"process {owner['pid']} on {owner['host']}"
-        return [f"ingest is gone: {process} last renewed its lease at {owner['renewed']}"]
+        return [f"ingest is gone: {process} last renewed its lease at {owner['renewed']}, by its clock"]
     return [f"no owner since {owner['ended']}"] if owner.get("ended") else []
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from dataclasses import fields as fields_of
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from thermocline.iceberg.files import beside, read_file
 from thermocline.process.logs import fields
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
 __all__ = ["Holder", "holder_of", "path_of"]
+
+GONE_SECONDS_MIN: Final = 60.0
+"""The clocks of machines may differ by less."""
 
 _logger = logging.getLogger(__name__)
 
@@ -90,12 +93,13 @@ class Holder:
     def is_gone(self, now_ms: int) -> bool:
         """Whether it has not ended by its own word, and does not live: as after a kill, or a lost machine.
 
-        Of another machine, its lease says so, by the clocks of both: it is given twice its time.
+        Of another machine, its lease says so, by the clocks of both: it is given twice its time, and a minute
+        at least.
         """
         if self.ended or not self.renewed:
             return False
         renewed_ms = datetime.fromisoformat(self.renewed).timestamp() * 1000
-        return self.has_ended() or now_ms - renewed_ms > 2000 * self.lease_seconds
+        return self.has_ended() or now_ms - renewed_ms > 1000 * max(2 * self.lease_seconds, GONE_SECONDS_MIN)
 
 
 def holder_of(io: FileIO, location: str) -> Holder | None:
