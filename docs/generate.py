@@ -194,8 +194,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     "tables.NAME.identifier": "`namespace.table` in the catalog.",
     "tables.NAME.topics": "Topics that feed the table.",
     "tables.NAME.start": (
-        "Where a new table starts reading: `earliest`, `latest` or an ISO 8601 time with time zone. Used "
-        "once, by `table create`."
+        "Where a new table, or an added topic, starts reading: `earliest`, `latest` or an ISO 8601 time with "
+        "time zone. Used once, by `table create` or `table alter`."
     ),
     "tables.NAME.format": (
         "Format of values: `json`; `avro`, `protobuf` or `json_schema`, decoded with the writer's schema; or "

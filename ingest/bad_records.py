@@ -6,13 +6,19 @@ dead-letter topic where there is one, and in quarantine. Only then may the seam 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ingest.accounting import bad_by_stage
 from ingest.quarantine import keep_files, read_files, renew
-from thermocline.errors import BadRecord, ThermoclineError, TooManyBadRecords
+from thermocline.errors import (
+    BadRecord,
+    CommitRejected,
+    TableMissing,
+    ThermoclineError,
+    TooManyBadRecords,
+)
 from thermocline.iceberg.files import delete_files
 from thermocline.kafka.dead_letters import DeadLetter, send_dead_letters
 
@@ -56,15 +62,30 @@ class BadRecordsPolicy:
 
 @dataclass(slots=True)
 class BadRecords:
-    """What becomes of one table's bad records."""
+    """What becomes of one table's bad records. ``open_quarantine`` loads the companion table."""
 
     policy: BadRecordsPolicy
-    quarantine: Table
     client_config: Mapping[str, Any]
+    open_quarantine: Callable[[], Table]
+    quarantine: Table = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Load the companion table anew, with its access to the store. Raises `CatalogUnreachable`."""
+        self.quarantine = self.open_quarantine()
 
     def settle(self, reports: Sequence[ReadReport]) -> None:
-        """Make those of a batch durable before it commits, or stop on them: see `settle_bad_records`."""
-        settle_bad_records(self.policy, reports, self.quarantine, self.client_config)
+        """Make those of a batch durable before it commits, or stop on them: see `settle_bad_records`.
+
+        Also raises `CommitRejected`, which is waited out, where the companion was dropped meanwhile: `renew`
+        makes it again.
+        """
+        try:
+            settle_bad_records(self.policy, reports, self.quarantine, self.client_config)
+        except TableMissing as missing:
+            raise CommitRejected(table=self.policy.table, batch_id="", detail=missing.what) from missing
 
     def discard(self, reports: Sequence[ReadReport]) -> None:
         """Delete the files of a batch that will not commit, while the quarantine does not know them."""

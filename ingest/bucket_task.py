@@ -25,7 +25,7 @@ from ingest.tiers import files_to_merge
 from ingest.unchanged import Mask, unchanged_keys
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.data_file import WrittenFile, write_data_file
-from thermocline.iceberg.deletes import deletes_paths, write_deletes
+from thermocline.iceberg.deletes import write_deletes
 from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import DataFile, Deletes, deleted_on_error
 from thermocline.iceberg.rows import moved_rows, rows_schema
@@ -147,7 +147,6 @@ def run_bucket_task(
                     parts[path] = part
                 # safety: kept-keys-are-those-that-were-written
                 keep_keys(path, its_rows.column(KEY).combine_chunks())
-        begun.extend(deletes_paths(stem, definition.format_version, len(deleted)))
         deletes = write_deletes(io, stem, definition.format_version, deleted)
     for path, written in deletes.items():
         keep_deletes(written, deleted[path])

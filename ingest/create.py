@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ingest.change import TableChange, summary_fields
 from ingest.java import JavaCatalog, small_jvm
-from ingest.progress import offsets_of
+from ingest.progress import new_topics
 from ingest.quarantine import create_quarantine
 from thermocline.errors import ConfigInvalid, TableExists
 from thermocline.iceberg.catalog import (
@@ -60,15 +60,9 @@ def create_table(settings: Settings, name: str) -> SnapshotState:
         raise ConfigInvalid(of=f"of table {name}", problems=problems)
     created_ms = SystemClock().now_ms()  # before the log is asked: what is appended from here on is not known
     log = Log(settings.kafka)
-    facts = log.describe(definition.topics)
+    topics = new_topics(log, definition.topics, settings.table(name).start)
     check_not_compacted(definition, log)
-    change = TableChange(
-        seam=offsets_of(log, definition.topics, settings.table(name).start),
-        cluster_id=log.cluster_id(),
-        topic_ids={topic: fact.topic_id for topic, fact in facts.items()},
-        watermark_ms=-1,
-        drained_ms=created_ms,
-    )
+    change = TableChange(topics.starts, log.cluster_id(), topics.topic_ids, -1, drained_ms=created_ms)
     catalog = open_catalog(settings.catalog, may_create=True)
     _refuse_existing(catalog, name, definition.identifier)
     catalog.create_namespace_if_not_exists(definition.identifier.rpartition(".")[0])

@@ -57,6 +57,7 @@ class OwnerLease:
         self._clock = clock
         self._say = say
         self._us = Holder.this_process(lease_seconds)
+        self.has_failed = False
         self._free_as: bytes | None = None
         self._watched: bytes | None = None
         self._patience = lease_seconds
@@ -189,11 +190,13 @@ class OwnerLease:
             self.renew_or_warn()
 
     def renew_or_warn(self) -> None:
-        """Renew once; only a warning where that fails, however it does."""
+        """Renew once; only a warning where that fails, however it does. ``has_failed`` tells how it went."""
         try:
             self.renew()
+            self.has_failed = False
         except Exception as error:  # noqa: BLE001  a store raises what it likes, and the next renewal may succeed
             # Nothing is at risk: at worst another process takes the table, and our commits are refused.
+            self.has_failed = True
             _logger.warning("lease not renewed", extra=fields(table=self._name, detail=str(error)))
 
     def _read(self) -> bytes | None:

@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.bad_records import BadRecordsPolicy, check_dead_letter_topic
 from ingest.ownership import Claim
-from ingest.quarantine import reopen_quarantine
 from thermocline.errors import DefinitionDiffers
 from thermocline.kafka.log import Log
 from thermocline.rules.identity import check_log
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
-
     from ingest.lease import Say
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
@@ -32,7 +29,6 @@ class Opening:
     client_config: dict[str, Any]
     registry: SchemaRegistry | None
     policy: BadRecordsPolicy
-    quarantine: Table
 
     @classmethod
     def of(
@@ -53,9 +49,8 @@ class Opening:
         check_log(name, state, log, definition, clock.now_ms())
         policy = BadRecordsPolicy.of(definition, settings.table(name))
         check_dead_letter_topic(policy, log)
-        quarantine = reopen_quarantine(claim.table.catalog, name, definition.identifier)
         client_config, registry = settings.kafka.client_config(), settings.registry.client()
-        return cls(settings, claim, log, client_config, registry, policy, quarantine)
+        return cls(settings, claim, log, client_config, registry, policy)
 
 
 def agreed(definition: LiveTable, settings: Settings, name: str) -> LiveTable:

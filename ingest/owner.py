@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, Self
 
 from ingest import measures
@@ -33,7 +34,7 @@ from ingest.plan import (
 )
 from ingest.position import Position
 from ingest.progress import is_note_due
-from ingest.quarantine import renew
+from ingest.quarantine import reopen_quarantine
 from ingest.read_task import ReadTask
 from thermocline.errors import (
     ExitCode,
@@ -129,7 +130,7 @@ class Owner:
     live_files: Callable[[Table, int, str], FilesByBucket] = live_files
     on_commit: Callable[[], None] = lambda: None
     upkeep: Upkeep = field(default_factory=NoUpkeep)
-    bytes_per_record: float = 0.0
+    bytes_per_record: float | None = None
     must_reload: bool = False
     rewrites_met: int = 0
     lag_records: int = 0
@@ -177,7 +178,9 @@ class Owner:
             definition = agreed(owned.definition, settings, name)
             table, state = owned.table, owned.state
             topic_ids, client_config = dict(state.topic_ids), opening.client_config
-            quarantine, registry = opening.quarantine, opening.registry
+            companion = partial(reopen_quarantine, table.catalog, name, definition.identifier)
+            bad_records = BadRecords(opening.policy, client_config, companion)
+            quarantine = bad_records.quarantine
             task = ReadTask(
                 definition,
                 client_config,
@@ -185,7 +188,7 @@ class Owner:
                 quarantine.io,
                 quarantine.location(),
                 topic_ids,
-                registry,
+                opening.registry,
             )
             owner = cls(
                 settings=settings.table(name),
@@ -197,7 +200,7 @@ class Owner:
                 ends_engine=False,
                 committer=owned.committer,
                 lease=owned.lease,
-                bad_records=BadRecords(opening.policy, quarantine, client_config),
+                bad_records=bad_records,
                 position=Position.of(state, live_files(table, state.snapshot_id, name)),
                 clock=clock,
             )
@@ -257,7 +260,8 @@ class Owner:
         A batch that met a rewrite by others is read again, on top of it, by the next step.
         """
         self.lease.check()  # safety: lease-checked
-        if self.must_reload:  # safety: reload-after-outage
+        # The lease of an idle table may be all that shows that its access to the store has ended.
+        if self.must_reload or self.lease.has_failed:  # safety: reload-after-outage
             self._reload()
         try:
             is_behind = self._batch()
@@ -396,7 +400,7 @@ class Owner:
         """How large records are, for the bound of the next batch; and of keys that change partition."""
         read = sum(report.records for report in result.reports)
         if read:
-            self.bytes_per_record = sum(report.value_bytes for report in result.reports) / read
+            self.bytes_per_record = sum(report.read_bytes for report in result.reports) / read
         conflicts = [done for done in result.buckets if done.keys_in_several_partitions]
         example = next((one.conflict_example for one in conflicts if one.conflict_example is not None), None)
         if example is not None:
@@ -418,9 +422,13 @@ class Owner:
         self.table = load_table(self.table.catalog, self._name, self.definition.identifier)
         # What a catalog grants of the store with a table may have ended, and is granted anew with this one.
         self.lease.io = self.table.io
-        renew(self.bad_records.quarantine)
+        self.bad_records.renew()
+        quarantine = self.bad_records.quarantine
         self.task = replace(  # safety: access-anew
-            self.task, io=self.table.io, quarantine_io=self.bad_records.quarantine.io
+            self.task,
+            io=self.table.io,
+            quarantine_io=quarantine.io,
+            quarantine_location=quarantine.location(),
         )
         self.lease.renew_or_warn()  # an epoch as ours may be another's, of a catalog that was restored
         self.lease.check()

@@ -69,11 +69,11 @@ def split_for_tasks(ranges: Sequence[OffsetRange], tasks: int) -> list[list[Offs
     return loads
 
 
-def records_max_of(batch_records_max: int, batch_bytes_max: int, bytes_per_record: float) -> int:
-    """The bound of a batch in records, from the mean size of the records before (0: unknown)."""
-    if bytes_per_record <= 0:
+def records_max_of(batch_records_max: int, batch_bytes_max: int, bytes_per_record: float | None) -> int:
+    """The bound of a batch in records, from the mean size of keys and values before, if that is known."""
+    if bytes_per_record is None:
         return min(batch_records_max, FIRST_RECORDS_MAX)
-    return max(1, min(batch_records_max, int(batch_bytes_max / bytes_per_record)))
+    return max(1, min(batch_records_max, int(batch_bytes_max / max(bytes_per_record, 1))))
 
 
 def drained_ms(batch: Batch, planned: Mark, before: Mark, before_ms: int) -> int:

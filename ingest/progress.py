@@ -58,7 +58,7 @@ def next_batch(settings: Settings, name: str, clock: Clock | None = None) -> Bat
     """
     definition, state, log = _table_and_log(settings, name)
     starts, ends = check_log(name, state, log, definition, (clock or SystemClock()).now_ms())
-    records_max = records_max_of(settings.table(name).batch_records_max, 0, bytes_per_record=0)
+    records_max = records_max_of(settings.table(name).batch_records_max, 0, bytes_per_record=None)
     return plan_batch(with_new_partitions(state.seam, starts), ends, records_max)
 
 

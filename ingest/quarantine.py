@@ -41,7 +41,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from thermocline.errors import CatalogUnreachable, TableMissing, first_line
 from thermocline.failpoints import failstep
 from thermocline.iceberg.catalog import load_table
-from thermocline.iceberg.files import open_input
+from thermocline.iceberg.files import deleted_on_error, open_input
 from thermocline.process.logs import fields
 from thermocline.rules.headers import HeadersUnreadable
 
@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from thermocline.rules.decode import Bad
 
 # Version 2: every reader knows it, PyIceberg can append to it, and no row of it is ever deleted alone.
-_logger = logging.getLogger(__name__)
-
 _FORMAT_VERSION = "2"
 # Each batch with bad records is a snapshot, a metadata file that holds all of them, and a manifest.
 KEPT_SMALL = {
@@ -88,6 +86,8 @@ READ_ROWS_MAX = 100
 # How the catalog and the store of the files say that they can't be asked, or give half of an answer.
 _AWAY = (SQLAlchemyError, RESTError, CommitFailedException, OSError, pa.ArrowException)
 _SUFFIX = "_quarantine"
+
+_logger = logging.getLogger(__name__)
 # What the columns beside key, value and headers are called.
 PLACE_COLUMNS = ("topic", "topic_id", "partition", "offset")
 
@@ -135,11 +135,14 @@ def create_quarantine(catalog: Catalog, identifier: str) -> None:
 
 
 def reopen_quarantine(catalog: Catalog, name: str, identifier: str) -> Table:
-    """The companion of a table that is there; made again, empty, where somebody dropped it alone."""
+    """The companion of a table that is owned; made again, empty, where somebody dropped it alone."""
     try:
         return open_quarantine(catalog, name, identifier)
     except TableMissing:
-        create_quarantine(catalog, identifier)
+        try:
+            create_quarantine(catalog, identifier)
+        except _AWAY as error:
+            raise CatalogUnreachable(uri=identifier, detail=first_line(error)) from error
         _logger.warning("the quarantine was gone and is made again, empty", extra=fields(table=name))
         return open_quarantine(catalog, name, identifier)
 
@@ -180,10 +183,12 @@ def write_quarantine_file(io: FileIO, location: str, records: Iterable[pa.Table]
     """Write bad records as one file below the companion table; its path. No table knows it yet."""
     path = f"{location}/data/{uuid.uuid4()}.parquet"
     with (
+        deleted_on_error(io) as begun,
         failstep("quarantine.write-file"),
         io.new_output(path).create() as sink,
         pq.ParquetWriter(sink, SCHEMA, compression="zstd") as writer,
     ):
+        begun.append(path)
         for some in records:
             if some.num_rows:
                 writer.write_table(some)
@@ -194,7 +199,7 @@ def renew(quarantine: Table) -> None:
     """Load the companion table anew. Raises `TableMissing` and `CatalogUnreachable`."""
     try:
         quarantine.refresh()
-    except (NoSuchTableError, NoSuchNamespaceError) as error:
+    except (NoSuchTableError, NoSuchNamespaceError, ValueError) as error:  # or another one has its name
         *_, name = quarantine.name()
         identifier = ".".join(quarantine.name())
         raise TableMissing(table=name.removesuffix(_SUFFIX), identifier=identifier) from error

@@ -37,7 +37,7 @@ PACK_BYTES_MAX = 64 << 20
 # Bad records held before they are written: with records of 1 MB, Kafka's default limit, still below 1 GB.
 QUARANTINE_RECORDS_MAX = 1_000
 # Of a bug in a task: where it came from.
-_TRACE_FRAMES = 3
+_TRACE_FRAMES, _TRACE_CHARACTERS = 3, 2_000
 # The bucket under which a task's report travels with the packed records.
 REPORT_BUCKET = -1
 
@@ -64,7 +64,7 @@ class ReadReport(msgspec.Struct):
     covered: list[tuple[str, int, int, int]]
     error: bytes | None = None
     records: int = 0
-    value_bytes: int = 0
+    read_bytes: int = 0
     bad: dict[str, int] = msgspec.field(default_factory=dict)
     first_bad: dict[str, FirstBad] = msgspec.field(default_factory=dict)
     quarantine_files: list[str] = msgspec.field(default_factory=list)
@@ -116,7 +116,7 @@ def reported(task: ReadTask, error: Exception) -> bytes:
         error = StorageFailed(table=task.definition.name, detail=first_line(error))
     elif not isinstance(error, ThermoclineError):
         trace = "".join(traceback.format_exception(error, limit=-_TRACE_FRAMES)).strip()
-        error = EngineFailed(engine="ingest", detail=f"{type(error).__name__}: {error}\n{trace}")
+        error = EngineFailed(engine="the engine", detail=trace[-_TRACE_CHARACTERS:])
     return pickle.dumps(error)
 
 
@@ -145,7 +145,9 @@ def _decode(
 ) -> tuple[pa.Table, pa.Table]:
     decoded = decoder.decode(chunk.keys, chunk.values, chunk.headers_of)
     report.records += len(chunk.offsets)
-    report.value_bytes += sum(len(value) for value in chunk.values if value is not None)
+    report.read_bytes += sum(
+        len(some) for part in (chunk.keys, chunk.values) for some in part if some is not None
+    )
     _count_bad(report, chunk, decoded.bad)
     report.last_timestamps_ms[f"{chunk.topic}/{chunk.partition}"] = chunk.timestamps_ms[-1]
     good = records_table(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ingest.change import NewTopics, Onto, TableChange
 from ingest.commit import landed
 from ingest.ownership import Owned, own_table
-from ingest.progress import new_topics, offsets_of
+from ingest.progress import new_topics
 from thermocline.errors import (
     ClusterReplaced,
     FactsDiffer,
@@ -41,6 +41,7 @@ from thermocline.iceberg.catalog import (
     state_of,
 )
 from thermocline.iceberg.files import plan_files, store_named
+from thermocline.iceberg.lineage import link_of
 from thermocline.iceberg.rewrite import standing
 from thermocline.kafka.log import Log
 from thermocline.process.clock import iso_time
@@ -132,15 +133,14 @@ def rebase(
 
     def move(owned: Owned, stop: Gap | Stranger, now_ms: int) -> TableChange:
         state, topics = owned.state, _in_question(stop, owned.definition.topics)
-        ids = {topic: facts_of.topic_id for topic, facts_of in owned.log.describe(topics).items()}
-        return replace(
+        change = replace(
             TableChange.carrying_on(state),
-            seam=state.seam.without(topics).merged_max(offsets_of(owned.log, topics, to)),
+            seam=state.seam.without(topics),
             cluster_id=owned.log.cluster_id(),
-            topic_ids={**state.topic_ids, **ids},
             watermark_ms=-1,  # what is read next may be older than anything before
             properties=_tombstones_since_now(state, topics, now_ms),
         )
+        return change.reading(new_topics(owned.log, topics, to))
 
     return _resume(settings, name, facts, _STRANGERS, move, to, clock, say)
 
@@ -156,7 +156,7 @@ def rebase_onto(
     """Go on from the newest snapshot that carries a seam, giving up what others wrote after it.
 
     One commit does it and keeps a note of it; what somebody writes meanwhile makes it fail. Topics that the
-    table has had since that snapshot are read from ``start`` on, as when they were added. None where the
+    table has had since that snapshot are read again from where they were added. None where the
     table can be continued as it is. Raises what `accept_gap` raises.
     """
     given = (*facts, f"onto={snapshot_id}")
@@ -199,14 +199,27 @@ def rebase_onto(
 
 
 def _new_since(settings: Settings, table: Table, snapshot_id: int, name: str) -> NewTopics:
-    """The table's topics that a snapshot knows nothing of: they were added after it."""
+    """The table's topics that a snapshot knows nothing of: they were added after it.
+
+    They are read from where they were then, which the oldest snapshot that knows them says; where it is gone,
+    from ``start`` on.
+    """
     snapshot = table.snapshot_by_id(snapshot_id)
     assert snapshot is not None, "it was found a moment ago"
     known = state_of(snapshot, name).topic_ids
     added = [topic for topic in definition_of(table, name).topics if topic not in known]
     if not added:
         return NewTopics()
-    return new_topics(Log(settings.kafka), added, settings.table(name).start)
+    new = new_topics(Log(settings.kafka), added, settings.table(name).start)
+    oldest_first = sorted(table.snapshots(), key=lambda one: one.sequence_number or 0)
+    states = [state for one in oldest_first if (state := link_of(one).state) is not None]
+    starts = new.starts
+    for topic, topic_id in new.topic_ids.items():
+        joined = next((state for state in states if state.topic_ids.get(topic) == topic_id), None)
+        if joined is not None:
+            others = set(joined.seam.topics) - {topic}
+            starts = starts.without([topic]).merged_max(joined.seam.without(others))
+    return NewTopics(new.topic_ids, starts)
 
 
 def _definition_for(table: Table, snapshot_id: int, name: str) -> LiveTable | None:

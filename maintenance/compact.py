@@ -25,7 +25,7 @@ from maintenance.merge import ORIGIN, merged_rows
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.data_file import ROW_GROUP_ROWS, DataFileWriter, WrittenFile
 from thermocline.iceberg.file_buckets import FileBucket
-from thermocline.iceberg.files import delete_files
+from thermocline.iceberg.files import deleted_on_error
 from thermocline.rules.keys import buckets
 
 if TYPE_CHECKING:
@@ -88,14 +88,11 @@ class CompactionTask:
         stem = uuid.uuid4()
         moves = f"{self.moves_location}/{stem}.arrow"
         stem_path = f"{self.data_location}/bucket={self.bucket}/{stem}"
-        begun = [moves]
-        try:
+        with deleted_on_error(self.io) as begun:
+            begun.append(moves)
             with self.io.new_output(moves).create() as sink, pa.ipc.new_file(sink, MOVES_SCHEMA) as placed:
                 added = self._written(placed, stem_path, begun)
             failpoint("compact.done")
-        except Exception:
-            delete_files(self.io, begun)  # nobody else knows of them
-            raise
         return Compacted(self.bucket, self.files, added, moves)
 
     def _written(self, placed: pa.RecordBatchWriter, stem: str, begun: list[str]) -> tuple[WrittenFile, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from maintenance.expiry import EXPIRED_AT_ONCE_MAX, KeepRule, expirable
 from maintenance.orphans import remove_orphans
-from maintenance.sweep import may_delete_files, sweep
+from maintenance.sweep import check_not_stopped, may_delete_files, sweep
 from thermocline.errors import TableMissing
 from thermocline.iceberg.expired import ExpiryNote, forget_history, write_note
 from thermocline.iceberg.leases import leased_snapshots
@@ -47,6 +47,7 @@ def tend_quarantine(
     except TableMissing:  # as ingest says itself where it needs it
         return
     while may_delete_files(table) and _expire(table, kept_seconds, now_ms):
+        check_not_stopped(stop)
         table = load()
     swept = sweep(load, int(1000 * files_seconds), clock, stop=stop)
     forget_history(table, now_ms)

@@ -179,7 +179,9 @@ def sweep(
     kept = reachable_from(io, table.snapshots(), stop=stop).places()  # safety: sweep-keeps-reachable
     # Of these, a sweep that ended halfway, with files_seconds shorter than it is now, may have deleted some.
     # safety: sweep-keeps-lately-expired
-    kept |= reachable_from(io, expired_snapshots(waiting).values(), but=kept, may_be_gone=True).places()
+    kept |= reachable_from(
+        io, expired_snapshots(waiting).values(), but=kept, may_be_gone=True, stop=stop
+    ).places()
     # A batch may have replaced the deletes that a rewrite began with. What is left becomes an orphan.
     kept |= {place_of(path) for path in in_use}  # safety: sweep-keeps-what-is-in-use
     failpoint("sweep.known")

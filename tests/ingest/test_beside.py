@@ -44,7 +44,10 @@ def _waits_in(folder: str) -> None:
         time.sleep(600)
 
 
-def test_what_it_ends_removes_its_temporary_files(beside: Beside, tmp_path: Path) -> None:
+def test_what_it_ends_removes_its_temporary_files(
+    beside: Beside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingest.beside._STOP_SECONDS", 60.0)  # it is of low priority
     future = beside.start(partial(_waits_in, str(tmp_path)))
     while not list(tmp_path.glob("running-*")):
         assert not future.done()

@@ -70,11 +70,12 @@ def test_tasks_cover_every_offset_once_and_never_a_partition_twice(
 
 
 def test_a_first_batch_is_small_since_nobody_knows_how_large_its_records_are() -> None:
-    assert records_max_of(2_000_000, 500_000_000, bytes_per_record=0) == FIRST_RECORDS_MAX
+    assert records_max_of(2_000_000, 500_000_000, bytes_per_record=None) == FIRST_RECORDS_MAX
 
 
 def test_large_records_make_smaller_batches() -> None:
-    assert records_max_of(50, 500_000_000, bytes_per_record=0) == 50
+    assert records_max_of(50, 500_000_000, bytes_per_record=None) == 50
+    assert records_max_of(2_000_000, 500_000_000, bytes_per_record=0) == 2_000_000
     assert records_max_of(2_000_000, 500_000_000, bytes_per_record=100) == 2_000_000
     assert records_max_of(2_000_000, 500_000_000, bytes_per_record=1_000_000) == 500
     assert records_max_of(2_000_000, 10, bytes_per_record=1_000) == 1

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
+from ingest.bad_records import BadRecords, BadRecordsPolicy
 from ingest.quarantine import (
     KEEP_ATTEMPTS_MAX,
     KEPT_SMALL,
@@ -26,10 +28,12 @@ from ingest.quarantine import (
     reopen_quarantine,
     write_quarantine_file,
 )
+from ingest.read_task import ReadReport
 from thermocline.cli.entry import run
-from thermocline.errors import CatalogUnreachable, ExitCode
+from thermocline.errors import CatalogUnreachable, CommitRejected, ExitCode
 from thermocline.iceberg.catalog import open_catalog
 from thermocline.iceberg.files import local_path
+from thermocline.rules.definition import OnError
 from thermocline.settings import load_settings
 
 CONFIG = """
@@ -60,13 +64,17 @@ def quarantine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table:
     return open_quarantine(catalog, "profiles", "app.profiles")
 
 
-def keep(quarantine: Table, offsets: Sequence[int], topic_id: str = "first") -> None:
+def written(quarantine: Table, offsets: Sequence[int], topic_id: str = "first") -> str:
     row = {"topic": "profiles", "topic_id": topic_id, "partition": 0, "stage": "key", "reason": "why"}
     at = datetime(2026, 3, 1, tzinfo=UTC)
     rows = [row | {"offset": offset, "timestamp": at} for offset in offsets]
     records = [pa.Table.from_pylist(rows, SCHEMA)]
+    return write_quarantine_file(quarantine.io, quarantine.location(), records)
+
+
+def keep(quarantine: Table, offsets: Sequence[int], topic_id: str = "first") -> None:
     renew(quarantine)
-    keep_files(quarantine, [write_quarantine_file(quarantine.io, quarantine.location(), records)])
+    keep_files(quarantine, [written(quarantine, offsets, topic_id)])
 
 
 def kept(quarantine: Table) -> list[tuple[str, int]]:
@@ -80,6 +88,31 @@ def test_a_companion_table_that_was_dropped_alone_is_made_again(quarantine: Tabl
     again = reopen_quarantine(quarantine.catalog, "profiles", "app.profiles")
     keep(again, [2])
     assert kept(reopen_quarantine(quarantine.catalog, "profiles", "app.profiles")) == [("first", 2)]
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_a_companion_table_that_is_dropped_meanwhile_only_costs_a_batch(
+    quarantine: Table, is_made_again: bool
+) -> None:
+    """Also where somebody else makes one of its name."""
+    policy = BadRecordsPolicy("profiles", OnError.parse("quarantine"), 1.0, None, None)
+    companion = partial(reopen_quarantine, quarantine.catalog, "profiles", "app.profiles")
+    records = BadRecords(policy, {}, companion)
+
+    def batch(offset: int) -> ReadReport:
+        return ReadReport([], quarantine_files=[written(records.quarantine, [offset])])
+
+    quarantine.catalog.drop_table("app.profiles_quarantine")
+    if is_made_again:
+        create_quarantine(quarantine.catalog, "app.profiles")
+    lost = batch(1)
+    with pytest.raises(CommitRejected) as rejected:
+        records.settle([lost])
+    assert rejected.value.retryable
+    assert not Path(local_path(lost.quarantine_files[0]) or "").exists()
+    records.renew()
+    records.settle([batch(2)])
+    assert kept(companion()) == [("first", 2)]
 
 
 def test_the_metadata_of_the_companion_table_stays_small(quarantine: Table) -> None:

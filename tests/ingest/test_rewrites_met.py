@@ -29,7 +29,7 @@ def owner_that_meets(monkeypatch: pytest.MonkeyPatch, met: list[bool], is_rewrit
     monkeypatch.setattr(Owner, "_batch", batch)
     monkeypatch.setattr(Owner, "_reload", lambda _: is_rewrite)
     owner = Owner.__new__(Owner)
-    owner.lease = cast(Any, SimpleNamespace(check=lambda: None))
+    owner.lease = cast(Any, SimpleNamespace(check=lambda: None, has_failed=False))
     owner.must_reload, owner.rewrites_met = False, 0
     return owner
 
@@ -37,6 +37,17 @@ def owner_that_meets(monkeypatch: pytest.MonkeyPatch, met: list[bool], is_rewrit
 def test_a_batch_that_met_a_rewrite_is_followed_by_another_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     owner = owner_that_meets(monkeypatch, [True, False], is_rewrite=True)
     assert [owner.step(), owner.step()] == [True, False]
+
+
+def test_an_owner_whose_lease_is_not_renewed_looks_at_the_table_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An idle one asks the store for nothing else, and what a catalog granted of it may have ended."""
+    owner = owner_that_meets(monkeypatch, [False, False], is_rewrite=False)
+    reloads: list[Owner] = []
+    monkeypatch.setattr(Owner, "_reload", lambda owner: reloads.append(owner))  # noqa: PLW0108  (a method)
+    owner.step()
+    owner.lease.has_failed = True
+    owner.step()
+    assert reloads == [owner]
 
 
 def test_what_is_no_rewrite_ends_the_owner_with_what_its_commit_met(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +72,7 @@ def test_a_rewrite_that_only_maintenance_met_is_taken_over_before_the_next_batch
         raise ForeignSnapshot(table="t", snapshot_id=1, detail="another writer made it")
 
     owner = Owner.__new__(Owner)
-    owner.lease = cast(Any, SimpleNamespace(check=lambda: None))
+    owner.lease = cast(Any, SimpleNamespace(check=lambda: None, has_failed=False))
     owner.clock = SystemClock()
     owner.upkeep = cast(Any, SimpleNamespace(turn=met))
     owner.must_reload = False
@@ -83,7 +94,9 @@ def test_a_rewrite_that_comes_while_another_is_looked_at_is_looked_at_in_its_tur
         epoch: int = 1
         io: object = None
         quarantine_io: object = None
+        quarantine_location: str = ""
 
+    companion = SimpleNamespace(io=None, location=lambda: "")
     error = ForeignSnapshot(table="t", snapshot_id=1, detail="another writer made it")
     outcomes = [*[Rejected(error)] * count, Landed(7, Seam())]
     looks: list[object] = []
@@ -101,10 +114,10 @@ def test_a_rewrite_that_comes_while_another_is_looked_at_is_looked_at_in_its_tur
     fields: dict[str, Any] = {
         "table": table,
         "definition": SimpleNamespace(name="t", identifier="app.t"),
-        "lease": SimpleNamespace(check=lambda: None, renew_or_warn=lambda: None),
+        "lease": SimpleNamespace(check=lambda: None, renew_or_warn=lambda: None, has_failed=False),
         "task": State(0),
-        "bad_records": SimpleNamespace(quarantine=SimpleNamespace(io=None, refresh=lambda: None)),
-        "engine": SimpleNamespace(check=lambda: None),
+        "bad_records": SimpleNamespace(quarantine=companion, renew=lambda: None),
+        "engine": SimpleNamespace(check=lambda: None, has_failed=False),
         "committer": SimpleNamespace(epoch=1, renew=lambda _: None, take_over=lambda _: outcomes.pop(0)),
         "live_files": lambda *_: None,
         "must_reload": True,

@@ -107,7 +107,7 @@ class FakeEngine:
             for bucket, records in of_bucket.items():
                 done = self._write(bucket, records, files.get(bucket, ()), data_location)
                 results.append((bucket, msgspec.msgpack.encode(done)))
-        except OSError as error:  # a task that fails ends the job, and what it wrote stays
+        except OSError as error:  # as where a worker is killed: what it wrote stays
             raise EngineFailed(engine="Spark", detail=str(error)) from error
         planned = [one for some in ranges for one in some]
         return gather(results, planned, self._io, self._io)
@@ -156,7 +156,7 @@ class FakeEngine:
         decoded = _DECODERS[task.definition.partial_updates].decode(chunk.keys, chunk.values)
         absent = decoded.absent or [()] * len(decoded.good)
         report.records += len(chunk.offsets)
-        report.value_bytes += sum(len(value) for value in chunk.values if value is not None)
+        report.read_bytes += sum(len(value) for value in chunk.values if value is not None)
         report.last_timestamps_ms[f"{chunk.topic}/{chunk.partition}"] = chunk.timestamps_ms[-1]
         columns = zip(*decoded.columns.values(), strict=True)
         rows = zip(decoded.good, columns, decoded.tombstones, absent, strict=True)

@@ -17,7 +17,7 @@ from ingest.commit import Committer
 from ingest.owner import NoUpkeep, Owner
 from ingest.ownership import Claim, Owned
 from ingest.position import Position
-from ingest.quarantine import KEPT_SMALL
+from ingest.quarantine import KEPT_SMALL, renew
 from ingest.read_task import ReadTask
 from ingest.turns import REJECTIONS_MAX
 from tests.simulation.catalog import FakeTable
@@ -49,6 +49,7 @@ class FreeLease:
     """A lease that nobody respects."""
 
     epoch_floor = 0
+    has_failed = False
 
     def check_still_free(self) -> None:
         """It is."""
@@ -237,6 +238,11 @@ class Process:
         policy = BadRecordsPolicy(NAME, taken.definition.on_error, 1.0, None, None)
         io = cast(Any, world.io)
         quarantine = cast(Any, FakeQuarantine(world.io, world.kept_bad))
+
+        def open_quarantine() -> Any:
+            renew(quarantine)
+            return quarantine
+
         ids = taken.state.topic_ids
         beside = Beside(self) if world.around.is_maintained else None
         engine = FakeEngine(
@@ -252,7 +258,7 @@ class Process:
             ends_engine=False,
             committer=committer,
             lease=cast(Any, FreeLease()),
-            bad_records=BadRecords(policy, quarantine, {}),
+            bad_records=BadRecords(policy, {}, open_quarantine),
             position=Position.of(taken.state, live_files(taken.table, taken.state.snapshot_id, NAME)),
             clock=clock,
             live_files=live_files,

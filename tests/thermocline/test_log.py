@@ -19,9 +19,7 @@ from thermocline.settings import KafkaSettings
 
 
 def test_what_a_broker_leaves_out_is_taken_for_the_most_careful_reading() -> None:
-    careful = TopicConfig(
-        is_compacted=True, delete_retention_ms=86_400_000, is_log_append_time=False, is_hidden=True
-    )
+    careful = TopicConfig(is_compacted=True, delete_retention_ms=86_400_000, is_log_append_time=False)
     assert config_of({}) == config_of({"cleanup.policy": None}) == careful
     assert config_of({"cleanup.policy": "delete", "delete.retention.ms": "5"}) == TopicConfig(
         is_compacted=False, delete_retention_ms=5, is_log_append_time=False

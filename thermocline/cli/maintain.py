@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ from thermocline.cli.maintain_progress import shown_progress
 from thermocline.cli.output import counted, say, show, table
 from thermocline.cli.session import AsJson, TableName, session_of
 from thermocline.cli.stopping import stop_event
-from thermocline.errors import ExitCode, StorageFailed, first_line
+from thermocline.errors import ExitCode, StorageFailed, TableMissing, first_line
 from thermocline.process.clock import SystemClock, iso_time
 from thermocline.settings.model import size_of
 from thermocline.text.typed import command
@@ -275,37 +276,42 @@ def status(context: typer.Context, name: TableName, as_json: AsJson = False) -> 
 def orphans(context: typer.Context, name: TableName, as_json: AsJson = False) -> None:
     """List orphaned files, and when each will be deleted.
 
-    An orphan is a file that no snapshot refers to. Changes nothing.
+    An orphan is a file of the table, or of its quarantine, that no snapshot refers to. Changes nothing.
     """
     settings = session_of(context).settings()
+    from ingest.quarantine import open_quarantine
     from maintenance.orphans import SEEN_APART_MS, find_orphans
     from thermocline.iceberg.catalog import open_table
 
     now_ms = SystemClock().now_ms()
+    tables = [open_table(settings, name)]
+    with suppress(TableMissing):
+        tables.append(open_quarantine(tables[0].catalog, name, settings.table(name).identifier))
     try:
-        found = find_orphans(open_table(settings, name), now_ms)
+        looked = [find_orphans(one, now_ms) for one in tables]
     except (OSError, ValueError) as error:
         raise StorageFailed(table=name, detail=first_line(error)) from error
-    due = len(found.due(now_ms))
+    found = [orphan for one in looked for orphan in one.found]
+    files, due = sum(one.files for one in looked), sum(len(one.due(now_ms)) for one in looked)
+    shared = next((one.shared for one in looked if one.shared), "")
+    is_surprising = any(one.is_surprising(now_ms) for one in looked)
     rows = [
         (one.path, shown_bytes(one.bytes), iso_time(one.modified_ms), iso_time(one.seen_ms + SEEN_APART_MS))
-        for one in found.found
+        for one in found
     ]
-    words = [
-        f"{counted(len(rows), 'orphan')} of {found.files:,} files, {due:,} to be deleted by the next run"
-    ]
-    if found.shared:
-        words.append(f"nothing is deleted: {found.shared}")
-    elif found.is_surprising(now_ms):
+    words = [f"{counted(len(rows), 'orphan')} of {files:,} files, {due:,} to be deleted by the next run"]
+    if shared:
+        words.append(f"nothing is deleted: {shared}")
+    elif is_surprising:
         approve = command(f"maintain run {name} --delete-orphans {due}")
         words.append(f"surprisingly many, so nothing is deleted yet; check them, then run: {approve}")
     document = {
         "table": name,
-        "files": found.files,
+        "files": files,
         "due": due,
-        "shared": found.shared,
-        "surprising": found.is_surprising(now_ms),
-        "orphans": [asdict(one) for one in found.found],
+        "shared": shared,
+        "surprising": is_surprising,
+        "orphans": [asdict(one) for one in found],
     }
     text = Text("\n".join(words))
     listed = table(("file", "size", "modified", "deleted after"), rows)

@@ -180,13 +180,23 @@ class TopicCompacted(SourceError):
 
     @property
     def _found(self) -> str:
+        found = []
+        if known := self._known:
+            found.append(f"these topics are compacted: {places.some(known)}")
         if self.hidden:
-            return f"the user may not see whether these topics are compacted: {places.some(self.hidden)}"
-        return f"these topics are compacted: {places.some(self.topics)}"
+            hidden = places.some(self.hidden)
+            found.append(f"the user is not allowed to see whether these topics are compacted: {hidden}")
+        return "; ".join(found)
 
     @property
     def _next_line(self) -> str:
-        return places.grant_configs(self.hidden) if self.hidden else "set cleanup.policy=delete on them"
+        steps = [f"set cleanup.policy=delete on {places.some(self._known)}"] if self._known else []
+        steps += [places.grant_configs(self.hidden)] if self.hidden else []
+        return ", ".join(steps)
+
+    @property
+    def _known(self) -> tuple[str, ...]:
+        return tuple(topic for topic in self.topics if topic not in self.hidden)
 
 
 class TombstonesGone(Resumable, SourceError):

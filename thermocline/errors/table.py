@@ -93,7 +93,7 @@ class ForeignSnapshot(Resumable, TableError):
     Nothing was written. Only Thermocline should commit to the table. `thermocline ingest rebase`, with the
     current snapshot repeated as a fact and `--onto` (the error prints the whole command), continues from the
     newest snapshot that has a seam. It discards what others wrote after it, since their rows have no place in
-    the log, and reads the log from there again; topics that were added since are read from `start` on. If
+    the log, and reads the log from there again, and topics that were added since from their start. If
     `thermocline quarantine replay` made a discarded snapshot, its records have left the quarantine, too: have
     the producer send them again. If there is no snapshot with a seam, create a new table.
     """
@@ -133,9 +133,7 @@ class ForeignSnapshot(Resumable, TableError):
         if not self.resume:
             return f"thermocline table show {self.table}\nthen create a new table"
         if self.is_rewrite:
-            return (
-                f"thermocline ingest run {self.table}\nit goes on by itself after a rewrite of the same rows"
-            )
+            return f"thermocline ingest run {self.table}\nit continues if only files were rewritten"
         return f"{self.resume}\nthis discards {self._lost}, and reads the log from there"
 
     @property

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap
 
 from thermocline.failpoints import failstep
-from thermocline.iceberg.files import DELETED_PATH_FIELD_ID, Deletes, open_input
+from thermocline.iceberg.files import DELETED_PATH_FIELD_ID, Deletes, deleted_on_error, open_input
 from thermocline.iceberg.store_retries import read_whole
 
 if TYPE_CHECKING:
@@ -64,21 +64,18 @@ def write_deletes(
     """
     if not by_file:
         return {}
-    paths = deletes_paths(stem, format_version, len(by_file))
-    with failstep("deletes.write"):
+    if format_version > 2:
+        paths = [f"{stem}-deletes.puffin"]
+    else:
+        paths = [f"{stem}-deletes-{number:04}.parquet" for number in range(len(by_file))]
+    with deleted_on_error(io) as begun, failstep("deletes.write"):
+        begun.extend(paths)
         if format_version > 2:
             return _write_vectors(io, paths[0], by_file)
         return {
             data_file: _write_positions(io, path, data_file, positions)
             for path, (data_file, positions) in zip(paths, by_file.items(), strict=True)
         }
-
-
-def deletes_paths(stem: str, format_version: int, data_files: int) -> list[str]:
-    """Where `write_deletes` writes the deleted positions of that many data files."""
-    if format_version > 2:
-        return [f"{stem}-deletes.puffin"]
-    return [f"{stem}-deletes-{number:04}.parquet" for number in range(data_files)]
 
 
 def _read_vector(io: FileIO, deletes: Deletes) -> BitMap:

@@ -83,12 +83,15 @@ class Holder:
         """
         if self.ended:
             return True
-        # safety: lease-this-machine
-        if not self.boot_id or (self.boot_id, self.pid_namespace) != (_boot_id(), _pid_namespace()):
+        if not self.is_here():  # safety: lease-this-machine
             return False
         started = _started(self.pid)
         is_known = bool(started and self.process_started)
         return started is None or (is_known and started != self.process_started)
+
+    def is_here(self) -> bool:
+        """Whether it is a process of this machine, as it runs now."""
+        return bool(self.boot_id) and (self.boot_id, self.pid_namespace) == (_boot_id(), _pid_namespace())
 
     def is_gone(self, now_ms: int) -> bool:
         """Whether it has not ended by its own word, and does not live: as after a kill, or a lost machine.
@@ -98,8 +101,10 @@ class Holder:
         """
         if self.ended or not self.renewed:
             return False
+        if self.is_here():
+            return self.has_ended()
         renewed_ms = datetime.fromisoformat(self.renewed).timestamp() * 1000
-        return self.has_ended() or now_ms - renewed_ms > 1000 * max(2 * self.lease_seconds, GONE_SECONDS_MIN)
+        return now_ms - renewed_ms > 1000 * max(2 * self.lease_seconds, GONE_SECONDS_MIN)
 
 
 def holder_of(io: FileIO, location: str) -> Holder | None:

@@ -28,24 +28,21 @@ def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 @contextmanager
-def writable(folder: Path) -> Iterator[None]:
-    """What fails in the block, because that folder of the cache can't be made or written to, says so.
+def alone_in(folder: Path) -> Iterator[None]:
+    """One process at a time fills a folder of the cache; the others wait, and find it filled.
 
-    As for a user without a home, or in a container whose file system is read-only.
+    Raises:
+        DependencyMissing: it can't be made or written to, as for a user without a home.
     """
     try:
-        yield
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "lock").open("w")
     except OSError as error:
         raise DependencyMissing(
             what_is_missing=f"a cache folder that can be written to ({folder}: {error.strerror or error})",
             how_to_get="set THERMOCLINE_CACHE to a folder that this user may write to",
         ) from error
-
-
-@contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """One process at a time fills a folder of the cache; the others wait, and find it filled."""
-    with (folder / "lock").open("w") as lock:
+    with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -56,12 +53,10 @@ def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
     Safe in several processes at once, and after an interruption.
     """
     if not folder.exists():
-        with writable(folder):
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            with alone_in(folder.parent):
-                if not folder.exists():
-                    unfinished = folder.with_name(f"{folder.name}.unfinished")  # safety: cache-unfinished
-                    shutil.rmtree(unfinished, ignore_errors=True)
-                    make(unfinished)
-                    unfinished.replace(folder)
+        with alone_in(folder.parent):
+            if not folder.exists():
+                unfinished = folder.with_name(f"{folder.name}.unfinished")  # safety: cache-unfinished
+                shutil.rmtree(unfinished, ignore_errors=True)
+                make(unfinished)
+                unfinished.replace(folder)
     return folder

@@ -21,7 +21,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from thermocline.errors import DependencyMissing
-from thermocline.jvm.cache import alone_in, cache_folder, writable
+from thermocline.jvm.cache import alone_in, cache_folder
 from thermocline.jvm.java import JavaHome, find_java
 from thermocline.jvm.trust import write_trust_store
 
@@ -86,10 +86,8 @@ def jars_of(
     jars = locked_jars(lock)[group]
     folder = (cache or cache_folder()) / "jars" / f"{group}-{_digest_of(jars)}"
     if not _is_verified(folder, jars):
-        with writable(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            with alone_in(folder):
-                _complete(folder, group, jars, java, report)
+        with alone_in(folder):
+            _complete(folder, group, jars, java, report)
     return tuple(folder / jar.file_name for jar in jars)
 
 

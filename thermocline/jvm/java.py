@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from thermocline.errors import DependencyMissing
-from thermocline.jvm.cache import cache_folder, writable
+from thermocline.jvm.cache import alone_in, cache_folder
 
 SPARK_VERSIONS = (17, 21)
 """Spark 4.1 needs 17 at least and fails on 25 (Hadoop's `getSubject is not supported`); these were tried."""
@@ -146,8 +146,7 @@ def _home_with_launcher(home: Path) -> Path:
     launcher = launcher_home / "bin" / "java"
     text = _LAUNCHER.format(module=_VECTOR_MODULE, java=shlex.quote(str(home / "bin" / "java")))
     if not (launcher.is_file() and launcher.read_text() == text):
-        with writable(launcher.parent):
-            launcher.parent.mkdir(parents=True, exist_ok=True)
+        with alone_in(launcher.parent):
             unfinished = launcher.with_name(f"java.{os.getpid()}")
             unfinished.write_text(text)
             unfinished.chmod(0o755)

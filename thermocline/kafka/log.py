@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from confluent_kafka import (
@@ -225,7 +225,6 @@ def config_of(entries: Mapping[str, str | None]) -> TopicConfig:
         is_compacted=policy is None or "compact" in policy.split(","),
         delete_retention_ms=_DELETE_RETENTION_MS if retention is None else int(retention),
         is_log_append_time=entries.get("message.timestamp.type") == "LogAppendTime",
-        is_hidden=policy is None,
     )
 
 
@@ -277,7 +276,10 @@ class Log:
 
     def configs(self, topics: Sequence[str]) -> dict[str, TopicConfig]:
         """The configuration of each topic; `config_of` nothing where the user may not describe it."""
-        return {topic: config_of(entries or {}) for topic, entries in self._entries(topics).items()}
+        return {
+            topic: replace(config_of(entries or {}), is_hidden=entries is None)
+            for topic, entries in self._entries(topics).items()
+        }
 
     def retentions(self, topics: Sequence[str]) -> dict[str, TopicRetention]:
         """For how long each topic keeps its records; the least where the user may not ask."""
