@@ -85,7 +85,9 @@ class BadRecords:
         try:
             settle_bad_records(self.policy, reports, self.quarantine, self.client_config)
         except TableMissing as missing:
-            raise CommitRejected(table=self.policy.table, batch_id="", detail=missing.what) from missing
+            raise CommitRejected(
+                table=self.policy.table, batch_id="(not begun)", detail=missing.what
+            ) from missing
 
     def discard(self, reports: Sequence[ReadReport]) -> None:
         """Delete the files of a batch that will not commit, while the quarantine does not know them."""
