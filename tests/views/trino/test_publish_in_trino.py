@@ -31,6 +31,7 @@ from thermocline.rules.identity import MARGIN_MS_MAX
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
 from thermocline.settings import Settings, ViewsSettings
+from views.leases import held_views
 from views.orphaned_metadata import KEPT_MS, remove_leftovers
 from views.pin import pin_view
 from views.publish import ViewPublisher
@@ -380,8 +381,12 @@ updated_at = "timestamptz"
     code, pinned = run("views", "pin", "profiles", "--at", point)
     assert code == 0
     assert world.ask(pinned["view"]) == {(1, "ann", "a"): "2"}
+    left = {view for view in held_views(world.table) if view.startswith("app.profiles_at_")}  # also of before
+    standing = {f"app.profiles_{mode}" for mode in ("live", "live_by_key", "cold")}
+    assert pinned["view"].removeprefix("lake.") in left
     code, dropped = run("views", "drop", "profiles")
     assert code == 0
-    assert len(dropped["dropped"]) == 4
+    assert set(dropped["dropped"]) == standing | left
+    assert held_views(world.table) == []
     assert run("views", "drop", "profiles")[0] == 10
     assert world.shown() == set()
