@@ -86,10 +86,10 @@ READ_ROWS_MAX = 100
 # How the catalog and the store of the files say that they can't be asked, or give half of an answer.
 _AWAY = (SQLAlchemyError, RESTError, CommitFailedException, OSError, pa.ArrowException)
 _SUFFIX = "_quarantine"
-
-_logger = logging.getLogger(__name__)
 # What the columns beside key, value and headers are called.
 PLACE_COLUMNS = ("topic", "topic_id", "partition", "offset")
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -183,12 +183,11 @@ def write_quarantine_file(io: FileIO, location: str, records: Iterable[pa.Table]
     """Write bad records as one file below the companion table; its path. No table knows it yet."""
     path = f"{location}/data/{uuid.uuid4()}.parquet"
     with (
-        deleted_on_error(io) as begun,
+        deleted_on_error(io, [path]),
         failstep("quarantine.write-file"),
         io.new_output(path).create() as sink,
         pq.ParquetWriter(sink, SCHEMA, compression="zstd") as writer,
     ):
-        begun.append(path)
         for some in records:
             if some.num_rows:
                 writer.write_table(some)

@@ -88,8 +88,7 @@ class CompactionTask:
         stem = uuid.uuid4()
         moves = f"{self.moves_location}/{stem}.arrow"
         stem_path = f"{self.data_location}/bucket={self.bucket}/{stem}"
-        with deleted_on_error(self.io) as begun:
-            begun.append(moves)
+        with deleted_on_error(self.io, [moves]) as begun:
             with self.io.new_output(moves).create() as sink, pa.ipc.new_file(sink, MOVES_SCHEMA) as placed:
                 added = self._written(placed, stem_path, begun)
             failpoint("compact.done")

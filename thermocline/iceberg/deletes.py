@@ -68,8 +68,7 @@ def write_deletes(
         paths = [f"{stem}-deletes.puffin"]
     else:
         paths = [f"{stem}-deletes-{number:04}.parquet" for number in range(len(by_file))]
-    with deleted_on_error(io) as begun, failstep("deletes.write"):
-        begun.extend(paths)
+    with deleted_on_error(io, paths), failstep("deletes.write"):
         if format_version > 2:
             return _write_vectors(io, paths[0], by_file)
         return {

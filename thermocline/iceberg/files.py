@@ -283,12 +283,12 @@ def delete_files(io: FileIO, paths: Iterable[str]) -> int:
 
 
 @contextmanager
-def deleted_on_error(io: FileIO) -> Iterator[list[str]]:
-    """Gives a list for the paths of files, each before it is begun; where the block raises, they are deleted.
+def deleted_on_error(io: FileIO, paths: Iterable[str] = ()) -> Iterator[list[str]]:
+    """Where the block raises, these files are deleted, and those that it adds to the list that it is given.
 
-    Else each attempt would leave some, until the disk is full.
+    A path is added before its file is begun. Else each attempt would leave some, until the disk is full.
     """
-    begun: list[str] = []
+    begun = list(paths)
     try:
         yield begun
     except BaseException:
