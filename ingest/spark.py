@@ -26,6 +26,7 @@ from ingest.shipping import pack
 from thermocline.errors import EngineFailed
 from thermocline.iceberg.catalog_properties import java_properties
 from thermocline.jvm.java import find_java
+from thermocline.process import safe_path
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -197,6 +198,7 @@ def _defaults(settings: Settings) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
+        **{f"spark.executorEnv.{name}": value for name, value in safe_path.variables().items()},
         # Packed buckets are few: adaptive execution takes them for little data and merges them.
         "spark.sql.adaptive.enabled": "false",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS}",

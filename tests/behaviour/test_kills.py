@@ -21,6 +21,7 @@ from tests.behaviour.reads import Reads, write
 from tests.behaviour.topic import Topic
 from tests.failpoints.arming import arm, disarm
 from tests.failpoints.firing import environment
+from tests.packages import put_packages_of_our_names
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.iceberg.files import local_path, plan_files
 
@@ -58,6 +59,13 @@ def topic(stack: Stack) -> Topic:
 
 
 @pytest.fixture
+def beside_packages_of_our_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Types commands in a folder that has such packages: Spark's workers, too, have to find ours."""
+    put_packages_of_our_names(tmp_path)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
 def file(stack: Stack) -> Iterator[Path]:
     path = stack.folder / "failpoints"
     yield path
@@ -80,6 +88,7 @@ def check_table(stack: Stack, topic: Topic) -> None:
             assert Path(local_path(planned.path) or "").exists()
 
 
+@pytest.mark.usefixtures("beside_packages_of_our_names")
 @pytest.mark.parametrize(
     "place", [QUICK_KILL, *(pytest.param(place, marks=pytest.mark.full) for place in OTHER_INGEST_KILLS)]
 )

@@ -37,7 +37,7 @@ from thermocline.cli.answered import exit_now
 from thermocline.cli.output import discard_stdout, show_error
 from thermocline.cli.session import Session
 from thermocline.errors import BadParameter, DependencyMissing, ExitCode, InternalError, ThermoclineError
-from thermocline.process import logs
+from thermocline.process import logs, safe_path
 from thermocline.text.typed import typed
 
 INTERRUPTED: Final = 130  # what shells give for a command that ended by Ctrl-C
@@ -118,6 +118,7 @@ def all_commands() -> Any:
 
 def main() -> None:
     """The ``thermocline`` command."""
+    safe_path.pass_on()
     code = run(sys.argv[1:])
     exit_now(code)
     sys.exit(code)
