@@ -7,10 +7,12 @@ that `etc` stands in, as Trino has it.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from thermocline.errors import BadParameter, ConfigInvalid
 from thermocline.settings import Settings
@@ -21,6 +23,8 @@ from views.lake import lake_properties
 from views.limits import resource_groups, session_properties
 from views.properties import rendered
 from views.topics import SCHEMA, description, table_name
+
+_CATALOG_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ class TrinoFiles:
 def trino_files(settings: Settings, names: Names | None = None) -> TrinoFiles:
     """Gives the files for all tables of the configuration. Asks nobody."""
     names = replace(names or Names(), server=settings.views.server if is_served(settings) else None)
+    _check_names(names)
     topics = sorted({topic for table in settings.tables.values() for topic in table.topics})
     lake = lake_properties(settings.catalog, names.lake)
     client = client_properties(settings.kafka, names.kafka)
@@ -78,6 +83,18 @@ def trino_files(settings: Settings, names: Names | None = None) -> TrinoFiles:
         "README.md": guide(names, topics, secrets, left_out),
     }
     return TrinoFiles(files, secrets, left_out)
+
+
+def _check_names(names: Names) -> None:
+    """Raises `ConfigInvalid` for a catalog whose name, as that of a file, would lead out of the folder."""
+    catalogs = (name for name in (names.lake, names.kafka, names.server) if name is not None)
+    problems = tuple(
+        f"{name!r} is not the name of a catalog of Trino: it takes letters, digits, _ and -"
+        for name in catalogs
+        if _CATALOG_NAME.fullmatch(name) is None  # safety: trino-config-plain-names
+    )
+    if problems:
+        raise ConfigInvalid(of="[views]", problems=problems)
 
 
 def write_files(trino: TrinoFiles, folder: Path) -> None:

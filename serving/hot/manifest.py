@@ -6,6 +6,7 @@ ever used twice.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,7 @@ import msgspec
 from serving.hot.generation import Covered
 
 FORMAT: Final = 2
+_FILE_FORM: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 MANIFEST: Final = "manifest.json"
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -24,6 +26,10 @@ class Listed(msgspec.Struct, frozen=True):
 
     name: str
     map_bytes: int
+
+    def __post_init__(self) -> None:
+        if _FILE_FORM.fullmatch(self.name) is None:  # safety: hot-file-form
+            raise ValueError("a generation has the name of no such file")
 
 
 class Seal(msgspec.Struct, frozen=True):

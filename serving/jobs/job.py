@@ -14,6 +14,8 @@ from thermocline.errors import BadParameter
 
 # A name in a folder on any system, and in a URL as it is.
 ID_FORM: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+# What the runner calls files; a manifest that is read back may come from a store that others can write to.
+_FILE_FORM: Final = re.compile(r"bucket-[0-9]{5,}(\.[a-z0-9]+)+")
 _EXTENSIONS: Final = {"gzip": ".gz", "zstd": ".zst"}
 
 
@@ -71,6 +73,10 @@ class JobFile(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     bytes: int
     sha256: str
+
+    def __post_init__(self) -> None:
+        if _FILE_FORM.fullmatch(self.name) is None:  # safety: job-file-form
+            raise ValueError("a file of a job has the name of no such file")
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):

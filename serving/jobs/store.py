@@ -162,7 +162,11 @@ class JobStore:
                 # safety: job-half-written
                 self.end(job, State.FAILED, "the server ended while it ran; start it again under another id")
                 continue
-            files = msgspec.json.decode(content, type=Manifest).files
+            try:
+                files = msgspec.json.decode(content, type=Manifest).files
+            except msgspec.MsgspecError as error:  # such as one that names what is no file of a job
+                self.end(job, State.FAILED, f"its manifest can't be read: {error}; start it under another id")
+                continue
             self.save(
                 msgspec.structs.replace(job, state=State.COMPLETE, files=files, buckets_done=job.buckets)
             )

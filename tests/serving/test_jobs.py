@@ -299,6 +299,21 @@ def test_a_job_of_a_dead_process_is_complete_with_a_manifest_or_failed_without_f
         assert job["files"]
 
 
+def test_a_job_whose_manifest_names_another_place_fails(served: SimpleNamespace) -> None:
+    """The manifest may come from a store that others can write to."""
+    served.client.post(JOBS, json={"id": "one"})
+    store = served.job_store()
+    job = store.save(msgspec.structs.replace(store.get("one"), state=State.RUNNING))
+    file = {"name": "../../profiles/one/job.json", "bucket": 0, "rows": 1, "bytes": 4, "sha256": ""}
+    manifest: dict[str, Any] = {"id": "one", "table": "profiles", "read_point": {}, "columns": []}
+    manifest |= {"format": "parquet", "compression": None, "rows": 1, "bytes": 4, "files": [file]}
+    store.files(job).publish(msgspec.json.encode(manifest))
+    store.recover()
+    ended = store.get("one")
+    assert (ended.state, ended.files) == (State.FAILED, ())
+    assert "a file of a job has the name of no such file" in str(ended.problem)
+
+
 def test_the_files_of_a_job_that_is_not_complete_are_not_given(served: SimpleNamespace) -> None:
     """A file is there, and may be half of one."""
     served.client.post(JOBS, json={"id": "one"})

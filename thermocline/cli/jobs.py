@@ -18,6 +18,7 @@ from thermocline.cli.file_format import Format
 from thermocline.cli.output import counted, show, table
 from thermocline.cli.session import AsJson, TableName, session_of
 from thermocline.errors import BadParameter, ConfigFileMissing
+from thermocline.process.masking import mask_password
 
 if TYPE_CHECKING:
     from thermocline.client import Client, ExtractJob
@@ -125,8 +126,8 @@ def fetch(
 def _client(context: typer.Context, url: str | None) -> Iterator[Client]:
     """A server's client, with the server's errors as commands have them."""
     from serving.client import error_of
-    from thermocline.client import Client, JobFailed, Problem, Unreachable
-    from thermocline.errors import ExtractJobFailed, ServerUnreachable
+    from thermocline.client import Client, JobFailed, Problem, Unreachable, UnsafeName
+    from thermocline.errors import AnswerUnsafe, ExtractJobFailed, ServerUnreachable
 
     url = url or _configured_url(context)
     try:
@@ -138,6 +139,8 @@ def _client(context: typer.Context, url: str | None) -> Iterator[Client]:
         raise BadParameter(name="request", problem="a value is not valid UTF-8") from error
     except Unreachable as error:
         raise ServerUnreachable(url=url, detail=error.detail) from error
+    except UnsafeName as error:
+        raise AnswerUnsafe(url=mask_password(url), name=str(error.name)[:200]) from error
     except JobFailed as failed:
         job = failed.job
         raise ExtractJobFailed(

@@ -23,6 +23,7 @@ from thermocline.client.errors import (
     StreamCut,
     UnknownTable,
     Unreachable,
+    UnsafeName,
 )
 from thermocline.client.jobs import ExtractJob, JobFailed, JobFile
 from thermocline.client.retries import Retries
@@ -52,4 +53,5 @@ __all__ = [
     "StreamCut",
     "UnknownTable",
     "Unreachable",
+    "UnsafeName",
 ]

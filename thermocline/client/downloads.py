@@ -15,7 +15,7 @@ from urllib.parse import quote
 import httpx
 
 from thermocline.client.errors import ClientError, StreamCut, problem_of
-from thermocline.client.jobs import JOB_OVER, MANIFEST, ExtractJob, JobFailed, JobFile
+from thermocline.client.jobs import JOB_OVER, MANIFEST, ExtractJob, JobFailed, JobFile, is_plain_name
 from thermocline.client.requests import BUSY
 from thermocline.client.retries import Retries, retry_after_seconds
 from thermocline.client.streams import READ_POINT
@@ -54,7 +54,7 @@ def download(
     Raises:
         StreamCut: the connection failed too often in a row without a byte between.
     """
-    url = f"/v1/tables/{quote(job.table, safe='')}/extracts/{job.id}/files/"
+    url = f"/v1/tables/{quote(job.table, safe='')}/extracts/{quote(job.id, safe='')}/files/"
     done = 0
     for file in job.files:
         _File(http, url, file, folder, retries).fetch(lambda so_far, done=done: progress(done + so_far))  # type: ignore[misc]
@@ -85,7 +85,8 @@ def only_files_of(manifest: bytes, folder: Path) -> Iterator[None]:
 def _names(manifest: bytes) -> list[str]:
     """The files that a manifest names; none where it is half of one, or not a job's."""
     try:
-        return [Path(one["name"]).name for one in json.loads(manifest)["files"]]
+        # safety: download-plain-names-deleted
+        return [one["name"] for one in json.loads(manifest)["files"] if is_plain_name(one["name"])]
     except (ValueError, LookupError, TypeError):
         return []
 

@@ -3,6 +3,7 @@
 ClientError
  ├─ Unreachable           no Thermocline server answered, as often as it was asked
  │   └─ StreamCut         an extract ended before its end; what was read of it is incomplete
+ ├─ UnsafeName            the server names a file that would not be in the folder of a download
  ├─ JobFailed             an extract job failed or was cancelled
  └─ Problem               the server's own error, by its code
      ├─ UnknownTable      the server has no such table
@@ -43,6 +44,14 @@ class Unreachable(ClientError):
 
 class StreamCut(Unreachable):
     """An extract ended before its end: the server or the connection failed."""
+
+
+class UnsafeName(ClientError):
+    """The server names a file by what is no plain file name. Nothing was written."""
+
+    def __init__(self, name: object) -> None:
+        self.name = name
+        super().__init__(f"the server names a file {str(name)[:200]!r}, which is no plain file name")
 
 
 class Problem(ClientError):

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from thermocline.client.answers import ReadPoint
-from thermocline.client.errors import ClientError
+from thermocline.client.errors import ClientError, UnsafeName
 
 JOB_OVER: Final = frozenset({"complete", "failed", "cancelled"})
 MANIFEST: Final = "manifest.json"
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+"""Of a file in a folder: not a path, not hidden, and a name on any system."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobFile:
-    """A file of a job; all its rows are of one bucket."""
+    """A file of a job; all its rows are of one bucket.
+
+    Raises `UnsafeName` for a name that would lead out of the folder of a download, or to its manifest.
+    """
 
     name: str
     bucket: int
     rows: int
     bytes: int
     sha256: str
+
+    def __post_init__(self) -> None:
+        if not is_plain_name(self.name):  # safety: download-plain-names
+            raise UnsafeName(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +73,11 @@ class ExtractJob:
             problem=body["problem"],
             location=body.get("location"),
         )
+
+
+def is_plain_name(name: object) -> bool:
+    """Whether a file of a job may have this name."""
+    return isinstance(name, str) and _PLAIN_NAME.fullmatch(name) is not None and name != MANIFEST
 
 
 class JobFailed(ClientError):

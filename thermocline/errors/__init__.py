@@ -32,6 +32,7 @@ from thermocline.errors.query import (
     ViewsLate,
 )
 from thermocline.errors.request import (
+    AnswerUnsafe,
     BadParameter,
     ChangesUnknown,
     ExtractJobDiffers,
@@ -106,6 +107,7 @@ from thermocline.errors.table import (
 __all__ = [
     "SAME_COMMAND",
     "AlterationRefused",
+    "AnswerUnsafe",
     "BadParameter",
     "BadRecord",
     "CatalogUnreachable",

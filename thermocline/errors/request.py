@@ -492,6 +492,27 @@ class ServerUnreachable(RequestError):
         self.url, self.detail = mask_password(self.url), mask_password(self.detail)
 
 
+class AnswerUnsafe(RequestError):
+    """The server names a file that would be written outside the folder.
+
+    A name in a job is a plain file name (bucket-00000.parquet). One with a slash or a leading dot could
+    overwrite any file of yours, so none is taken from a server that sends it: it is not a Thermocline server,
+    or somebody between you and it changes its answers (plain HTTP protects nothing).
+
+    Nothing was written. Check the URL, and reach the server through a proxy with TLS.
+    """
+
+    code = "answer-unsafe"
+    http_status = 500
+    exit_code = ExitCode.BAD_ANSWER
+    _what = 'the server at {url} names a file "{name}", which is no plain file name.'
+    _state = "nothing was written."
+    _next = "check the URL, and who answers there: thermocline status --url {url}"
+
+    url: str
+    name: str
+
+
 def refusal(topic: str, partition: int, offset: int, stage: str, reason: str) -> str:
     """A refused record in words: where it stands in the log, and why it was refused."""
     return f"{topic}/{partition}@{offset} ({stage}): {reason}"
