@@ -16,12 +16,11 @@ from embedded.broker import LocalKafka
 from embedded.interrupts import undisturbed
 from thermocline.errors import ConfigInvalid, KafkaUnreachable
 from thermocline.jvm.jars import Report
+from thermocline.kafka.topics import CONFIG
 from thermocline.process.clock import Clock
 
 PARTITIONS: Final = 2
 """Of a topic for which nobody says how many: the fewest that show what differs between partitions."""
-# With the broker's clock a live view in Trino ends by time alone; see docs/operate-views.md.
-TOPIC_CONFIG: Final = {"message.timestamp.type": "LogAppendTime"}
 WATCH_SECONDS: Final = 0.5
 
 
@@ -105,7 +104,7 @@ def _create(kafka: LocalKafka, topics: Mapping[str, int | None]) -> tuple[Topic,
         count = (partitions or PARTITIONS) if is_new else there[name]
         if is_new:
             try:
-                kafka.create_topic(name, count, TOPIC_CONFIG)
+                kafka.create_topic(name, count, CONFIG)
             except KafkaException as error:
                 detail = str(error.args[0].str())
                 raise ConfigInvalid(of=f"of the topic {name}", problems=(detail,)) from error

@@ -313,7 +313,9 @@ def test_a_printed_command_names_the_configuration_that_was_given(
         assert shlex.split(printed.partition("      (")[0])[:3] == ["thermocline", "--config", str(spaced)]
     with typed(["ingest", "run", "t"]):
         assert as_typed("thermocline ingest run t") == "thermocline ingest run t"
-    with typed(["--config", "c.toml", "ingest", "run", "t"]):
+    with typed(["topic", "create", "t", "--config", "retention.ms=1"]):  # of the topic, not the file
+        assert as_typed("thermocline topic create t") == "thermocline topic create t"
+    with typed(["--log-level", "info", "--config", "c.toml", "ingest", "run", "t"]):
         assert as_typed("raise it, then: thermocline ingest run t\nthermocline explain a-code") == (
             "raise it, then: thermocline --config c.toml ingest run t\nthermocline explain a-code"
         )

@@ -14,6 +14,7 @@ import typer
 
 from thermocline.cli.output import counted, say
 from thermocline.cli.session import AsJson, Session, session_of
+from thermocline.cli.topic import topic_name, topics_of
 from thermocline.errors import BadParameter, ConfigFileMissing, ExitCode
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def dev(
     topics are not changed. Listens on loopback only. Needs Java.
     """
     settings = _configured(session_of(context))
-    wanted = dict.fromkeys(_topics_of(settings) if settings else ()) | dict(map(_parsed, topic or ()))
+    configured: dict[str, int | None] = dict.fromkeys(topics_of(settings) if settings else ())
+    wanted = configured | dict(map(_parsed, topic or ()))
     from embedded.dev import dev_broker
     from embedded.interrupts import as_keyboard_interrupt
     from thermocline.process.clock import SystemClock
@@ -88,20 +90,9 @@ def _configured(session: Session) -> Settings | None:
         return None
 
 
-def _topics_of(settings: Settings) -> Iterator[str]:
-    for table in settings.tables.values():
-        yield from table.topics
-        if table.dead_letter_topic:
-            yield table.dead_letter_topic
-
-
 def _parsed(topic: str) -> tuple[str, int | None]:
-    from thermocline.rules.definition import TOPIC_NAME
-
     name, colon, count = topic.partition(":")
-    if not TOPIC_NAME.fullmatch(name):
-        problem = f'"{name}" is not a topic name: letters, digits, ".", "_" and "-", at most 249 of them'
-        raise BadParameter(name="--topic", problem=problem)
+    topic_name(name, "--topic")
     if not colon:
         return name, None
     if not (count.isascii() and count.isdigit() and 1 <= int(count) <= PARTITIONS_MAX):

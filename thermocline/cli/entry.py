@@ -29,6 +29,7 @@ from thermocline.cli import (
     sql,
     status,
     table,
+    topic,
     verify,
     version,
     views,
@@ -69,6 +70,7 @@ app = typer.Typer(
 )
 app.add_typer(config.app, name="config")
 app.add_typer(table.app, name="table")
+app.add_typer(topic.app, name="topic")
 app.add_typer(ingest.app, name="ingest")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(maintain.app, name="maintain")

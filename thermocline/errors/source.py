@@ -81,19 +81,18 @@ class RegistryUnreachable(SourceError):
 class TopicMissing(SourceError):
     """A topic of the table doesn't exist.
 
-    Its name is misspelt, this is another cluster, or the topic hasn't been created yet. Thermocline never
-    creates topics on your cluster, since partitions and retention are the producers' decision (only the
-    broker of `thermocline dev` gets the configured topics).
+    Its name is misspelt, this is another cluster, or the topic hasn't been created yet. Thermocline creates
+    no topic by itself, since partitions and retention are the producers' decision.
 
-    Nothing was written. Create the topic, or correct `topics` or `kafka.bootstrap_servers`, and repeat the
-    command.
+    Nothing was written. `thermocline topic create` creates the topic, and with --dry-run shows what it would
+    set. Or correct `topics` or `kafka.bootstrap_servers`, and repeat the command.
     """
 
     code = "topic-missing"
     exit_code = ExitCode.USAGE
     _what = "the topic {topic} does not exist on {bootstrap_servers}."
     _state = "nothing was written."
-    _next = "create the topic, or correct the table's topics, then repeat the command"
+    _next = "thermocline topic create {topic}      (or correct the table's topics)"
 
     topic: str
     bootstrap_servers: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import shlex
 import sys
@@ -20,8 +19,10 @@ PROGRAM: Final = "thermocline"
 # Those that read the configuration, however they stand in a text.
 _OF_CONFIG: Final = re.compile(
     rf"(?<![\w./-]){PROGRAM} "
-    r"(?=(?:config|dev|extract|ingest|lookup|maintain|quarantine|refused|serve|sql|status|table|verify|views)\b)"
+    r"(?=(?:config|dev|extract|ingest|lookup|maintain|quarantine|refused|serve|sql|status|table|topic|verify|views)\b)"
 )
+# Options of the program itself; the others stand alone.
+_WITH_VALUES: Final = ("--config", "--log-level")
 # As errors have it where a command stands alone, with a remark behind it.
 _SAME_COMMAND: Final = f"{SAME_COMMAND}      ("
 
@@ -65,10 +66,14 @@ def as_typed(text: str) -> str:
 
 
 def _config() -> str | None:
-    """What --config said: no command has another option of that name."""
-    for argument, following in itertools.pairwise([*_call.arguments, ""]):
-        if argument == "--config":
-            return following
-        if argument.startswith("--config="):
-            return argument.partition("=")[2]
+    """What --config said, before the command: one has an option of that name."""
+    arguments = iter(_call.arguments)
+    for argument in arguments:
+        if not argument.startswith("-"):
+            return None
+        name, sign, value = argument.partition("=")
+        if name in _WITH_VALUES and not sign:
+            value = next(arguments, "")
+        if name == "--config":
+            return value
     return None
