@@ -16,6 +16,7 @@ from typing import Final
 
 from thermocline.errors import BadParameter, ConfigInvalid
 from thermocline.settings import Settings
+from thermocline.text.shown import json_text
 from views.access import Names, rules
 from views.guide import guide
 from views.kafka_client import client_properties
@@ -89,7 +90,7 @@ def _check_names(names: Names) -> None:
     """Raises `ConfigInvalid` for a catalog whose name, as that of a file, would lead out of the folder."""
     catalogs = (name for name in (names.lake, names.kafka, names.server) if name is not None)
     problems = tuple(
-        f"{name!r} is not the name of a catalog of Trino: it takes letters, digits, _ and -"
+        f"{json_text(name)} is not the name of a catalog of Trino: it takes letters, digits, _ and -"
         for name in catalogs
         if _CATALOG_NAME.fullmatch(name) is None  # safety: trino-config-plain-names
     )

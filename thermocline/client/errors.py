@@ -15,6 +15,7 @@ ClientError
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -51,7 +52,9 @@ class UnsafeName(ClientError):
 
     def __init__(self, name: object) -> None:
         self.name = name
-        super().__init__(f"the server names a file {str(name)[:200]!r}, which is no plain file name")
+        super().__init__(
+            f"the server names a file {json.dumps(str(name)[:200])}, which is no plain file name"
+        )
 
 
 class Problem(ClientError):
