@@ -38,6 +38,8 @@ from thermocline.rules.decode import (
     records_table,
     unpack_arrays,
 )
+from thermocline.rules.decode.framing import SchemaId
+from thermocline.rules.decode.schema_documents import WriterSchema
 from thermocline.rules.definition import LiveTable
 
 COLUMNS = {
@@ -158,6 +160,58 @@ def test_a_path_into_a_structs_source_reads_beside_it() -> None:
     assert (decoded.good, [bad.index for bad in decoded.bad]) == ([0, 2, 3], [1])
     assert decoded.columns["city"] == ["Oslo", None, None]
     assert [one and one["city"] for one in decoded.columns["address"]] == ["Oslo", None, None]
+
+
+NAMED = "list<struct<größe: double, 日本: map<string, struct<ключ: decimal(4,1)>>, zip: int>>"
+NAMED_VALUE = '[{"größe":1.5,"日本":{"é":{"ключ":2.5}},"zip":7},{"gr\\u00f6\\u00dfe":2},{"日本":{"é":{}}}]'
+NAMED_NATURAL = [
+    {"größe": 1.5, "日本": {"é": {"ключ": Decimal("2.5")}}, "zip": 7},
+    {"größe": 2.0, "日本": None, "zip": None},
+    {"größe": None, "日本": {"é": {"ключ": None}}, "zip": None},
+]
+NAMED_BAD = [
+    '[{"größe":"x"}]',
+    '[{"日本":{"é":{"ключ":"x"}}}]',
+    '[{"日本":{"é":{"ключ":1.25}}}]',
+    '[{"日本":[]}]',
+]
+
+
+@pytest.mark.parametrize("around", ["plain", "json_schema", "debezium", "maxwell"])
+def test_a_field_of_a_struct_whose_name_is_not_ascii_is_read_and_a_wrong_type_of_it_is_bad(
+    around: str,
+) -> None:
+    settings: dict[str, Any] = {"format": around} if around == "json_schema" else {"envelope": around}
+    key_format = "string" if around in ("plain", "json_schema") else "json"
+    table = LiveTable.build(
+        name="t",
+        identifier="app.t",
+        topics=["t"],
+        key=["id"],
+        key_format=key_format,
+        columns={"id": "string", "v": NAMED, "w": "struct<é: string>"},
+        **settings,
+    )
+    rows = [f'{{"v":{value},"w":{{"é":"ja"}}}}' for value in (NAMED_VALUE, *NAMED_BAD)]
+    written = {
+        "plain": "%s",
+        "json_schema": "\0\0\0\0\1%s",
+        "debezium": '{"op":"c","after":%s}',
+        "maxwell": '{"type":"insert","data":%s}',
+    }
+    values = [(written[around] % row).encode() for row in rows]
+    key = b"k" if key_format == "string" else b'{"id":"k"}'
+    registry = _JsonRegistry() if around == "json_schema" else None
+    decoded = decoder_for(table, registry).decode([key] * len(values), values)
+    assert decoded.columns["v"] == [NAMED_NATURAL]
+    assert decoded.columns["w"] == [{"é": "ja"}]
+    assert [(bad.index, bad.stage) for bad in decoded.bad] == [(n, BAD) for n in (1, 2, 3, 4)]
+    same_hot_and_cold(table, decoded)
+
+
+class _JsonRegistry:
+    def of(self, id_: SchemaId) -> WriterSchema:
+        return WriterSchema(("{}",), kind="JSON")
 
 
 def spelled(value: object) -> str:
