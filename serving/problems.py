@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +20,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 from serving.authentication import Admit, admit_everyone
 from serving.encode import PROBLEM_TYPE
@@ -27,18 +28,21 @@ from serving.measures import Tally
 from serving.requests import BODY_BYTES_MAX, header_of
 from thermocline.errors import (
     BadParameter,
+    BodyTooLarge,
     InternalError,
     MethodNotAllowed,
     RequestError,
     RouteNotFound,
     StorageFailed,
     ThermoclineError,
+    UnsupportedMediaType,
 )
 from thermocline.process.logs import fields
 from thermocline.process.metrics import REQUEST_SECONDS, REQUESTS
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from fastapi import APIRouter, FastAPI
+    from starlette.routing import BaseRoute
     from starlette.types import Message, Receive, Scope, Send
 
 # What a caller may call a request: enough for a UUID or a trace id, and nothing that could forge a log line.
@@ -46,6 +50,8 @@ REQUEST_ID_FORM: Final = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 # After this, a caller with a retryable problem may try again; a hot tier catches up within seconds.
 RETRY_AFTER_SECONDS: Final = 1
 SERVER_ERROR: Final = 500
+# Of a Content-Type that an error quotes, in characters.
+CONTENT_TYPE_MAX: Final = 200
 ROWS_PATH: Final = "/v1/tables/{table}/rows"
 
 Headers = list[tuple[bytes, bytes]]
@@ -70,9 +76,13 @@ def problem_response(error: ThermoclineError, instance: str) -> Response:
         headers["Allow"] = ", ".join(error.allowed)
     if error.retryable:
         headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    return Response(msgspec.json.encode(_problem(error, instance)), error.http_status, headers, PROBLEM_TYPE)
+
+
+def _problem(error: ThermoclineError, instance: str) -> dict[str, Any]:
     problem = error.to_problem(instance)
     problem["facts"] = {n: fact for n, fact in _facts_of(error).items() if n not in error.members}
-    return Response(msgspec.json.encode(problem), error.http_status, headers, PROBLEM_TYPE)
+    return problem
 
 
 def _facts_of(error: ThermoclineError) -> dict[str, Any]:
@@ -144,6 +154,13 @@ class Requests:
         self.known_answers.add(time.perf_counter() - started)
         return lines, body
 
+    def refused(self, error: ThermoclineError) -> tuple[int, bytes, bytes]:
+        """Status, lines of its own headers and body of the answer to bytes that are no request."""
+        _answers_of("unknown", "unknown", str(error.http_status)).inc()
+        body = msgspec.json.encode(_problem(error, ""))
+        lines = _REFUSED_LINES % (len(body), PROBLEM_TYPE.encode(), _request_id(None).encode())
+        return error.http_status, lines, body
+
 
 def rows_headers(body: bytes) -> Headers:
     """Those of an answer of ``ROWS_PATH``."""
@@ -152,6 +169,7 @@ def rows_headers(body: bytes) -> Headers:
 
 # These as lines, and the one that names the request.
 _ROWS_LINES: Final = b"content-length: %d\r\ncontent-type: application/json\r\nx-request-id: %b\r\n"
+_REFUSED_LINES: Final = b"content-length: %d\r\ncontent-type: %b\r\nconnection: close\r\nx-request-id: %b\r\n"
 
 
 def _problem_of(error: Exception, scope: Scope, request_id: str) -> ThermoclineError:
@@ -161,7 +179,7 @@ def _problem_of(error: Exception, scope: Scope, request_id: str) -> ThermoclineE
             return _of_framework(scope, error)
         error = error.__cause__  # raised while FastAPI read the body
     if isinstance(error, RequestValidationError):
-        return _of_validation(error)
+        return _of_validation(scope, error)
     where = f"{scope['method']} {scope['path']}"
     if isinstance(error, ThermoclineError):
         is_kept = _facts_of(error) != error.facts()
@@ -188,20 +206,38 @@ def _of_framework(scope: Scope, error: HTTPException) -> ThermoclineError:
     if error.status_code == 404:
         return RouteNotFound(path=path)
     if error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "")
-        return MethodNotAllowed(
-            method=scope["method"], path=path, allowed=tuple(filter(None, allowed.split(", ")))
-        )
+        return MethodNotAllowed(method=scope["method"], path=path, allowed=_methods_of(scope))
     return BadParameter(name="request", problem=str(error.detail))
 
 
-def _of_validation(error: RequestValidationError) -> ThermoclineError:
+def _methods_of(scope: Scope) -> tuple[str, ...]:
+    """What can be done with the path: the router names the methods of one of its routes alone."""
+    methods = {
+        method
+        for route in _routes(scope["app"].router)
+        if route.matches({**scope, "root_path": ""})[0] is not Match.NONE
+        for method in getattr(route, "methods", None) or ()
+    }
+    return tuple(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
+
+
+def _routes(router: APIRouter) -> Iterator[BaseRoute]:
+    """Those of the router, and of the routers that it includes."""
+    for route in router.routes:
+        included = getattr(route, "original_router", None)
+        if included is None:
+            yield route
+        else:
+            yield from _routes(included)
+
+
+def _of_validation(scope: Scope, error: RequestValidationError) -> ThermoclineError:
     """What FastAPI finds wrong first with a parameter or a body."""
     first = error.errors()[0]
     place, *inside = (str(part) for part in first["loc"])
     name = ".".join(inside) if inside and not inside[0].isdigit() else place
     if isinstance(first["input"], bytes):
-        return BadParameter(name=name, problem="it must be sent with Content-Type: application/json")
+        return UnsupportedMediaType(content_type=(header_of(scope, "Content-Type") or "")[:CONTENT_TYPE_MAX])
     return BadParameter(name=name, problem=str(first["msg"]))
 
 
@@ -214,7 +250,7 @@ def _bounded(receive: Receive) -> Receive:
         message = await receive()
         size += len(message.get("body", b""))
         if size > BODY_BYTES_MAX:
-            raise BadParameter(name="body", problem=f"it is longer than {BODY_BYTES_MAX} bytes")
+            raise BodyTooLarge(bytes_max=BODY_BYTES_MAX)
         return message
 
     return bounded

@@ -6,6 +6,9 @@ parser to the app, and so does the same request where anything about it is out o
 the same to the byte. What is plain, and whether the connection is free for it, is decided here; what the
 answer is, by `Requests.known`.
 
+Requests are answered in their order whichever way they go. So bytes that are no request, and a head that is
+too long, get their error after the answers to what came before them on the connection.
+
 This rests on uvicorn's insides, so its version is fixed, and `tests/serving/test_protocol.py` fails when they
 change.
 """
@@ -21,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from serving.problems import Requests
+from thermocline.errors import MalformedRequest, RequestHeadTooLarge
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, TimerHandle, Transport
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
     from uvicorn.config import Config
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
     from uvicorn.server import ServerState
+
+    from thermocline.errors import ThermoclineError
 
 HEAD_END: Final = b"\r\n\r\n"
 # A longer head goes the ordinary way; clients send some hundred bytes.
@@ -51,9 +57,6 @@ _PLAIN_LINE: Final = re.compile(
 _PLAIN_HEADERS: Final = re.compile(
     rb"(?:(?!" + _NOT_PLAIN + rb")[A-Za-z0-9-]+: [!-~](?:[ -~]*[!-~])?\r\n)*\r\n"
 )
-_HEAD_TOO_LONG: Final = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-)
 _REQUEST_ID: Final = re.compile(rb"^x-request-id: ([^\r]*)", re.IGNORECASE | re.MULTILINE)
 
 
@@ -76,6 +79,7 @@ class LookupProtocol(HttpToolsProtocol):
         self._awaited: TimerHandle | None = None
         self._answered_at = 0.0
         self._default_headers: tuple[object, bytes] = None, b""
+        self._last_answer: ThermoclineError | None = None  # after which the connection ends
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Somebody came, and is to ask for something soon."""
@@ -89,6 +93,8 @@ class LookupProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Answers what it can at once, as many requests as came; leaves the rest to uvicorn."""
+        if self._last_answer is not None:
+            return
         while data and self._is_free():
             length = data.find(HEAD_END, 0, HEAD_BYTES_MAX) + len(HEAD_END)  # of a part, too few to be plain
             answer = self._known_answer(data[:length])
@@ -111,8 +117,8 @@ class LookupProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The last one of its head."""
-        self._is_within_head = False
         super().on_headers_complete()
+        self._is_within_head = False  # not where it is refused there
 
     def on_message_complete(self) -> None:
         """Its last one."""
@@ -121,6 +127,17 @@ class LookupProtocol(HttpToolsProtocol):
         super().on_message_complete()
         if not _is_pending(self.cycle):  # it was answered before its body came, which ended uvicorn's timer
             self._await_request()
+
+    def on_response_complete(self) -> None:
+        """An answer's last byte; if the connection is to end, and no other answer is due, it ends."""
+        is_last = not self.pipeline
+        super().on_response_complete()
+        if is_last and self._last_answer is not None:
+            self._end_with(self._last_answer)
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # uvicorn's words, as plain text
+        """The parser can't read on: the error comes after the answers that are due."""
+        self._refuse(MalformedRequest())
 
     def timeout_keep_alive_handler(self) -> None:
         """Closes a connection that was idle for long enough; one that was not, when it will have been."""
@@ -144,9 +161,37 @@ class LookupProtocol(HttpToolsProtocol):
         self._head_bytes += len(data) if self._is_within_head else 0
         if self._head_bytes <= LONGEST_HEAD_BYTES:
             return True
-        self.transport.write(_HEAD_TOO_LONG)
-        self.transport.close()
+        self._refuse(RequestHeadTooLarge(bytes_max=LONGEST_HEAD_BYTES))
         return False
+
+    def _refuse(self, error: ThermoclineError) -> None:
+        """Reads no more, and ends the connection with an error once the answers that are due are given."""
+        self._last_answer = error  # safety: refused-in-order
+        self._await_no_more()
+        is_due = _is_pending(self.cycle)
+        if self._is_within_request and not self._is_within_head:  # its body is wrong: it gets this answer
+            is_due = bool(self.pipeline)
+            self._drop_newest()
+        if not is_due:
+            self._end_with(error)
+
+    def _drop_newest(self) -> None:
+        """Gives up the request whose body is being read."""
+        if self.pipeline:
+            self.pipeline.popleft()
+            return
+        assert self.cycle is not None
+        self.cycle.disconnected = True
+        self.cycle.message_event.set()
+        if self.cycle.response_started and not self.cycle.response_complete:
+            self.transport.close()  # nothing can follow half an answer
+
+    def _end_with(self, error: ThermoclineError) -> None:
+        if self.transport.is_closing():
+            return
+        status, own, body = self._requests.refused(error)
+        self.transport.write(b"".join([STATUS_LINE[status], self._default_lines(), own, b"\r\n", body]))
+        self.transport.close()
 
     def _await_request(self) -> None:
         self._await_no_more()

@@ -187,6 +187,7 @@ LINES: Final[dict[str, Line]] = {
     "direct-in-order": Line("answers come in the order of their requests", ("_is_pending(self.cycle)", "False"), "serving/test_protocol.py::test_a_request_that_comes_before_the_last_one_is_answered_waits_for_its_turn"),
     "direct-back-pressure": Line("answers do not pile up for a client that does not read", ("self.flow.write_paused", "False"), "serving/test_protocol.py::test_nothing_is_written_to_a_client_that_does_not_read"),
     "direct-limit": Line("a limit of connections holds for them, too", ("self._is_at_limit()", "False"), "serving/test_protocol.py::test_a_limit_of_connections_refuses_plain_requests_too"),
+    "refused-in-order": Line("bytes that are no request get their error after the answers to those before", ("self._last_answer = error", "self._end_with(error)"), "serving/test_odd_requests.py::test_bytes_that_are_no_request_get_their_error_after_the_answers_to_those_before"),
     "direct-admitted": Line("whoever is not admitted gets no answer this way either", NEVER, "serving/test_protocol.py::test_who_is_not_admitted_gets_no_plain_answer_either"),
     # Records that columns order.
     "sequence-null": Line("a record that does not say where it stands in the order is bad", NEVER, "docs/test_formats.py::test_each_record_becomes_what_the_page_says"),

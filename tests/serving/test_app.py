@@ -227,20 +227,21 @@ def test_what_the_table_cannot_take_is_told_to_whoever_wrote_it(served: SimpleNa
 
 
 @pytest.mark.parametrize(
-    ("content", "media_type", "why"),
+    ("content", "media_type", "error", "why"),
     [
-        (b" " * (BODY_BYTES_MAX + 1), "application/json", "it is longer than"),
-        (b'{"columns": ["\\ud800"]}', "application/json", "truncated"),
-        (b"{}", "application/x-www-form-urlencoded", "Content-Type: application/json"),
-        (b"{}", "", "Content-Type: application/json"),  # as a page of another site may send it
+        (b" " * (BODY_BYTES_MAX + 1), "application/json", (413, "body-too-large"), "longer than 4,194,304"),
+        (b'{"columns": ["\\ud800"]}', "application/json", (422, "bad-parameter"), "truncated"),
+        (b"{}", "text/x", (415, "unsupported-media-type"), 'doesn\'t read bodies of type "text/x"'),
+        # As a page of another site may send it:
+        (b"{}", "", (415, "unsupported-media-type"), "the body has no Content-Type"),
     ],
 )
 def test_a_body_that_can_not_be_read_is_refused_with_its_reason(
-    served: SimpleNamespace, content: bytes, media_type: str, why: str
+    served: SimpleNamespace, content: bytes, media_type: str, error: tuple[int, str], why: str
 ) -> None:
     headers = {"Content-Type": media_type} if media_type else {}
     answer = served.client.post("/v1/tables/profiles/extract", content=content, headers=headers)
-    assert (answer.status_code, answer.json()["code"]) == (422, "bad-parameter")
+    assert (answer.status_code, answer.json()["code"]) == error
     assert why in answer.json()["detail"]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from serving.app import create_app
+from serving.requests import BODY_BYTES_MAX
 from serving.tables import ServedTable, Tables
 from thermocline.errors import InternalError
 from thermocline.settings import ServingSettings
@@ -56,6 +57,55 @@ def test_every_error_has_the_one_shape(
     assert set(answer.json()) >= SHAPE
     assert answer.headers["X-Request-Id"]
     assert ("Allow" in answer.headers) == (status == 405)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "status", "code"),
+    [
+        ("rows:batch", b'{"entities": []}', {}, 415, "unsupported-media-type"),
+        ("rows:batch", b'{"entities": []}', {"Content-Type": "text/plain"}, 415, "unsupported-media-type"),
+        ("extract", b"{}", {}, 415, "unsupported-media-type"),
+        ("extracts", b"{}", {"Content-Type": "text/plain"}, 415, "unsupported-media-type"),
+        ("extract", b"", {"Accept": "application/xml"}, 406, "not-acceptable"),
+        ("extract", b" " * (BODY_BYTES_MAX + 1), {}, 413, "body-too-large"),
+        ("rows:batch", b'{"entities": ', {"Content-Type": "application/json"}, 422, "bad-parameter"),
+    ],
+    ids=["no type", "text", "no type for an extract", "text for a job", "format", "too long", "no JSON"],
+)
+def test_a_body_that_the_server_cannot_take_gets_the_status_that_http_has_for_it(
+    table: ServedTable,
+    client_of: Callable[..., Any],
+    tmp_path: Any,
+    path: str,
+    body: bytes,
+    headers: dict[str, str],
+    status: int,
+    code: str,
+) -> None:
+    table.refresh()
+    settings = ServingSettings(state_dir=tmp_path, extract_jobs_dir=tmp_path / "jobs")
+    with client_of(create_app(Tables([table]), settings)) as client:
+        answer = client.post(f"/v1/tables/profiles/{path}", content=body, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/v1/tables/profiles/rows", "GET, HEAD"),
+        ("/v1/tables/profiles/rows:batch", "POST"),
+        ("/v1/tables/profiles/extracts", "GET, HEAD, POST"),
+        ("/v1/tables/profiles/extracts/a", "DELETE, GET, HEAD"),
+        ("/livez", "GET, HEAD"),
+    ],
+)
+def test_a_method_that_a_path_lacks_is_answered_with_all_that_it_has(
+    table: ServedTable, client_of: Callable[..., Any], tmp_path: Any, path: str, allowed: str
+) -> None:
+    with client_of(create_app(Tables([table]), ServingSettings(state_dir=tmp_path))) as client:
+        answer = client.patch(path)
+    assert (answer.status_code, answer.headers["Allow"]) == (405, allowed)
 
 
 def test_what_nobody_foresaw_is_logged_and_shows_nothing_of_our_insides(

@@ -17,25 +17,18 @@ import uvicorn
 from prometheus_client import Counter as PrometheusCounter
 from uvicorn.protocols.http import httptools_impl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.server import ServerState
 
 from serving import protocol
-from serving.app import create_app
 from serving.lookup import ENTITY_CACHE_BYTES_MAX, LAID_ROWS_BYTES_MAX
 from serving.measures import Tally
-from serving.problems import Requests
 from serving.protocol import HEAD_BYTES_MAX, LookupProtocol
-from serving.tables import ServedTable, Tables
+from tests.serving.wire import PLAIN, USERS, Connection, key_of, served_app, value_of
 from thermocline.bounded import Bounded
 from thermocline.errors import RouteNotFound
 from thermocline.process.metrics import REQUEST_SECONDS, REQUESTS, BatchedHistogram
-from thermocline.settings import ServingSettings
 
 # The sha256 of uvicorn's `httptools_impl` that `LookupProtocol` was written for.
 INSIDES: Final = "1d4e1c579df4168433a61a01f10c628b31c1790e72dd9769d2b8633b22214033"
-
-PLAIN: Final = "GET /v1/tables/profiles/rows?app_id=7&user_id=u1 HTTP/1.1\r\nHost: x\r\n\r\n"
-USERS: Final = 6
 
 
 def test_uvicorns_protocol_is_the_one_that_the_short_way_was_written_for() -> None:
@@ -47,96 +40,10 @@ def test_uvicorns_protocol_is_the_one_that_the_short_way_was_written_for() -> No
     )
 
 
-class Wire(asyncio.Transport):
-    """A connection's other side: what was written, and whether it was closed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sent = b""
-        self.is_closed = False
-        self.closed = asyncio.Event()
-
-    def write(self, data: Any) -> None:
-        if not self.is_closed:
-            self.sent += bytes(data)
-
-    def close(self) -> None:
-        self.is_closed = True
-        self.closed.set()
-
-    def is_closing(self) -> bool:
-        return self.is_closed
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return default
-
-    def pause_reading(self) -> None: ...
-
-    def resume_reading(self) -> None: ...
-
-
-class Connection:
-    """One connection of an app, by either protocol."""
-
-    def __init__(self, kind: type[HttpToolsProtocol], app: Requests, **options: Any) -> None:
-        config = uvicorn.Config(
-            app, http=kind, ws="none", log_config=None, access_log=False, server_header=False, **options
-        )
-        self.state = ServerState()
-        self.state.default_headers = [(b"date", b"Thu, 01 Jan 2026 00:00:00 GMT")]
-        self.protocol = kind(config, self.state, {}, asyncio.get_running_loop())
-        self.wire = Wire()
-        self.protocol.connection_made(self.wire)
-
-    async def send(self, content: bytes) -> bytes:
-        """What is answered to that, once nothing more comes."""
-        before = len(self.wire.sent)
-        if not self.wire.is_closed:  # a real transport would not hand it over
-            self.protocol.data_received(content)
-        while self.state.tasks:
-            await asyncio.wait(self.state.tasks)
-            await asyncio.sleep(0)
-        return self.wire.sent[before:]
-
-    def end(self) -> None:
-        self.protocol._unset_keepalive_if_required()
-
-
 @pytest.fixture
 def served(new_world: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
-    """An app over a table, without a server; ``direct`` counts what was answered the short way."""
-    world = new_world()
-    for number in range(USERS):
-        for key in "abcd":
-            world.produce(_key(f"u{number}", key), _value("cold"), partition=number % 3)
-    world.commit()
-    world.publish()
-    world.tail()
-    (world.folder / "tailer.json").write_bytes(b'{"caught_up_to_start_ends": true}')
-    table = ServedTable(world.definition, world.folder, world.published, world.clock, 5.0)
-    app = create_app(Tables([table]), ServingSettings(state_dir=world.folder, read_after_seconds_max=0.02))
-    table.refresh()
-    direct: Counter[bool] = Counter()
-    known = Requests.known
-
-    def counted(*arguments: Any) -> Any:
-        found = known(*arguments)
-        direct[found is not None] += 1
-        return found
-
-    monkeypatch.setattr(Requests, "known", counted)
-    # Requests without a name get the same one.
-    monkeypatch.setattr("serving.problems.os", SimpleNamespace(urandom=bytes))
-    yield SimpleNamespace(world=world, table=table, app=app, direct=direct)
-    app.api.state.worker.close()
-
-
-def _key(user: str, key: str) -> dict[str, Any]:
-    return {"app_id": 7, "user_id": user, "key": key}
-
-
-def _value(text: str) -> dict[str, Any]:
-    return {"value": text, "updated_at": "2026-01-02T03:04:05Z"}
+    """An app over a table."""
+    yield from served_app(new_world(), monkeypatch)
 
 
 def test_whatever_is_sent_both_ways_answer_the_same_bytes_and_count_the_same(
@@ -188,8 +95,8 @@ def _move_on(served: SimpleNamespace, chance: random.Random) -> None:
     """Something may happen to the table."""
     world = served.world
     if chance.random() < 0.3:
-        value = None if chance.random() < 0.4 else _value(f"{chance.random()}")
-        world.produce(_key(f"u{chance.randrange(USERS)}", chance.choice("abcdef")), value)
+        value = None if chance.random() < 0.4 else value_of(f"{chance.random()}")
+        world.produce(key_of(f"u{chance.randrange(USERS)}", chance.choice("abcdef")), value)
         world.tail()
     if chance.random() < 0.05:
         world.tier.seal()
@@ -221,17 +128,7 @@ def _counted(served: SimpleNamespace) -> Counter[Any]:
 
 
 def _pipelined(chance: random.Random) -> list[bytes]:
-    """One request or a few; one that no parser takes comes alone, as what is pending then is lost or not."""
-    if chance.random() < 0.03:
-        return [
-            chance.choice(
-                [
-                    b"GET / HTTP/9\r\n\r\n",
-                    b"\x00\r\n\r\n",
-                    b"GET /v1/tables/profiles/rows?a= b HTTP/1.1\r\n\r\n",
-                ]
-            )
-        ]
+    """One request or a few."""
     return [_request(chance) for _ in range(chance.choice([1, 1, 1, 1, 2, 3]))]
 
 

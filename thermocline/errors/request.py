@@ -148,51 +148,6 @@ class NotQuarantined(RequestError):
     records: tuple[str, ...]
 
 
-class RouteNotFound(RequestError):
-    """The server has no such path.
-
-    All paths are listed at /docs and in /openapi.json.
-    """
-
-    code = "route-not-found"
-    http_status = 404
-    _what = "the server has no path {path}."
-    _next = "the paths are listed at /docs"
-
-    path: str
-
-
-class MethodNotAllowed(RequestError):
-    """The path doesn't support this method.
-
-    The Allow header of the answer and /docs list the supported methods.
-    """
-
-    code = "method-not-allowed"
-    http_status = 405
-    _what = "{path} doesn't support {method}."
-    _next = "use one of: {allowed}"
-
-    method: str
-    path: str
-    allowed: tuple[str, ...]
-
-
-class NotAcceptable(RequestError):
-    """The server supports none of the formats in the Accept header.
-
-    Leave the header out to get the default format.
-    """
-
-    code = "not-acceptable"
-    http_status = 406
-    _what = 'none of the formats in "{accept}" is supported.'
-    _next = "ask for one of: {offered}"
-
-    accept: str
-    offered: tuple[str, ...]
-
-
 class ReadAfterTimeout(RequestError):
     """The requested records weren't read in time.
 

@@ -1,0 +1,112 @@
+"""An app over a table without a server, and connections to it, by whichever protocol."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from serving.app import create_app
+from serving.problems import Requests
+from serving.tables import ServedTable, Tables
+from thermocline.settings import ServingSettings
+
+PLAIN: Final = "GET /v1/tables/profiles/rows?app_id=7&user_id=u1 HTTP/1.1\r\nHost: x\r\n\r\n"
+USERS: Final = 6
+
+
+class Wire(asyncio.Transport):
+    """A connection's other side: what was written, and whether it was closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent = b""
+        self.is_closed = False
+        self.closed = asyncio.Event()
+
+    def write(self, data: Any) -> None:
+        if not self.is_closed:
+            self.sent += bytes(data)
+
+    def close(self) -> None:
+        self.is_closed = True
+        self.closed.set()
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+class Connection:
+    """One connection of an app, by either protocol."""
+
+    def __init__(self, kind: type[HttpToolsProtocol], app: Requests, **options: Any) -> None:
+        config = uvicorn.Config(
+            app, http=kind, ws="none", log_config=None, access_log=False, server_header=False, **options
+        )
+        self.state = ServerState()
+        self.state.default_headers = [(b"date", b"Thu, 01 Jan 2026 00:00:00 GMT")]
+        self.protocol = kind(config, self.state, {}, asyncio.get_running_loop())
+        self.wire = Wire()
+        self.protocol.connection_made(self.wire)
+
+    async def send(self, content: bytes) -> bytes:
+        """What is answered to that, once nothing more comes."""
+        before = len(self.wire.sent)
+        if not self.wire.is_closed:  # a real transport would not hand it over
+            self.protocol.data_received(content)
+        while self.state.tasks:
+            await asyncio.wait(self.state.tasks)
+            await asyncio.sleep(0)
+        return self.wire.sent[before:]
+
+    def end(self) -> None:
+        self.protocol._unset_keepalive_if_required()
+
+
+def served_app(world: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """An app over a table, without a server; ``direct`` counts what was answered the short way."""
+    for number in range(USERS):
+        for key in "abcd":
+            world.produce(key_of(f"u{number}", key), value_of("cold"), partition=number % 3)
+    world.commit()
+    world.publish()
+    world.tail()
+    (world.folder / "tailer.json").write_bytes(b'{"caught_up_to_start_ends": true}')
+    table = ServedTable(world.definition, world.folder, world.published, world.clock, 5.0)
+    app = create_app(Tables([table]), ServingSettings(state_dir=world.folder, read_after_seconds_max=0.02))
+    table.refresh()
+    direct: Counter[bool] = Counter()
+    known = Requests.known
+
+    def counted(*arguments: Any) -> Any:
+        found = known(*arguments)
+        direct[found is not None] += 1
+        return found
+
+    monkeypatch.setattr(Requests, "known", counted)
+    # Requests without a name get the same one.
+    monkeypatch.setattr("serving.problems.os", SimpleNamespace(urandom=bytes))
+    yield SimpleNamespace(world=world, table=table, app=app, direct=direct)
+    app.api.state.worker.close()
+
+
+def key_of(user: str, key: str) -> dict[str, Any]:
+    return {"app_id": 7, "user_id": user, "key": key}
+
+
+def value_of(text: str) -> dict[str, Any]:
+    return {"value": text, "updated_at": "2026-01-02T03:04:05Z"}
