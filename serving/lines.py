@@ -2,7 +2,7 @@
 
 A value in CSV is spelled as in JSON, without its quotes, but for doubles, which Arrow spells (``1``,
 ``1e+16``); what is nested is the text of its JSON. Text is always in quotes, and null is nothing at all, so
-the two can be told apart: ``,"",`` and ``,,``.
+the two can be told apart: ``,"",`` and ``,,``. Decimals are in quotes where they have more than six places.
 Source: RFC 4180; JSON lines is one JSON document a line.
 """
 
@@ -19,7 +19,7 @@ from pyarrow import csv
 from serving.answer import row_form
 from serving.cold.reader import natural
 from thermocline.rules.column_types import Kind
-from thermocline.rules.decode import json_lines, json_row
+from thermocline.rules.decode import decimal_texts, json_lines, json_row
 
 if TYPE_CHECKING:
     from thermocline.rules.column_types import ColumnType
@@ -32,7 +32,7 @@ _CSV: Final = csv.WriteOptions(include_header=False, eol="\r\n")
 
 def encode_json_lines(columns: Sequence[Column], batches: Iterable[pa.RecordBatch]) -> Generator[bytes]:
     """The rows as JSON objects, each in a line."""
-    row = row_form([column.name for column in columns])
+    row = row_form(columns)
     for piece in _pieces(batches):
         values = [natural(of.type, array) for of, array in zip(columns, piece.columns, strict=True)]
         yield json_lines(row(*cells) for cells in zip(*values, strict=True))
@@ -65,7 +65,10 @@ def _cells(of: ColumnType, array: pa.Array) -> pa.Array:
         return array
     if of.kind in (Kind.TIMESTAMPTZ, Kind.TIMESTAMP):
         return _times(of, array)
-    texts = (None if value is None else json_row(value).decode() for value in natural(of, array))
+    if of.kind is Kind.DECIMAL:
+        return array if of.spelled is None else decimal_texts(of, array)
+    spell = of.spelled or (lambda value: value)
+    texts = (None if value is None else json_row(spell(value)).decode() for value in natural(of, array))
     if of.fields:
         return pa.array(texts, pa.string())
     return pa.array((text and text[1:-1] for text in texts), pa.string())  # base64 and UUIDs, in quotes
@@ -86,7 +89,6 @@ _AS_THEY_ARE: Final = (
     Kind.LONG,
     Kind.DOUBLE,
     Kind.BOOLEAN,
-    Kind.DECIMAL,
     Kind.DATE,
     Kind.STRING,
     Kind.JSON,

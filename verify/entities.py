@@ -125,13 +125,21 @@ class Entities:
         expected = self.rows_at(entity, point, reading_at)
         if isinstance(expected, str):
             return expected
-        wanted = [msgspec.json.decode(json_row(row)) for row in expected]
+        wanted = [msgspec.json.decode(json_row(self._spelled(row))) for row in expected]
         found = list(rows)
         if found == wanted:  # safety: verify-lookup
             return None
         words, key = _difference(self.definition, wanted, found)
         what = f"{words} at {point.to_header()}"
         return Finding("lookup-differs", what, key or entity_key(self.definition, entity))
+
+    def _spelled(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """A row as JSON is to have it."""
+        spells = {column.name: column.type.spelled for column in self.definition.columns}
+        return {
+            name: value if value is None or (spell := spells.get(name)) is None else spell(value)
+            for name, value in row.items()
+        }
 
     def stored(self, entity: bytes) -> list[Row]:
         """The rows that were taken up of an entity, sorted by key."""

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from serving.trino.wire import BOOL, DOUBLE, I32, I64, LIST, STOP, STRING, STRUCT, field
 from thermocline.rules.column_types import Kind
+from thermocline.rules.decode import decimal_texts
 
 if TYPE_CHECKING:
     from thermocline.rules.column_types import ColumnType
@@ -42,7 +43,7 @@ def as_served(values: pa.Array, of: ColumnType) -> pa.Array:
     if of.kind in (Kind.TIMESTAMPTZ, Kind.TIMESTAMP):
         return values.view(pa.int64())
     if of.kind is Kind.DECIMAL:
-        return values.cast(pa.string())
+        return decimal_texts(of, values)
     if of.kind is Kind.UUID:
         return pa.array(
             [None if one is None else str(UUID(bytes=one)) for one in values.to_pylist()], pa.string()

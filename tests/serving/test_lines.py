@@ -6,6 +6,7 @@ import csv
 import io
 import zlib
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from serving.entity import entity_of
 from serving.lines import encode_csv
 from serving.selection import Wanted
 from serving.tables import ServedTable
+from thermocline.cli.sql_formats import text_of
 from thermocline.rules.definition import LiveTable
 
 EVERY = LiveTable.build(
@@ -40,6 +42,7 @@ EVERY = LiveTable.build(
         "local": "timestamp",
         "raw": "json",
         "inner": "struct<city: string, at: timestamptz, ids: list<uuid>>",
+        "amounts": "map<string, list<decimal(28,18)>>",
     },
     buckets=2,
 )
@@ -55,6 +58,7 @@ FULL = {
     "local": "2026-01-02T03:04:05",
     "raw": {"a": ["b", 1.50]},
     "inner": {"city": 'a "b"', "at": "2026-01-02T03:04:05Z", "ids": [ID, None]},
+    "amounts": {"a": ["0", "1.2e-7", None], "b": None},
 }
 EMPTY = {"a, name": "", "at": "2026-01-02T03:04:05.100000Z"}
 ROWS = {"AAH/": FULL, "": EMPTY, "eA==": {}}
@@ -115,7 +119,7 @@ def test_csv_says_what_json_says_and_tells_null_from_nothing(
     for shown in map(msgspec.json.decode, _looked_up(made)):
         row = found[shown["tag"]]
         for name, value in shown.items():
-            if name in ("inner", "flag", "count", "ratio"):
+            if name in ("inner", "amounts", "flag", "count", "ratio"):
                 assert (msgspec.json.decode(row[name]) if row[name] else None) == value, name
             else:
                 assert row[name] == (value or ""), name
@@ -126,6 +130,23 @@ def test_csv_says_what_json_says_and_tells_null_from_nothing(
         parse_options=ParseOptions(newlines_in_values=True),
     ).to_pylist()
     assert {row["a, name"] for row in read} == {FULL["a, name"], "", None}
+
+
+@pytest.mark.parametrize("is_cold", [True, False])
+def test_decimals_are_written_in_plain_notation_with_all_their_places(
+    table: Callable[[bool], ServedTable], is_cold: bool
+) -> None:
+    made = table(is_cold)
+    amounts = b'{"a":["0.000000000000000000","0.000000120000000000",null],"b":null}'
+    lines = _written(made, "jsonl", Wanted(["price", "amounts"])).splitlines()
+    (line,) = [line for line in lines if b'"price":null' not in line]
+    assert line == b'{"price":"0.0000000001","amounts":' + amounts + b"}"
+    (looked_up,) = [row for row in _looked_up(made) if b'"price":null' not in row]
+    assert b'"price":"0.0000000001"' in looked_up
+    assert b'"amounts":' + amounts in looked_up
+    csv_lines = _written(made, "csv", Wanted(["price", "amounts"])).splitlines()
+    assert b'"0.0000000001","' + amounts.replace(b'"', b'""') + b'"' in csv_lines
+    assert text_of(Decimal("0E-18")) == "0.000000000000000000"  # the cell of a result of SQL
 
 
 def test_an_extract_without_rows_is_a_header_or_nothing(table: Callable[[bool], ServedTable]) -> None:

@@ -117,7 +117,8 @@ class TypeEntry:
 
     ``arrow`` of every table of ours (a UUID is its 16 bytes); ``python``, the natural value; ``parsed``, what
     msgspec checks and gives for a JSON value, and ``convert``, what makes the natural value of that;
-    ``stored`` makes of a natural value what Arrow takes, ``natural`` the other way round; None: as it is.
+    ``stored`` makes of a natural value what Arrow takes, ``natural`` the other way round, ``spelled`` what a
+    JSON encoder takes; None: as it is.
     ``json_schema``, of the JSON that is given out; ``key``, where it may be a key column.
     """
 
@@ -132,6 +133,7 @@ class TypeEntry:
     convert: Callable[[ColumnType], Convert | None] = lambda _: None
     stored: Callable[[ColumnType], Convert | None] = lambda _: None
     natural: Callable[[ColumnType], Convert | None] = lambda _: None
+    spelled: Callable[[ColumnType], Convert | None] = lambda _: None
     key: KeyForm | None = None
 
 
@@ -244,6 +246,11 @@ class ColumnType:
     def natural(self) -> Convert | None:
         """What makes the natural value of what Arrow gives; None where it gives that."""
         return self.entry.natural(self)
+
+    @property
+    def spelled(self) -> Convert | None:
+        """What makes of a natural value what a JSON encoder takes; None where it takes that."""
+        return self.entry.spelled(self)
 
     @property
     def json_schema(self) -> dict[str, Any]:
@@ -372,6 +379,12 @@ def _decimal_reader(of: ColumnType) -> Convert:
     return read
 
 
+def _plain_decimal(of: ColumnType) -> Convert | None:
+    """Decimals in plain notation; Python writes those of few decimal places so anyway."""
+    assert of.scale is not None
+    return scalars.decimal_text if of.scale > scalars.PLAIN_SCALE_MAX else None
+
+
 def _json_text(raw: msgspec.Raw) -> str | None:
     text = bytes(raw).decode()
     return None if text == "null" else text
@@ -414,7 +427,7 @@ _LONG_BIAS: Final = 2**63
 _INT: Final = _within(*scalars.INT_RANGE)
 _LONG: Final = _within(*scalars.LONG_RANGE)
 _PYTHON, _PARSED, _CONVERT = attrgetter("python"), attrgetter("parsed"), attrgetter("convert")
-_STORED, _NATURAL = attrgetter("stored"), attrgetter("natural")
+_STORED, _NATURAL, _SPELLED = attrgetter("stored"), attrgetter("natural"), attrgetter("spelled")
 _NESTED: Final = {"struct": _parse_struct, "list": _parse_list, "map": _parse_map}
 _pack_int: Final = struct.Struct(">I").pack
 _pack_long: Final = struct.Struct(">Q").pack
@@ -492,6 +505,7 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         json_schema=lambda _: {"type": "string", "format": "decimal"},
         parsed=lambda _: msgspec.Raw,  # a float would round it
         convert=_decimal_reader,
+        spelled=_plain_decimal,
     ),
     Kind.BOOLEAN: TypeEntry(
         arrow=lambda _: pa.bool_(),
@@ -599,6 +613,7 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         convert=partial(nested_types.read_struct, inside=_CONVERT),
         stored=where_needed(nested_types.rebuilt_struct, _STORED),
         natural=where_needed(nested_types.rebuilt_struct, _NATURAL),
+        spelled=where_needed(nested_types.rebuilt_struct, _SPELLED),
     ),
     Kind.LIST: TypeEntry(
         arrow=nested_types.arrow_list,
@@ -612,6 +627,7 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         convert=partial(nested_types.rebuilt_list, inside=_CONVERT),
         stored=partial(nested_types.rebuilt_list, inside=_STORED),
         natural=partial(nested_types.rebuilt_list, inside=_NATURAL),
+        spelled=partial(nested_types.rebuilt_list, inside=_SPELLED),
     ),
     Kind.MAP: TypeEntry(
         arrow=nested_types.arrow_map,
@@ -628,6 +644,7 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         convert=partial(nested_types.rebuilt_map, inside=_CONVERT),
         stored=where_needed(nested_types.rebuilt_map, _STORED),
         natural=partial(nested_types.map_of_pairs, inside=_NATURAL),
+        spelled=where_needed(nested_types.rebuilt_map, _SPELLED),
     ),
 }
 EPOCHS: Final[dict[Kind, tuple[Epoch, ...]]] = {

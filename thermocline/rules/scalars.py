@@ -19,9 +19,11 @@ __all__ = [
     "LONG_RANGE",
     "NUMBER",
     "NUMBER_LENGTH_MAX",
+    "PLAIN_SCALE_MAX",
     "binary",
     "calendar_date",
     "decimal",
+    "decimal_text",
     "fitted",
     "instant",
     "integer",
@@ -39,6 +41,8 @@ LOCAL_TIMESTAMP: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2
 """A time without a zone, as a regular expression."""
 NUMBER_LENGTH_MAX: Final = 1_000
 """Of a decimal's text, in characters: what reads digits can take time by the square of their number."""
+PLAIN_SCALE_MAX: Final = 6
+"""With more decimal places, Python and Arrow write small decimals with an exponent (``1E-7``)."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]*)")
@@ -140,6 +144,11 @@ def decimal(text: str, precision: int, scale: int) -> Decimal:
     if len(text) > NUMBER_LENGTH_MAX or _NUMBER.fullmatch(text) is None:
         raise ValueError("not a decimal number, of at most 1,000 characters and three digits of exponent")
     return fitted(Decimal(text), precision, scale)
+
+
+def decimal_text(number: Decimal) -> str:
+    """A decimal in plain notation, with all its decimal places: ``0.0000000``, never ``0E-7``."""
+    return f"{number:f}"
 
 
 def fitted(number: Decimal, precision: int, scale: int) -> Decimal:

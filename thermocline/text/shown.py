@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date, datetime
+from decimal import Decimal
 from enum import Enum
 from typing import Any, Final
 
@@ -72,6 +73,8 @@ def _text(value: object) -> str:
     """What JSON has no form for."""
     if isinstance(value, datetime):
         return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, Decimal):
+        return f"{value:f}"  # never with an exponent
     return value.isoformat() if isinstance(value, date) else str(value)
 
 

@@ -14,7 +14,14 @@ from __future__ import annotations
 from functools import partial
 
 from thermocline.errors import ConfigInvalid
-from thermocline.rules.decode.arrow import arrow_array, key_table, natural_values, records_table, sequences
+from thermocline.rules.decode.arrow import (
+    arrow_array,
+    decimal_texts,
+    key_table,
+    natural_values,
+    records_table,
+    sequences,
+)
 from thermocline.rules.decode.avro import AVRO
 from thermocline.rules.decode.debezium import DebeziumEnvelope, JsonDebeziumEnvelope
 from thermocline.rules.decode.envelopes import Envelope, PlainEnvelope
@@ -45,6 +52,7 @@ __all__ = [
     "Unpacker",
     "WriterSchemas",
     "arrow_array",
+    "decimal_texts",
     "decoder_for",
     "json_lines",
     "json_row",

@@ -13,7 +13,7 @@ from thermocline.rules.column_types import ColumnType
 from thermocline.rules.decode.record import Decoded
 from thermocline.rules.definition import ABSENT, LiveTable
 
-__all__ = ["arrow_array", "key_table", "natural_values", "records_table", "sequences"]
+__all__ = ["arrow_array", "decimal_texts", "key_table", "natural_values", "records_table", "sequences"]
 
 MICROSECONDS: Final = 1000  # in one of Kafka's milliseconds
 
@@ -84,6 +84,13 @@ def arrow_array(of: ColumnType, values: Sequence[Any]) -> pa.Array:
     if stored is not None:
         values = [None if value is None else stored(value) for value in values]
     return pa.array(values, of.arrow)
+
+
+def decimal_texts(of: ColumnType, values: pa.Array) -> pa.Array:
+    """Decimals as text in plain notation."""
+    if of.spelled is None:
+        return values.cast(pa.string())
+    return pa.array([None if one is None else of.spelled(one) for one in values.to_pylist()], pa.string())
 
 
 def natural_values(of: ColumnType, values: pa.Array | pa.ChunkedArray) -> list[Any]:
