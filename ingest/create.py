@@ -15,11 +15,13 @@ from thermocline.iceberg.catalog import (
     EPOCH_PROPERTY,
     SEAM_PROPERTY,
     SnapshotState,
+    catalog_errors,
     current_state,
     find_table,
     load_table,
     open_catalog,
 )
+from thermocline.iceberg.store_check import check_store, new_place
 from thermocline.kafka.log import Log
 from thermocline.process.clock import SystemClock
 from thermocline.rules.definition import problems_of_new_names
@@ -53,6 +55,7 @@ def create_table(settings: Settings, name: str) -> SnapshotState:
         TopicMissing: a topic of the definition does not exist.
         TopicCompacted: it is compacted, and the table has partial updates.
         TableExists: the catalog has the table already.
+        StorageFailed: the store of its files can't be written, read and deleted from.
         ConfigInvalid: a column has a name that new columns may not have.
     """
     definition = settings.table(name).definition(name)
@@ -65,8 +68,11 @@ def create_table(settings: Settings, name: str) -> SnapshotState:
     change = TableChange(topics.starts, log.cluster_id(), topics.topic_ids, -1, drained_ms=created_ms)
     catalog = open_catalog(settings.catalog, may_create=True)
     _refuse_existing(catalog, name, definition.identifier)
-    catalog.create_namespace_if_not_exists(definition.identifier.rpartition(".")[0])
-    create_quarantine(catalog, definition.identifier)
+    with catalog_errors(catalog, name):
+        catalog.create_namespace_if_not_exists(definition.identifier.rpartition(".")[0])
+        if (place := new_place(catalog, name, definition.identifier)) is not None:
+            check_store(*place, name)
+        create_quarantine(catalog, definition.identifier)
     with small_jvm(settings.catalog) as jvm:
         create_java_table(JavaCatalog(jvm, settings.catalog), definition, change)
     return current_state(load_table(catalog, name, definition.identifier), name)

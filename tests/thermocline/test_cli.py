@@ -30,7 +30,6 @@ from pyiceberg.types import IntegerType, NestedField
 
 from serving.selection import Wanted
 from thermocline import cli
-from thermocline.cli.answered import THREADS_MAX, answered
 from thermocline.cli.entry import PARTS, all_commands
 from thermocline.cli.maintain import plan_command
 from thermocline.cli.read import file_or_stdout
@@ -39,6 +38,7 @@ from thermocline.cli.stopping import stop_event
 from thermocline.errors import DependencyMissing, ExitCode, KafkaUnreachable, TableHeld, all_errors
 from thermocline.iceberg.catalog import SnapshotState, open_catalog
 from thermocline.kafka.log import Log
+from thermocline.process.answered import THREADS_MAX, answered
 from thermocline.process.clock import SystemClock
 from thermocline.rules.alteration import Alteration
 from thermocline.rules.read_point import ReadPoint

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
+from thermocline.cli.connections import exit_code, tried
 from thermocline.cli.output import show
 from thermocline.cli.session import AsJson, session_of
 
@@ -19,10 +20,21 @@ app = typer.Typer(help="Check and show the configuration.", no_args_is_help=True
 
 
 @app.command()
-def check(context: typer.Context, as_json: AsJson = False) -> None:
+def check(
+    context: typer.Context,
+    connect: Annotated[
+        bool,
+        typer.Option(
+            "--connect", help="Also try Kafka, the topics, the registry, the catalog and the store."
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
     """Check the configuration, and report every problem.
 
-    Also checks that its folders are writable from here. Contacts no server.
+    Also checks that its folders are writable from here. Contacts no server, unless --connect is given. That
+    writes one small file into each store of tables, reads and deletes it; it answers within half a minute.
+    The exit code is then that of the gravest error.
     """
     from thermocline.settings import check_settings, find_file
 
@@ -30,9 +42,13 @@ def check(context: typer.Context, as_json: AsJson = False) -> None:
     file = find_file(config)
     settings = check_settings(config)
     tables, notes = sorted(settings.tables), list(_notes_on_new_tables(settings))
-    document = {"path": str(file), "tables": tables, "problems": [], "notes": notes}
+    document: dict[str, Any] = {"path": str(file), "tables": tables, "problems": [], "notes": notes}
     lines = [f"ok: {file} (tables: {', '.join(tables) or 'none'})", *(f"note: {note}" for note in notes)]
-    show(document, Text("\n".join(lines)), as_json)
+    done = tried(settings) if connect else []
+    if connect:
+        document["connections"] = [one.to_dict() for one in done]
+    show(document, Text("\n").join([*map(Text, lines), *(one.line() for one in done)]), as_json)
+    return exit_code(done)
 
 
 @app.command("show")

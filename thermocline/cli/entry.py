@@ -34,11 +34,11 @@ from thermocline.cli import (
     version,
     views,
 )
-from thermocline.cli.answered import exit_now
 from thermocline.cli.output import discard_stdout, show_error
 from thermocline.cli.session import Session
 from thermocline.errors import BadParameter, DependencyMissing, ExitCode, InternalError, ThermoclineError
 from thermocline.process import logs, safe_path
+from thermocline.process.answered import exit_now
 from thermocline.text.typed import typed
 
 INTERRUPTED: Final = 130  # what shells give for a command that ended by Ctrl-C

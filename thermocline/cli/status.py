@@ -18,7 +18,6 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from thermocline.cli.answered import answered
 from thermocline.cli.output import error_document, show, table
 from thermocline.cli.session import AsJson, session_of
 from thermocline.cli.status_views import ask_trino, rows_of, views_of
@@ -33,6 +32,7 @@ from thermocline.errors import (
     TrinoUnreachable,
     all_errors,
 )
+from thermocline.process.answered import answered
 from thermocline.process.masking import mask_password
 
 if TYPE_CHECKING:

@@ -267,7 +267,9 @@ class StorageFailed(TableError):
 
     Nothing was lost, and no answer was given from partial data: the table and the log are unchanged. Free
     disk space, or restore the store, and ask again; servers and a running ingest recover by themselves.
-    Ingest needs permission to read, write, list and delete below the table's location.
+    Ingest needs permission to read, write, list and delete below the table's location. `table create` tries
+    that before it creates anything, and so does `thermocline config check --connect`: correct
+    catalog.warehouse or catalog.properties if the store is not the right one.
     """
 
     code = "storage-failed"

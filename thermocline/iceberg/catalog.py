@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,12 +14,14 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog import load_catalog as load_pyiceberg_catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, NotInstalledError, RESTError
 from pyiceberg.table.snapshots import Operation
+from requests import RequestException
 from sqlalchemy.exc import SQLAlchemyError
 
 from thermocline.errors import (
     CatalogUnreachable,
     DependencyMissing,
     ForeignSnapshot,
+    StorageFailed,
     TableMissing,
     first_line,
 )
@@ -158,6 +161,17 @@ def drop_from(catalog: Catalog, identifier: str) -> None:
         raise _unreachable(str(catalog.properties.get("uri", "")), error) from error
 
 
+@contextmanager
+def catalog_errors(catalog: Catalog, name: str) -> Iterator[None]:
+    """What a catalog raises that creates something: `CatalogUnreachable`; of its files, `StorageFailed`."""
+    try:
+        yield
+    except _CATALOG_ERRORS as error:
+        if isinstance(error, OSError) and not isinstance(error, RequestException):
+            raise StorageFailed(table=name, detail=first_line(error)) from error
+        raise _unreachable(str(catalog.properties.get("uri", "")), error) from error
+
+
 def definition_of(table: Table, name: str) -> LiveTable:
     """The definition that the table carries. Raises `ForeignSnapshot` when it carries none."""
     text = table.properties.get(DEFINITION_PROPERTY)
@@ -266,7 +280,10 @@ def ancestors(table: Table) -> Iterator[Snapshot]:
 
 def _check_sqlite(settings: CatalogSettings, path: Path, may_create: bool) -> None:
     if may_create:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _unreachable(settings.uri, error) from error
     elif not path.exists():
         raise CatalogUnreachable(uri=settings.uri, detail=f"the file {path} does not exist; {_FIRST_TABLE}")
 

@@ -51,3 +51,10 @@ class PatientRetries(AwsDefaultS3RetryStrategy):  # type: ignore[misc]  # it pub
 
     def __init__(self) -> None:
         super().__init__(max_attempts=RETRIES_MAX)  # Arrow's name for it; the first attempt is not counted
+
+
+class OneTry(AwsDefaultS3RetryStrategy):  # type: ignore[misc]  # it publishes no types
+    """No second one, for who waits for the answer; PyIceberg loads it by its name."""
+
+    def __init__(self) -> None:
+        super().__init__(max_attempts=0)
