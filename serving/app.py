@@ -232,12 +232,12 @@ async def refused(table: Table, query: Annotated[RefusedQuery, Query()]) -> Resp
     "/v1/tables/{table}",
     summary="The definition of {table}",
     response_model=TableBody,
-    responses=problems(UnknownTable),
+    responses=problems(UnknownTable, NotReady),
 )
 async def describe(table: Table) -> Response:
     """Returns the definition that is stored in the table."""
     table.check_exists()
-    definition = msgspec.Raw(table.definition.to_json().encode())
+    definition = msgspec.Raw(table.stored_definition().to_json().encode())
     return _json({"name": table.name, "definition": definition})
 
 
@@ -253,12 +253,20 @@ async def livez() -> HealthAnswer:
     return HealthAnswer(status="ok")
 
 
-@operations.get("/readyz", summary="Whether every table is ready", responses=problems(NotReady))
+@operations.get(
+    "/readyz", summary="Whether every table that can be served is ready", responses=problems(NotReady)
+)
 async def readyz(worker: OfWorker) -> HealthAnswer:
-    """For a readiness probe."""
-    for table in worker.tables:
-        table.reader.check_ready()
-    return HealthAnswer(status="ready")
+    """For a readiness probe: 200 once every table that can be read from the catalog is ready.
+
+    A table that is missing or broken there takes no server out of a load balancer; the answer names it. With
+    none that can be read, each has to be ready from what the server holds of it.
+    """
+    problems = {table.name: table.catalog_problem() for table in worker.tables}
+    readable = [table for table in worker.tables if problems[table.name] is None]
+    for table in readable or worker.tables:
+        table.check_ready()
+    return HealthAnswer(status="ready", not_served={table: said for table, said in problems.items() if said})
 
 
 @operations.get(

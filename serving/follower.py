@@ -175,7 +175,7 @@ class Follower:
 
     def step(self) -> None:
         """Looks, and notes what is wrong, which the next step may mend. Raises nothing."""
-        self._note(_problem_of(self._table, self.look))
+        self._note(problem_of(self._table, self.look))
 
     def _follow(self) -> None:
         while not self._stop.is_set():
@@ -188,13 +188,16 @@ class Follower:
             if self.problem is None or self.problem.what != problem.what:
                 log.warning(
                     "catalog cannot be followed; trying again",
-                    extra=fields(table=self._table, code=problem.code, detail=problem.what),
+                    extra=fields(
+                        table=self._table, code=problem.code, detail=problem.what, next=problem.next
+                    ),
                 )
         self.problem = problem
         self.has_looked = True
 
 
-def _problem_of(table: str, step: Callable[[], None]) -> ThermoclineError | None:
+def problem_of(table: str, step: Callable[[], None]) -> ThermoclineError | None:
+    """What keeps a step at the table from being done, by a name of ours; None where it is done."""
     try:
         step()
     except ThermoclineError as error:

@@ -28,9 +28,10 @@ class Forked:
         self._process = forks.Process(target=target, args=arguments, name=name)
         self._process.start()
         assert self._process.pid is not None
+        self.pid: int = self._process.pid
         self._handle: int | None = None
         with suppress(ProcessLookupError):  # it has ended already
-            self._handle = os.pidfd_open(self._process.pid)
+            self._handle = os.pidfd_open(self.pid)
 
     def has_ended(self, within_seconds: float = 0.0) -> bool:
         """Whether it has, or does while this waits."""

@@ -203,9 +203,14 @@ class StatusAnswer(BaseModel):
 
 
 class HealthAnswer(BaseModel):
-    """The health of the process, or of its tables."""
+    """The health of the process, or of its tables.
+
+    ``not_served`` names the tables that can't be read from the catalog, with the reason of each: they are not
+    waited for, since no other server could answer for them either.
+    """
 
     status: str
+    not_served: dict[str, str] = {}
 
 
 class VersionAnswer(BaseModel):

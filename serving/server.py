@@ -6,73 +6,61 @@ forks of a process that has imported all that they run (`serving.preload`), so o
 
 from __future__ import annotations
 
-import gc
-import http.client
-import json
 import logging
-import multiprocessing
 import os
 import resource
-import signal
+import shlex
 import socket
-import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from serving.back_off import BackOff
-from serving.forked import Forked
+from serving.children import Child, Children, listening_file
+from serving.follower import problem_of
 from serving.hot.disk import try_lock
 from serving.layout import LOCK, SPILL
 from serving.measures import MULTIPROCESS_FOLDER
+from serving.processes import Served, bound, family, run_jobs, run_rows, run_tailers, run_trino, run_worker
 from serving.tailer_status import forget_status
 from serving.trino.listener import tls_of
 from serving.trino.peers import peers_of
 from thermocline.errors import ConfigInvalid, PortTaken, StateDirUnusable, ThermoclineError
 from thermocline.iceberg.catalog import definition_of, load_table, open_catalog
-from thermocline.process import logs
 from thermocline.process.clock import SystemClock
 from thermocline.process.logs import fields
 from thermocline.process.title import entitle
 from thermocline.settings import problems_of_exposure
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from thermocline.process import logs
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings
 
-# Connections that wait to be accepted; a burst of clients, not a queue of requests.
-BACKLOG: Final = 2_048
-# How often the parent looks at its children; a died one is replaced within this and its back-off.
-WATCH_SECONDS: Final = 0.2
-# For so long the processes in the background leave the machine to tables that get ready. One that does not
-# may need somebody, and the others need not wait for that.
-READY_SECONDS_MAX: Final = 60.0
-# Requests that run when the server is told to stop may take this long; extracts are broken off then.
-DRAIN_SECONDS: Final = 10
-STOP_SECONDS: Final = DRAIN_SECONDS + 10.0
-# A peer that takes nothing of an answer for so long is cut off, with what is kept for it.
-UNTAKEN_SECONDS_MAX: Final = 120.0
-LOWEST_PRIORITY: Final = 19
-"""Of a process; as a number of `os.nice`."""
-
 log = logging.getLogger(__name__)
 
 
-def serve(settings: Settings, log_level: logs.Level = "info", log_json: bool = False) -> int:
+def serve(
+    settings: Settings,
+    log_level: logs.Level = "info",
+    log_json: bool = False,
+    read_again: Callable[[], Settings] | None = None,
+) -> int:
     """Serves all configured tables until SIGTERM or SIGINT; the exit code.
+
+    A table that is missing or broken is named in the log, and served as soon as it can be. On SIGHUP the
+    configuration is read again (``read_again``), and its tables are served from then on.
 
     Raises:
         ConfigInvalid: other machines could reach it, and the configuration doesn't allow that.
         PortTaken: it can't listen there.
         StateDirUnusable: the state folder can't be written, or another server holds it.
-        ThermoclineError: the catalog can't be reached, or a table is not there or not ours.
+        ThermoclineError: the catalog can't be reached, or none of the tables can be served.
     """
     serving = settings.serving
     if problems := tuple(problems_of_exposure(serving)):
@@ -87,144 +75,146 @@ def serve(settings: Settings, log_level: logs.Level = "info", log_json: bool = F
         held.enter_context(_held(serving.state_dir, settings.tables))
         entitle("serve")
         _raise_open_files_max()
-        definitions = load_definitions(settings)
-        for name in definitions:
-            forget_status(serving.state_dir / name)
-            rmtree(serving.state_dir / name / SPILL, ignore_errors=True)  # of extracts that were killed
-        held.enter_context(_counted_together())
-        endpoint = [] if trino is None else [trino.getsockname()]
-        children = [
-            *(
-                _Child(_tailer_title(names), _run_tailers, (settings, names, log_level, log_json))
-                for names in dealt(tuple(definitions), serving.tailers)
-            ),
-            *(
-                _Child(
-                    f"api {number}",
-                    _run_worker,
-                    (settings, definitions, port.getsockname(), log_level, log_json),
-                )
-                for number in range(settings.serving.workers)
-            ),
-            *(
-                _Child("trino", _run_trino, (settings, definitions, address, log_level, log_json))
-                for address in endpoint
-            ),
-        ]
-        if settings.serving.rows_ahead:
-            arguments = settings, tuple(definitions), log_level, log_json
-            children.append(_Child("rows", _run_rows, arguments, is_in_background=True))
-        if settings.serving.extract_jobs_dir is not None:
-            children.append(_Child("jobs", _run_jobs, (settings, definitions, log_level, log_json)))
+        clock = SystemClock()
+        served = Served(settings, load_definitions(settings), _since("its start", clock), log_level, log_json)
+        _forget_earlier(serving.state_dir, settings.tables)
+        folder = held.enter_context(_counted_together())
+        places = _Places(port.getsockname(), None if trino is None else trino.getsockname(), folder)
+        children = Children(_children(served, places), clock)
+
+        def reload() -> list[Child] | None:
+            nonlocal served
+            again = None if read_again is None else _read_again(served, read_again, clock)
+            served = again or served
+            return None if again is None else _children(again, places)
+
         try:
-            _watch(children, serving.url, SystemClock())
+            children.watch(serving.url, reload)
         finally:
-            _stop(children)
+            children.stop()
     log.info("server stopped")
     return 0
 
 
 def load_definitions(settings: Settings) -> dict[str, LiveTable]:
-    """The definition that each configured table carries; a file that says otherwise gets a warning."""
+    """The definition that each configured table carries; a file that says otherwise gets a warning.
+
+    Of a table that can't be read, it is the one that the file asks for, and the log says what is wrong.
+
+    Raises:
+        ThermoclineError: none of them can be read, for the reason of the first.
+    """
     catalog = open_catalog(settings.catalog)
     definitions: dict[str, LiveTable] = {}
+    problems: dict[str, ThermoclineError] = {}
     for name, table_settings in settings.tables.items():
-        definition = definition_of(load_table(catalog, name, table_settings.identifier), name)
-        differences = table_settings.definition(name).differences(definition)
-        if differences:
+        declared = table_settings.definition(name)
+
+        def look(name: str = name, identifier: str = table_settings.identifier) -> None:
+            definitions[name] = definition_of(load_table(catalog, name, identifier), name)
+
+        problem = problem_of(name, look)
+        if problem is not None:
+            definitions[name] = declared
+            problems[name] = problem
+        elif differences := declared.differences(definitions[name]):
             log.warning(
                 "the file's definition differs from the one in use: `thermocline table show NAME`",
                 extra=fields(table=name, differences="; ".join(differences)),
             )
-        definitions[name] = definition
+    if problems and problems.keys() == definitions.keys():
+        raise next(iter(problems.values()))
+    for name, problem in problems.items():
+        extra = fields(table=name, code=problem.code, detail=problem.what, next=problem.next)
+        log.error("table can't be served yet; the others are, and it is once it can be", extra=extra)
     return definitions
 
 
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where the server listens, and the folder of its processes' metrics."""
+
+    api: tuple[Any, ...]
+    trino: tuple[Any, ...] | None
+    metrics: Path
+
+
+def _children(served: Served, places: _Places) -> list[Child]:
+    """All that is to run."""
+    settings, serving = served.settings, served.settings.serving
+    everything = settings.tables
+
+    def is_listening(pid: int) -> bool:
+        return listening_file(places.metrics, pid).exists()
+
+    children = [
+        Child(_tailer_title(names), run_tailers, (served, names), serves=[(n, everything[n]) for n in names])
+        for names in dealt(tuple(everything), serving.tailers)
+    ]
+    children += [
+        Child(f"api {number}", run_worker, (served, places.api), serves=everything, is_listening=is_listening)
+        for number in range(serving.workers)
+    ]
+    if places.trino is not None:
+        children.append(Child("trino", run_trino, (served, places.trino), serves=everything))
+    if serving.rows_ahead:
+        children.append(Child("rows", run_rows, (served,), is_in_background=True, serves=everything))
+    if serving.extract_jobs_dir is not None:
+        children.append(Child("jobs", run_jobs, (served,), serves=everything))
+    return children
+
+
+def _read_again(served: Served, read: Callable[[], Settings], clock: Clock) -> Served | None:
+    """What is to be served by the configuration as it is now; None where it is the same, or can't be used.
+
+    Only its tables are taken: all else is as it was at the start.
+    """
+    before = served.settings
+    try:
+        found = read()
+        settings = before.model_copy(update={"tables": found.tables})
+        if found != settings:
+            log.warning("settings other than tables changed: they count from the next start on")
+        if settings.tables == before.tables:
+            log.info("configuration read again; its tables are the same")
+            return None
+        changed = [name for name, table in settings.tables.items() if table != before.tables.get(name)]
+        _make_folders(before.serving.state_dir, changed)
+        definitions = load_definitions(settings)
+    except ThermoclineError as error:
+        extra = fields(code=error.code, detail=error.what, next=error.next)
+        log.error("configuration not taken up; the one before holds", extra=extra)  # noqa: TRY400
+        return None
+    removed = [name for name in before.tables if name not in settings.tables]
+    log.info("configuration read again", extra=fields(tables=list(settings.tables), removed=removed))
+    for name in removed:
+        left = f"rm -r {shlex.quote(str(before.serving.state_dir / name))}"
+        log.info("table is no longer served; its state may be deleted", extra=fields(table=name, next=left))
+    _forget_earlier(before.serving.state_dir, changed)
+    return replace(served, settings=settings, definitions=definitions, since=_since("its reload", clock))
+
+
+def _since(event: str, clock: Clock) -> str:
+    """From when on the tables are served, for whoever asks for another one."""
+    return f"{event} at {datetime.fromtimestamp(clock.now_ms() / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _forget_earlier(state_dir: Path, tables: Iterable[str]) -> None:
+    """What an earlier server, or process, left that is not true of the next one."""
+    for name in tables:
+        forget_status(state_dir / name)
+        rmtree(state_dir / name / SPILL, ignore_errors=True)  # of extracts that were killed
+
+
 @contextmanager
-def _counted_together() -> Iterator[None]:
+def _counted_together() -> Iterator[Path]:
     """A folder for the metrics of all processes that are started meanwhile."""
     with tempfile.TemporaryDirectory(prefix="thermocline-metrics-") as folder:
         os.environ[MULTIPROCESS_FOLDER] = folder
         try:
-            yield
+            yield Path(folder)
         finally:
             del os.environ[MULTIPROCESS_FOLDER]
-
-
-@dataclass(slots=True)
-class _Child:
-    """A process that is to run as long as the server does.
-
-    In the background, it runs from when the server is ready, or has tried to be for `READY_SECONDS_MAX`.
-    """
-
-    name: str
-    target: Callable[..., None]
-    arguments: tuple[Any, ...]
-    is_in_background: bool = False
-    process: Forked | None = None
-    started_at: float = 0.0
-    start_at: float = 0.0
-    back_off: BackOff = field(default_factory=BackOff)
-
-    def tend(self, now: float) -> None:
-        """Starts the process if it is due; notices when it has died."""
-        if self.process is not None and self.process.has_ended():
-            self._note_death(self.process, now)
-        if self.process is None and now >= self.start_at:
-            self.started_at = now
-            try:
-                self.process = Forked(self.name, self.target, self.arguments)
-            except (OSError, EOFError) as error:  # no memory, or no more processes: the others go on
-                self.start_at = now + self.back_off.after(0.0)
-                log.warning("process did not start", extra=fields(process=self.name, detail=str(error)))
-
-    def _note_death(self, process: Forked, now: float) -> None:
-        pause_seconds = self.back_off.after(now - self.started_at)
-        log.warning(
-            "process died and is started again",
-            extra=fields(process=self.name, exit_code=process.close(), seconds=pause_seconds),
-        )
-        self.start_at = now + pause_seconds
-        self.process = None
-
-
-def _watch(children: list[_Child], url: str, clock: Clock) -> None:
-    """Keeps the children running until the process is told to stop."""
-    stop = threading.Event()
-    before = {
-        number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)
-    }
-    try:
-        is_announced = is_overdue = False
-        began_at = clock.monotonic()
-        while not stop.is_set():
-            for child in children:
-                if is_announced or is_overdue or not child.is_in_background:
-                    child.tend(clock.monotonic())
-            if not is_announced and _is_ready(url):
-                log.info("server ready", extra=fields(url=url, docs=f"{url}/docs"))
-                is_announced = True
-            if not (is_announced or is_overdue) and clock.monotonic() - began_at > READY_SECONDS_MAX:
-                problems = _unready(url) or ["no API process answers"]
-                log.warning("the server is not ready", extra=fields(problems="; ".join(problems)))
-                is_overdue = True
-            stop.wait(WATCH_SECONDS)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _stop(children: list[_Child]) -> None:
-    processes = [child.process for child in children if child.process is not None]
-    for process in processes:
-        process.send(signal.SIGTERM)
-    deadline = SystemClock().monotonic() + STOP_SECONDS
-    for process in processes:
-        if not process.has_ended(within_seconds=max(0.0, deadline - SystemClock().monotonic())):
-            log.warning("process did not stop in time and is killed", extra=fields(process=process.name))
-            process.send(signal.SIGKILL)
-        process.close()
 
 
 def dealt(names: Sequence[str], processes: int) -> list[tuple[str, ...]]:
@@ -236,120 +226,6 @@ def _tailer_title(names: Sequence[str]) -> str:
     return f"tailer {names[0]}" if len(names) == 1 else f"tailer {names[0]} and {len(names) - 1} more"
 
 
-def _run_tailers(settings: Settings, names: tuple[str, ...], log_level: logs.Level, log_json: bool) -> None:
-    """A tailer process."""
-    from serving.tailers import run_tailers  # noqa: PLC0415  # the parent needs none of it
-
-    stop = threading.Event()
-    _become_child(log_level, log_json, stop.set)
-    try:
-        run_tailers(settings, names, stop)
-    except ThermoclineError as error:
-        log.error(  # noqa: TRY400  # it says itself what happened
-            "tailer failed",
-            extra=fields(tables=list(names), code=error.code, detail=error.what, next=error.next),
-        )
-        sys.exit(error.exit_code)
-
-
-def _run_worker(
-    settings: Settings,
-    definitions: Mapping[str, LiveTable],
-    address: tuple[Any, ...],
-    log_level: logs.Level,
-    log_json: bool,
-) -> None:
-    """An API process."""
-    import uvicorn  # noqa: PLC0415  # the parent needs none of these
-
-    from serving.app import create_app  # noqa: PLC0415
-    from serving.jobs.files import store_io  # noqa: PLC0415
-    from serving.protocol import LookupProtocol  # noqa: PLC0415
-    from serving.tables import open_tables  # noqa: PLC0415
-
-    _become_child(log_level, log_json, lambda: sys.exit(0))
-    app = create_app(open_tables(settings, definitions), settings.serving, store_io(settings.catalog))
-    # What lives as long as the process: to look through it stops all for a tenth of a second, each time.
-    gc.collect()
-    gc.freeze()
-    config = uvicorn.Config(
-        app,
-        loop="uvloop",
-        http=LookupProtocol,
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        backlog=BACKLOG,
-        timeout_graceful_shutdown=DRAIN_SECONDS,
-    )
-    # A socket of its own: the kernel spreads connections over those of a port that listen, and passes over a
-    # dead worker's. Of a socket that all share, the first worker to wake would accept a whole burst. uvicorn
-    # listens once the app has started up, so no connection waits for a worker that can't answer yet.
-    sockets = [_bound(address, socket.SO_REUSEPORT, socket.SO_REUSEADDR)]
-    uvicorn.Server(config).run(sockets=sockets)
-
-
-def _run_trino(
-    settings: Settings,
-    definitions: Mapping[str, LiveTable],
-    address: tuple[Any, ...],
-    log_level: logs.Level,
-    log_json: bool,
-) -> None:
-    """The endpoint for Trino: one process, so that all scans of a query find the same state."""
-    from serving.trino.process import run_endpoint  # noqa: PLC0415  # the parent needs none of it
-
-    stop = threading.Event()
-    _become_child(log_level, log_json, stop.set)
-    run_endpoint(settings, definitions, _bound(address, socket.SO_REUSEPORT, socket.SO_REUSEADDR), stop)
-
-
-def _run_rows(settings: Settings, names: tuple[str, ...], log_level: logs.Level, log_json: bool) -> None:
-    """The process that makes rows ready to send."""
-    os.nice(LOWEST_PRIORITY)
-    from serving.cold.ahead import run_ahead  # noqa: PLC0415  # the parent reads no rows
-
-    stop = threading.Event()
-    _become_child(log_level, log_json, stop.set)
-    run_ahead(settings, names, stop)
-
-
-def _run_jobs(
-    settings: Settings, definitions: Mapping[str, LiveTable], log_level: logs.Level, log_json: bool
-) -> None:
-    """The process that runs extract jobs."""
-    from serving.jobs.files import store_io  # noqa: PLC0415
-    from serving.jobs.runner import run_jobs  # noqa: PLC0415  # the parent needs no DuckDB
-    from serving.tables import open_tables  # noqa: PLC0415
-
-    stop = threading.Event()
-    _become_child(log_level, log_json, stop.set)
-    try:
-        run_jobs(open_tables(settings, definitions), settings.serving, store_io(settings.catalog), stop)
-    except ThermoclineError as error:
-        extra = fields(code=error.code, detail=error.what, next=error.next)
-        log.error("extract jobs failed", extra=extra)  # noqa: TRY400  # it says itself what happened
-        sys.exit(error.exit_code)
-
-
-def _become_child(log_level: logs.Level, log_json: bool, stop: Callable[[], object]) -> None:
-    """Sets up title, logs and signals, and sees to it that nothing outlives the parent."""
-    entitle(multiprocessing.current_process().name)
-    logs.configure(log_level, log_json)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent passes on its own
-    signal.signal(signal.SIGTERM, lambda *_: stop())
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def follow() -> None:
-        parent.join()
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=follow, name="follow parent", daemon=True).start()
-
-
 def _raise_open_files_max() -> None:
     """As far as the system allows: a process keeps each data file of its tables' snapshots open."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -359,11 +235,8 @@ def _raise_open_files_max() -> None:
 @contextmanager
 def _held(state_dir: Path, tables: Iterable[str]) -> Iterator[None]:
     """The state folder, for this server alone, with a folder in it for each table; all can be written."""
+    _make_folders(state_dir, tables)
     try:
-        for folder in (state_dir, *(state_dir / table for table in tables)):
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=folder):
-                pass
         lock = try_lock(state_dir / LOCK)
     except OSError as error:
         raise StateDirUnusable(path=str(state_dir), detail=str(error)) from error
@@ -373,56 +246,22 @@ def _held(state_dir: Path, tables: Iterable[str]) -> Iterator[None]:
         yield
 
 
+def _make_folders(state_dir: Path, tables: Iterable[str]) -> None:
+    """Raises `StateDirUnusable` where one of them can't be written."""
+    try:
+        for folder in (state_dir, *(state_dir / table for table in tables)):
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+    except OSError as error:
+        raise StateDirUnusable(path=str(state_dir), detail=str(error)) from error
+
+
 def _reserved(host: str, port: int) -> socket.socket:
     """The port, for this server's workers alone: bound, but nobody listens here."""
     try:
-        with socket.create_server((host, port), family=_family(host)) as alone:
+        with socket.create_server((host, port), family=family(host)) as alone:
             address = alone.getsockname()
-        return _bound(address, socket.SO_REUSEPORT)
+        return bound(address, socket.SO_REUSEPORT)
     except OSError as error:
         raise PortTaken.of(host, port, error) from error
-
-
-def _bound(address: tuple[Any, ...], *options: int) -> socket.socket:
-    """A socket at the server's address that does not listen (yet).
-
-    ``SO_REUSEPORT`` lets the server's sockets share the address. With ``SO_REUSEADDR`` its closed connections
-    don't keep the address from the next server, nor would the socket itself: so the reserved one is without.
-    """
-    bound = socket.socket(_family(address[0]))
-    # A connection that is accepted there has it from there.
-    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * UNTAKEN_SECONDS_MAX))
-    for option in options:
-        bound.setsockopt(socket.SOL_SOCKET, option, 1)
-    bound.bind(address)
-    return bound
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
-
-
-def _is_ready(url: str) -> bool:
-    return _asked(url, "/readyz") is not None
-
-
-def _unready(url: str) -> list[str]:
-    """Which tables are not ready, and why; empty where no worker says so."""
-    try:
-        tables = json.loads(_asked(url, "/status") or b"{}").get("tables", {})
-    except ValueError:
-        return []
-    return [str(one.get("problem", name)) for name, one in tables.items() if not one.get("ready")]
-
-
-def _asked(url: str, path: str) -> bytes | None:
-    """What a worker of the server answers; None where it is not well, or none does."""
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=1)
-    try:
-        connection.request("GET", path)
-        response = connection.getresponse()
-        return response.read() if response.status == http.client.OK else None
-    except (OSError, http.client.HTTPException):  # nobody answers yet, or not in HTTP
-        return None
-    finally:
-        connection.close()

@@ -144,6 +144,29 @@ class ServedTable:
         except NotReady:
             return self._definition
 
+    def stored_definition(self) -> LiveTable:
+        """The same, of a table that carries one. Raises `NotReady` where none could be read yet."""
+        try:
+            return self._reader.cold.index.definition
+        except NotReady:
+            if self.catalog_problem() is not None:
+                raise
+            return self._definition
+
+    def catalog_problem(self) -> str | None:
+        """Why the table can't be read from the catalog and has not been; None where it can or was."""
+        problem = self.tailer().get("catalog_problem")
+        if not problem or (problem["code"] != TableMissing.code and self.location is not None):
+            return None
+        return f"[{problem['code']}] {problem['what']}"
+
+    def check_ready(self) -> None:
+        """Raises `NotReady` unless a lookup would be answered now, also where the table was dropped."""
+        try:
+            self.reader.check_ready()
+        except TableMissing as error:
+            raise NotReady(table=self.name, detail=error.what) from error
+
     @property
     def location(self) -> str | None:
         """The table's, by the snapshot that is served; None before the first one."""
@@ -347,10 +370,13 @@ class ServedTable:
 class Tables:
     """The tables by name, in the order of the configuration."""
 
-    def __init__(self, tables: Sequence[ServedTable], stores: Sequence[RowStore] = ()) -> None:
-        """``stores`` are closed with them."""
+    def __init__(
+        self, tables: Sequence[ServedTable], stores: Sequence[RowStore] = (), since: str = ""
+    ) -> None:
+        """``stores`` are closed with them. ``since`` says from when on these are the tables."""
         self._tables = {table.name: table for table in tables}
         self._stores = stores
+        self._since = since
 
     def __iter__(self) -> Iterator[ServedTable]:
         return iter(self._tables.values())
@@ -359,7 +385,7 @@ class Tables:
         """Raises `UnknownTable`."""
         table = self._tables.get(name)
         if table is None:
-            raise UnknownTable(table=name, known=tuple(self._tables))
+            raise UnknownTable(table=name, known=tuple(self._tables), since=self._since)
         return table
 
     def close(self) -> None:
@@ -375,8 +401,8 @@ def _measure_offsets(gauge: Any, table: str, seam: Seam) -> None:
         gauge.labels(table, topic, str(partition)).set(offset)
 
 
-def open_tables(settings: Settings, definitions: Mapping[str, LiveTable]) -> Tables:
-    """The configured tables, as an API worker serves them."""
+def open_tables(settings: Settings, definitions: Mapping[str, LiveTable], since: str = "") -> Tables:
+    """The configured tables, as an API worker serves them; ``since`` as `Tables` has it."""
     clock, counts_thread = SystemClock(), CountsThread()
 
     def open_io(name: str) -> Callable[[], FileIO]:
@@ -410,4 +436,5 @@ def open_tables(settings: Settings, definitions: Mapping[str, LiveTable]) -> Tab
             for name, definition in definitions.items()
         ],
         tuple(stores.values()),
+        since,
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import strictyaml
 
-from serving.server import STOP_SECONDS
+from serving.children import STOP_SECONDS
 from tests.docs.series import NAME, SERIES
 
 ROOT = Path(__file__).parents[2]

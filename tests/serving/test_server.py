@@ -9,7 +9,6 @@ import select
 import signal
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
@@ -18,64 +17,22 @@ from types import SimpleNamespace
 from typing import Any
 
 import psutil
-import pyarrow as pa
 import pytest
 
-from serving import server
+from serving import children, server
+from serving.children import Child, Children, is_ready
 from serving.server import load_definitions, serve
-from tests.partition_spec import partition_spec_of
+from tests.serving.small_lake import START_SECONDS_MAX, create_table, get, lake_settings, until
 from thermocline.errors import ConfigInvalid, PortTaken, StateDirUnusable, TableMissing
-from thermocline.iceberg import catalog as catalogs
-from thermocline.rules.definition import LiveTable
-from thermocline.settings import CatalogSettings, KafkaSettings, ServingSettings, Settings, TableSettings
-
-START_SECONDS_MAX = 60.0
+from thermocline.settings import Settings
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     """A table in a real catalog, with one empty snapshot; Kafka is away."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    table_settings = TableSettings(
-        identifier="app.profiles",
-        topics=("profiles",),
-        key=("id",),
-        entity=("id",),
-        columns={"id": "int", "note": "string"},
-    )
-    settings = Settings(
-        kafka=KafkaSettings(bootstrap_servers="127.0.0.1:9"),
-        catalog=CatalogSettings(
-            name="lake", type="sql", uri=f"sqlite:///{tmp_path}/c.db", warehouse=str(tmp_path / "w")
-        ),
-        serving=ServingSettings(state_dir=tmp_path / "state", port=port, workers=1),
-        tables={"profiles": table_settings},
-    )
-    _create_table(settings, table_settings.definition("profiles"))
+    settings = lake_settings(tmp_path, "profiles")
+    create_table(settings, "profiles")
     return settings
-
-
-def _create_table(settings: Settings, definition: LiveTable) -> None:
-    catalog = catalogs.open_catalog(settings.catalog, may_create=True)
-    catalog.create_namespace("app")
-    table = catalog.create_table(
-        "app.profiles",
-        definition.iceberg_schema(),
-        partition_spec=partition_spec_of(definition),
-        properties={catalogs.DEFINITION_PROPERTY: definition.to_json()},
-    )
-    summary = {
-        catalogs.SUMMARY_SEAM: '{"profiles":{"0":0}}',
-        catalogs.SUMMARY_EPOCH: "1",
-        catalogs.SUMMARY_BATCH: "batch",
-        catalogs.SUMMARY_CLUSTER: "cluster",
-        catalogs.SUMMARY_TOPIC_IDS: "{}",
-        catalogs.SUMMARY_DEFINITION_VERSION: "1",
-        catalogs.SUMMARY_WATERMARK: "-1",
-    }
-    row = pa.Table.from_pylist([{"id": 1}], schema=definition.table_schema)
-    table.append(row, snapshot_properties=summary)
 
 
 @pytest.fixture
@@ -83,33 +40,14 @@ def running(settings: Settings) -> Iterator[tuple[Settings, Any]]:
     """The server in a process of its own, as soon as it answers."""
     process = multiprocessing.get_context("spawn").Process(target=serve, args=(settings,))
     process.start()
-    _until(lambda: _get(settings, "/livez")[0] == http.client.OK)
+    until(lambda: get(settings, "/livez")[0] == http.client.OK)
     yield settings, process
     process.kill()
     process.join()
 
 
-def _get(settings: Settings, path: str) -> tuple[int, Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", settings.serving.port, timeout=5)
-    try:
-        connection.request("GET", path)
-        response = connection.getresponse()
-        return response.status, json.loads(response.read())
-    except (OSError, http.client.HTTPException):
-        return 0, None
-    finally:
-        connection.close()
-
-
-def _until(is_so: Any) -> None:
-    deadline = time.monotonic() + START_SECONDS_MAX
-    while not is_so():
-        assert time.monotonic() < deadline, "it took too long"
-        time.sleep(0.05)
-
-
 def _status(settings: Settings) -> dict[str, Any]:
-    status, body = _get(settings, "/status")
+    status, body = get(settings, "/status")
     return body["tables"]["profiles"] if status == http.client.OK else {}
 
 
@@ -127,39 +65,39 @@ def test_killed_processes_come_back_and_a_stop_leaves_none(running: tuple[Settin
     Method: Kafka is away, so the server is alive and not ready; kill worker and tailer, and look for others.
     """
     settings, process = running
-    _until(lambda: _status(settings).get("tailer", {}).get("pid"))
-    _until(lambda: "[kafka-unreachable]" in _get(settings, "/readyz")[1]["detail"])
-    status, problem = _get(settings, "/readyz")
+    until(lambda: _status(settings).get("tailer", {}).get("pid"))
+    until(lambda: "[kafka-unreachable]" in get(settings, "/readyz")[1]["detail"])
+    status, problem = get(settings, "/readyz")
     assert (status, problem["code"]) == (503, "not-ready")
     before = _status(settings)
     os.kill(before["tailer"]["pid"], signal.SIGKILL)
     os.kill(before["worker_pid"], signal.SIGKILL)
-    _until(lambda: _status(settings).get("worker_pid", before["worker_pid"]) != before["worker_pid"])
+    until(lambda: _status(settings).get("worker_pid", before["worker_pid"]) != before["worker_pid"])
     pid = before["tailer"]["pid"]
-    _until(lambda: _status(settings).get("tailer", {}).get("pid", pid) != pid)
+    until(lambda: _status(settings).get("tailer", {}).get("pid", pid) != pid)
     after = _status(settings)
     process.terminate()
     process.join(START_SECONDS_MAX)
     assert process.exitcode == 0
-    _until(lambda: not _is_alive(after["worker_pid"]) and not _is_alive(after["tailer"]["pid"]))
+    until(lambda: not _is_alive(after["worker_pid"]) and not _is_alive(after["tailer"]["pid"]))
 
 
 def test_the_death_of_the_process_that_forks_ends_no_other_and_they_can_be_stopped_and_started_again(
     running: tuple[Settings, Any],
 ) -> None:
     settings, process = running
-    _until(lambda: _status(settings).get("tailer", {}).get("pid"))
+    until(lambda: _status(settings).get("tailer", {}).get("pid"))
     before = _status(settings)
     os.kill(psutil.Process(before["worker_pid"]).ppid(), signal.SIGKILL)
     os.kill(before["tailer"]["pid"], signal.SIGKILL)
     pid = before["tailer"]["pid"]
-    _until(lambda: _status(settings).get("tailer", {}).get("pid", pid) != pid)
+    until(lambda: _status(settings).get("tailer", {}).get("pid", pid) != pid)
     after = _status(settings)
     assert after["worker_pid"] == before["worker_pid"]
     process.terminate()
     process.join(START_SECONDS_MAX)
     assert process.exitcode == 0
-    _until(lambda: not _is_alive(after["worker_pid"]) and not _is_alive(after["tailer"]["pid"]))
+    until(lambda: not _is_alive(after["worker_pid"]) and not _is_alive(after["tailer"]["pid"]))
 
 
 def _title(pid: int) -> str:
@@ -170,7 +108,7 @@ def _title(pid: int) -> str:
 def test_each_process_is_called_by_what_it_does(running: tuple[Settings, Any]) -> None:
     """Goal: whoever looks for the process that uses all of a core or the memory reads which one it is."""
     settings, process = running
-    _until(lambda: _status(settings).get("tailer", {}).get("pid"))
+    until(lambda: _status(settings).get("tailer", {}).get("pid"))
     status = _status(settings)
     assert _title(process.pid) == "thermocline: serve"
     assert _title(status["tailer"]["pid"]) == "thermocline: tailer profiles"
@@ -182,11 +120,11 @@ def test_each_process_is_called_by_what_it_does(running: tuple[Settings, Any]) -
 @pytest.mark.full
 def test_children_end_when_the_server_is_killed(running: tuple[Settings, Any]) -> None:
     settings, process = running
-    _until(lambda: _status(settings).get("tailer", {}).get("pid"))
+    until(lambda: _status(settings).get("tailer", {}).get("pid"))
     status = _status(settings)
     process.kill()
     process.join()
-    _until(lambda: not _is_alive(status["worker_pid"]) and not _is_alive(status["tailer"]["pid"]))
+    until(lambda: not _is_alive(status["worker_pid"]) and not _is_alive(status["tailer"]["pid"]))
 
 
 def test_a_port_in_use_is_said_before_anything_starts(settings: Settings) -> None:
@@ -256,7 +194,7 @@ def test_the_tables_definition_holds_and_a_file_that_differs_is_warned_of(
 
 
 def test_what_dies_at_once_is_started_more_and_more_rarely() -> None:
-    child = server._Child("dies", os._exit, (3,))
+    child = Child("dies", os._exit, (3,))
     now, waits = 0.0, []
     for _ in range(4):
         child.tend(now)
@@ -274,9 +212,9 @@ def test_a_process_that_can_not_be_started_is_tried_again(monkeypatch: pytest.Mo
     def refuse(*_: object) -> None:
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
-    child = server._Child("starts late", os._exit, (0,))
+    child = Child("starts late", os._exit, (0,))
     with monkeypatch.context() as patched:
-        patched.setattr(server, "Forked", refuse)
+        patched.setattr(children, "Forked", refuse)
         child.tend(0.0)
     assert child.process is None
     assert child.start_at > 0
@@ -297,7 +235,7 @@ def test_a_port_that_answers_in_no_http_is_not_ready() -> None:
 
         thread = threading.Thread(target=babble)
         thread.start()
-        assert not server._is_ready(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        assert not is_ready(f"http://127.0.0.1:{listener.getsockname()[1]}")
         thread.join()
 
 
@@ -317,18 +255,19 @@ def test_a_table_that_gets_never_ready_is_named_and_does_not_hold_up_what_runs_i
         def log_message(self, *_: object) -> None:
             pass
 
-    child = server._Child("rows", os.kill, (os.getpid(), signal.SIGTERM), is_in_background=True)
+    child = Child("rows", os.kill, (os.getpid(), signal.SIGTERM), is_in_background=True)
     clock: Any = SimpleNamespace(monotonic=count(0.0, 20.0).__next__)
     too_late = threading.Timer(START_SECONDS_MAX, os.kill, (os.getpid(), signal.SIGTERM))
     with ThreadingHTTPServer(("127.0.0.1", 0), Unready) as http_server:
         thread = threading.Thread(target=http_server.serve_forever)
         thread.start()
         too_late.start()
-        server._watch([child], f"http://127.0.0.1:{http_server.server_port}", clock)
+        watched = Children([child], clock)
+        watched.watch(f"http://127.0.0.1:{http_server.server_port}")
         http_server.shutdown()
         thread.join()
     too_late.cancel()
     assert child.process is not None
-    server._stop([child])
+    watched.stop()
     (warning,) = caplog.records
     assert vars(warning)["fields"] == {"problems": problem}

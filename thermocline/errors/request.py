@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from thermocline.errors.root import ExitCode, Misnaming, ThermoclineError, did_you_mean
 from thermocline.process.masking import mask_password
@@ -16,23 +16,43 @@ class RequestError(ThermoclineError):
     exit_code = ExitCode.USAGE
 
 
+_SERVED_SHOWN_MAX: Final = 20
+"""Tables that a server names to somebody who asked for another one."""
+
+
 class UnknownTable(Misnaming, RequestError):
     """No table of that name is configured.
 
     TABLE is the name of a [tables.NAME] section of the configuration, not the identifier in the catalog. A
-    server lists its tables at GET /v1/tables.
+    server lists its tables at GET /v1/tables. It knows those that its configuration had when it started, or
+    when it last got SIGHUP.
 
-    Nothing was read or written. Use one of the existing names, or add a section.
+    Nothing was read or written. Use one of the existing names, or add a section. A running server takes it up
+    on SIGHUP: `kill -HUP PID`, or `systemctl reload` of its unit.
     """
 
     code = "unknown-table"
     http_status = 404
-    _what = 'no table "{table}" is configured{_suggestion}'
+    _what = 'no table "{table}" is configured{_suggestion}{_served}'
     _cause = "configured: {known}."
-    _next = "thermocline config show      (or add a section [tables.{table}])"
+    _next = "thermocline config show      (or add a section [tables.{table}]{_taken_up})"
 
     table: str
     known: tuple[str, ...]
+    since: str = ""
+    """Of a server: from when on these are its tables."""
+
+    @property
+    def _served(self) -> str:
+        if not self.since:
+            return ""
+        more = len(self.known) - _SERVED_SHOWN_MAX
+        names = ", ".join(self.known[:_SERVED_SHOWN_MAX]) or "no table"
+        return f" Since {self.since}, this server serves {names}{f' and {more} more' if more > 0 else ''}."
+
+    @property
+    def _taken_up(self) -> str:
+        return ", and send the server SIGHUP" if self.since else ""
 
 
 class BadParameter(RequestError):
