@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ingest.accounting import Accounting
 from thermocline.iceberg.catalog import (
+    SUMMARY_BAD_DIGEST,
     SUMMARY_BATCH,
     SUMMARY_CARRIED,
     SUMMARY_CLUSTER,
@@ -22,6 +23,7 @@ from thermocline.iceberg.catalog import (
     SUMMARY_TOPIC_IDS,
     SUMMARY_WATERMARK,
 )
+from thermocline.rules.bad_digest import merged
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
@@ -44,11 +46,12 @@ class TableChange:
     ``buckets_together`` says of each kind of manifest that it rewrites how many buckets in a row shall share
     manifests.
 
-    ``files`` are what is added, removed and deleted in each bucket. ``ranges`` is for people: what an error
-    says of the batch. ``onto`` is a snapshot that becomes the current one first, so that the new one follows
-    it. ``alter`` runs next, on the transaction of the store's library, to change the schema. ``summary`` and
-    ``properties`` are the snapshot's and the table's, beside those that every commit of ours has
-    (`ingest.commit` adds them). ``definition`` is the table's afterwards; None leaves it as it is.
+    ``bad_digest`` is of the batch's bad records (`rules.bad_digest`). ``files`` are what is added, removed
+    and deleted in each bucket. ``ranges`` is for people: what an error says of the batch. ``onto`` is a
+    snapshot that becomes the current one first, so that the new one follows it. ``alter`` runs next, on the
+    transaction of the store's library, to change the schema. ``summary`` and ``properties`` are the
+    snapshot's and the table's, beside those that every commit of ours has (`ingest.commit` adds them).
+    ``definition`` is the table's afterwards; None leaves it as it is.
     ``expired`` are snapshots that leave the metadata with it; their files stay.
     """
 
@@ -60,6 +63,7 @@ class TableChange:
     kind: ChangeKind = "row-delta"
     buckets_together: Mapping[ManifestContent, int] = field(default_factory=dict)
     accounting: Accounting = field(default_factory=Accounting)
+    bad_digest: int = 0
     files: Sequence[BucketResult] = ()
     ranges: str = "none"
     summary: Mapping[str, str] = field(default_factory=dict)
@@ -118,7 +122,11 @@ class Onto:
 
 
 def summary_fields(
-    change: TableChange, epoch: int, definition_version: int, totals_before: Mapping[str, int]
+    change: TableChange,
+    epoch: int,
+    definition_version: int,
+    totals_before: Mapping[str, int],
+    bad_digest_before: int = 0,
 ) -> dict[str, str]:
     """The snapshot summary of a commit of ours: what `thermocline.iceberg.catalog.state_of` reads back."""
     counts = change.accounting.counts()
@@ -137,6 +145,7 @@ def summary_fields(
             SUMMARY_RECORDS_TOTAL + name: str(totals_before.get(name, 0) + count)
             for name, count in counts.items()
         },
+        SUMMARY_BAD_DIGEST: str(merged(bad_digest_before, change.bad_digest)),
         **({SUMMARY_CARRIED: str(carried)} if carried else {}),
         **change.summary,
     }

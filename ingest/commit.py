@@ -345,9 +345,12 @@ class Committer:
         definition, version = change.definition, self._definition_version
         if definition is not None:
             version = definition.version
+        before = self._state_of(parent)
         whole = replace(
             change,
-            summary=summary_fields(change, self._epoch, version, self._state_of(parent).totals),
+            summary=summary_fields(
+                change, self._epoch, version, before.totals, before.bad_digest or 0
+            ),  # safety: bad-digest
             properties={
                 EPOCH_PROPERTY: str(self._epoch),
                 SEAM_PROPERTY: change.seam.to_json(),

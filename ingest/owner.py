@@ -49,6 +49,7 @@ from thermocline.iceberg.catalog import TOMBSTONES_PROPERTY, load_table
 from thermocline.iceberg.files import data_location, delete_files
 from thermocline.iceberg.rewrite import standing
 from thermocline.process.logs import fields
+from thermocline.rules.bad_digest import merged
 from thermocline.rules.identity import check_identity, check_log, check_not_compacted, check_tombstones
 from thermocline.rules.keys import named_columns
 from thermocline.rules.seam import check_against_log
@@ -359,6 +360,9 @@ class Owner:
             watermark_ms=watermark_ms(batch, result.reports, planned.at_ms, self.position.watermark_ms),
             drained_ms=drained_ms(batch, planned, self.mark or planned, self.position.drained_ms),
             accounting=accounting,
+            bad_digest=merged(
+                *(report.bad_digest for report in result.reports)
+            ),  # safety: bad-digest-of-a-batch
             properties={TOMBSTONES_PROPERTY: json.dumps(dict(self.position.tombstones_since_ms))},
             files=result.buckets,
             ranges=", ".join(str(planned) for planned in batch.ranges),

@@ -20,6 +20,7 @@ from thermocline.errors import EngineFailed, StorageFailed, ThermoclineError, fi
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.files import delete_files
 from thermocline.kafka.log import OffsetRange, RecordChunk, read_ranges
+from thermocline.rules.bad_digest import digest_of, merged
 from thermocline.rules.decode import Decoder, decoder_for, records_table
 from thermocline.rules.keys import buckets
 
@@ -57,8 +58,9 @@ class FirstBad(msgspec.Struct, frozen=True, order=True):
 class ReadReport(msgspec.Struct):
     """What a read task covered and found; or, of a task of either kind, the error that ended it.
 
-    ``bad`` counts the bad records by stage, and ``first_bad`` has the first of each; ``last_timestamps_ms``
-    is by "topic/partition"; ``error`` is a pickled error of ours.
+    ``bad`` counts the bad records by stage, ``first_bad`` has the first of each, and ``bad_digest`` is of all
+    of them (`rules.bad_digest`); ``last_timestamps_ms`` is by "topic/partition"; ``error`` is a pickled error
+    of ours.
     """
 
     covered: list[tuple[str, int, int, int]]
@@ -66,6 +68,7 @@ class ReadReport(msgspec.Struct):
     records: int = 0
     read_bytes: int = 0
     bad: dict[str, int] = msgspec.field(default_factory=dict)
+    bad_digest: int = 0
     first_bad: dict[str, FirstBad] = msgspec.field(default_factory=dict)
     quarantine_files: list[str] = msgspec.field(default_factory=list)
     last_timestamps_ms: dict[str, int] = msgspec.field(default_factory=dict)
@@ -148,7 +151,7 @@ def _decode(
     report.read_bytes += sum(
         len(some) for part in (chunk.keys, chunk.values) for some in part if some is not None
     )
-    _count_bad(report, chunk, decoded.bad)
+    count_bad(report, chunk, decoded.bad)
     report.last_timestamps_ms[f"{chunk.topic}/{chunk.partition}"] = chunk.timestamps_ms[-1]
     good = records_table(
         task.definition, decoded, chunk.topic, chunk.partition, chunk.offsets, chunk.timestamps_ms
@@ -157,7 +160,10 @@ def _decode(
     return good, bad_records(chunk, task.topic_ids, kept)
 
 
-def _count_bad(report: ReadReport, chunk: RecordChunk, bad: Sequence[Bad]) -> None:
+def count_bad(report: ReadReport, chunk: RecordChunk, bad: Sequence[Bad]) -> None:
+    """Take up the bad records of a chunk."""
+    digest = digest_of(chunk.topic, chunk.partition, (chunk.offsets[record.index] for record in bad))
+    report.bad_digest = merged(report.bad_digest, digest)
     for record in bad:
         stage = record.stage.value
         report.bad[stage] = report.bad.get(stage, 0) + 1

@@ -24,7 +24,7 @@ from serving.cold.manifest import source_of
 from serving.encode import encoded
 from serving.entity import entity_of
 from serving.extract import Extract
-from serving.feed import IsAbandoned, fill_until
+from serving.feed import Feed, IsAbandoned, fill_until
 from serving.fetched import own_folder
 from serving.hot.pinned import PinnedHot, hold
 from serving.hot.tier import HotTier
@@ -32,8 +32,9 @@ from serving.hot.view import HotReader
 from serving.layout import COLD, HOT, SPILL
 from serving.lookup import TableReader
 from serving.selection import Selection, Wanted
-from serving.since import check_log_since, state_since
+from serving.since import check_log_since, check_readable_since, state_since
 from serving.storage import storage_named
+from serving.unreadable import Unreadable
 from thermocline.errors import NotReady, ReadAfterTimeout, ReadPointGone, TombstonesGone
 from thermocline.iceberg.catalog import (
     TOMBSTONES_PROPERTY,
@@ -263,6 +264,11 @@ class _Place:
     log_ends: Seam
     since: _Since | None = None
 
+    def nothing_unreadable(self) -> Unreadable:
+        """To take up the bad records from the seam on, or from that of the earlier read point."""
+        earlier = self.at if self.since is None else self.since.point
+        return Unreadable(self.state.seam, Seam() if earlier is None else earlier.end)
+
 
 @dataclass(frozen=True, slots=True)
 class _Since:
@@ -317,9 +323,16 @@ def _filled(
     until_the_end.callback(tier.close)
     pin = hold(folder / HOT, name, state.snapshot_id, state.seam, clock)
     until_the_end.callback(pin.release)
-    _fill(tier, place, settings, start, ends, is_abandoned)
+    unreadable = place.nothing_unreadable()
+    feed = Feed(tier, definition, settings.registry.client(), unreadable)
+    _fill(feed, place, settings, start, ends, is_abandoned)
     if since is not None:
         since.check(definition, place.log)  # safety: since-after-reading
+        check_readable_since(name, state, since.state, unreadable)
+    elif place.at is not None and unreadable.without_schema:  # safety: at-readable
+        raise ReadPointGone(
+            table=name, detail=f"{unreadable.without_schema}, and may have been readable then"
+        )
     hot = until_the_end.enter_context(pin.open(SEAL_WAIT_SECONDS))
     reader = TableReader(
         name,
@@ -347,7 +360,7 @@ def _of_places(offsets: Seam, places: Seam) -> Seam:
 
 
 def _fill(
-    tier: HotTier,
+    feed: Feed,
     place: _Place,
     settings: Settings,
     start: Seam,
@@ -358,13 +371,11 @@ def _fill(
     definition, state, at, log = place.definition, place.state, place.at, place.log
     for _ in range(READS_MAX):
         gaps = fill_until(
-            tier,
-            definition,
+            feed,
             settings.kafka.client_config(),
             start,
             ends,
             settings.serving.hot_bytes_max,
-            settings.registry.client(),
             is_abandoned,
         )
         # Still so: it is the table's log, and no tombstone is missing; nor what a later record replaced.

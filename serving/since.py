@@ -23,11 +23,13 @@ from thermocline.errors import (
     TopicReplaced,
 )
 from thermocline.iceberg.lineage import links_back
+from thermocline.rules.bad_digest import merged
 from thermocline.rules.identity import check_not_compacted, check_source, check_tombstones
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
+    from serving.unreadable import Unreadable
     from thermocline.iceberg.catalog import SnapshotState
     from thermocline.iceberg.lineage import Link
     from thermocline.kafka.log import Log
@@ -91,6 +93,28 @@ def check_log_since(
     except _LOG_CHANGED as error:
         raise ChangesUnknown(table=name, detail=error.what) from error
     check_reached(name, ends, since)
+
+
+def check_readable_since(name: str, current: SnapshotState, since: SnapshotState, found: Unreadable) -> None:
+    """Makes sure that each record since that can't be read now was bad all along, so its key is unchanged.
+
+    Raises:
+        ChangesUnknown: ingest may have applied one of them, or the answer at the read point may have had it.
+    """
+    detail = ""
+    if found.first and not _was_all_bad(current, since, found):  # safety: since-readable
+        detail = f"{found.first}, and the table may have taken it in"
+    elif found.without_schema:  # safety: since-readable-hot
+        detail = f"{found.without_schema}, and may have been readable then"
+    if detail:
+        raise ChangesUnknown(table=name, detail=detail)
+
+
+def _was_all_bad(current: SnapshotState, since: SnapshotState, found: Unreadable) -> bool:
+    """Whether ingest found exactly these records bad: a snapshot of an earlier release does not say which."""
+    if current.bad_digest is None or since.bad_digest is None:
+        return False
+    return found.digest == merged(current.bad_digest, without=since.bad_digest)
 
 
 def check_reached(name: str, ends: Seam, since: ReadPoint) -> None:

@@ -161,6 +161,17 @@ def test_a_commit_that_meets_nothing_lands_with_the_totals_of_the_snapshot_befor
     assert store.properties[SEAM_PROPERTY] == NEXT.to_json()
 
 
+def test_a_commit_carries_on_which_records_were_bad_before_it() -> None:
+    store = Scripted()
+    for bad_digest, total in ((5, "5"), (0, "5"), (2**64 - 1, "4")):
+        at = len(store.snapshots)
+        seam = Seam.of({"t": {0: 10 * at}})
+        change = replace(CHANGE, seam=Seam.of({"t": {0: 10 * at + 10}}), bad_digest=bad_digest)
+        outcome, _ = commit(store, on=at, seam=seam, change=replace(change, batch_id=f"batch {at}"))
+        assert isinstance(outcome, Landed)
+        assert store.snapshots[-1].summary["thermocline.total-bad-digest"] == total
+
+
 @pytest.mark.parametrize(
     "more",
     [

@@ -150,6 +150,7 @@ def _commit(table: Table, world: Any, **more: str) -> None:
         catalogs.SUMMARY_TOPIC_IDS: '{"profiles": "topic-1"}',
         catalogs.SUMMARY_DEFINITION_VERSION: "1",
         catalogs.SUMMARY_WATERMARK: "0",
+        catalogs.SUMMARY_BAD_DIGEST: "0",
         **more,
     }
     table.append(records.cast(world.definition.table_schema), snapshot_properties=summary)

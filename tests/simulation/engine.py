@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ingest.batch import BatchResult, gather
 from ingest.bucket_task import BucketResult
-from ingest.read_task import REPORT_BUCKET, FirstBad, ReadReport, ReadTask
+from ingest.read_task import REPORT_BUCKET, ReadReport, ReadTask, count_bad
 from ingest.tiers import files_to_merge
 from tests.newest import newest
 from tests.simulation.kafka import FakeCluster
@@ -164,11 +164,9 @@ class FakeEngine:
             place = (chunk.topic, chunk.partition, chunk.offsets[index], chunk.timestamps_ms[index])
             read = Read((u, k), None if is_tombstone else KEPT if is_kept else v, *place)
             of_bucket.setdefault(bucket_of((u, k)), []).append(read)
+        count_bad(report, chunk, decoded.bad)
         for record in decoded.bad:
-            stage, offset = record.stage.value, chunk.offsets[record.index]
-            report.bad[stage] = report.bad.get(stage, 0) + 1
-            first = FirstBad(chunk.topic, chunk.partition, offset, stage, record.reason)
-            report.first_bad[stage] = min(first, report.first_bad.get(stage, first))
+            offset = chunk.offsets[record.index]
             bad.append((task.topic_ids[chunk.topic], chunk.topic, chunk.partition, offset))
 
     def _write(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.faults import Violation
 from tests.simulation.records import KEPT, NULL, Key, Row
+from thermocline.rules.bad_digest import digest_of, merged
 
 if TYPE_CHECKING:
     from tests.simulation.catalog import FakeSnapshot
@@ -72,6 +73,7 @@ class State:
     batch_id: str
     accepted: dict[str, object] | None
     totals: dict[str, int]
+    bad_digest: int
 
 
 @dataclass(slots=True)
@@ -254,6 +256,7 @@ def state_of(snapshot: FakeSnapshot) -> State | None:
         summary["thermocline.batch-id"],
         None if accepted is None else json.loads(accepted),
         {name.removeprefix(prefix): int(n) for name, n in summary.items() if name.startswith(prefix)},
+        int(summary["thermocline.total-bad-digest"]),
     )
 
 
@@ -272,6 +275,9 @@ def _check_accounts(
     bad = sum(1 for one in read if one.key is None)
     if counts["quarantined"] > bad or counts["quarantined"] < bad - (len(read) - least):
         raise Violation("accounting-open", f"{what}: {counts['quarantined']} of {bad} bad ones")
+    digests = [digest_of(one.topic, one.partition, [one.offset]) for one in read if one.key is None]
+    if least == len(read) and after.bad_digest != merged(before.bad_digest, *digests):
+        raise Violation("accounting-open", f"{what}: the digest of its {bad} bad ones is of others")
 
 
 def _applied(rows: Rows, records: Iterable[Produced]) -> tuple[Rows, dict[Key, set[Maybe]]]:

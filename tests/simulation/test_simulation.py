@@ -136,7 +136,7 @@ BROKEN: dict[str, tuple[Callable[..., Any], str, str, set[str]]] = {
     ),
     "the counts of the table's life are lost": (
         Committer._build,
-        "self._state_of(parent).totals",
+        "before.totals",
         "{}",
         {"accounting-open"},
     ),

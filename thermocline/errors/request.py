@@ -335,7 +335,8 @@ class ReadPointGone(RequestError):
 
     Its snapshot has expired, the log no longer reaches back to its seam, or compaction may have dropped some
     of its records: once a newer record of the same key exists, and min.compaction.lag.ms (0 by default) has
-    passed, Kafka keeps only the newer one.
+    passed, Kafka keeps only the newer one. Or the registry no longer has the schema of one of its uncommitted
+    records, which may have been readable then.
 
     The table is fine: use a newer read point, such as that of any recent answer.
     """
@@ -363,7 +364,8 @@ class ChangesUnknown(RequestError):
     there on, including the tombstones that compaction drops in time; the read point's snapshot must be in the
     table's history, which outlives its expiry; and nothing else may have gone into the table since: no
     replay of quarantined records, no alteration of the definition, no accepted loss, no other topic or
-    cluster, no rows by another program, no rollback.
+    cluster, no rows by another program, no rollback. Each record must also be as readable as it was: if its
+    schema was deleted from the registry after ingest applied it, nothing says any more which key it changed.
 
     No rows were returned. Take a full extract; its read point is where the next changes begin.
     """

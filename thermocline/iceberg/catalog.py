@@ -64,6 +64,7 @@ SUMMARY_TAKEN_OVER = "thermocline.taken-over"
 SUMMARY_CARRIED = "thermocline.carried-rows"
 SUMMARY_RECORDS = "thermocline.records-"
 SUMMARY_RECORDS_TOTAL = "thermocline.total-records-"
+SUMMARY_BAD_DIGEST = "thermocline.total-bad-digest"
 
 _NO_SEAM = "the snapshot carries no seam: another writer made it"
 NO_SNAPSHOT = "the table has no snapshot"
@@ -82,7 +83,8 @@ class SnapshotState:
     quarantined, skipped, filtered. ``watermark_ms`` is -1 before the first record. ``drained_ms`` is when, by
     ingest's clock, the table last held all that the log held. ``tombstones_since_ms`` is the table's, not the
     snapshot's: by topic, from when on it matters that tombstones are lost. Losing those before was accepted,
-    or the table had no row yet.
+    or the table had no row yet. ``bad_digest`` is of all bad records that the table has read
+    (`rules.bad_digest`); None in snapshots of earlier releases, which don't say it.
     """
 
     snapshot_id: int
@@ -98,6 +100,7 @@ class SnapshotState:
     totals: Mapping[str, int] = field(default_factory=dict)
     drained_ms: int = 0
     tombstones_since_ms: Mapping[str, int] = field(default_factory=dict)
+    bad_digest: int | None = None
 
     @property
     def has_read(self) -> bool:
@@ -253,6 +256,7 @@ def state_from(summary: Mapping[str, str], snapshot_id: int, timestamp_ms: int, 
         totals=_counts(summary, SUMMARY_RECORDS_TOTAL),
         # Tables of the first release do not say it: their newest commit stands for it.
         drained_ms=int(summary.get(SUMMARY_DRAINED, timestamp_ms)),
+        bad_digest=int(summary[SUMMARY_BAD_DIGEST]) if summary.get(SUMMARY_BAD_DIGEST) else None,
     )
 
 

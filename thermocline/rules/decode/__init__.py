@@ -36,6 +36,7 @@ from thermocline.rules.decode.plain import PlainDocuments
 from thermocline.rules.decode.record import Bad, Decoded, Decoder, Stage
 from thermocline.rules.decode.records import RecordDecoder
 from thermocline.rules.decode.schema_documents import (
+    AskedSchemas,
     OneSchema,
     SchemaDocuments,
     SchemaFormat,
@@ -45,6 +46,7 @@ from thermocline.rules.decode.schema_documents import (
 from thermocline.rules.definition import ONE_COLUMN, LiveTable
 
 __all__ = [
+    "AskedSchemas",
     "Bad",
     "Decoded",
     "Decoder",

@@ -10,7 +10,15 @@ from thermocline.rules.decode.formats import Refusals
 from thermocline.rules.decode.framing import Group, HeadOf, SchemaId, grouped_by_head, no_heads, schema_id
 from thermocline.rules.definition import Column
 
-__all__ = ["BodyReader", "OneSchema", "SchemaDocuments", "SchemaFormat", "WriterSchema", "WriterSchemas"]
+__all__ = [
+    "AskedSchemas",
+    "BodyReader",
+    "OneSchema",
+    "SchemaDocuments",
+    "SchemaFormat",
+    "WriterSchema",
+    "WriterSchemas",
+]
 
 ID_MAX: Final = 2**31 - 1  # a registry's ids are positive ints of Java
 READERS_MAX: Final = 1_000
@@ -40,6 +48,25 @@ class WriterSchemas(Protocol):
     def of(self, id_: SchemaId) -> WriterSchema:
         """The schema of an id. Raises an error of ours where it can't be asked for now."""
         ...
+
+
+class AskedSchemas:
+    """Schemas that are asked of others, and whether one was asked for that could not be had."""
+
+    def __init__(self, schemas: WriterSchemas) -> None:
+        self._schemas = schemas
+        self._has_lacked = False
+
+    def of(self, id_: SchemaId) -> WriterSchema:
+        """See `WriterSchemas`."""
+        schema = self._schemas.of(id_)
+        self._has_lacked = self._has_lacked or bool(schema.problem)
+        return schema
+
+    def lacked_any(self) -> bool:
+        """Whether any was lacking since this was asked last."""
+        had_lacked, self._has_lacked = self._has_lacked, False
+        return had_lacked
 
 
 class OneSchema:
