@@ -510,8 +510,9 @@ effect.
 
 An environment variable takes precedence over the file: `THERMOCLINE_KAFKA__BOOTSTRAP_SERVERS` sets
 `kafka.bootstrap_servers`, with two underscores for each dot. Unknown names are errors, both in the file and
-in variables. In the sections for other programs (`kafka.client`, `catalog.properties`, `spark.conf`), a value
-may be `${NAME}`, which stands for the variable of that name. Values in these sections are never shown.
+in variables. In the text of a setting, `${NAME}` stands for the variable of that name, except in
+`[tables.NAME]`. Values in the sections for other programs (`kafka.client`, `catalog.properties`,
+`spark.conf`) are never shown.
 
 A *size* is a number of bytes, or text such as `"512MB"` (512 * 10^6) or `"8GiB"` (8 * 2^30).
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 
 from thermocline.errors import ConfigFileMissing, ConfigInvalid, UnknownTable
+from thermocline.kafka.client_settings import known_properties
 from thermocline.settings import (
     ServingSettings,
     Settings,
@@ -140,6 +143,89 @@ def test_an_unknown_name_in_the_file_is_a_problem_with_the_closest_one(
     assert problems_of(table="bucket = 3") == (
         'tables.profiles.bucket: unknown name; did you mean "buckets"?',
     )
+
+
+@pytest.mark.parametrize(
+    ("lines", "place", "section"),
+    [
+        ({"kafka": "lease_seconds = 9"}, "kafka.lease_seconds", "[ingest]"),
+        ({"kafka": 'sasl.username = "a"'}, "kafka.sasl", "[kafka.client]"),
+        ({"kafka": '"acks" = "1"'}, "kafka.acks", "[kafka.client]"),
+        ({"table": 'password = "a"'}, "tables.profiles.password", "[registry] or [views]"),
+        ({"table": "state_dir = 1"}, "tables.profiles.state_dir", "[serving]"),
+    ],
+)
+def test_a_name_of_another_section_is_said_to_belong_there(
+    problems_of: Callable[..., tuple[str, ...]], lines: dict[str, str], place: str, section: str
+) -> None:
+    assert problems_of(**lines) == (f"{place}: unknown name; it belongs in {section}",)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "section"),
+    [
+        ("[ingest]\ncommit_interval_seconds = 5", "ingest.commit_interval_seconds", "[tables.NAME]"),
+        ("[spark]\nspark.executor.memory = '4g'", "spark.spark", "[spark.conf]"),
+        ("[s3]\nendpoint = 'http://a'", "s3", "[catalog.properties]"),
+        ("[serving]\nengine = 'local'", "serving.engine", "[ingest]"),
+    ],
+)
+def test_so_is_one_in_a_section_of_its_own(
+    problems_of: Callable[..., tuple[str, ...]], text: str, place: str, section: str
+) -> None:
+    assert problems_of(f"{text}\n") == (f"{place}: unknown name; it belongs in {section}",)
+
+
+def test_a_setting_of_the_table_below_its_columns_is_said_to_stand_above(
+    problems_of: Callable[..., tuple[str, ...]],
+) -> None:
+    (problem,) = problems_of(columns="buckets = 8")
+    assert problem.startswith("tables.profiles.columns.buckets: a column is a type such as")
+    assert problem.endswith("; a setting stands in [tables.profiles], above [tables.profiles.columns]")
+
+
+def test_a_variable_may_stand_in_every_section_but_those_of_tables(
+    load: Callable[..., Settings],
+    problems_of: Callable[..., tuple[str, ...]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(f"{__name__}.BASE", BASE.replace("file:9092", "${{BROKER}}:9092,kafka-2:9092"))
+    monkeypatch.setenv("BROKER", "kafka-1")
+    monkeypatch.setenv("SECRET", "hunter2")
+    sections = "[registry]\nurl = 'https://r'\nuser = 'me'\npassword = '${SECRET}'\n"
+    settings = load(sections, table="view_filter = \"value = '${BROKER}'\"")
+    assert settings.table("profiles").view_filter == "value = '${BROKER}'"
+    assert settings.kafka.bootstrap_servers == "kafka-1:9092,kafka-2:9092"
+    assert settings.registry.password is not None
+    assert settings.registry.password.get_secret_value() == "hunter2"
+    monkeypatch.delenv("BROKER")
+    assert "kafka.bootstrap_servers: the variable BROKER is not set" in problems_of()
+
+
+def test_a_name_that_kafkas_client_lacks_is_a_problem_with_the_closest_one(
+    load: Callable[..., Settings], tmp_path: Path
+) -> None:
+    client = '[kafka.client]\n"sasl.usrname" = "a"\n"security.protocol" = "hunter2"\nacks = "1"\n'
+    load(client)  # whoever only reads the file needs no client
+    with pytest.raises(ConfigInvalid) as caught:
+        check_settings(tmp_path / "thermocline.toml")
+    assert sorted(caught.value.problems) == [
+        'kafka.client.sasl.usrname: librdkafka has no property "sasl.usrname"; did you mean "sasl.username"?',
+        'kafka.client.security.protocol: invalid value for configuration property "security.protocol"',
+    ]
+
+
+def test_the_names_of_kafkas_client_are_those_of_the_library_that_is_installed(tmp_path: Path) -> None:
+    """Method: the library itself writes its documentation into a file."""
+    (path,) = Path(confluent_kafka.__file__).parents[1].glob("confluent_kafka.libs/librdkafka*")
+    libc, library, page = ctypes.CDLL(None), ctypes.CDLL(str(path)), tmp_path / "page"
+    libc.fopen.restype = ctypes.c_void_p
+    file = ctypes.c_void_p(libc.fopen(str(page).encode(), b"w"))
+    library.rd_kafka_conf_properties_show(file)
+    libc.fclose(file)
+    rows = [line.split("|") for line in page.read_text().splitlines() if line.count("|") > 4]
+    named = {row[0].strip() for row in rows if "see dedicated API" not in row[-1]}
+    assert set(known_properties()) == {name for name in named if name.islower()}
 
 
 @pytest.mark.parametrize("section", sorted({*Settings.model_fields, "serving.trino"} - {"tables"}))

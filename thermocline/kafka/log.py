@@ -36,6 +36,7 @@ from thermocline.errors import (
 )
 from thermocline.failpoints import failpoint
 from thermocline.kafka.admin import admin_client
+from thermocline.kafka.client_settings import reworded
 from thermocline.process.clock import Clock, SystemClock
 from thermocline.rules.headers import HeadersUnreadable
 from thermocline.rules.seam import Seam
@@ -262,7 +263,7 @@ class Log:
         try:
             self._admin = admin_client(self, {**kafka.client_config(), "log_level": 0}, _kafka_logger)
         except KafkaException as error:  # librdkafka refuses a name or a value
-            raise ConfigInvalid(of="[kafka.client]", problems=(error.args[0].str(),)) from error
+            raise ConfigInvalid(of="[kafka.client]", problems=(reworded(error.args[0].str()),)) from error
 
     def cluster_id(self) -> str:
         """The id that the cluster was formatted with."""

@@ -11,6 +11,7 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # publ
 
 from thermocline.errors import ConfigInvalid, KafkaUnreachable
 from thermocline.kafka.admin import admin_client
+from thermocline.kafka.client_settings import reworded
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -65,7 +66,7 @@ class TopicAdmin:
         try:
             self._admin = admin_client(self, {**kafka.client_config(), "log_level": 0})
         except KafkaException as error:  # librdkafka refuses a name or a value
-            raise ConfigInvalid(of="[kafka.client]", problems=(error.args[0].str(),)) from error
+            raise ConfigInvalid(of="[kafka.client]", problems=(reworded(error.args[0].str()),)) from error
 
     def plan(
         self, names: Sequence[str], partitions: int | None, replicas: int | None, config: Mapping[str, str]

@@ -28,6 +28,7 @@ from pyiceberg.types import IcebergType
 from thermocline.errors import did_you_mean
 from thermocline.rules import nested_types, scalars
 from thermocline.rules.nested_types import Convert, nullable, where_needed
+from thermocline.rules.other_types import meant_by
 
 __all__ = [
     "ESCAPED_ZERO",
@@ -289,7 +290,7 @@ def _parse(text: str, level: int) -> ColumnType:
     if scalar not in set(Kind):
         spelled = {Kind.DECIMAL: "decimal(10,2)", Kind.LIST: "list<string>", Kind.MAP: "map<string, double>"}
         known = [spelled.get(kind, str(kind)) for kind in Kind if kind is not Kind.STRUCT]
-        raise ValueError(f'"{text}" is not a column type{closest(word, known)}')
+        raise ValueError(f'"{text}" is not a column type{meant_by(word) or closest(word, known)}')
     return _with_epoch(ColumnType(Kind(scalar)), epoch.strip()) if epoch else ColumnType(Kind(scalar))
 
 

@@ -21,7 +21,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from thermocline.errors import did_you_mean
 from thermocline.settings.model import CatalogSettings, KafkaSettings, ServingSettings, Settings
 
-__all__ = ["problems_of_addresses", "problems_of_exposure", "problems_of_folders"]
+__all__ = ["problems_of_addresses", "problems_of_client", "problems_of_exposure", "problems_of_folders"]
 
 # As librdkafka takes them, perhaps with a protocol; but the port, which it would guess.
 _BROKER: Final = re.compile(r"(?:\w+://)?(?:\[[\da-fA-F:.]+\]|[^\s:/\[\]]+):(\d{1,5})")
@@ -45,6 +45,13 @@ def problems_of_folders(settings: Settings) -> Iterator[str]:
         reason = _why_not_writable(folder)
         if reason is not None:
             yield f"{name}: {folder} can't be written: {reason}"
+
+
+def problems_of_client(kafka: KafkaSettings) -> Iterator[str]:
+    """Settings of which Kafka's client can't be made. Asks no broker."""
+    from thermocline.kafka.client_settings import problems_of_client as problems_of  # noqa: PLC0415  (slow)
+
+    yield from problems_of(kafka.client)
 
 
 def problems_of_exposure(serving: ServingSettings) -> Iterator[str]:

@@ -14,7 +14,12 @@ from pydantic import BaseModel, ValidationError
 
 from thermocline.errors import ConfigFileMissing, ConfigInvalid, did_you_mean
 from thermocline.failpoints import MODULE_VARIABLE as FAILPOINTS_VARIABLE
-from thermocline.settings.checks import problems_of_addresses, problems_of_exposure, problems_of_folders
+from thermocline.settings.checks import (
+    problems_of_addresses,
+    problems_of_client,
+    problems_of_exposure,
+    problems_of_folders,
+)
 from thermocline.settings.model import Settings, TableSettings
 from thermocline.settings.stand_ins import put_right
 
@@ -68,6 +73,7 @@ def check_settings(path: Path | None = None) -> Settings:
     if settings is not None:
         problems += problems_of_exposure(settings.serving)
         problems += problems_of_folders(settings)
+        problems += problems_of_client(settings.kafka)
     return _without_problems(file, settings, problems)
 
 
@@ -101,6 +107,7 @@ def _loaded(file: Path) -> tuple[Settings | None, list[str]]:
     tree = {"kafka": {}, "catalog": {}} | (read or {})
     origins = _lay_environment_over(tree, problems)
     _prepare_pass_through(tree, problems)
+    _expand_variables(tree, problems)
     for _ in range(ROUNDS_MAX):
         try:
             settings = Settings.model_validate(tree)
@@ -162,8 +169,29 @@ def _prepare_pass_through(tree: dict[str, Any], problems: list[str]) -> None:
         if isinstance(parent, dict) and isinstance(parent.get(name), dict):
             place = f"{section}.{name}"
             parent[name] = dict(_flattened(parent[name], place, problems))
-    if "bootstrap.servers" in _section(tree, "kafka", "client"):
-        problems.append("kafka.client.bootstrap.servers: say it as kafka.bootstrap_servers")
+    own = _section(tree, "kafka", "client").keys() & {"bootstrap.servers", "bootstrap_servers"}
+    problems += [f"kafka.client.{name}: say it as kafka.bootstrap_servers" for name in sorted(own)]
+
+
+def _expand_variables(tree: dict[str, Any], problems: list[str]) -> None:
+    """In all sections but those of tables, whose texts are no addresses and no secrets."""
+    for section, node in tree.items():
+        if section != "tables":
+            tree[section] = _with_variables(node, section, problems)
+
+
+def _with_variables(node: Any, place: str, problems: list[str]) -> Any:
+    if place.split(".", 2)[:2] in [list(one) for one in PASS_THROUGH]:
+        return node  # they have theirs already
+    match node:
+        case dict():
+            return {name: _with_variables(one, f"{place}.{name}", problems) for name, one in node.items()}
+        case list():
+            return [_with_variables(one, place, problems) for one in node]
+        case str():
+            return _expanded(node, place, problems)
+        case _:
+            return node
 
 
 def _flattened(node: Mapping[str, Any], place: str, problems: list[str]) -> Iterator[tuple[str, str]]:
@@ -214,12 +242,27 @@ def _problems_of(
             case "extra_forbidden" if variables:
                 yield from (_unknown_variable(name, place) for name in variables)
             case "extra_forbidden":
-                yield f"{'.'.join(place)}: unknown name{did_you_mean(place[-1], _known_beside(place))}"
+                yield f"{'.'.join(place)}: unknown name{_meant(place)}"
             case "missing":
                 yield f"{'.'.join(place)}: is missing"
             case _:
                 origin = f" (from {variables[0]})" if variables else ""
-                yield f"{'.'.join(place)}: {_plain(found['msg'])}{origin}"
+                yield f"{'.'.join(place)}: {_plain(found['msg'])}{origin}{_above_columns(place)}"
+
+
+def _meant(place: tuple[str, ...]) -> str:
+    """Where a name belongs, or which name of its section is meant."""
+    from thermocline.settings.sections import belongs  # noqa: PLC0415  (of Kafka's client, too, and seldom)
+
+    return belongs(place) or did_you_mean(place[-1], _known_beside(place))
+
+
+def _above_columns(place: tuple[str, ...]) -> str:
+    """For what would be a column, since it stands below the columns, and is a setting of the table."""
+    match place:
+        case ("tables", table, "columns", name, *_) if name in TableSettings.model_fields:
+            return f"; a setting stands in [tables.{table}], above [tables.{table}.columns]"
+    return ""
 
 
 def _unknown_variable(variable: str, place: tuple[str, ...]) -> str:

@@ -1,0 +1,48 @@
+"""Says where a name belongs that is written into another section."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from thermocline.iceberg.catalog_properties import WORDS
+from thermocline.kafka.client_settings import known_properties
+from thermocline.settings.model import Settings, TableSettings
+
+_TABLE: Final = "tables.NAME"
+# The sections for other programs: which names theirs are.
+_THEIRS: Final[dict[str, Callable[[str], bool]]] = {
+    "kafka.client": lambda name: _is_of(name, known_properties()),
+    "catalog.properties": lambda name: _is_of(name, WORDS),
+    "spark.conf": lambda name: name.partition(".")[0] == "spark",
+}
+
+
+def belongs(place: tuple[str, ...]) -> str:
+    """``; it belongs in [ingest]`` for the place of a name that other sections have; nothing for others."""
+    *section, name = place
+    sections = [one for one, names in _names_by_section() if name in names]
+    sections += [one for one, is_theirs in _THEIRS.items() if is_theirs(name)]
+    others = [f"[{one}]" for one in sections if one != ".".join(section)]
+    return f"; it belongs in {' or '.join(others)}" if others else ""
+
+
+def _names_by_section() -> Iterator[tuple[str, frozenset[str]]]:
+    yield from _within("", Settings)
+    yield _TABLE, frozenset(TableSettings.model_fields)
+
+
+def _within(section: str, model: Any) -> Iterator[tuple[str, frozenset[str]]]:
+    for name, field in model.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            place = f"{section}.{name}" if section else name
+            yield place, frozenset(inner.model_fields)
+            yield from _within(place, inner)
+
+
+def _is_of(name: str, known: Any) -> bool:
+    """Whether it is a known name, or its first parts, as TOML has a name without quotes."""
+    return name in known or any(one.startswith(f"{name}.") for one in known)
