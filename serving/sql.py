@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -28,7 +28,7 @@ from serving.private import FOLDER_PREFIX, opened_together
 from serving.selection import Wanted
 from serving.storage import storage_failed
 from serving.where.arrow import implied
-from thermocline.errors import SqlRefused, SqlTooLarge, did_you_mean
+from thermocline.errors import SqlRefused, SqlTooLarge, TableMissing, did_you_mean
 from thermocline.iceberg.catalog import definition_of, open_table
 from thermocline.rules.column_types import Kind
 from thermocline.rules.definition import PROVENANCE
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 # More would take the cores from the extracts that feed it.
 THREADS: Final = 2
 _READS: Final = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+_LISTS: Final = re.compile(r"\b(show|information_schema|pg_catalog|duckdb_\w+)\b", re.IGNORECASE)
+"""Of a statement that may ask which tables there are."""
 _EXPLAIN: Final = re.compile(r"\s*EXPLAIN(\s+ANALYZE)?\b", re.IGNORECASE)
 _REFUSED: Final = {duckdb.StatementType.MULTI: "list the values of PIVOT: ON column IN (...)"}
 _UUID: Final = pa.uuid()
@@ -207,7 +209,17 @@ class _Statement:
             found[name] = definition
             columns = schema_of(definition, self.columns(definition))
             self._connection.register(name, columns.empty_table())
+        if _LISTS.search(self._text):
+            self._list_others(settings, found)
         return dict(sorted(found.items()))
+
+    def _list_others(self, settings: Settings, named: Mapping[str, LiveTable]) -> None:
+        """Lets DuckDB's own catalog list all live tables; those it doesn't name stay empty."""
+        for name in settings.tables.keys() - named.keys():
+            with suppress(TableMissing):  # it isn't created yet
+                definition = definition_of(open_table(settings, name), name)
+                columns = schema_of(definition, [column.name for column in definition.columns])
+                self._connection.register(name, columns.empty_table())
 
     def columns(self, definition: LiveTable) -> list[str]:
         """The columns of a table that it sees; those of provenance only where it names one of them."""

@@ -139,6 +139,18 @@ def test_tables_of_one_topic_end_at_the_same_offsets(private_world: SimpleNamesp
         assert answer.read_points["profiles"].end == answer.read_points["copies"].end
 
 
+def test_the_live_tables_are_listed_with_their_columns(private_world: SimpleNamespace) -> None:
+    _add_a_second_table(private_world)
+    _write_hot_records(private_world)
+    assert rows_of(private_world, "SHOW TABLES") == [{"name": "copies"}, {"name": "profiles"}]
+    described = rows_of(private_world, "DESCRIBE profiles")
+    assert ("value", "VARCHAR") in [(row["column_name"], row["column_type"]) for row in described]
+    columns = "SELECT column_name FROM information_schema.columns WHERE table_name = 'copies'"
+    assert {"column_name": "user_id"} in rows_of(private_world, columns)
+    both = "SELECT count(*) AS n, (SELECT count(*) FROM information_schema.tables) AS tables FROM profiles"
+    assert rows_of(private_world, both) == [{"n": 3, "tables": 2}]
+
+
 def test_provenance_is_there_for_those_who_name_it(private_world: SimpleNamespace) -> None:
     offsets = rows_of(private_world, "SELECT user_id, _kafka_offset FROM profiles ORDER BY 1 LIMIT 1")
     assert offsets == [{"user_id": "u0", "_kafka_offset": 0}]

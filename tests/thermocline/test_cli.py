@@ -27,9 +27,11 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, NestedField
+from rich.text import Text
 
 from serving.selection import Wanted
 from thermocline import cli
+from thermocline.cli import output
 from thermocline.cli.entry import PARTS, all_commands
 from thermocline.cli.maintain import plan_command
 from thermocline.cli.read import file_or_stdout
@@ -233,6 +235,57 @@ def test_explain_of_an_unknown_code_suggests_one(call: Call) -> None:
     code, _, err = call("explain", "ofsets-gone")
     assert code == 2
     assert 'did you mean "offsets-gone"?' in err
+
+
+HEAVY = (
+    "confluent_kafka",
+    "duckdb",
+    "httpx",
+    "numpy",
+    "pyarrow",
+    "pydantic",
+    "pyiceberg",
+    "pyspark",
+    "sqlalchemy",
+)
+
+
+def test_a_command_starts_without_what_only_its_work_needs() -> None:
+    """Goal: help, and any command, appears at once. Method: all commands are built, in a fresh process."""
+    code = (
+        "import sys; from thermocline.cli import entry; entry.all_commands(); print(*sys.modules, sep='\\n')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert sorted({name.partition(".")[0] for name in done.stdout.split()} & set(HEAVY)) == []
+
+
+def test_a_message_is_not_broken_on_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: a read point or a command can be copied from it."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "40")
+    said = 'read point: {"snapshot_id":"7","seam":{"t":{"0":5}},"end":{"t":{"0":9}}} and so on'
+    output.say(said)
+    output.show({}, Text(said), as_json=False)
+    assert capsys.readouterr() == (f"{said}\n", f"{said}\n")
+
+
+def test_version_is_an_option_too(call: Call) -> None:
+    assert call("--version") == (0, "thermocline 0.1.0\n", "")
+
+
+def test_a_long_value_is_cut_in_a_table_and_whole_in_json(call: Call, serving: types.ModuleType) -> None:
+    point = {"snapshot_id": "7", "seam": {"profiles": {"0": 5}}, "end": {"profiles": {"0": 9}}}
+    answer = {"table": "profiles", "rows": [{"key": "k", "value": "x" * 12_000}], "read_point": point}
+    serving.lookup = lambda *_: answer  # type: ignore[attr-defined]
+    text = call("lookup", "profiles", "app_id=7")[1]
+    assert f"{'x' * 1_000}… (12,000 characters)" in text
+    assert "x" * 1_001 not in text
+    assert json.loads(call("lookup", "profiles", "app_id=7", "--json")[1])["rows"][0]["value"] == "x" * 12_000
+    vertical = call("lookup", "profiles", "app_id=7", "-x")[1].splitlines()
+    assert vertical[0].strip() == "row 1"
+    assert [line.split()[0] for line in vertical[1:3]] == ["key", "value"]
 
 
 def test_version_names_what_it_stands_on(call: Call) -> None:

@@ -93,11 +93,11 @@ def test_the_prompt_takes_statements_over_lines_until_it_is_quit(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    run: list[str] = []
+    run: list[tuple[bool, str]] = []
     with create_pipe_input() as typed, create_app_session(input=typed, output=DummyOutput()):
-        typed.send_text("select\r1;\r.tables\r\rselect 2;\r.quit\rselect 3;\r")
-        prompt(["plans", "profiles"], run.append)
-    assert run == ["select\n1;", "select 2;"]
+        typed.send_text("select\r1;\r.tables\r\r\\x\rselect 2;\r.quit\rselect 3;\r")
+        prompt(["plans", "profiles"], lambda *one: run.append(one), is_vertical=False)
+    assert run == [(False, "select\n1;"), (True, "select 2;")]
     assert "plans\nprofiles" in capsys.readouterr().err
     assert "+select\n+1;" in (tmp_path / "thermocline" / "sql_history").read_text()
 
@@ -110,8 +110,8 @@ def test_the_prompt_needs_no_home_that_can_be_written(
     (tmp_path / in_the_way).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / in_the_way).touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    run: list[str] = []
+    run: list[tuple[bool, str]] = []
     with create_pipe_input() as typed, create_app_session(input=typed, output=DummyOutput()):
         typed.send_text("select 1;\r.quit\r")
-        prompt([], run.append)
-    assert run == ["select 1;"]
+        prompt([], lambda *one: run.append(one), is_vertical=True)
+    assert run == [(True, "select 1;")]

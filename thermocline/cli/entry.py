@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+import thermocline
 from thermocline.cli import (
     config,
     demo,
@@ -89,6 +90,12 @@ app.command("explain")(explain.explain)
 app.command("version")(version.version)
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"thermocline {thermocline.__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def global_options(
     context: typer.Context,
@@ -106,6 +113,10 @@ def global_options(
         ),
     ] = None,
     log_json: Annotated[bool, typer.Option("--log-json", help="Log as JSON, one object per line.")] = False,
+    version: Annotated[  # noqa: ARG001  (typer calls what prints it)
+        bool,
+        typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version),
+    ] = False,
 ) -> None:
     """The options of every command."""
     context.obj = Session(config, log_level, log_json)

@@ -18,7 +18,6 @@ from thermocline.cli.session import AsJson, TableName, session_of
 from thermocline.cli.stopping import stop_event
 from thermocline.errors import ExitCode, StorageFailed, TableMissing, first_line
 from thermocline.process.clock import SystemClock, iso_time
-from thermocline.settings.model import size_of
 from thermocline.text.typed import command
 
 if TYPE_CHECKING:
@@ -362,6 +361,8 @@ def _left_out(task: PlannedTask, chosen: set[int]) -> str:
 def _bytes(text: str | None) -> int | None:
     if text is None:
         return None
+    from thermocline.settings.model import size_of
+
     try:
         size = size_of(text)
     except ValueError as error:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 # A pipe's reader wants whole lines: nothing is wrapped or cut.
 UNBOUNDED_WIDTH: Final = 100_000
 LABEL_WIDTH: Final = 10
+CELL_CHARACTERS_MAX: Final = 1_000
+"""Of a value in a table for people; the other formats give it whole."""
 COMMAND: Final = f"{PROGRAM} "
 
 log = logging.getLogger(__name__)
@@ -39,7 +41,8 @@ def show(document: object, text: RenderableType, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json_text(document, indent=2) + "\n")
     else:
-        _console(to_stderr=False).print(text)
+        # What may be copied is broken by the terminal, not by us.
+        _console(to_stderr=False).print(text, soft_wrap=isinstance(text, Text))
 
 
 def discard_stdout() -> None:
@@ -49,7 +52,7 @@ def discard_stdout() -> None:
 
 def say(text: str) -> None:
     """Prints a message for the user."""
-    _console(to_stderr=True).print(Text(text))
+    _console(to_stderr=True).print(Text(text), soft_wrap=True)
 
 
 def confirmed(question: str, what_goes: str, command: str) -> bool:
@@ -72,6 +75,33 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     for row in cells:
         grid.add_row(*(_cell(value) for value in row))
     return grid
+
+
+def records(headings: Sequence[str], rows: Iterable[Sequence[object]], is_vertical: bool) -> RenderableType:
+    """Rows of any table for people: a line each, or one below the other, with a line for each column.
+
+    The latter also where a terminal is too narrow for the lines.
+    """
+    cells = [[_cell(value) for value in row] for row in rows]
+    lines = table(headings, cells)
+    console = _console(to_stderr=False)
+    if not is_vertical and console.measure(lines).maximum <= console.width:
+        return lines
+    grid = Table(box=None, show_header=False, pad_edge=False)
+    grid.add_column()
+    grid.add_column(overflow="fold")
+    for number, row in enumerate(cells, start=1):
+        grid.add_row(Text(f"row {number:,}", style="bold"))
+        for heading, cell in zip(headings, row, strict=True):
+            grid.add_row(Text(heading), cell)
+    return grid
+
+
+def shortened(text: str) -> str:
+    """At most `CELL_CHARACTERS_MAX` characters of a value, and how many it has."""
+    if len(text) <= CELL_CHARACTERS_MAX:
+        return text
+    return f"{text[:CELL_CHARACTERS_MAX]}… ({len(text):,} characters)"
 
 
 def counted(count: int, noun: str) -> str:
@@ -134,7 +164,7 @@ def _cell(value: object) -> Text:
         case int():
             return Text(f"{value:,}")
         case _:
-            return Text(str(value))
+            return Text(shortened(str(value)))
 
 
 def _console(to_stderr: bool) -> Console:

@@ -15,7 +15,8 @@ from rich.progress import DownloadColumn, Progress, SpinnerColumn, TextColumn, T
 from rich.text import Text
 
 from thermocline.cli.file_format import TEXTS, Format, coding_of, format_of
-from thermocline.cli.output import counted, say, show, table
+from thermocline.cli.output import counted, records, say, shortened, show, table
+from thermocline.cli.read_points import FORMS, read_point_of
 from thermocline.cli.session import AsJson, TableName, Url, session_of
 from thermocline.cli.stopping import orderly_end
 from thermocline.errors import BadParameter, refusal
@@ -45,6 +46,7 @@ def lookup(
             metavar="TOPIC/PARTITION@OFFSET", help="Wait until this record is included (read your own write)."
         ),
     ] = None,
+    vertical: Annotated[bool, typer.Option("-x", "--vertical", help="Print a line for each column.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the current rows of one entity, or one row.
@@ -56,7 +58,7 @@ def lookup(
         answer = _asked(url, name, values, read_after) if url else _read(context, name, values, read_after)
     rows: list[dict[str, Any]] = answer["rows"]
     columns = list(rows[0]) if rows else []
-    listed = table(columns, ([_value(row[column]) for column in columns] for row in rows))
+    listed = records(columns, ([_value(row[column]) for column in columns] for row in rows), vertical)
     parts: list[RenderableType] = [listed] if rows else []
     parts += [Text(f"refused: {refusal(**one)}", style="yellow") for one in answer.get("refused", ())]
     parts.append(
@@ -114,12 +116,15 @@ def extract(  # noqa: PLR0913, PLR0917  (a command has as many options)
     format: Annotated[Format | None, typer.Option(help="Default: PATH's extension, else arrow.")] = None,  # noqa: A002
     at: Annotated[
         str | None,
-        typer.Option(metavar="READ_POINT", help="Read as of this read point (from an earlier answer)."),
+        typer.Option(
+            metavar=FORMS,
+            help="Read as of this read point, that of an earlier extract, or the last commit by TIME.",
+        ),
     ] = None,
     since: Annotated[
         str | None,
         typer.Option(
-            metavar="READ_POINT",
+            metavar=FORMS,
             help="Only keys with a record since this read point; _change_type says upsert or delete.",
         ),
     ] = None,
@@ -144,18 +149,22 @@ def extract(  # noqa: PLR0913, PLR0917  (a command has as many options)
     Example: `thermocline extract profiles --where "app_id = 7" --limit 10 --format jsonl`
     """
     from serving.selection import Wanted
-    from thermocline.rules.read_point import ReadPoint
 
     use = f"{again('--format', Format.ARROW)}      (or use a known extension)"
     chosen = format or format_of(output, use)
     coding = coding_of(output, chosen)
     names = [column.strip() for column in columns.split(",")] if columns else None
-    wanted = Wanted(names, where, limit, ReadPoint.parse(since) if since else None)
     if since and at:
         raise BadParameter(name="--at", problem="changes are given up to now; leave --at or --since out")
     if url and at:
         raise BadParameter(name="--at", problem="a server extracts as of now; leave --at or --url out")
-    read = _reader(context, name, wanted, chosen, coding, at, url)
+    settings = session_of(context).settings
+
+    def point_of(option: str, text: str | None) -> ReadPoint | None:
+        return None if text is None else read_point_of(option, text, settings, name, has_server=bool(url))
+
+    wanted = Wanted(names, where, limit, point_of("--since", since))
+    read = _reader(context, name, wanted, chosen, coding, point_of("--at", at), url)
     is_shown = output is None and sys.stdout.isatty()
     if is_shown and chosen not in TEXTS:
         raise BadParameter(name="-o", problem="this format is binary: give -o PATH, or redirect the output")
@@ -184,7 +193,7 @@ def _reader(
     wanted: Wanted,
     chosen: Format,
     coding: str | None,
-    at: str | None,
+    at: ReadPoint | None,
     url: str | None,
 ) -> Callable[[BinaryIO, Callable[[int], None]], ReadPoint]:
     if url:
@@ -196,12 +205,10 @@ def _reader(
 
         return from_server
     from serving.private import extract as extract_here
-    from thermocline.rules.read_point import ReadPoint
 
     settings = session_of(context).settings()
-    point = ReadPoint.parse(at) if at else None
     return lambda sink, progress: extract_here(
-        settings, name, wanted, chosen.value, sink, point, progress, coding
+        settings, name, wanted, chosen.value, sink, at, progress, coding
     )
 
 
@@ -250,8 +257,8 @@ def _value(value: object) -> Text:
     if value is None:
         return Text("null", style="dim")
     if isinstance(value, dict | list):
-        return Text(json_text(value))
-    return Text(str(value).lower() if isinstance(value, bool) else str(value))
+        return Text(shortened(json_text(value)))
+    return Text(str(value).lower() if isinstance(value, bool) else shortened(str(value)))
 
 
 def _read_point(answer: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -12,7 +13,7 @@ from rich.console import Group
 from rich.text import Text
 
 from thermocline.cli.file_format import coding_of, format_of
-from thermocline.cli.output import counted, say, show, show_error, table
+from thermocline.cli.output import counted, records, say, shortened, show, show_error
 from thermocline.cli.read import file_or_stdout, size_of
 from thermocline.cli.session import AsJson, session_of
 from thermocline.cli.sql_formats import ENCODERS, json_document, rows_of, text_of
@@ -48,6 +49,9 @@ def sql(
         ),
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV instead of a table.")] = False,
+    vertical: Annotated[
+        bool, typer.Option("-x", "--vertical", help="Print a line for each column, also in the prompt (\\x).")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Query tables as of now with SQL.
@@ -69,37 +73,47 @@ def sql(
             given = sys.stdin.read()
         except UnicodeDecodeError as error:
             raise SqlRefused(problem="the statement is not valid UTF-8") from error
+    how = _How(output, as_csv, as_json, vertical)
     if given is not None:
-        _run(settings, given, output, as_csv, as_json)
+        _run(settings, given, how)
         return
     from thermocline.cli.sql_prompt import prompt
 
-    prompt(sorted(settings.tables), lambda text: _run_and_go_on(settings, text, output, as_csv, as_json))
+    def run(is_vertical: bool, text: str) -> None:
+        try:
+            _run(settings, text, replace(how, is_vertical=is_vertical))
+        except ThermoclineError as error:
+            show_error(error, as_json)
+
+    prompt(sorted(settings.tables), run, vertical)
 
 
-def _run_and_go_on(settings: Settings, text: str, output: Path | None, as_csv: bool, as_json: bool) -> None:
-    try:
-        _run(settings, text, output, as_csv, as_json)
-    except ThermoclineError as error:
-        show_error(error, as_json)
+@dataclass(frozen=True, slots=True)
+class _How:
+    """How a result is given: into a file, as CSV or JSON, or as a table."""
+
+    output: Path | None
+    as_csv: bool
+    as_json: bool
+    is_vertical: bool
 
 
-def _run(settings: Settings, text: str, output: Path | None, as_csv: bool, as_json: bool) -> None:
+def _run(settings: Settings, text: str, how: _How) -> None:
     from serving.sql import answered
 
     with orderly_end(), answered(settings, text) as answer:
         for name, point in answer.read_points.items():
             say(f"read point of {name}: {point.to_header()}")
-        if output is not None:
-            _write(answer, output, as_json)
-        elif as_csv:
+        if how.output is not None:
+            _write(answer, how.output, how.as_json)
+        elif how.as_csv:
             with file_or_stdout(None) as sink:
                 for chunk in ENCODERS["csv"](answer.schema, answer.batches()):
                     sink.write(chunk)
-        elif as_json:
+        elif how.as_json:
             sys.stdout.writelines(json_document(answer))
         else:
-            _show(answer)
+            _show(answer, how.is_vertical)
 
 
 def _write(answer: Answer, output: Path, as_json: bool) -> None:
@@ -123,7 +137,7 @@ def _write(answer: Answer, output: Path, as_json: bool) -> None:
     show(document, Text(f"{counted(rows, 'row')} in {output}{words}"), as_json)
 
 
-def _show(answer: Answer) -> None:
+def _show(answer: Answer, is_vertical: bool) -> None:
     shown: list[list[Text]] = []
     rows = 0
     for batch in answer.batches():
@@ -133,8 +147,9 @@ def _show(answer: Answer) -> None:
     words = counted(rows, "row")
     if rows > len(shown):
         words += f", the first {len(shown)} shown; --csv, --json and -o give all"
-    show(None, Group(table(answer.schema.names, shown), Text(words, style="dim")), as_json=False)
+    rows_shown = records(answer.schema.names, shown, is_vertical)
+    show(None, Group(rows_shown, Text(words, style="dim")), as_json=False)
 
 
 def _cell(value: object) -> Text:
-    return Text("null", style="dim") if value is None else Text(text_of(value))
+    return Text("null", style="dim") if value is None else Text(shortened(text_of(value)))

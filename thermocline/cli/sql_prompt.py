@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,14 +21,21 @@ from thermocline.cli.output import say
 if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyPressEvent
 
-HELP: Final = "a statement ends with ;   .tables lists the tables, .quit (or Ctrl-D) ends"
-QUIT: Final = (".quit", ".exit")
+HELP: Final = (
+    "a statement ends with ;   .tables lists the tables, \\x turns rows on their side and back, "
+    ".quit (or Ctrl-D) ends"
+)
+QUIT: Final = (".quit", ".exit", "\\q")
+VERTICAL: Final = "\\x"
 # Strings, quoted names and comments; the last of them may be open still, and then it has all that is left.
+_COMMAND: Final = (".", "\\")
 _SKIPPED: Final = re.compile(r"'[^']*('|$)|\"[^\"]*(\"|$)|--[^\n]*|/\*.*?(\*/|$)", re.DOTALL)
-COMMANDS: Final = (".tables", ".help", *QUIT)
+COMMANDS: Final = (".tables", ".help", VERTICAL, *QUIT)
+Run = Callable[[bool, str], None]
+"""Shows the rows of a statement: whether one below the other, and the statement."""
 
 
-def prompt(tables: Sequence[str], run: Callable[[str], None]) -> None:
+def prompt(tables: Sequence[str], run: Run, is_vertical: bool) -> None:
     """Runs statements as they are typed, until the user quits. Ctrl-C gives up a line or a statement."""
     say(HELP)
     session: PromptSession[str] = PromptSession(
@@ -45,7 +53,11 @@ def prompt(tables: Sequence[str], run: Callable[[str], None]) -> None:
             text = session.prompt().strip()
             if text in QUIT:
                 return
-            answer(text, tables, run)
+            if text == VERTICAL:
+                is_vertical = not is_vertical
+                say(f"rows are shown {'one below the other' if is_vertical else 'a line each'}")
+            else:
+                answer(text, tables, partial(run, is_vertical))
         except KeyboardInterrupt:
             continue
         except EOFError:
@@ -56,7 +68,7 @@ def answer(text: str, tables: Sequence[str], run: Callable[[str], None]) -> None
     """Answers one entry: a statement, a command, or nothing."""
     if text == ".tables":
         say("\n".join(tables) or "none is configured")
-    elif text.startswith("."):
+    elif text.startswith(_COMMAND):
         say(HELP)
     elif text:
         run(text)
@@ -65,7 +77,7 @@ def answer(text: str, tables: Sequence[str], run: Callable[[str], None]) -> None
 def is_complete(text: str) -> bool:
     """Whether Enter ends an entry: a command, nothing at all, or a statement up to its semicolon."""
     entry = text.strip()
-    return not entry or entry.startswith(".") or _SKIPPED.sub(" ", entry).rstrip().endswith(";")
+    return not entry or entry.startswith(_COMMAND) or _SKIPPED.sub(" ", entry).rstrip().endswith(";")
 
 
 def _keys() -> KeyBindings:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from thermocline.cli.metrics_port import MetricsPort, metrics_served
 from thermocline.cli.output import show, table
+from thermocline.cli.read_points import FORMS, read_point_of
 from thermocline.cli.session import AsJson, TableName, session_of
 from thermocline.cli.stopping import stop_event
 from thermocline.errors import ExitCode, TrinoUnreachable, ViewsLate
@@ -144,7 +145,10 @@ def publish(
 def pin(
     context: typer.Context,
     name: TableName,
-    at: Annotated[str, typer.Option(metavar="READ_POINT", help="Read point, as printed by `extract`.")],
+    at: Annotated[
+        str,
+        typer.Option(metavar=FORMS, help="Read point, as printed by `extract`, or a file or time."),
+    ],
     called: Annotated[
         str,
         typer.Option(
@@ -165,11 +169,10 @@ def pin(
     from thermocline.iceberg.catalog import open_table
     from thermocline.kafka.log import Log
     from thermocline.process.clock import SystemClock, iso_time
-    from thermocline.rules.read_point import ReadPoint
     from views.pin import pin_view
     from views.trino_client import Trino
 
-    point = ReadPoint.parse(at)
+    point = read_point_of("--at", at, lambda: settings, name, has_server=False)
     loaded, log, trino = open_table(settings, name), Log(settings.kafka), Trino(settings.views, table=name)
     pinned = pin_view(settings, name, loaded, point, log, trino, SystemClock(), called)
     ends_at = None if pinned.until_ms is None else iso_time(pinned.until_ms)
