@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from importlib import import_module
@@ -43,12 +44,12 @@ if TYPE_CHECKING:
     from thermocline.settings import CatalogSettings, Settings
     from views.trino_client import Trino
 
-# A probe's own timeout is seldom shorter than three seconds, and starting takes half a second of them. These
-# and the second for a few tables are the rest.
-SOURCES_SECONDS_MAX: Final = 1.4
-TABLES_SECONDS_MIN: Final = 1.0  # after these, for what is asked of each table
-TABLE_SECONDS: Final = 0.1  # of many tables; each takes some 30 ms of the processor
-SERVER_TIMEOUT_SECONDS: Final = 1.3  # a server that is well answers in milliseconds
+# What is well answers in a tenth of a second, and on a machine that is busy fifteen times over in three. What
+# is away mostly refuses at once, so only something that hangs takes as long as this.
+TIMEOUT_SECONDS: Final = 10.0
+SOURCES_SHARE: Final = 0.6  # of it; the rest is for what is asked of each table then
+TABLES_MANY: Final = 10
+TABLE_SECONDS: Final = 0.1  # for each beyond so many; it takes some 30 ms of the processor
 # For each table, of which ours says a few kilobytes; whatever else listens there may send without end.
 ANSWER_BYTES_MAX: Final = 1 << 20
 ACCEPTED_SHOWN_MAX: Final = 10  # of what was accepted in the table's life, the newest
@@ -80,20 +81,43 @@ def status(
     url: Annotated[
         str | None, typer.Option(metavar="URL", help="The server to ask. Default: that of the configuration.")
     ] = None,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, help="How long to wait for what hangs.")
+    ] = TIMEOUT_SECONDS,
     as_json: AsJson = False,
 ) -> int:
     """Check all components; show each table's seam and lag.
 
-    Answers within about three seconds even if a source hangs, so it can serve as a probe. Each table
-    beyond ten adds up to a tenth of a second. Exit codes: 0 healthy; 3 a source is unavailable; 2 a table
+    Takes about a second; if a source hangs, as long as --timeout says, counted from when the program has
+    started. Each table beyond ten adds up to a tenth of a second. As a probe, give it a --timeout that is
+    some seconds below the probe's own. Exit codes: 0 healthy; 3 a source is unavailable; 2 a table
     or topic does not exist; 1 the server is stale, not ready, or does not serve a table, or the process
     that ingested a table is gone without having been stopped. If ingest of a table stopped with an error,
     the exit code of that error, such as 40.
     """
     settings = session_of(context).settings()
-    report = _report(settings, set(without or ()), (url or settings.serving.url).rstrip("/"))
-    show(report, _described(report), as_json)
+    limits = _Limits(timeout, len(settings.tables))
+    report = _report(settings, set(without or ()), (url or settings.serving.url).rstrip("/"), limits)
+    show(report, _described(report, limits), as_json)
     return _exit_code(report)
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """How long a status may take, in seconds: the sources, and then the tables."""
+
+    timeout: float
+    tables: int
+
+    @property
+    def sources(self) -> float:
+        """For all sources together."""
+        return self.timeout * SOURCES_SHARE
+
+    @property
+    def all(self) -> float:
+        """For all that is asked, from the beginning."""
+        return self.timeout + TABLE_SECONDS * max(0, self.tables - TABLES_MANY)
 
 
 def _exit_code(report: dict[str, Any]) -> int:
@@ -127,27 +151,26 @@ def _is_away(source: StatusSource, answer: dict[str, Any]) -> bool:
     return "error" in answer and is_asked
 
 
-def _report(settings: Settings, without: AbstractSet[StatusSource], server_url: str) -> dict[str, Any]:
+def _report(
+    settings: Settings, without: AbstractSet[StatusSource], server_url: str, limits: _Limits
+) -> dict[str, Any]:
     """What could be found out, and the error of each source that is unavailable."""
-    # Imported first, all of them: that takes a second on a slow machine, and is not the sources' silence.
+    _import_all(settings)
     from thermocline.iceberg.catalog import open_catalog
     from thermocline.kafka.log import Log
     from thermocline.process.clock import SystemClock
 
-    seconds_max = _tables_seconds(len(settings.tables))
-    with suppress(ImportError):  # what a catalog needs, and is not installed, is said where it is opened
-        import_module(f"pyiceberg.catalog.{settings.catalog.type}")
-    deadline = SystemClock().monotonic() + SOURCES_SECONDS_MAX
+    began_at = SystemClock().monotonic()
     questions: dict[StatusSource, Callable[[], tuple[Any, dict[str, Any]]]] = {
         StatusSource.KAFKA: lambda: _ask_kafka(settings, Log),
         StatusSource.CATALOG: lambda: _ask_catalog(settings, open_catalog),
-        StatusSource.SERVER: lambda: (None, _ask_server(server_url, len(settings.tables))),
+        StatusSource.SERVER: lambda: (None, _ask_server(server_url, limits)),
     }
     if settings.views.enabled:
         questions[StatusSource.TRINO] = lambda: ask_trino(settings)
     asked = {source: ask for source, ask in questions.items() if source not in without}
-    answers = answered(asked, deadline)
-    found = {source: answers.get(source) or _silent(settings, server_url, source) for source in asked}
+    answers = answered(asked, began_at + limits.sources)
+    found = {source: answers.get(source) or _silent(settings, server_url, source, limits) for source in asked}
     log, catalog, trino = (
         found[source][0] if source in found else None
         for source in (StatusSource.KAFKA, StatusSource.CATALOG, StatusSource.TRINO)
@@ -169,7 +192,7 @@ def _report(settings: Settings, without: AbstractSet[StatusSource], server_url: 
             name: partial(_look, settings, entry, catalog_of_thread, log, trino)
             for name, entry in entries.items()
         }
-        for name in entries.keys() - answered(tables, deadline + seconds_max).keys():
+        for name in entries.keys() - answered(tables, began_at + limits.all).keys():
             entries[name] = {**entries[name], "unanswered": True}
     return {
         **{source.value: answer for source, (_, answer) in found.items()},
@@ -177,14 +200,21 @@ def _report(settings: Settings, without: AbstractSet[StatusSource], server_url: 
     }
 
 
-def _tables_seconds(tables: int) -> float:
-    """How long what is asked of so many tables may take, all in all."""
-    return max(TABLES_SECONDS_MIN, tables * TABLE_SECONDS)
+def _import_all(settings: Settings) -> None:
+    """Imports all that is asked with: on a busy machine that takes seconds, and is no source's silence."""
+    names = ["sqlite3", "pandas", "pyiceberg.io.pyarrow", f"pyiceberg.catalog.{settings.catalog.type}"]
+    names += ["thermocline.iceberg.holder", "thermocline.rules.identity", "thermocline.kafka.log"]
+    names += ["views.trino_client", "views.view_status", "views.publish"] if settings.views.enabled else []
+    for name in names:
+        with suppress(ImportError):  # what is not installed is said where it is needed
+            import_module(name)
 
 
-def _silent(settings: Settings, server_url: str, source: StatusSource) -> tuple[None, dict[str, Any]]:
+def _silent(
+    settings: Settings, server_url: str, source: StatusSource, limits: _Limits
+) -> tuple[None, dict[str, Any]]:
     """What is said of a source that has not answered in time."""
-    detail = f"no answer within {SOURCES_SECONDS_MAX:g} s"
+    detail = f"no answer within {limits.sources:g} s"
     servers, uri = settings.kafka.bootstrap_servers, settings.catalog.shown()["uri"]
     error, at = {
         StatusSource.KAFKA: (KafkaUnreachable(bootstrap_servers=servers, detail=detail), servers),
@@ -217,10 +247,10 @@ def _ask_catalog(
         return None, answer | {"error": error_document(error)}
 
 
-def _ask_server(url: str, tables: int) -> dict[str, Any]:
+def _ask_server(url: str, limits: _Limits) -> dict[str, Any]:
     try:
-        with urllib.request.urlopen(f"{url}/status", timeout=SERVER_TIMEOUT_SECONDS) as response:  # noqa: S310
-            status = json.loads(response.read(max(1, tables) * ANSWER_BYTES_MAX))
+        with urllib.request.urlopen(f"{url}/status", timeout=limits.sources) as response:  # noqa: S310
+            status = json.loads(response.read(max(1, limits.tables) * ANSWER_BYTES_MAX))
             return {"at": mask_password(url), "status": status}
     except (OSError, ValueError, http.client.HTTPException) as error:
         detail = str(getattr(error, "reason", error))  # urllib wraps what happened
@@ -294,7 +324,7 @@ def _places(places: Iterable[tuple[str, int]]) -> list[str]:
     return [f"{topic}/{partition}" for topic, partition in places]
 
 
-def _described(report: dict[str, Any]) -> Group:
+def _described(report: dict[str, Any], limits: _Limits) -> Group:
     asked = [name for name in StatusSource if name in report]
     sources = [(name, report[name]["at"], _source(name, report[name])) for name in asked]
     tables = [
@@ -303,14 +333,14 @@ def _described(report: dict[str, Any]) -> Group:
             entry.get("snapshot", {}).get("snapshot_id", ""),
             _compact(entry.get("snapshot", {}).get("seam", {})),
             entry["lag"]["offsets"] if "lag" in entry else "unknown",
-            _remark(entry, SOURCES_SECONDS_MAX + _tables_seconds(len(report["tables"]))),
+            _remark(entry, limits.all),
         )
         for entry in report["tables"]
     ]
     listed = table(("table", "snapshot", "seam", "lag (offsets)", ""), tables)
     parts = [table(("source", "at", ""), sources), listed if tables else Text("no table configured")]
     if served := list(_served(report.get("server", {}))):
-        parts.append(table(("served", "ready", "age (s)", "stale", "tailer"), served))
+        parts.append(table(("served", "ready", "age (s)", "stale", "tailer", ""), served))
     if views := list(rows_of(report)):
         parts.append(table(("view", "snapshot", "ends at", ""), views))
     return Group(*[line for part in parts for line in (part, Text())][:-1])
@@ -328,7 +358,8 @@ def _served(server: dict[str, Any]) -> Iterator[tuple[object, ...]]:
     for name, entry in _served_tables(server).items():
         age, tailer = entry.get("age_seconds"), entry.get("tailer", {})
         shown_age = "unknown" if age is None else f"{age:.2f}"
-        yield name, entry.get("ready"), shown_age, entry.get("stale"), tailer.get("state", "not started")
+        state = tailer.get("state", "not started")
+        yield name, entry.get("ready"), shown_age, entry.get("stale"), state, entry.get("problem", "")
 
 
 def _source(name: StatusSource, source: dict[str, Any]) -> str:
