@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from serving.cold.reader import Entity, Row
     from serving.entity_rows import JsonRow, JsonRows
     from serving.hot.record import HotRow
-    from serving.hot.refused import Refused
+    from serving.hot.refused import RefusedRecords
     from serving.lookup import Look
     from thermocline.rules.definition import Column, LiveTable
 
@@ -90,7 +90,7 @@ def row_form(columns: Sequence[Column]) -> Callable[..., msgspec.Struct]:
     return make
 
 
-def answer_json(table: str, look: Look, entity: Entity, rows: JsonRows, refused: Sequence[Refused]) -> bytes:
+def answer_json(table: str, look: Look, entity: Entity, rows: JsonRows, refused: RefusedRecords) -> bytes:
     """The JSON answer for one entity.
 
     Raises:
@@ -104,12 +104,13 @@ def answer_json(table: str, look: Look, entity: Entity, rows: JsonRows, refused:
             read_point=look.read_point.to_dict(),
             age_seconds=age_or_none(look.age_seconds),
             stale=look.is_stale,
-            refused=tuple(msgspec.to_builtins(one) for one in refused),
+            refused=tuple(msgspec.to_builtins(one) for one in refused.listed),
+            refused_unlisted=tuple(msgspec.to_builtins(one) for one in refused.unlisted),
         )
     return _answer(look, refused, {"table": table, "rows": msgspec.Raw(rows)})
 
 
-def batch_json(table: str, look: Look, results: Sequence[JsonRows], refused: Sequence[Refused]) -> bytes:
+def batch_json(table: str, look: Look, results: Sequence[JsonRows], refused: RefusedRecords) -> bytes:
     """The JSON answer for several entities, in the order in which they were asked for.
 
     Raises `BadParameter` where it would be larger than `BATCH_BYTES_MAX`.
@@ -121,9 +122,10 @@ def batch_json(table: str, look: Look, results: Sequence[JsonRows], refused: Seq
     return _answer(look, refused, {"table": table, "results": items})
 
 
-def refused_json(table: str, look: Look, refused: Sequence[Refused], has_more: bool) -> bytes:
+def refused_json(table: str, look: Look, refused: RefusedRecords, has_more: bool) -> bytes:
     """The JSON answer to which records were refused, also where none was."""
-    return _answer(look, (), {"table": table, "refused": refused, "more": has_more})
+    answer = {"table": table, "refused": refused.listed, "more": has_more}
+    return _answer(look, refused._replace(listed=()), answer)
 
 
 def age_or_none(age_seconds: float) -> float | None:
@@ -131,10 +133,12 @@ def age_or_none(age_seconds: float) -> float | None:
     return round(age_seconds, 3) if math.isfinite(age_seconds) else None
 
 
-def _answer(look: Look, refused: Sequence[Refused], answer: dict[str, Any]) -> bytes:
+def _answer(look: Look, refused: RefusedRecords, answer: dict[str, Any]) -> bytes:
     answer["read_point"] = msgspec.Raw(look.read_point_json)
     answer["age_seconds"] = age_or_none(look.age_seconds)
     answer["stale"] = look.is_stale
-    if refused:
-        answer["refused"] = refused
+    if refused.listed:
+        answer["refused"] = refused.listed
+    if refused.unlisted:
+        answer["refused_unlisted"] = refused.unlisted  # safety: refused-unlisted-told
     return json_row(answer)

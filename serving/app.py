@@ -25,7 +25,7 @@ from serving import measures
 from serving.answer import answer_json, batch_json, refused_json
 from serving.direct import DirectLookups
 from serving.encode import FORMATS
-from serving.extract_response import AGE, READ_POINT, REFUSED, STALE, ExtractResponse
+from serving.extract_response import AGE, READ_POINT, REFUSED, STALE, UNLISTED, ExtractResponse
 from serving.jobs.endpoints import jobs
 from serving.models import (
     BatchAnswer,
@@ -95,6 +95,11 @@ _EXTRACT_HEADERS: Final = {
     REFUSED: {
         "description": f"topic/partition@offset, ...: records up to {READ_AFTER} that the table can't take; "
         "absent if there are none.",
+        "schema": {"type": "string"},
+    },
+    UNLISTED: {
+        "description": "topic/partition@first-last, ...: where more records were refused than the server "
+        "keeps; absent if there are none.",
         "schema": {"type": "string"},
     },
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from serving.extract import Extract
-    from serving.hot.refused import Refused
+    from serving.hot.refused import RefusedRecords
     from serving.worker import Worker
 
 READ_POINT: Final = "Thermocline-Read-Point"
 AGE: Final = "Thermocline-Age-Seconds"
 STALE: Final = "Thermocline-Stale"
 REFUSED: Final = "Thermocline-Refused"
+UNLISTED: Final = "Thermocline-Refused-Unlisted"
 # A caller that takes no chunk for so long has stopped reading; a slow one takes a chunk in seconds.
 SEND_SECONDS_MAX: Final = 60.0
 
@@ -46,7 +47,7 @@ class ExtractResponse(Response):
         format_name: str,
         coding: str | None,
         worker: Worker,
-        refused: Sequence[Refused],
+        refused: RefusedRecords,
     ) -> None:
         """``open_extract`` is told how to ask whether the caller has left; it may then raise `Abandoned`."""
         super().__init__(media_type=FORMATS[format_name].media_type)
@@ -54,9 +55,15 @@ class ExtractResponse(Response):
         if coding is not None:
             self.headers["content-encoding"] = coding
         self._format_name, self._coding = format_name, coding
-        if refused:
-            places = (f"{one.topic}/{one.partition}@{one.offset}" for one in refused)
+        if refused.listed:
+            places = (f"{one.topic}/{one.partition}@{one.offset}" for one in refused.listed)
             self.headers[REFUSED] = ", ".join(places)
+        if refused.unlisted:
+            ranges = (
+                f"{one.topic}/{one.partition}@{one.offset_first}-{one.offset_last}"
+                for one in refused.unlisted
+            )
+            self.headers[UNLISTED] = ", ".join(ranges)
         self._table = table
         self._open_extract = open_extract
         self._stale_after_seconds = worker.stale_after_seconds

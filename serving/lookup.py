@@ -23,6 +23,7 @@ from serving import measures
 from serving.answer import RowJson
 from serving.compatibility import incompatibility
 from serving.entity_rows import NO_ENTITY_ROWS, NO_ROWS, EntityRows, joined
+from serving.hot.refused import EVERY, Asked, RefusedRecords
 from serving.storage import STORAGE_ERRORS, failures_noted, storage_failed, storage_named
 from thermocline.bounded import Bounded
 from thermocline.errors import NotReady
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from serving.cold.reader import Entity
     from serving.entity_rows import JsonRows
     from serving.hot.record import HotRow
-    from serving.hot.refused import Refused
     from serving.hot.view import HotReader, HotView
     from thermocline.iceberg.files import Deletes
     from thermocline.process.clock import Clock
@@ -313,33 +313,41 @@ class TableReader:
 
     def refused(
         self, look: Look, wanted: Mapping[tuple[str, int], int], results: Sequence[JsonRows]
-    ) -> list[Refused]:
+    ) -> RefusedRecords:
         """The refused records to tell whoever gets these results of, the newest of a partition first.
 
-        Those up to the records that the answer was ``wanted`` to include. Where it was not wanted to include
-        any, and an entity has no rows, those since the seam. Some of each partition.
+        Those up to the records that the answer was ``wanted`` to include: these themselves, and those that
+        may be of the keys asked for. Where it was not wanted to include any, those since the seam that may
+        be of the keys that have no rows. Some of each partition.
         """
+        point = look.read_point
         if wanted:
-            return self.refused_up_to(wanted)
-        if NO_ROWS in results:
-            point = look.read_point
-            return self._refused_between(point.seam, point.end, _shared(point.end))
-        return []
+            asked = Asked(tuple(entity.prefix for entity in look.entities), wanted)
+            return self._refused_between(Seam(), _behind(wanted), _shared(point.end), asked)
+        without = [one for one, rows in zip(look.entities, results, strict=True) if rows == NO_ROWS]
+        if not without:
+            return RefusedRecords()
+        asked = Asked(tuple(entity.prefix for entity in without))
+        return self._refused_between(point.seam, point.end, _shared(point.end), asked)
 
-    def refused_up_to(self, wanted: Mapping[tuple[str, int], int]) -> list[Refused]:
+    def refused_up_to(self, wanted: Mapping[tuple[str, int], int]) -> RefusedRecords:
         """The newest refused records up to given ones: a given one that was refused is among them."""
-        end = Seam({place: offset + 1 for place, offset in wanted.items()})
+        end = _behind(wanted)
         return self._refused_between(Seam(), end, _shared(end))
 
-    def refused_since(self, point: ReadPoint, count_max: int) -> tuple[list[Refused], bool]:
+    def refused_since(self, point: ReadPoint, count_max: int) -> tuple[RefusedRecords, bool]:
         """The refused records of a read point beyond its seam, and whether there are more."""
         found = self._refused_between(point.seam, point.end, count_max + 1)
-        return found[:count_max], len(found) > count_max
+        has_more = len(found.listed) > count_max or bool(found.unlisted)  # safety: refused-beyond
+        return found._replace(listed=found.listed[:count_max]), has_more
 
-    def _refused_between(self, first: Seam, end: Seam, count_max_each: int) -> list[Refused]:
+    def _refused_between(
+        self, first: Seam, end: Seam, count_max_each: int, asked: Asked = EVERY
+    ) -> RefusedRecords:
+        definition = self.cold.index.definition
         try:
             with self.hot.view() as view:
-                return view.refused(first, end, count_max_each)
+                return view.refused(definition, first, end, count_max_each, asked)
         except STORAGE_ERRORS as error:
             raise storage_failed(self.name, error) from error
 
@@ -508,6 +516,10 @@ class TableReader:
 def _warmed(file: ColdFile) -> tuple[Path, Deletes | None]:
     """What is loaded of a file before a snapshot is switched to."""
     return file.footer, file.data.deletes
+
+
+def _behind(wanted: Mapping[tuple[str, int], int]) -> Seam:
+    return Seam({place: offset + 1 for place, offset in wanted.items()})
 
 
 def _shared(end: Seam) -> int:

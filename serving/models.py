@@ -135,6 +135,18 @@ class RefusedRecord(BaseModel):
     offset: int
     stage: Literal["key", "decode", "contract"]
     reason: str
+    key: Annotated[
+        dict[str, Any] | None, Field(description="Its key columns; null if they could not be read.")
+    ] = None
+
+
+class UnlistedRange(BaseModel):
+    """Offsets between which more records were refused than the server keeps, both included."""
+
+    topic: str
+    partition: int
+    offset_first: int
+    offset_last: int
 
 
 class _AnswerBody(BaseModel):
@@ -152,8 +164,16 @@ class _ReadAnswer(_AnswerBody):
         list[RefusedRecord],
         Field(
             description="Records that the table can't take, the newest of each partition first. With "
-            "Thermocline-Read-After: those up to the records that it names. Without it, and if an entity "
-            "has no rows: those that are not committed yet. Absent if there are none."
+            "Thermocline-Read-After: the records that it names, and those before them that may be of the "
+            "keys in the request. Without it, and if an entity has no rows: those that may be of its keys, "
+            "and are not committed yet. Absent if there are none."
+        ),
+    ] = []
+    refused_unlisted: Annotated[
+        list[UnlistedRange],
+        Field(
+            description="Where further records were refused, too many to list. A record between these "
+            "offsets may be refused although it is not in the list. Absent if there are none."
         ),
     ] = []
 
@@ -177,10 +197,14 @@ class BatchAnswer(_ReadAnswer):
 
 
 class RefusedAnswer(_AnswerBody):
-    """Refused records, the newest of each partition first; ``more`` if there are more than the limit."""
+    """Refused records, the newest of each partition first; ``more`` if there are more than those."""
 
     refused: list[RefusedRecord]
     more: bool
+    refused_unlisted: Annotated[
+        list[UnlistedRange],
+        Field(description="Where further records were refused, too many to keep. Absent if there are none."),
+    ] = []
 
 
 class TableNames(BaseModel):

@@ -3,19 +3,21 @@
 Kafka acknowledged such a record, and it gives no row; this is how whoever wrote it can be told. Its stored
 key is a number that no bucket has | the topic's index | the partition | the offset, counted down, so that
 the newest come first. Refused records are written with the positions behind them, and go with their
-generation.
+generation. A generation keeps so many; beyond these, it says only where in the log they begin and end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from serving.hot.record import BUCKET, META_KEY, PLACE
+from thermocline.rules.keys import decode_one, encode_one
 
 if TYPE_CHECKING:
     import lmdb
@@ -32,51 +34,157 @@ REFUSED: Final = BUCKET.pack(0xFFFE)
 KEPT_MAX: Final = 1_000
 # A reason may quote what the producer sent.
 REASON_CHARACTERS_MAX: Final = 300
-LAST: Final = " (no record that was refused after this one is kept here)"
+# Of a key, which may be as long as a record. By these, all but very long keys are told apart.
+KEY_BYTES_MAX: Final = 1_000
+# Refused records of a partition that are looked through for those of some keys: about a millisecond.
+SCANNED_MAX: Final = 2_000
 
+# Behind those of all topics: from where to where refused records of a partition are not kept.
+_UNLISTED: Final = REFUSED + BUCKET.pack(0xFFFF)
 _OFFSET: Final = Struct(">Q")
 _OFFSET_MAX: Final = (1 << 64) - 1
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A record that the table's definition refuses. ``stage`` is where: key, decode or contract."""
+    """A record that the table's definition refuses. ``stage`` is where: key, decode or contract.
+
+    ``key`` has the key columns by name; None if they could not be read.
+    """
 
     topic: str
     partition: int
     offset: int
     stage: str
     reason: str
+    key: dict[str, Any] | None = None
+
+
+class Unlisted(msgspec.Struct, frozen=True):
+    """From the first to the last offset, both included, records were refused that are not kept here."""
+
+    topic: str
+    partition: int
+    offset_first: int
+    offset_last: int
+
+
+class RefusedRecords(NamedTuple):
+    """What is known of refused records. ``listed`` has the newest of each partition first."""
+
+    listed: Sequence[Refused] = ()
+    unlisted: Sequence[Unlisted] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which refused records are wanted; by default all.
+
+    ``prefixes`` is what a key must begin with; records whose key could not be read are wanted, too, and so is
+    each that ``named`` names by its partition and offset.
+    """
+
+    prefixes: tuple[bytes, ...] | None = None
+    named: Mapping[tuple[str, int], int] = field(default_factory=dict)
+
+    def wants(self, place: tuple[str, int], offset: int, key: bytes) -> bool:
+        """Whether a record is one of them."""
+        if self.prefixes is None or not key or self.named.get(place) == offset:
+            return True
+        is_cut = len(key) == KEY_BYTES_MAX
+        # safety: refused-of-the-key
+        return any(key.startswith(prefix) or (is_cut and prefix.startswith(key)) for prefix in self.prefixes)
+
+
+EVERY: Final = Asked()
+
+
+class _Stored(msgspec.Struct, array_like=True):
+    """The stored value; ``key`` begins as the record's key, and is empty if that could not be read."""
+
+    stage: str
+    reason: str
+    key: bytes = b""
 
 
 def stored_refused(
     definition: LiveTable, chunk: RecordChunk, decoded: Decoded, room: int
 ) -> Iterator[tuple[bytes, bytes]]:
-    """The stored key and value of the first ``room`` refused records of a chunk; what fills it up says so."""
+    """The stored key and value of the first ``room`` refused records of a chunk."""
     start = REFUSED + PLACE.pack(definition.topics.index(chunk.topic), chunk.partition)
-    for count, bad in enumerate(decoded.bad[:room], start=1):
-        reason = bad.reason[:REASON_CHARACTERS_MAX] + (LAST if count == room else "")
-        yield start + _counted_down(chunk.offsets[bad.index]), _encode((bad.stage.value, reason))
+    for bad in decoded.bad[:room]:
+        key = b"" if bad.key is None else encode_one(definition, bad.key)
+        stored = _Stored(bad.stage.value, bad.reason[:REASON_CHARACTERS_MAX], key[:KEY_BYTES_MAX])
+        yield start + _counted_down(chunk.offsets[bad.index]), _encode(stored)
+
+
+def stored_unlisted(definition: LiveTable, unlisted: Unlisted) -> tuple[bytes, bytes]:
+    """The stored key and value of a range; one with the same beginning takes its place."""
+    place = PLACE.pack(definition.topics.index(unlisted.topic), unlisted.partition)
+    return _UNLISTED + place + _OFFSET.pack(unlisted.offset_first), _OFFSET.pack(unlisted.offset_last)
 
 
 def refused_among(
     newest_first: Sequence[lmdb.Transaction[bytes]],
     topics: Sequence[str],
+    definition: LiveTable,
     first: Seam,
     end: Seam,
+    asked: Asked,
     count_max_each: int,
-) -> list[Refused]:
-    """Those of each partition in [first, end), the newest first; at most ``count_max_each`` of each."""
+) -> RefusedRecords:
+    """Those of each partition in [first, end); at most ``count_max_each`` of each are listed.
+
+    ``topics`` are those that the records were stored with, ``definition`` tells what their keys are.
+    """
     holding = [transaction for transaction in newest_first if _holds_any(transaction)]
-    found: list[Refused] = []
+    listed: list[Refused] = []
+    unlisted: list[Unlisted] = []
     for topic, partition, before in end.items() if holding else ():
-        if topic in topics and before > first.get((topic, partition)):
-            start = REFUSED + PLACE.pack(topics.index(topic), partition)
-            wanted = (start + _counted_down(before - 1), start + _counted_down(first.get((topic, partition))))
-            of_partition = chain.from_iterable(_between(transaction, *wanted) for transaction in holding)
-            for key, value in islice(of_partition, count_max_each):
-                (counted_down,) = _OFFSET.unpack_from(key, len(start))
-                found.append(Refused(topic, partition, _OFFSET_MAX - counted_down, *_decode(value)))
-    return found
+        since = first.get((topic, partition))
+        if topic not in topics or before <= since:
+            continue
+        place = PLACE.pack(topics.index(topic), partition)
+        start = REFUSED + place
+        wanted = (start + _counted_down(before - 1), start + _counted_down(since))
+        of_partition = chain.from_iterable(_between(transaction, *wanted) for transaction in holding)
+        taken = 0
+        for scanned, (key, value) in enumerate(of_partition, start=1):
+            offset, stored = _OFFSET_MAX - _OFFSET.unpack_from(key, len(start))[0], _decode(value)
+            if asked.wants((topic, partition), offset, stored.key):
+                shown = _shown_key(definition, stored.key)
+                listed.append(Refused(topic, partition, offset, stored.stage, stored.reason, shown))
+                taken += 1
+            if taken == count_max_each:
+                break
+            if scanned == SCANNED_MAX and asked.prefixes is not None:
+                if offset > since:
+                    unlisted.append(Unlisted(topic, partition, since, offset - 1))
+                break
+        unlisted += _unlisted_of(holding, topic, partition, place, since, before)
+    return RefusedRecords(listed, unlisted)
+
+
+def _unlisted_of(
+    holding: Sequence[lmdb.Transaction[bytes]],
+    topic: str,
+    partition: int,
+    place: bytes,
+    since: int,
+    before: int,
+) -> Iterator[Unlisted]:
+    """The ranges of a partition that are not kept, as far as they lie in [since, before)."""
+    bounds = _UNLISTED + place + _OFFSET.pack(0), _UNLISTED + place + _OFFSET.pack(before - 1)
+    for transaction in holding:
+        for key, value in _between(transaction, *bounds):
+            (offset_first,), (offset_last,) = _OFFSET.unpack(key[-_OFFSET.size :]), _OFFSET.unpack(value)
+            if offset_last >= since:
+                yield Unlisted(topic, partition, max(offset_first, since), min(offset_last, before - 1))
+
+
+def _shown_key(definition: LiveTable, key: bytes) -> dict[str, Any] | None:
+    if not key or len(key) == KEY_BYTES_MAX:
+        return None
+    return dict(zip(definition.key, decode_one(definition, key), strict=True))
 
 
 def _holds_any(transaction: lmdb.Transaction[bytes]) -> bool:
@@ -100,4 +208,4 @@ def _counted_down(offset: int) -> bytes:
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(tuple[str, str]).decode
+_decode = msgspec.msgpack.Decoder(_Stored).decode

@@ -15,7 +15,7 @@ more than eight would meet a lookup.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Self
@@ -30,7 +30,7 @@ from serving.hot.leases import Leases
 from serving.hot.manifest import FORMAT, HotManifest, Listed, Seal, boot_id, publish_manifest, read_manifest
 from serving.hot.merge import Merge, covered_by, laid_over_by, smallest_neighbours
 from serving.hot.record import stored_records
-from serving.hot.refused import KEPT_MAX, stored_refused
+from serving.hot.refused import KEPT_MAX, Unlisted, stored_refused, stored_unlisted
 from thermocline.errors import NotReady
 from thermocline.failpoints import failpoint, failstep
 from thermocline.rules.identity import NEVER_MS
@@ -97,6 +97,7 @@ class HotTier:
         self._merge: Merge | None = None
         self._unlisted_bytes = 0
         self._refused = 0  # kept in the active generation, since it was begun or taken over
+        self._unlisted: dict[tuple[str, int], Unlisted] = {}  # those that it does not keep, since then
 
     @classmethod
     def open(
@@ -198,18 +199,16 @@ class HotTier:
         """Adds decoded records, the positions reading has come to, and when it had come to the log's end.
 
         Each partition's offsets ascend from its end on; positions move over bad records and holes too. Bad
-        records are kept as refused, not more than `KEPT_MAX` in a generation. All of it becomes visible at
-        once.
+        records are kept as refused, not more than `KEPT_MAX` in a generation; of more, it is kept where they
+        are. All of it becomes visible at once.
         """
         records: dict[bytes, bytes] = {}
         for chunk, decoded in batch:
             self._check_order(chunk, positions)
             if decoded.good:
                 self._take(stored_records(self._definition, chunk, decoded), records)
-            if decoded.bad and self._refused < KEPT_MAX:
-                room = KEPT_MAX - self._refused
-                records.update(stored_refused(self._definition, chunk, decoded, room))  # safety: refused-kept
-                self._refused += min(room, len(decoded.bad))
+            if decoded.bad:
+                records.update(self._kept_refused(chunk, decoded))  # safety: refused-kept
         covered = tuple(
             replace(
                 part,
@@ -220,6 +219,18 @@ class HotTier:
         )
         if records or covered != self._meta.covered:
             self._write(records, covered)
+
+    def _kept_refused(self, chunk: RecordChunk, decoded: Decoded) -> Iterator[tuple[bytes, bytes]]:
+        room = KEPT_MAX - self._refused
+        yield from stored_refused(self._definition, chunk, decoded, room)
+        self._refused += min(room, len(decoded.bad))
+        if beyond := decoded.bad[room:]:
+            place = (chunk.topic, chunk.partition)
+            first, last = (chunk.offsets[bad.index] for bad in (beyond[0], beyond[-1]))
+            known = self._unlisted.get(place)
+            first = first if known is None else known.offset_first
+            self._unlisted[place] = Unlisted(*place, first, last)
+            yield stored_unlisted(self._definition, self._unlisted[place])  # safety: refused-unlisted
 
     def extend(self, new_places: Seam) -> None:
         """Takes up partitions that the topic did not have before, from the given offsets on."""
@@ -390,7 +401,7 @@ class HotTier:
         self._publish([*self._generations, generation], seal)
         self._meta = Meta(self._meta.manifest, empty)
         self._active_since = self._clock.monotonic()
-        self._refused = 0
+        self._refused, self._unlisted = 0, {}
 
     def _created(self, meta: Meta, map_bytes: int) -> Generation:
         generation = Generation(_new_path(self.folder), map_bytes, is_writer=True)

@@ -26,7 +26,7 @@ from serving.hot.generation import Generation, Meta, decode_meta, reached_end_at
 from serving.hot.manifest import MANIFEST, HotManifest, Listed, read_manifest
 from serving.hot.merge import covered_by
 from serving.hot.record import META_KEY, HotRow
-from serving.hot.refused import Refused, refused_among
+from serving.hot.refused import EVERY, Asked, RefusedRecords, refused_among
 from serving.hot.scan import laying_of, winners_of_bucket
 from serving.hot.winners import winners_of_prefix
 from thermocline.errors import NotReady
@@ -218,13 +218,16 @@ class HotView:
         laying = laying_of(manifest.definition)
         return winners_of_bucket(self._transactions, manifest.topics, bucket, seam, laying)
 
-    def refused(self, first: Seam, end: Seam, count_max_each: int) -> list[Refused]:
+    def refused(
+        self, definition: LiveTable, first: Seam, end: Seam, count_max_each: int, asked: Asked = EVERY
+    ) -> RefusedRecords:
         """The refused records of each partition in [first, end), the newest first.
 
-        At most ``count_max_each`` of each. Those before the seam of the newest snapshot may be gone.
+        At most ``count_max_each`` of each. Those before the seam of the newest snapshot may be gone. The
+        definition, of any version, says how keys are read.
         """
         topics = self._extent.opened.manifest.topics
-        return refused_among(self._transactions, topics, first, end, count_max_each)
+        return refused_among(self._transactions, topics, definition, first, end, asked, count_max_each)
 
 
 def open_manifest(folder: Path, table: str, known: Mapping[str, Generation]) -> OpenGenerations:

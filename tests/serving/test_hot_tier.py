@@ -76,7 +76,7 @@ def offsets(world: World, seam: Seam) -> dict[str, int | None]:
 
 def refused(world: World, first: Seam, end: Seam, each: int = 100) -> list[tuple[int, int]]:
     with world.reader.view() as view:
-        return [(one.partition, one.offset) for one in view.refused(first, end, each)]
+        return [(one.partition, one.offset) for one in view.refused(DEFINITION, first, end, each).listed]
 
 
 def test_refused_records_are_kept_with_their_reasons_over_generations_and_merges(
@@ -99,23 +99,36 @@ def test_refused_records_are_kept_with_their_reasons_over_generations_and_merges
     assert refused(world, START, world.tier.end, 1) == [(0, 103), (1, 104)], "no partition hides another"
     assert refused(world, Seam({P0: 101}), Seam({P0: 103})) == [(0, 102), (0, 101)]
     with world.reader.view() as one_view:
-        (newest,) = one_view.refused(START, end, 1)
+        (newest,), _ = one_view.refused(DEFINITION, START, end, 1)
     assert (newest.topic, newest.stage) == (P0[0], "key")
     assert newest.reason
     world.check()
 
 
-def test_more_refused_records_than_are_kept_is_said(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_more_records_were_refused_than_are_kept_is_said(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Method: two are kept of four generations' records; of the ranges of the rest, two are merged."""
     monkeypatch.setattr(tier, "KEPT_MAX", 2)
-    for _ in range(2):
-        for _ in range(3):
-            world.log.add(P0, KEY, "v", 0, is_bad=True)
-        world.log.feed(world.tier, reached_at=world.clock.monotonic())
+    monkeypatch.setattr(tier, "GENERATIONS_MAX", 2)
+    for _ in range(3):
+        for _ in range(2):
+            for _ in range(3):
+                world.log.add(P0, KEY, "v", 0, is_bad=True)
+            world.log.feed(world.tier, reached_at=world.clock.monotonic())
+        world.tier.seal()
+    for _ in range(20):
+        world.tier.merge_some()
+    assert world.tier.generations < 4
     with world.reader.view() as one_view:
-        last, first = one_view.refused(START, world.tier.end, 100)
-    assert (first.offset, last.offset) == (100, 101)
-    assert "no record that was refused after this one" in last.reason
-    assert "after this one" not in first.reason
+        listed, unlisted = one_view.refused(DEFINITION, START, world.tier.end, 100)
+        _, some = one_view.refused(DEFINITION, Seam({P0: 104}), Seam({P0: 110}), 100)
+        _, none = one_view.refused(DEFINITION, Seam({P0: 106}), Seam({P0: 108}), 100)
+    assert [one.offset for one in listed] == [113, 112, 107, 106, 101, 100]
+    ranges = [(one.topic, one.partition, one.offset_first, one.offset_last) for one in unlisted]
+    assert sorted(ranges) == [(*P0, 102, 105), (*P0, 108, 111), (*P0, 114, 117)]
+    assert sorted((one.offset_first, one.offset_last) for one in some) == [(104, 105), (108, 109)]
+    assert list(none) == []
 
 
 def test_records_before_the_seam_never_count(world: World) -> None:

@@ -808,17 +808,35 @@ def test_a_full_disk_below_stdout_is_no_bug(script: str, tmp_path: Path) -> None
 
 REFUSED = {"topic": "profiles", "partition": 0, "offset": 7, "stage": "contract", "reason": "id is no int"}
 
+UNLISTED = {"topic": "profiles", "partition": 0, "offset_first": 8, "offset_last": 90}
+
 
 def test_a_lookup_says_which_records_were_refused(call: Call, serving: Any) -> None:
     serving.lookup = lambda *_: answer([]) | {"refused": [REFUSED]}
     text = call("lookup", "profiles", "id=1", "--read-after", "profiles/0@7")[1]
     assert "refused: profiles/0@7 (contract): id is no int" in text
-    serving.refused = lambda *_: answer([]) | {"refused": [REFUSED], "more": True}
+    of_key = REFUSED | {"key": {"id": 1, "name": "a"}}
+    serving.refused = lambda *_: (
+        answer([]) | {"refused": [of_key], "more": True, "refused_unlisted": [UNLISTED]}
+    )
     text = call("refused", "profiles")[1]
-    assert ["profiles/0@7", "contract", "id", "is", "no", "int"] in [
+    assert ["profiles/0@7", "id=1,", 'name="a"', "contract", "id", "is", "no", "int"] in [
         line.split() for line in text.splitlines()
     ]
     assert "the first 1 refused record as of snapshot 9" in text
+    assert "more in profiles/0 from offset 8 to 90, which are not listed" in " ".join(text.split())
+
+
+def test_quarantined_records_are_listed_with_their_keys(
+    call: Call, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = QUARANTINED | {"stage": "contract", "reason": "id is no int"}
+    rows = [row | {"key": b'{"id":1}'}, row | {"offset": 6, "key": b"\xff"}, row | {"offset": 7, "key": None}]
+    monkeypatch.setattr("ingest.quarantine.read_rows", lambda *_: iter(rows))
+    monkeypatch.setattr("thermocline.cli.quarantine._opened", lambda *_: None)
+    listed = json.loads(call("quarantine", "list", "profiles", "--json")[1])["newest"]
+    assert [one["key"] for one in listed] == [None, {"base64": "/w=="}, {"text": '{"id":1}'}]
+    assert '{"id":1}' in call("quarantine", "list", "profiles")[1]
 
 
 def test_an_extract_becomes_a_file_of_the_format_of_its_name(

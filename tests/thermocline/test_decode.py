@@ -540,3 +540,26 @@ def test_a_delete_leaves_no_column_as_it_is() -> None:
     decoded = decoder_for(table).decode([b'{"k":"a"}'] * 3, values)
     assert decoded.tombstones == [True, True, False]
     assert decoded.absent == [(), (), ("v",)]
+
+
+@pytest.mark.parametrize(
+    ("key_from", "key", "value", "expected"),
+    [
+        ("key", b'{"a":1,"b":"x"}', b'{"n":"no number"}', (1, "x")),
+        ("key", b'{"a":1,"b":"x"}', b"no JSON", (1, "x")),
+        ("key", b'{"a":"one","b":"x"}', b'{"n":1}', None),
+        ("key", b"no JSON", b'{"n":1}', None),
+        ("key", None, b'{"n":1}', None),
+        ("value", None, b'{"a":1,"b":"x","n":"no number"}', None),
+        ("value", None, b"no JSON", None),
+    ],
+)
+def test_a_bad_record_says_of_which_key_it_is_where_that_could_be_read(
+    key_from: str, key: bytes | None, value: bytes, expected: tuple[Any, ...] | None
+) -> None:
+    definition = LiveTable.build(
+        name="t", identifier="app.t", topics=["t"], key=["a", "b"], key_from=key_from,
+        columns={"a": "int", "b": "string", "n": "int"},
+    )  # fmt: skip
+    (bad,) = decoder_for(definition).decode([key], [value]).bad
+    assert bad.key == expected

@@ -28,6 +28,9 @@ EXAMPLES = {
     tuple[Mapping[str, Any], ...]: (
         {"topic": "t", "partition": 0, "offset": 1, "stage": "key", "reason": "it is not JSON"},
     ),
+    tuple[Mapping[str, str | int], ...]: (
+        {"topic": "t", "partition": 0, "offset_first": 7, "offset_last": 9},
+    ),
     tuple[str, ...]: ("first", "second"),
     tuple[int, ...]: (1, 2),
 }

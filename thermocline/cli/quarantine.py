@@ -72,7 +72,7 @@ def list_records(
     counts: Counter[str] = Counter()
 
     def counting() -> Iterator[Row]:
-        for row in read_rows(quarantine, ("timestamp", "stage", "reason")):
+        for row in read_rows(quarantine, ("timestamp", "stage", "reason", "key")):
             if wanted(row):
                 counts[row["stage"]] += 1
                 yield row
@@ -82,12 +82,21 @@ def list_records(
         "table": name,
         "records": counts.total(),
         "by_stage": dict(sorted(counts.items())),
-        "newest": [_listed(row) for row in newest],
+        "newest": [_listed(row) | {"key": _bytes(row["key"])} for row in newest],
     }
-    rows = [(_record(row), _iso(row["timestamp"]), row["stage"], _short(row["reason"])) for row in newest]
+    rows = [
+        (
+            _record(row),
+            _iso(row["timestamp"]),
+            _short(str(_told(_bytes(row["key"])))),
+            row["stage"],
+            _short(row["reason"]),
+        )
+        for row in newest
+    ]
     by_stage = ", ".join(f"{count:,} {at}" for at, count in sorted(counts.items()))
     words = Text(f"{counted(counts.total(), 'record')} in quarantine" + (f": {by_stage}" if by_stage else ""))
-    text = Group(table(("record", "time", "stage", "reason"), rows), words) if rows else words
+    text = Group(table(("record", "time", "key", "stage", "reason"), rows), words) if rows else words
     show(document, text, as_json)
 
 

@@ -19,8 +19,8 @@ from thermocline.cli.output import counted, records, say, shortened, show, table
 from thermocline.cli.read_points import FORMS, read_point_of
 from thermocline.cli.session import AsJson, TableName, Url, session_of
 from thermocline.cli.stopping import orderly_end
-from thermocline.errors import BadParameter, refusal
-from thermocline.text.shown import json_text
+from thermocline.errors import BadParameter, refusal, unlisted
+from thermocline.text.shown import Columns, json_text
 from thermocline.text.typed import again
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def lookup(
     listed = records(columns, ([_value(row[column]) for column in columns] for row in rows), vertical)
     parts: list[RenderableType] = [listed] if rows else []
     parts += [Text(f"refused: {refusal(**one)}", style="yellow") for one in answer.get("refused", ())]
+    parts += _unlisted(answer)
     parts.append(
         Text(f"{counted(len(rows), 'row')} as of {_read_point(answer)}, {_age(answer)}", style="dim")
     )
@@ -92,11 +93,24 @@ def refused(
             answer = refused_here(session_of(context).settings(), name, limit)
     found: list[dict[str, Any]] = answer["refused"]
     rows = [
-        (f"{one['topic']}/{one['partition']}@{one['offset']}", one["stage"], one["reason"]) for one in found
+        (
+            f"{one['topic']}/{one['partition']}@{one['offset']}",
+            str(Columns(one.get("key") or {})),
+            one["stage"],
+            one["reason"],
+        )
+        for one in found
     ]
     count = f"{'the first ' if answer['more'] else ''}{counted(len(rows), 'refused record')}"
     words = Text(f"{count} as of {_read_point(answer)}, {_age(answer)}", style="dim")
-    show(answer, Group(table(("record", "stage", "reason"), rows), words) if rows else words, as_json)
+    listed = [table(("record", "key", "stage", "reason"), rows)] if rows else []
+    show(answer, Group(*listed, *_unlisted(answer), words), as_json)
+
+
+def _unlisted(answer: Mapping[str, Any]) -> list[Text]:
+    """Where so many records were refused that the answer can't list them."""
+    found = answer.get("refused_unlisted", ())
+    return [Text(f"refused: {unlisted(**one)}", style="yellow") for one in found]
 
 
 def extract(  # noqa: PLR0913, PLR0917  (a command has as many options)

@@ -10,7 +10,14 @@ what both clients share, and ``blocking`` and ``asynchronous`` send it.
 
 from __future__ import annotations
 
-from thermocline.client.answers import Answer, Delivered, ReadPoint, Refused, RefusedRecord
+from thermocline.client.answers import (
+    Answer,
+    Delivered,
+    ReadPoint,
+    Refused,
+    RefusedRecord,
+    UnlistedRange,
+)
 from thermocline.client.asynchronous import AsyncClient, AsyncExtract
 from thermocline.client.blocking import Client, Extract
 from thermocline.client.errors import (
@@ -52,6 +59,7 @@ __all__ = [
     "RowNotFound",
     "StreamCut",
     "UnknownTable",
+    "UnlistedRange",
     "Unreachable",
     "UnsafeName",
 ]

@@ -87,11 +87,32 @@ class RefusedRecord:
     offset: int
     stage: str
     reason: str
+    key: Mapping[str, Any] | None = None
+    """The key columns by name; None if they could not be read."""
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Self:
         """From its JSON, of which a later server may say more."""
-        return cls(body["topic"], body["partition"], body["offset"], body["stage"], body["reason"])
+        place = body["topic"], body["partition"], body["offset"]
+        return cls(*place, body["stage"], body["reason"], body.get("key"))
+
+
+@dataclass(frozen=True, slots=True)
+class UnlistedRange:
+    """Between these offsets, both included, more records were refused than the server lists."""
+
+    topic: str
+    partition: int
+    offset_first: int
+    offset_last: int
+
+    @classmethod
+    def all_of(cls, body: Mapping[str, Any]) -> tuple[Self, ...]:
+        """Those of an answer."""
+        listed = body.get("refused_unlisted", ())
+        return tuple(
+            cls(one["topic"], one["partition"], one["offset_first"], one["offset_last"]) for one in listed
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +120,10 @@ class Answer:
     """The rows of one entity, sorted by key, or one row.
 
     ``age_seconds``: since every partition was last read up to its end; None if it never was. ``stale``: that
-    is more than the server's ``serving.stale_after_seconds``. ``refused``: records up to ``read_after`` that
-    the table can't take; without it, and where there are no rows, those that aren't committed yet.
+    is more than the server's ``serving.stale_after_seconds``. ``refused``: records that the table can't take:
+    those of ``read_after``, and earlier ones that may be of the same keys; without it, and where there are no
+    rows, those that may be of the keys and aren't committed yet. ``refused_unlisted`` is where so many were
+    refused that they are not listed: a record of ``read_after`` there may be one of them.
     """
 
     table: str
@@ -109,13 +132,15 @@ class Answer:
     age_seconds: float | None
     stale: bool
     refused: tuple[RefusedRecord, ...] = ()
+    refused_unlisted: tuple[UnlistedRange, ...] = ()
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Self:
         """From the JSON of an answer."""
         refused = tuple(RefusedRecord.of(one) for one in body.get("refused", ()))
         point = ReadPoint.of(body["read_point"])
-        return cls(body["table"], body["rows"], point, body["age_seconds"], body["stale"], refused)
+        fresh = body["age_seconds"], body["stale"]
+        return cls(body["table"], body["rows"], point, *fresh, refused, UnlistedRange.all_of(body))
 
     @classmethod
     def all_of(cls, body: Mapping[str, Any]) -> list[Self]:
@@ -127,7 +152,7 @@ class Answer:
 class Refused:
     """Records that aren't committed yet and that the table can't take, the newest of a partition first.
 
-    ``more``: there are more of them than were asked for. The rest is as in `Answer`.
+    ``more``: there are more of them than these. The rest is as in `Answer`.
     """
 
     table: str
@@ -136,13 +161,15 @@ class Refused:
     read_point: ReadPoint
     age_seconds: float | None
     stale: bool
+    refused_unlisted: tuple[UnlistedRange, ...] = ()
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Self:
         """From the JSON of an answer."""
         records = tuple(RefusedRecord.of(one) for one in body["refused"])
         point = ReadPoint.of(body["read_point"])
-        return cls(body["table"], records, body["more"], point, body["age_seconds"], body["stale"])
+        fresh = body["age_seconds"], body["stale"]
+        return cls(body["table"], records, body["more"], point, *fresh, UnlistedRange.all_of(body))
 
 
 def key_text(value: KeyValue) -> str:

@@ -64,6 +64,7 @@ from thermocline.errors.request import (
     SqlTooLarge,
     UnknownTable,
     refusal,
+    unlisted,
 )
 from thermocline.errors.root import (
     SAME_COMMAND,
@@ -198,6 +199,7 @@ __all__ = [
     "did_you_mean",
     "first_line",
     "refusal",
+    "unlisted",
 ]
 
 

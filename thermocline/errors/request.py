@@ -7,6 +7,7 @@ from typing import Any, Final, Self
 
 from thermocline.errors.root import ExitCode, Misnaming, ThermoclineError, did_you_mean
 from thermocline.process.masking import mask_password
+from thermocline.text.shown import Columns
 
 
 class RequestError(ThermoclineError):
@@ -125,7 +126,7 @@ class RowNotFound(RequestError):
     code = "row-not-found"
     http_status = 404
     exit_code = ExitCode.BAD_ANSWER
-    members = ("read_point", "age_seconds", "stale", "refused")
+    members = ("read_point", "age_seconds", "stale", "refused", "refused_unlisted")
     _what = "table {table} has no row {key}, {_as_of}."
     _cause = "{_refusals}"
 
@@ -135,6 +136,7 @@ class RowNotFound(RequestError):
     age_seconds: float | None
     stale: bool
     refused: tuple[Mapping[str, Any], ...] = ()
+    refused_unlisted: tuple[Mapping[str, str | int], ...] = ()
 
     @property
     def _as_of(self) -> str:
@@ -143,9 +145,11 @@ class RowNotFound(RequestError):
 
     @property
     def _refusals(self) -> str:
-        if not self.refused:
-            return ""
-        return "\n".join(["records were refused:", *(f"  - {refusal(**one)}" for one in self.refused)])
+        told = [
+            *(refusal(**one) for one in self.refused),
+            *(unlisted(**one) for one in self.refused_unlisted),
+        ]
+        return "\n".join(["records were refused:", *(f"  - {one}" for one in told)]) if told else ""
 
 
 class NotQuarantined(RequestError):
@@ -490,9 +494,26 @@ class AnswerUnsafe(RequestError):
     name: str
 
 
-def refusal(topic: str, partition: int, offset: int, stage: str, reason: str) -> str:
-    """A refused record in words: where it stands in the log, and why it was refused."""
-    return f"{topic}/{partition}@{offset} ({stage}): {reason}"
+def refusal(
+    topic: str,
+    partition: int,
+    offset: int,
+    stage: str,
+    reason: str,
+    key: Mapping[str, Any] | None = None,
+    **_: object,
+) -> str:
+    """A refused record in words: where it is in the log, its key if known, and why it is refused."""
+    of_key = f", {Columns(key)}" if key else ""
+    return f"{topic}/{partition}@{offset} ({stage}{of_key}): {reason}"
+
+
+def unlisted(topic: object, partition: object, offset_first: object, offset_last: object, **_: object) -> str:
+    """In words, where records were refused that the server doesn't keep."""
+    return (
+        f"more in {topic}/{partition} from offset {offset_first} to {offset_last}, which are not listed: "
+        "too many were refused"
+    )
 
 
 def _age(age_seconds: float | None, is_stale: bool) -> str:

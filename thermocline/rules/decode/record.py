@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from thermocline.rules.headers import HeadersOf, no_headers
@@ -14,11 +14,12 @@ __all__ = ["Bad", "Decoded", "Decoder", "Stage"]
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """A bad record: its index in the input, and why."""
+    """A bad record: its index in the input, and why; its natural key in key order, if that could be read."""
 
     index: int
     stage: Stage
     reason: str
+    key: tuple[Any, ...] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,7 @@ class RecordDecoder:
             _refuse_nulls(column, columns[column.name], bad)
         bad.update((one.index, one) for one in opened.bad)  # what is no row at all needs no key
         bad |= without
+        _add_keys(self._definition.key, columns, bad)
         columns = {column.name: columns[column.name] for column in self._definition.columns}
         decoded = _without_bad(columns, opened.deletes, bad)
         if not self._definition.partial_updates:
@@ -173,6 +174,14 @@ def _from_header(
             bad[index] = Bad(index, Stage.CONTRACT, f"{column.name} ({column}): {error}")
             values.append(None)
     return values
+
+
+def _add_keys(names: Sequence[str], columns: dict[str, list[Any]], bad: dict[int, Bad]) -> None:
+    """Says of bad records which key they are of, where it could be read."""
+    for index, one in bad.items() if names else ():
+        key = tuple(columns[name][index] for name in names)
+        if one.stage is not Stage.KEY and not any(value is None for value in key):
+            bad[index] = replace(one, key=key)
 
 
 def _without_bad(columns: dict[str, list[Any]], tombstones: list[bool], bad: dict[int, Bad]) -> Decoded:
