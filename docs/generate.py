@@ -112,6 +112,10 @@ SETTINGS: Final[Mapping[str, str]] = {
         "Allow other machines to connect. Otherwise `serving.host` must be a loopback address: there is "
         "no authentication yet, so anyone who can reach the port can read every table."
     ),
+    "serving.cors_origins": (
+        "Origins (`https://app.example.com`) whose web pages may read answers in a browser; `*` stands for "
+        "all. Empty: none."
+    ),
     "serving.stale_after_seconds": (
         "Age from which answers are marked as stale. From this age on, live views that read hot rows from "
         "the server are refused."
@@ -333,7 +337,14 @@ EXIT_CODES: Final[Mapping[ExitCode, str]] = {
 }
 
 # Said once, above the table of routes.
-ANYWHERE: Final = ("internal-error", "method-not-allowed", "route-not-found", "unknown-table")
+ANYWHERE: Final = (
+    "body-too-large",
+    "unsupported-media-type",
+    "internal-error",
+    "method-not-allowed",
+    "route-not-found",
+    "unknown-table",
+)
 # The OpenAPI document does not describe itself.
 FRAMEWORK_ROUTES: Final[Mapping[str, str]] = {
     "/openapi.json": "The OpenAPI document of this server, with the columns of its tables",

@@ -40,7 +40,7 @@ from serving.models import (
     TableNames,
     VersionAnswer,
 )
-from serving.openapi import ANSWERING, described, problems
+from serving.openapi import ANSWERING, TAKING_A_BODY, described, operation_id, problems
 from serving.problems import ROWS_PATH, Requests, rows_headers
 from serving.requests import (
     JsonRoute,
@@ -165,7 +165,7 @@ async def rows(table: str, read_after: ReadAfter = None) -> None:
     "/v1/tables/{table}/rows:batch",
     summary="The rows of several entities of {table}, at one read point",
     response_model=BatchAnswer,
-    responses=problems(NoKey, LookupsBusy, *ANSWERING),
+    responses=problems(NoKey, LookupsBusy, *ANSWERING, *TAKING_A_BODY),
 )
 async def batch(worker: OfWorker, table: Table, body: BatchBody, read_after: ReadAfter = None) -> Response:
     """All entities are read at the same read point."""
@@ -190,7 +190,7 @@ async def batch(worker: OfWorker, table: Table, body: BatchBody, read_after: Rea
                 for one in FORMATS.values()
             },
         },
-        **problems(NotAcceptable, ChangesUnknown, HotBytesExceeded, ExtractsBusy, *ANSWERING),
+        **problems(NotAcceptable, ChangesUnknown, HotBytesExceeded, ExtractsBusy, *ANSWERING, *TAKING_A_BODY),
     },
 )
 async def extract(
@@ -299,7 +299,7 @@ async def metrics(worker: OfWorker) -> Response:
     return Response(measures.render(), headers={"content-type": CONTENT_TYPE})
 
 
-@operations.get("/version", summary="The version of Thermocline", responses=problems())
+@operations.get("/version", name="version", summary="The version of Thermocline", responses=problems())
 async def release() -> VersionAnswer:
     """Returns the version of the server that answers."""
     return VersionAnswer(version=__version__)
@@ -324,6 +324,7 @@ def create_app(tables: Tables, settings: ServingSettings, io: PyArrowFileIO | No
         version=__version__,
         description=_DESCRIPTION,
         redoc_url=None,
+        generate_unique_id_function=operation_id,
         lifespan=lifespan,
     )
     api.state.worker = worker
@@ -341,7 +342,7 @@ def create_app(tables: Tables, settings: ServingSettings, io: PyArrowFileIO | No
     api.include_router(operations)
     definitions = {table.name: table.definition for table in tables}
     api.openapi = cache(lambda: described(api, definitions))  # type: ignore[method-assign]
-    return Requests(api, DirectLookups(tables).body)
+    return Requests(api, DirectLookups(tables).body, cors_origins=settings.cors_origins)
 
 
 def _json(content: Any) -> Response:

@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +19,7 @@ import msgspec
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.routing import Match
 
@@ -43,7 +44,7 @@ from thermocline.process.metrics import REQUEST_SECONDS, REQUESTS
 if TYPE_CHECKING:
     from fastapi import APIRouter, FastAPI
     from starlette.routing import BaseRoute
-    from starlette.types import Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # What a caller may call a request: enough for a UUID or a trace id, and nothing that could forge a log line.
 REQUEST_ID_FORM: Final = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
@@ -52,6 +53,13 @@ RETRY_AFTER_SECONDS: Final = 1
 SERVER_ERROR: Final = 500
 # Of a Content-Type that an error quotes, in characters.
 CONTENT_TYPE_MAX: Final = 200
+# What a page of another origin may ask with, and see of an answer beside its body.
+_CORS_METHODS: Final = ("GET", "HEAD", "POST", "DELETE")
+_CORS_HEADERS: Final = ("Thermocline-Read-After", "X-Request-Id", "Content-Type", "Range", "If-Range")
+_CORS_EXPOSED: Final = (
+    *("Thermocline-Read-Point", "Thermocline-Age-Seconds", "Thermocline-Stale", "Thermocline-Refused"),
+    *("Thermocline-Refused-Unlisted", "X-Request-Id", "Retry-After", "ETag", "Content-Range"),
+)
 ROWS_PATH: Final = "/v1/tables/{table}/rows"
 
 Headers = list[tuple[bytes, bytes]]
@@ -99,12 +107,25 @@ class Requests:
     """
 
     def __init__(
-        self, api: FastAPI, known_rows: Callable[[str, bytes], bytes | None], admit: Admit = admit_everyone
+        self,
+        api: FastAPI,
+        known_rows: Callable[[str, bytes], bytes | None],
+        admit: Admit = admit_everyone,
+        cors_origins: Sequence[str] = (),
     ) -> None:
         self.api = api
         self._known_rows = known_rows
         self._admit = admit
         self._endpoints = AsyncExitStackMiddleware(api.router)
+        self._answer: ASGIApp = self._named
+        if cors_origins:  # errors are for pages to read, too
+            self._answer = CORSMiddleware(
+                self._named,
+                allow_origins=cors_origins,
+                allow_methods=_CORS_METHODS,
+                allow_headers=_CORS_HEADERS,
+                expose_headers=_CORS_EXPOSED,
+            )
         self.known_answers = Tally(_seconds_of(ROWS_PATH), _answers_of("GET", ROWS_PATH, "200"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -112,7 +133,10 @@ class Requests:
         scope["app"] = self.api
         if scope["type"] != "http":
             await self._endpoints(scope, receive, send)
-            return
+        else:
+            await self._answer(scope, receive, send)
+
+    async def _named(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}  # the HTTP server knows, and sends no body
         request_id = _request_id(header_of(scope, "X-Request-Id"))

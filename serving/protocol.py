@@ -45,10 +45,10 @@ REQUEST_SECONDS_MAX: Final = 60.0
 HEADERS_KEPT_MAX: Final = 256
 
 # By these headers a request may want something else than its rows as they are known now: it has a body, wants
-# the connection to be closed or to become another one, or waits for records.
+# the connection to be closed or to become another one, comes from a web page, or waits for records.
 _NOT_PLAIN: Final = (  # safety: direct-plain
     rb"(?i:content-length|transfer-encoding|connection(?!: keep-alive\r)|proxy-connection|upgrade|expect"
-    rb"|thermocline-read-after):"
+    rb"|origin|thermocline-read-after):"
 )
 # Less than HTTP allows, so that all it takes, uvicorn's parser takes, too, and in the same sense.
 _PLAIN_LINE: Final = re.compile(

@@ -18,7 +18,7 @@ from serving.jobs.files import MANIFEST, FolderFiles
 from serving.jobs.job import JobRequest
 from serving.jobs.store import JobStore
 from serving.models import ExtractJobBody, ExtractJobCreate, ExtractJobList
-from serving.openapi import problems
+from serving.openapi import TAKING_A_BODY, problems
 from serving.requests import JsonRoute
 from serving.selection import Selection
 from serving.storage import storage_named
@@ -68,10 +68,19 @@ JobId = Annotated[str, Path(description="The job's id, as you gave it or as the 
 
 @jobs.post(
     _JOBS,
+    name="start_extract",
     summary="Start an extract of {table} as files",
     status_code=202,
     response_model=ExtractJobBody,
-    responses=problems(UnknownTable, BadParameter, ExtractJobsOff, ExtractJobDiffers, ExtractsBusy, NotReady),
+    responses=problems(
+        UnknownTable,
+        BadParameter,
+        ExtractJobsOff,
+        ExtractJobDiffers,
+        ExtractsBusy,
+        NotReady,
+        *TAKING_A_BODY,
+    ),
 )
 async def start(request: Request, table: str, store: Store, body: ExtractJobCreate | None = None) -> Response:
     """Jobs run one after another. Each writes one file per bucket, all at one read point.
@@ -88,6 +97,7 @@ async def start(request: Request, table: str, store: Store, body: ExtractJobCrea
 
 @jobs.get(
     _JOBS,
+    name="extract_jobs",
     summary="The extract jobs of {table}, oldest first",
     response_model=ExtractJobList,
     responses=problems(UnknownTable, ExtractJobsOff),
@@ -101,6 +111,7 @@ async def list_jobs(store: Store) -> Response:
 
 @jobs.get(
     f"{_JOBS}/{{id}}",
+    name="extract_job",
     summary="The progress of an extract job of {table}, and its files",
     response_model=ExtractJobBody,
     responses=problems(UnknownTable, ExtractJobsOff, ExtractJobNotFound),
@@ -112,6 +123,7 @@ async def describe_job(store: Store, id: JobId) -> Response:  # noqa: A002
 
 @jobs.delete(
     f"{_JOBS}/{{id}}",
+    name="cancel_extract",
     summary="Cancel an extract job of {table}, and delete its files",
     status_code=202,
     response_model=ExtractJobBody,
@@ -124,6 +136,7 @@ async def cancel(store: Store, id: JobId) -> Response:  # noqa: A002
 
 @jobs.get(
     f"{_JOBS}/{{id}}/files/{{name}}",
+    name="extract_file",
     summary="A file of a complete extract job of {table}",
     response_class=Response,
     responses={

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from serving.app import create_app
 from serving.requests import BODY_BYTES_MAX
@@ -162,3 +163,37 @@ def test_a_request_id_that_could_forge_a_log_line_is_replaced(
     with client_of(create_app(Tables([table]), ServingSettings(state_dir=tmp_path))) as client:
         answer = client.get("/livez", headers={"X-Request-Id": "a b"})
     assert answer.headers["X-Request-Id"] != "a b"
+
+
+def test_only_pages_of_the_origins_in_the_setting_may_read_answers_and_errors(
+    table: ServedTable, client_of: Callable[..., Any], tmp_path: Any
+) -> None:
+    table.refresh()
+    ours, others = {"Origin": "https://app.example.com"}, {"Origin": "https://example.org"}
+    settings = ServingSettings(state_dir=tmp_path, cors_origins=("https://app.example.com",))
+    with client_of(create_app(Tables([table]), settings)) as client:
+        for path, status in (("/livez", 200), ("/nowhere", 404)):
+            answer = client.get(path, headers=ours)
+            assert (answer.status_code, answer.headers.get("Access-Control-Allow-Origin")) == (
+                status,
+                "https://app.example.com",
+            )
+            assert "Thermocline-Read-Point" in answer.headers["Access-Control-Expose-Headers"]
+            assert "Access-Control-Allow-Origin" not in client.get(path, headers=others).headers
+        asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
+        allowed = client.options("/v1/tables/profiles/extract", headers=ours | asked)
+        refused = client.options("/v1/tables/profiles/extract", headers=others | asked)
+    assert (allowed.status_code, allowed.headers["Access-Control-Allow-Methods"]) == (
+        200,
+        "GET, HEAD, POST, DELETE",
+    )
+    assert refused.status_code == 400
+    with client_of(create_app(Tables([table]), ServingSettings(state_dir=tmp_path))) as client:
+        assert "Access-Control-Allow-Origin" not in client.get("/livez", headers=ours).headers
+        assert client.options("/livez", headers=ours | asked).status_code == 405
+
+
+@pytest.mark.parametrize("origin", ["app.example.com", "https://app.example.com/", "https://a b"])
+def test_what_is_no_origin_is_refused_in_the_setting(origin: str) -> None:
+    with pytest.raises(ValidationError):
+        ServingSettings(cors_origins=(origin,))

@@ -200,6 +200,7 @@ HEADERS: Final = (
     "Expect: 100-continue",
     "Connection: Upgrade",
     "Upgrade: websocket",
+    "Origin: https://app.example.com",
     f"Long: {'x' * HEAD_BYTES_MAX}",
 )
 
@@ -278,7 +279,7 @@ def test_a_request_that_comes_before_the_last_one_is_answered_waits_for_its_turn
         assert connection.wire.sent[length:].endswith(one)
         connection.protocol.data_received(b"GET /livez HTTP/1.1\r\nX: ")  # begun
         answer = await connection.send(PLAIN.encode())  # so this is the header's value, and more headers
-        assert answer.endswith(b'{"status":"ok"}')
+        assert b'{"status":"ok"' in answer
         connection.end()
 
     asyncio.run(drive())

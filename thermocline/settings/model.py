@@ -287,6 +287,9 @@ class ServingSettings(_Section):
     extract_jobs_store: _ObjectStore | None = None
     extract_jobs_retention_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 24.0
     expose_without_authentication: bool = False
+    cors_origins: Annotated[
+        tuple[Annotated[str, Field(pattern=r"^(\*|https?://[^/\s]+)$")], ...], BeforeValidator(_names)
+    ] = ()
     trino: TrinoEndpointSettings = Field(default_factory=TrinoEndpointSettings)
 
     @property
