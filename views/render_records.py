@@ -64,6 +64,10 @@ def good_records(definition: LiveTable, records: str) -> list[str]:
 
 
 _GOOD_KEYS: Final = "_good_keys"
+_EMPTY_KEY: Final = (
+    "Kafka has a record of {definition.name} whose key is empty or missing, and Trino can't tell which: wait "
+    "until ingest has committed it, or read hot rows from the server"
+)
 _LOGGED: Final[Sequence[str]] = (*PLACE, *RECORD)
 _DOCUMENT: Final = """\
 The %s, parsed by itself and once; NULL where it is not one JSON object by the record rule.
@@ -105,7 +109,11 @@ def _documents(definition: LiveTable) -> list[_Document]:
 
 def _plain_key(definition: LiveTable) -> str:
     (key,) = definition.key
-    good = "_key_length > 0 AND from_utf8(to_utf8(_key)) = _key"  # safety: guard-plain-key
+    reason = sql.literal(_EMPTY_KEY.format(definition=definition))
+    good = (
+        f"IF(_key_length > 0, from_utf8(to_utf8(_key)) = _key, "  # safety: guard-plain-key
+        f"CAST(fail({reason}) AS boolean))"  # safety: guard-empty-key
+    )
     query = sql.select([*_LOGGED, f"_key AS {sql.name(key)}"], "_records")
     return sql.part(_GOOD_KEYS, "The key is the column's text, in UTF-8.", f"{query}\nWHERE {good}")
 

@@ -342,7 +342,6 @@ def test_a_plain_key_is_one_column(key_format: str, type_: str, key: bytes, expe
     [
         ("string", "string", b"1", b"\xff"),
         ("string", "string", b"1", None),
-        ("string", "string", b"1", b""),
         ("string", "int", b"7", b"07"),
         ("string", "int", b"7", b"2147483648"),
         ("string", "int", b"7", b""),
@@ -351,7 +350,7 @@ def test_a_plain_key_is_one_column(key_format: str, type_: str, key: bytes, expe
         ("int", "int", bytes(4), b""),
         ("long", "long", bytes(8), bytes(4)),
         ("bytes", "uuid", bytes(16), bytes(15)),
-        ("bytes", "binary", b"\x00", b""),
+        ("bytes", "binary", b"\x00", None),
     ],
 )
 def test_a_plain_key_that_is_none_spoils_only_its_record(
@@ -362,6 +361,79 @@ def test_a_plain_key_that_is_none_spoils_only_its_record(
     assert decoded.good == [0, 2]
     assert [(one.index, one.stage) for one in decoded.bad] == [(1, Stage.KEY)]
     assert decoded.bad[0].reason
+
+
+@pytest.mark.parametrize(
+    ("key_format", "type_", "empty"), [("string", "string", ""), ("bytes", "binary", b"")]
+)
+def test_an_empty_key_is_one_where_it_can_be(key_format: str, type_: str, empty: object) -> None:
+    definition = of_formats({"id": type_, "name": "string"}, key_format=key_format)
+    decoded = decoder_for(definition).decode([b"", b"", None], [b'{"name":"a"}', None, b"{}"])
+    assert decoded.columns == {"id": [empty, empty], "name": ["a", None]}
+    assert decoded.tombstones == [False, True]
+    assert [(one.index, one.reason) for one in decoded.bad] == [(2, "the record has no key")]
+
+
+JSON_KEY = b'{"id":"k"}'
+WHOLE = "not one JSON object: "
+HALF = "it has half a surrogate pair, which is no character (an emoji that was cut in two?)"
+REASONS: list[tuple[bytes, bytes, str]] = [
+    (
+        b"u1-and-more-than-twenty",
+        b"{}",
+        WHOLE + 'it begins "u1-and-more-than-twe…"; for plain text set key_format = "string"',
+    ),
+    (b"u1", b"{}", WHOLE + 'it begins "u1"; for plain text set key_format = "string"'),
+    (b"7", b"{}", WHOLE + 'it is a number by itself; for single values set key_format, such as "string"'),
+    (b"", b"{}", "the record's key is empty"),
+    (JSON_KEY, b" \n", WHOLE + "it is blank"),
+    (JSON_KEY, b"null", WHOLE + "it is the text null; a delete is a record without a value"),
+    (
+        JSON_KEY,
+        b"\xef\xbb\xbf{}",
+        WHOLE + "it begins with a byte order mark (UTF-8), which JSON doesn't have",
+    ),
+    (
+        JSON_KEY,
+        bytes([0, 0, 0, 0, 7]) + b"{}",
+        WHOLE + "it begins with a zero byte and the schema id 7, as schema registries' serializers do; "
+        'set format = "avro", "protobuf" or "json_schema"',
+    ),
+    (JSON_KEY, b'{"x":NaN}', WHOLE + "it has NaN, which is no JSON number; write null, or a string"),
+    (
+        JSON_KEY,
+        b'{"x":-Infinity}',
+        WHOLE + "it has -Infinity, which is no JSON number; write null, or a string",
+    ),
+    (
+        JSON_KEY,
+        b'[{"name":"a"}]',
+        WHOLE + 'it is an array by itself; for single values set format, such as "string"',
+    ),
+    (
+        JSON_KEY,
+        b"{'name':'a'}",
+        WHOLE + "Expecting property name enclosed in double quotes: line 1 column 2 (char 1); "
+        "it begins \"{'name':'a'}\"",
+    ),
+    (JSON_KEY, b'{"name":"\\ud83d"}', WHOLE + HALF),
+    (JSON_KEY, b'{"x":"\\ud83d"}', WHOLE + HALF),
+    (
+        JSON_KEY,
+        b'{"name":{"$oid":"5f"}}',
+        (
+            "name (string): Expected `str | null`, got `object`: it is MongoDB's extended JSON; "
+            'set path = "name.$oid", or use a json column'
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "reason"), REASONS, ids=[repr(value) for _, value, _ in REASONS])
+def test_a_record_is_refused_in_the_words_of_its_writer(key: bytes, value: bytes, reason: str) -> None:
+    definition = of_formats({"id": "string", "name": "string"})
+    (bad,) = decoder_for(definition).decode([key], [value]).bad
+    assert bad.reason == reason
 
 
 def test_a_plain_value_may_be_empty_and_only_none_deletes() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from trino.exceptions import TrinoUserError
 
 from tests.thermocline.poison import CASES, GOOD_KEY, POISONED
 from tests.views.trino.any_records import any_document
@@ -99,7 +100,7 @@ NESTED = LiveTable.build(
     },
 )
 NESTED_RECORDS: list[Record] = [
-    *((key, b"{}") for key in (b"a", "ü 1".encode(), b"\xff", b"", None, b'{"id":1}', b"null", b" ")),
+    *((key, b"{}") for key in (b"a", "ü 1".encode(), b"\xff", b'{"id":1}', b"null", b" ")),
     (b"deleted", None),
     *(
         (b"k", value)
@@ -151,6 +152,15 @@ def test_trino_reads_plain_keys_and_fields_by_path_as_decode_does(site: TrinoSit
     found = read_in_trino(site, NESTED, write_raw(site, "nested", NESTED_RECORDS))
     assert differences(found, read_by_decode(NESTED, NESTED_RECORDS), NESTED_RECORDS) == []
     assert 0 < len(found) < len(NESTED_RECORDS)
+
+
+@pytest.mark.parametrize("key", [b"", None])
+def test_trino_refuses_to_answer_where_a_plain_key_is_empty_or_missing(
+    site: TrinoSite, key: bytes | None
+) -> None:
+    records = write_raw(site, f"empty_{key is None}".lower(), [(b"a", b"{}"), (key, b"{}")])
+    with pytest.raises(TrinoUserError, match="whose key is empty or missing"):
+        read_in_trino(site, NESTED, records)
 
 
 def test_the_kafka_connector_hands_over_the_same_bytes(site: TrinoSite) -> None:

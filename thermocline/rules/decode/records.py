@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import compress
-from typing import Any
+from typing import Any, Final
 
 from thermocline.rules.decode.envelopes import Envelope, Parts, Rows
 from thermocline.rules.decode.formats import UNSET, Documents, Format, Refusals, SchemaSource
 from thermocline.rules.decode.framing import KEY_HEADER, VALUE_HEADER, HeadOf, heads_in
+from thermocline.rules.decode.json_reasons import reason_of_column, reason_of_document
 from thermocline.rules.decode.plain import header_value
 from thermocline.rules.decode.record import Bad, Decoded, Stage
 from thermocline.rules.definition import EMPTY_FORMATS, Column, LiveTable
 from thermocline.rules.headers import HeadersOf, HeadersUnreadable, last_header, no_headers
 
 __all__ = ["RecordDecoder"]
+
+_EMPTY_KEYS: Final = (*EMPTY_FORMATS, "string", "bytes")
+"""Formats in which a key without bytes is one: an empty text, as StringSerializer writes it, or no bytes."""
 
 
 class RecordDecoder:
@@ -55,7 +59,8 @@ class RecordDecoder:
         bad: dict[int, Bad] = {}
         rows = opened.rows or self._rows(opened.values, heads_in(headers_of, VALUE_HEADER))
         for index, (column, reason) in rows.refused.items():
-            bad[index] = Bad(index, self._stage_of(column), reason)
+            said = self._in_words(opened.values[index], column, reason, is_value=True)
+            bad[index] = Bad(index, self._stage_of(column), said)
         for index, reason in opened.unreadable.items():
             bad[index] = Bad(index, Stage.DECODE, reason)
         absent = dict(opened.absent)
@@ -90,13 +95,24 @@ class RecordDecoder:
     ) -> dict[str, list[Any]]:
         refused: Refusals = {}
         columns = self._key.read(keys, refused, head_of)
-        for index, (_, reason) in refused.items():
-            bad[index] = Bad(index, Stage.KEY, reason)
-        may_be_empty = self._definition.key_format in EMPTY_FORMATS
+        for index, (column, reason) in refused.items():
+            said = self._in_words(keys[index], column, reason, is_value=False)
+            bad[index] = Bad(index, Stage.KEY, said)
+        may_be_empty = self._definition.key_format in _EMPTY_KEYS
         for index, key in () if all(keys) else enumerate(keys):
-            if not key and not (key is not None and may_be_empty):  # safety: empty-key
-                bad[index] = Bad(index, Stage.KEY, "the record has no key")
+            if key is None or not (key or may_be_empty):  # safety: empty-key
+                why = "the record has no key" if key is None else "the record's key is empty"
+                bad[index] = Bad(index, Stage.KEY, why)
         return columns
+
+    def _in_words(self, text: bytes | None, column: Column | None, reason: str, is_value: bool) -> str:
+        """Why a part is refused, in the words of whoever wrote it."""
+        setting = "format" if is_value else "key_format"
+        if text is None or getattr(self._definition, setting) != "json":
+            return reason
+        if column is None:
+            return reason_of_document(text, reason, setting, is_value)
+        return reason_of_column(text, column, reason)
 
     def _read_beside(
         self,
