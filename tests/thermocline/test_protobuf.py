@@ -188,6 +188,20 @@ NESTED = {
 }
 
 
+def test_json_is_taken_within_lists_structs_and_maps() -> None:
+    one = message("app.Row")(inner={"numbers": [7, 8]}, counts={"a": 2**62}, numbers=[3, -1])
+    columns = {
+        "inner": "struct<numbers: json, at: json>",
+        "numbers": "list<json>",
+        "counts": "map<string, json>",
+    }
+    assert only(columns, one.SerializeToString()) == {
+        "inner": {"numbers": "[7,8]", "at": None},
+        "numbers": ["3", "-1"],
+        "counts": {"a": "4611686018427387904"},
+    }
+
+
 def test_messages_repeated_fields_and_maps_are_structs_lists_and_maps() -> None:
     one = full_row()
     one.inner.ClearField("at")  # which has nanoseconds

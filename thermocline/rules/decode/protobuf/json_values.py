@@ -29,7 +29,7 @@ from thermocline.rules.decode.protobuf.fitting import (
     symbols_of,
 )
 
-__all__ = ["check_closed_enum", "json_text_of"]
+__all__ = ["check_closed_enum", "json_text_of", "json_text_of_one"]
 
 Take = Callable[[Any], Any]
 MICROSECOND: Final = 1_000  # nanoseconds
@@ -38,7 +38,15 @@ _JSON: Final = msgspec.json.Encoder(decimal_format="string")
 
 def json_text_of(field: Any) -> Callable[[Any], str]:
     """What makes the text of a ``json`` column of a field's value."""
-    take = _taker(field, {})
+    return _text_by(_taker(field, {}))
+
+
+def json_text_of_one(field: Any) -> Callable[[Any], str]:
+    """The same of one of the values of a repeated field."""
+    return _text_by(_single(field, {}))
+
+
+def _text_by(take: Take) -> Callable[[Any], str]:
     return lambda value: _JSON.encode(take(value)).decode()
 
 

@@ -13,7 +13,7 @@ from thermocline.rules.decode.protobuf.fitting import (
     is_closed_enum,
     is_map,
 )
-from thermocline.rules.decode.protobuf.json_values import check_closed_enum, json_text_of
+from thermocline.rules.decode.protobuf.json_values import check_closed_enum, json_text_of, json_text_of_one
 
 __all__ = ["nested_conversion"]
 
@@ -37,6 +37,8 @@ def nested_conversion(field: Any, to: ColumnType) -> Convert | None:
 
 def _single(field: Any, to: ColumnType) -> Convert | None:
     """Of one value of a field, which may be repeated."""
+    if to.kind is Kind.JSON:
+        return json_text_of_one(field)
     if to.kind is Kind.STRUCT and field.message_type is not None:
         return _struct_conversion(field.message_type, to)
     if field.message_type is not None and field.message_type.full_name in WRAPPERS:
