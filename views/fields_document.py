@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from thermocline.rules.decode.connect import BEGINNING
 from thermocline.rules.decode.json_documents import NESTING_MAX
 from views import sql
 
-__all__ = ["document", "with_numbers_quoted"]
+__all__ = ["document", "with_numbers_quoted", "without_schema"]
 
 # One that never ends lasts to the end of the text: else each of its quotes would be tried as a beginning.
 _STRING: Final = r'"[^"\\]*(\\(.|\n)[^"\\]*)*(?:"|\\?\z)'
@@ -39,6 +40,20 @@ IF(from_utf8(to_utf8({text})) = {text}, -- UTF-8: nothing had to be replaced
     IF({sql.moved_in(_is_shallow(text, length), 2)},
       IF({_has_whole_characters(text)},
         {sql.moved_in(_parsed(text), 4)}))))"""  # safety: guard-utf8
+
+
+def without_schema(read: str, text: str, reason: str) -> str:
+    """The value that ``read`` gives of a text. The query fails where the text has its schema beside it.
+
+    What such a value means, the schema says, and SQL can't read by that.
+    """
+    names = "array_sort(map_keys(CAST(parsed AS map(varchar, json))))"
+    schema = "json_format(json_extract(parsed, '$.schema'))"
+    return f"""\
+element_at(transform(ARRAY[{sql.moved_in(read, 1)}],
+  parsed -> IF(starts_with({text}, {sql.literal(BEGINNING.decode())}),
+    IF({names} = ARRAY['payload', 'schema'] AND ({schema} = 'null' OR starts_with({schema}, '{{')),
+      CAST(fail({sql.literal(reason)}) AS json), parsed), parsed)), 1)"""  # safety: guard-schema
 
 
 def with_numbers_quoted(text: str) -> str:

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from thermocline.rules.decode.connect import are_in_keys, are_in_values
 from thermocline.rules.definition import Column, LiveTable
 from views import sql
 from views.fields import objects_around, token, value
-from views.fields_document import document
+from views.fields_document import document, without_schema
 from views.readable import is_plain_key
 from views.render_window import RECORD
 
@@ -84,10 +85,15 @@ def _documents(definition: LiveTable) -> list[_Document]:
     in_key = [column for column in definition.columns if column.name in definition.key]
     others = [column for column in definition.columns if column.name not in definition.key]
     has_key_document = definition.key_from == "key"
+    of_value, of_key = document("_message", "_message_length"), document("_key", "_key_length")
+    if are_in_values(definition):
+        of_value = without_schema(of_value, "_message", _why_unreadable(definition))
+    if are_in_keys(definition):
+        of_key = without_schema(of_key, "_key", _why_unreadable(definition))
     value_document = _Document(
         name="value",
         text="_message",
-        read=f"IF(_message_length > 0,\n{sql.indented(document('_message', '_message_length'))})",
+        read=f"IF(_message_length > 0,\n{sql.indented(of_value)})",
         may_lack=_IS_TOMBSTONE if has_key_document else "false",
         columns=others if has_key_document else definition.columns,
         good=GOOD,
@@ -98,13 +104,22 @@ def _documents(definition: LiveTable) -> list[_Document]:
     key_document = _Document(
         name="key",
         text="_key",
-        read=document("_key", "_key_length"),
+        read=of_key,
         may_lack="false",
         columns=in_key,
         good=_GOOD_KEYS,
         kept=[*_LOGGED, *_names(in_key)],
     )
     return [key_document, value_document]
+
+
+def _why_unreadable(definition: LiveTable) -> str:
+    identifier = definition.identifier
+    return (
+        f"records of {identifier} in Kafka have their schema beside them, as Kafka Connect writes them, and "
+        f"SQL can't read by that: query {identifier}_cold, or have the views read hot rows from the server "
+        '(hot = "server")'
+    )
 
 
 def _plain_key(definition: LiveTable) -> str:

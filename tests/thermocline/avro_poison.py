@@ -238,6 +238,7 @@ BODIES = [
     _value("an array of no nothing", body(doc=branch(4, b"\x00")), {"doc": "[]"}),
     _value("a huge map", body(doc=branch(3, number(HUGE))), DECODE),
     _value("a block that is longer than it says", body(doc=branch(2, number(-1) + number(1) + b"\x02\x02\x00")), DECODE),
+    _value("a block that is shorter than it says", body(doc=branch(2, number(-1) + number(3) + b"\x02\x02\x00")), DECODE),
     _value("a block that says how long it is", body(doc=branch(2, number(-1) + number(2) + b"\x02\x02\x00")), {"doc": "[1]"}),
     _value("a block of a negative size", body(doc=branch(2, number(-1) + number(-2) + b"\x02\x02\x00")), DECODE),
     _value("rows in rows", _linked(2), {"doc": _row_in_row()}),

@@ -264,6 +264,24 @@ def test_an_array_that_the_event_leaves_out_is_not_taken_for_its_items() -> None
     assert [(bad.index, bad.stage) for bad in decoded.bad] == [(1, Stage.CONTRACT)]
 
 
+@pytest.mark.parametrize("named", ["by headers", "by the definition"])
+def test_a_key_is_read_by_its_own_schema_and_an_event_by_its_own(named: str) -> None:
+    """Neither says in its bytes which schema it has, and neither can be read by the other's."""
+    columns = {"id": "int", "name": "string"}
+    key, value = body(1, {"id": 7})[5:], event("c", row(name="Ann"))[5:]
+    if named == "by headers":
+        heads = [("__value_schema_id", framed(2, b"")), ("__key_schema_id", framed(1, b""))]
+        decoded = decoder_for(customers(columns=columns), REGISTRY).decode([key], [value], lambda _: heads)
+    else:
+        table = LiveTable.build(
+            name="customers", identifier="app.customers", topics=["t"], key=["id"], envelope="debezium",
+            format="avro", columns=columns, key_schema=json.dumps(KEY), value_schema=json.dumps(ENVELOPE),
+        )  # fmt: skip
+        decoded = decoder_for(table).decode([key], [value])
+    assert decoded.bad == []
+    assert decoded.columns == {"id": [7], "name": ["Ann"]}
+
+
 def test_times_that_the_database_has_without_a_zone_may_stay_without_one() -> None:
     zoned = decode(event("c", row(exact=5_000, coarse=7))).columns
     columns = {"id": "int", "exact": "timestamp", "coarse": "timestamp"}

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.thermocline.poison import POISONED
-from thermocline.rules.definition import LiveTable
+from thermocline.rules.column_types import ColumnType, Kind
+from thermocline.rules.definition import Column, LiveTable
 from thermocline.rules.seam import Seam
 from thermocline.settings import TableSettings
 from views import sql
@@ -228,6 +229,20 @@ def test_a_withdrawn_view_has_the_columns_of_the_table_and_quotes_its_reason() -
     assert "fail('it''s gone')" in text
     assert text.count("IF(random() < 2") == len(POISONED.columns)
     assert 'CAST(NULL AS timestamp(6) with time zone)) AS "at"' in text
+
+
+def test_a_view_of_the_log_fails_at_a_record_with_its_schema_beside_it() -> None:
+    """Of keys and values, where decoding takes such a schema off; not where a column has that name."""
+    check = """IF(starts_with({}, '{{"schema"'),"""
+    said = "records of app.poisoned in Kafka have their schema beside them"
+    assert [check.format(text) in live() for text in ("_key", "_message")] == [True, True]
+    assert live().count(f"fail('{said}") == 2
+    declared = dataclasses.replace(
+        EVENTS, columns=(*EVENTS.columns, Column("payload", ColumnType(Kind.INT), 9))
+    )
+    for definition, count in ((EVENTS, 1), (declared, 0)):
+        text = query(plan(Mode.LIVE, window(topics=("events",)), definition))
+        assert text.count(check.format("_message")) == count
 
 
 def test_quotes_and_newlines_stay_where_they_are_put() -> None:

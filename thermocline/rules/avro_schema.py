@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 __all__ = [
+    "CONNECT",
+    "CONNECT_NAMES",
     "DEBEZIUM_TIME",
     "LEVELS_MAX",
     "VARIABLE_DECIMAL",
@@ -37,9 +39,10 @@ _LOGICAL: Final = {
     ),
     "string": ("uuid",),
 }
+CONNECT: Final = "org.apache.kafka.connect.data."
 DEBEZIUM_TIME: Final = "io.debezium.time."
 VARIABLE_DECIMAL: Final = "io.debezium.data.VariableScaleDecimal"
-_CONNECT: Final = {
+CONNECT_NAMES: Final[dict[str, tuple[str, ...]]] = {
     "int": tuple(f"{DEBEZIUM_TIME}{name}" for name in ("Date", "Time")),
     "long": tuple(
         f"{DEBEZIUM_TIME}{name}"
@@ -213,7 +216,7 @@ def _whole_number(value: object, what: str) -> int:
 
 def _with_logical(of: AvroType, node: Mapping[str, Any]) -> AvroType:
     logical, meant = node.get("logicalType"), node.get("connect.name")
-    if meant in _CONNECT.get(of.kind, ()):
+    if meant in CONNECT_NAMES.get(of.kind, ()):
         of.logical = str(meant)
     if logical in _LOGICAL.get(of.kind, ()) or (
         logical == "uuid" and of.kind == "fixed" and of.size == UUID_BYTES

@@ -374,8 +374,13 @@ def _decimal_reader(of: ColumnType) -> Convert:
         token = bytes(raw)
         if token == b"null":
             return None
-        text = msgspec.json.decode(token, type=str) if token.startswith(b'"') else token.decode()
-        return scalars.decimal(text, precision, scale)
+        if not token.startswith(b'"'):
+            return scalars.decimal(token.decode(), precision, scale)
+        text = msgspec.json.decode(token, type=str)
+        try:
+            return scalars.decimal(text, precision, scale)
+        except ValueError as error:
+            raise ValueError(f"{error}{_hint_of_base64(text)}") from None
 
     return read
 
@@ -384,6 +389,18 @@ def _plain_decimal(of: ColumnType) -> Convert | None:
     """Decimals in plain notation; Python writes those of few decimal places so anyway."""
     assert of.scale is not None
     return scalars.decimal_text if of.scale > scalars.PLAIN_SCALE_MAX else None
+
+
+def _hint_of_base64(text: str) -> str:
+    """What to do where a decimal's text may be its bytes, as Kafka Connect writes them by default."""
+    try:
+        scalars.binary(text)
+    except ValueError:
+        return ""
+    return (
+        "; if these are Kafka Connect's decimals, in base64, set decimal.handling.mode=string in Debezium's "
+        "connector, or the converter's decimal.format=NUMERIC or schemas.enable=true"
+    )
 
 
 def _json_text(raw: msgspec.Raw) -> str | None:

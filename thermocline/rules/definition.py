@@ -28,6 +28,7 @@ from thermocline.rules.nested_types import names_within
 __all__ = [
     "ABSENT",
     "BUCKET_FIELD",
+    "JSON_FORMATS",
     "KEY",
     "ONE_COLUMN",
     "PROVENANCE",
@@ -54,6 +55,8 @@ BUCKET_FIELD: Final = "bucket"
 SCHEMA_FORMATS: Final = ("avro", "json_schema", "protobuf")
 """What is read by the schemas of writers."""
 FORMATS: Final = ("json", "string", "int", "long", "uuid", "bytes", *SCHEMA_FORMATS)
+JSON_FORMATS: Final = ("json", "json_schema")
+"""In which a key or a value is a JSON object."""
 FILE_FORMATS: Final = ("avro", "protobuf")
 """Of which a file may have the one schema of all records."""
 PARTIAL_FORMATS: Final = ("json", "json_schema", "avro", "protobuf")

@@ -148,6 +148,37 @@ def test_trino_reads_the_poison_corpus_as_decode_does(site: TrinoSite) -> None:
     assert 0 < len(found) < len(CORPUS)
 
 
+def test_trino_fails_where_decode_reads_by_a_schema_and_reads_what_only_looks_alike(site: TrinoSite) -> None:
+    good = b'{"address":{"city":"Oslo"}}'
+    alike: list[Record] = [
+        (b"k", text)
+        for text in (
+            b'{"schema":"v1","payload":{"address":null}}',
+            b'{"schema":[],"payload":{"address":null}}',
+            b'{"schema":{}}',
+            b'{"schema":null,"payload":null,"a.b":"x"}',
+            b'{"schema":{},"payload":{}',
+            b'{"address":{"city":"{\\"schema\\":null,\\"payload\\":null}"}}',
+            good,
+        )
+    ]
+    found = read_in_trino(site, NESTED, write_raw(site, "alike", alike))
+    assert found == read_by_decode(NESTED, alike)
+    assert found[6][2] == "Oslo"
+    whole = [
+        b'{"schema":null,"payload":null}',
+        b'{"schema":{"type":"struct"},"payload":{}}',
+        b'{"schema" : {}, "\\u0070ayload":1}',
+    ]
+    for number, value in enumerate(whole):
+        query = write_raw(site, f"whole_{number}", [(b"k", good), (b"k", value)])
+        with pytest.raises(TrinoUserError, match="have their schema beside them"):
+            read_in_trino(site, NESTED, query)
+    keys: list[Record] = [(GOOD_KEY, None), (b'{"schema":null,"payload":' + GOOD_KEY + b"}", None)]
+    with pytest.raises(TrinoUserError, match="have their schema beside them"):
+        read_in_trino(site, POISONED, write_raw(site, "whole_key", keys))
+
+
 def test_trino_reads_plain_keys_and_fields_by_path_as_decode_does(site: TrinoSite) -> None:
     found = read_in_trino(site, NESTED, write_raw(site, "nested", NESTED_RECORDS))
     assert differences(found, read_by_decode(NESTED, NESTED_RECORDS), NESTED_RECORDS) == []

@@ -11,6 +11,7 @@ record rule.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from thermocline.errors import ConfigInvalid
@@ -23,6 +24,7 @@ from thermocline.rules.decode.arrow import (
     sequences,
 )
 from thermocline.rules.decode.avro import AVRO
+from thermocline.rules.decode.connect import ConnectDocuments, ConnectEnvelope
 from thermocline.rules.decode.debezium import DebeziumEnvelope, JsonDebeziumEnvelope
 from thermocline.rules.decode.envelopes import Envelope, PlainEnvelope
 from thermocline.rules.decode.formats import DeclaredColumns, Format
@@ -85,6 +87,10 @@ def decoder_for(definition: LiveTable, registry: WriterSchemas | None = None) ->
     tells_unset = definition.partial_updates and definition.envelope == "plain"
     value_format = _format(definition, definition.format, value_schema, registry, tells_unset)
     envelope = _envelope(definition, value_format)
+    if definition.envelope != "maxwell":
+        envelope = ConnectEnvelope(definition, envelope)
+        row_at = ("after",) if definition.envelope == "debezium" else ()
+        key_format, value_format = _typed(key_format, ()), _typed(value_format, row_at)
     if "json_schema" in (definition.key_format, definition.format):
         bodies = partial(SchemaDocuments, JSON_SCHEMA, registry or _NoRegistry(definition), True, False)
         envelope = JsonSchemaEnvelope(definition, envelope, bodies)
@@ -99,6 +105,11 @@ def _envelope(definition: LiveTable, value_format: Format) -> Envelope:
     if _FORMATS.get(definition.format) is JsonDocuments:
         return JsonDebeziumEnvelope(definition)
     return DebeziumEnvelope(definition, value_format)
+
+
+def _typed(format_: Format, row_at: Sequence[str]) -> Format:
+    """A format that reads by the schemas beside documents, where those are JSON."""
+    return partial(ConnectDocuments, row_at) if format_ is JsonDocuments else format_
 
 
 def _own_schema(format_: str, text: str | None, message: str | None) -> WriterSchema | None:

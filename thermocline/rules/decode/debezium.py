@@ -83,17 +83,15 @@ _UNAVAILABLE_VALUES: Final[dict[Kind, frozenset[Any]]] = {
 
 
 class _Event(msgspec.Struct):
-    """A change event, or, with its schema, one inside ``payload``."""
+    """A change event."""
 
     op: str | None = None
     after: msgspec.Raw = _NULL
-    payload: msgspec.Raw = _NULL
 
 
 class _Opened(NamedTuple):
-    """An event without its schema; the row after it, None where it is gone; the change; and what is wrong."""
+    """The row after an event, None where it is gone; the change; and what is wrong."""
 
-    event: bytes | None = None
     row: bytes | None = None
     op: str | None = None
     problem: tuple[Stage, str] | None = None
@@ -111,7 +109,6 @@ class JsonDebeziumEnvelope:
         self._columns = [column for column in definition.value_columns if column.is_in_row]
         self._is_partial = definition.partial_updates
         self._event = msgspec.json.Decoder(_Event).decode
-        self._keys = _Keys(definition)
 
     def open(self, keys: Sequence[bytes | None], values: Sequence[bytes | None], _: HeadersOf) -> Parts:
         """See `Envelope`."""
@@ -119,11 +116,10 @@ class JsonDebeziumEnvelope:
         deletes: list[bool] = []
         bad: list[Bad] = []
         absent: dict[int, tuple[str, ...]] = {}
-        events: list[bytes | None] = []
+        values = [value or None for value in values]
         refused = dict(refused_as_a_whole([value or b"" for value in values]))
         for index, value in enumerate(values):
-            event, row, op, problem = self._opened(value, refused.get(index)) if value else _Opened()
-            events.append(event)
+            row, op, problem = self._opened(value, refused.get(index)) if value else _Opened()
             if row is not None and (missing := self._missing(row)):
                 if self._is_partial and op == _UPDATE:  # safety: debezium-unavailable-new
                     absent[index] = tuple(column.name for column in missing)
@@ -134,23 +130,20 @@ class JsonDebeziumEnvelope:
                 bad.append(Bad(index, *problem))
             rows.append(row)
             deletes.append(row is None and problem is None)
-        return Parts(self._keys.open(keys), rows, deletes, bad, absent, events)
+        return Parts(keys, rows, deletes, bad, absent, values)
 
     def _opened(self, value: bytes, refused: str | None) -> _Opened:
         if refused:
             return _Opened(problem=(Stage.DECODE, f"not a change event: {refused}"))
         try:
             event = self._event(value)
-            if event.op is None and bytes(event.payload) != b"null":
-                value = bytes(event.payload)
-                event = self._event(value)
         except REFUSALS as error:
-            return _Opened(value, problem=(Stage.DECODE, f"not a change event: {error}"))
+            return _Opened(problem=(Stage.DECODE, f"not a change event: {error}"))
         row = bytes(event.after)
         problem = _problem(event.op, row != b"null")
         if problem or event.op == _DELETE:
-            return _Opened(value, op=event.op, problem=(Stage.DECODE, problem) if problem else None)
-        return _Opened(value, row, event.op)
+            return _Opened(op=event.op, problem=(Stage.DECODE, problem) if problem else None)
+        return _Opened(row, event.op)
 
     def _missing(self, row: bytes) -> list[Column]:
         """The columns whose value is not there; most rows are told at a glance to have all."""
@@ -179,7 +172,6 @@ class DebeziumEnvelope:
 
     def __init__(self, definition: LiveTable, value_format: Format) -> None:
         """For the records of that table, whose values are in a format."""
-        self._keys = _Keys(definition)
         self._may_be_empty = definition.format in EMPTY_FORMATS
         self._is_partial = definition.partial_updates
         columns = [column for column in definition.value_columns if column.is_in_row]
@@ -209,7 +201,7 @@ class DebeziumEnvelope:
             deletes.append(value is None or (op == _DELETE and not problem))
         rows = _of_upserts(found, refused, deletes)
         self._mark_unavailable(rows, ops)
-        return Parts(self._keys.open(keys), values, deletes, bad, events=values, rows=rows)
+        return Parts(keys, values, deletes, bad, events=values, rows=rows)
 
     def _mark_unavailable(self, rows: Rows, ops: Sequence[str | None]) -> None:
         """Refuses rows that lack a value; with partial updates, an update leaves the value as it is."""
@@ -256,26 +248,3 @@ def _problem(op: str | None, has_row: bool) -> str:
     if op not in _UPSERTS:
         return "not a change event: op is not one of c, r, u, d, t"
     return "" if has_row else f"a change event with op {op}, and without the row after it"
-
-
-class _Keys:
-    """The keys of events, without their schemas where they are JSON and have one."""
-
-    def __init__(self, definition: LiveTable) -> None:
-        self._document = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-        # A key of the database may have such names itself.
-        in_key = {column.read_from[0] for column in definition.key_columns}
-        self._may_have_schema = definition.key_format == "json" and in_key.isdisjoint({"schema", "payload"})
-
-    def open(self, keys: Sequence[bytes | None]) -> Sequence[bytes | None]:
-        return [self._key(key) for key in keys] if self._may_have_schema else keys
-
-    def _key(self, key: bytes | None) -> bytes | None:
-        """The key, without its schema where it has one."""
-        if not key:
-            return key
-        try:
-            fields = self._document(key)
-        except REFUSALS:
-            return key
-        return bytes(fields["payload"]) if fields.keys() == {"schema", "payload"} else key

@@ -9,9 +9,16 @@ from typing import Any, Final, Protocol
 from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.decode.absent import AbsentColumns
 from thermocline.rules.decode.formats import Format, Refusals
-from thermocline.rules.decode.framing import VALUE_HEADER, heads_in
+from thermocline.rules.decode.framing import VALUE_HEADER, HeadOf, heads_in
 from thermocline.rules.decode.record import Bad, Stage
-from thermocline.rules.definition import EMPTY_FORMATS, ONE_COLUMN, Column, DeleteRule, LiveTable
+from thermocline.rules.definition import (
+    EMPTY_FORMATS,
+    JSON_FORMATS,
+    ONE_COLUMN,
+    Column,
+    DeleteRule,
+    LiveTable,
+)
 from thermocline.rules.headers import HeadersOf, last_header
 
 __all__ = ["Envelope", "Parts", "PlainEnvelope", "Rows"]
@@ -35,7 +42,8 @@ class Parts:
     names of the columns that a record leaves as they are; with partial updates alone. ``events`` are what is
     read beside the row: the change events, or the values of records that a rule calls deletes. ``rows``: what
     values have, where taking them apart has read them whole. ``unreadable``: why a value is none of its
-    format.
+    format. ``key_head_of`` and ``value_head_of`` give the schemas of documents that had them beside them;
+    without these, headers may name some.
     """
 
     keys: Sequence[bytes | None]
@@ -46,6 +54,8 @@ class Parts:
     events: Sequence[bytes | None] = ()
     rows: Rows | None = None
     unreadable: Mapping[int, str] = field(default_factory=dict)
+    key_head_of: HeadOf | None = None
+    value_head_of: HeadOf | None = None
 
 
 class Envelope(Protocol):
@@ -76,7 +86,7 @@ class PlainEnvelope:
         path = self._rule.path if self._rule is not None else ()
         in_value = [column for column in definition.value_columns if column.is_in_row]
         # Formats with schemas tell it as they read.
-        is_json = definition.format in ("json", "json_schema")
+        is_json = definition.format in JSON_FORMATS
         self._absent = AbsentColumns(in_value) if definition.partial_updates and is_json else None
         self._op = value_format([Column(_OP, ColumnType(Kind.STRING), 0, path)], ()) if path else None
 

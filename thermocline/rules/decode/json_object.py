@@ -64,13 +64,14 @@ class JsonObject:
 
     def read(self, texts: Sequence[bytes], refused: Refusals) -> dict[str, list[Any]]:
         """One list of natural values per column, aligned with the texts; refused texts give anything."""
-        decode = self._decode
-        objects = []
-        for index, text in enumerate(texts):
+        objects: list[Any] = []
+        decoding = map(self._decode, texts)
+        while len(objects) < len(texts):
             try:
-                objects.append(decode(text))
+                objects.extend(decoding)  # what comes before one that is refused is kept
             except REFUSALS:
-                objects.append(self._read_by_field(index, text, refused))
+                index = len(objects)
+                objects.append(self._read_by_field(index, texts[index], refused))
         return self.columns_of(objects, refused)
 
     def columns_of(self, objects: Sequence[Any], refused: Refusals) -> dict[str, list[Any]]:

@@ -57,7 +57,8 @@ class RecordDecoder:
         headers_of = _noting_unreadable(headers_of, without)
         opened = self._envelope.open(keys, values, headers_of)
         bad: dict[int, Bad] = {}
-        rows = opened.rows or self._rows(opened.values, heads_in(headers_of, VALUE_HEADER))
+        value_head_of = opened.value_head_of or heads_in(headers_of, VALUE_HEADER)
+        rows = opened.rows or self._rows(opened.values, value_head_of)
         for index, (column, reason) in rows.refused.items():
             said = self._in_words(opened.values[index], column, reason, is_value=True)
             bad[index] = Bad(index, self._stage_of(column), said)
@@ -68,13 +69,14 @@ class RecordDecoder:
             absent |= _nulls_for_unset(rows.columns)
         columns = rows.columns
         if self._has_key_documents:
-            columns |= self._keys(opened.keys, bad, heads_in(headers_of, KEY_HEADER))
+            key_head_of = opened.key_head_of or heads_in(headers_of, KEY_HEADER)
+            columns |= self._keys(opened.keys, bad, key_head_of)
         for column in self._from_headers:
             is_ordering = column.name in self._definition.sequence_by
             unread = [False] * len(keys) if is_ordering else opened.deletes
             columns[column.name] = _from_header(column, unread, headers_of, bad)
         for documents in self._beside:
-            self._read_beside(documents, opened, columns, bad, heads_in(headers_of, VALUE_HEADER))
+            self._read_beside(documents, opened, columns, bad, value_head_of)
         for column in self._definition.sequence_columns:
             _refuse_nulls(column, columns[column.name], bad)
         bad.update((one.index, one) for one in opened.bad)  # what is no row at all needs no key

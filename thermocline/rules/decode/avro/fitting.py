@@ -16,7 +16,7 @@ from uuid import UUID
 import msgspec
 
 from thermocline.rules import scalars
-from thermocline.rules.avro_schema import DEBEZIUM_TIME, VARIABLE_DECIMAL, AvroType
+from thermocline.rules.avro_schema import CONNECT, DEBEZIUM_TIME, VARIABLE_DECIMAL, AvroType
 from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.decode.avro.values import EPOCH_DAY, Unfit
 from thermocline.rules.decode.exact import decimal_of, finite, instant_of_nanoseconds
@@ -46,7 +46,7 @@ def conversion(of: AvroType, to: ColumnType) -> Convert | None:
         return _TAKEN[to.kind, of.kind, of.logical]
     if of.logical.startswith("local-timestamp") and to.kind is Kind.TIMESTAMPTZ:
         raise ValueError(f"the record has a {of}, which has no zone and so is no moment")
-    if of.logical.startswith("timestamp") and to.kind is Kind.TIMESTAMP:
+    if of.logical.startswith(("timestamp", f"{CONNECT}Timestamp")) and to.kind is Kind.TIMESTAMP:
         raise ValueError(f"the record has a {of}, which is a moment: a timestamptz takes it")
     raise ValueError(f"the record has a value of type {of}")  # safety: avro-other-type
 
@@ -99,6 +99,8 @@ _EPOCHS: Final = {
     f"{DEBEZIUM_TIME}Date": "d",
     f"{DEBEZIUM_TIME}Timestamp": "ms",
     f"{DEBEZIUM_TIME}MicroTimestamp": "us",
+    f"{CONNECT}Date": "d",
+    f"{CONNECT}Timestamp": "ms",
 }
 _MICROSECONDS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _JSON: Final = msgspec.json.Encoder(decimal_format="string", uuid_format="canonical", enc_hook=_refuse)
@@ -124,6 +126,8 @@ _TAKEN: Final[dict[tuple[Kind, str, str], Convert | None]] = {
     (Kind.STRING, "string", f"{DEBEZIUM_TIME}ZonedTimestamp"): None,
     (Kind.STRING, "string", "io.debezium.data.Uuid"): None,
     (Kind.DATE, "int", f"{DEBEZIUM_TIME}Date"): _date,
+    (Kind.DATE, "int", f"{CONNECT}Date"): _date,
+    (Kind.TIMESTAMPTZ, "long", f"{CONNECT}Timestamp"): partial(_of_epoch, factor=1_000),
     # Without a zone in the database: Debezium writes them as UTC has them.
     (Kind.TIMESTAMPTZ, "long", f"{DEBEZIUM_TIME}Timestamp"): partial(_of_epoch, factor=1_000),
     (Kind.TIMESTAMPTZ, "long", f"{DEBEZIUM_TIME}MicroTimestamp"): scalars.instant,

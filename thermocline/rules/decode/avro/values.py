@@ -281,7 +281,7 @@ def _block(data: bytes, at: int, is_empty: bool) -> tuple[int, int | None, int]:
 
 
 def _check_block(at: int, end: int | None) -> None:
-    if end is not None and at != end:
+    if end is not None and at != end:  # safety: avro-block-size
         raise Malformed("a block of items is not as long as it says")
 
 
